@@ -1,0 +1,34 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+export COEVO_HOME ?= $(CURDIR)/.coevo
+
+.PHONY: demo arms test lint system clean
+
+demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
+	@deploy/demo.sh $(KEEP)
+
+arms: $(INSTALLED)  ## The ablation arms over three seeds (hours): see README
+	@$(BIN)/python -m benchmarks.arms
+
+test: $(INSTALLED) system lint  ## Everything that CI runs
+	@$(BIN)/pytest
+
+lint: $(INSTALLED)  ## Style, imports and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 13) else f"Python 3.11 or 3.12 is needed, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11 …")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing into .venv (a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+system:  ## Chromium and PostgreSQL for the tests that need them, where they may be installed
+	@tests/system-packages.sh
+
+clean:
+	rm -rf .venv .coevo build *.egg-info

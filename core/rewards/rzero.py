@@ -1,0 +1,77 @@
+"""R-Zero's rewards: uncertainty minus repetition for the Challenger (2.2), agreement for the Solver (2.4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from core.config import ChallengerReward
+from core.similarity import clusters
+from core.types import PseudoLabel, Score
+
+
+def challenger_scores(
+    questions: Sequence[str | None], labels: Sequence[PseudoLabel | None], config: ChallengerReward
+) -> list[Score]:
+    """The rewards (B,) of a batch of Challenger rollouts, from their questions and the Solver's votes on them.
+
+    A malformed rollout has neither (None in both). `C_k` is a question's BLEU cluster, B the whole batch.
+
+    `variant="paper"` (R-Zero 2.2, E.4; range [0, 1]): `max(0, 1 - 2|p_hat - 1/2| - lambda |C_k|/B)`. Malformed: 0 and
+    nothing else computed, so it belongs to no cluster; it still counts in B.
+
+    `variant="official"` (the released code; range [-2, 1/2]): `min(p_hat, 1 - p_hat) - |C_k|/B`, which is the paper's
+    uncertainty halved, less a penalty that is not, and never cut off at 0. Malformed: `-1 - |C_k|/B`, clustered as an
+    empty question (alone, since an empty one is at distance 1 from every other). The release has no lambda; ours,
+    1 by default, scales its penalty.
+
+    `Score.parts`: `uncertainty` and `repetition` as they enter the reward, `p_hat` (0 when nobody answered),
+    `malformed` (0 or 1).
+
+    Raises:
+        ValueError: `labels` does not have a label exactly where there is a question.
+    """
+    if [question is None for question in questions] != [label is None for label in labels]:
+        raise ValueError("labels: expected a pseudo-label for each well-formed question and None for each malformed")
+    paper = config.variant == "paper"
+    clustered = [i for i, question in enumerate(questions) if question is not None or not paper]
+    shares = _cluster_shares([questions[i] or "" for i in clustered], len(questions), config.bleu_distance)
+    penalties = dict(zip(clustered, (config.repetition_weight * share for share in shares), strict=True))
+    score = _paper if paper else _official
+    return [score(label, penalties.get(i, 0.0)) for i, label in enumerate(labels)]
+
+
+def solver_scores(answers: Sequence[str | None], label: str, equal: Callable[[str, str], bool]) -> list[Score]:
+    """The rewards (G,) of a Solver group (R-Zero 2.4): 1 where the answer equals the pseudo-label, else 0.
+
+    `equal(answer, label)` decides; a rollout without an answer (None) is never asked about. `Score.parts`: `answered`.
+    """
+    return [
+        Score(float(answer is not None and equal(answer, label)), {"answered": float(answer is not None)})
+        for answer in answers
+    ]
+
+
+def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:
+    cluster_of = clusters(questions, distance)
+    sizes = Counter(cluster_of)
+    return [sizes[cluster] / batch for cluster in cluster_of]
+
+
+def _paper(label: PseudoLabel | None, penalty: float) -> Score:
+    uncertainty = 1 - 2 * abs(label.p_hat - 0.5) if label else 0.0
+    return Score(max(0.0, uncertainty - penalty), _parts(label, uncertainty, penalty))
+
+
+def _official(label: PseudoLabel | None, penalty: float) -> Score:
+    uncertainty = min(label.p_hat, 1 - label.p_hat) if label else 0.0
+    return Score(uncertainty - penalty - (label is None), _parts(label, uncertainty, penalty))
+
+
+def _parts(label: PseudoLabel | None, uncertainty: float, repetition: float) -> dict[str, float]:
+    return {
+        "uncertainty": uncertainty,
+        "repetition": repetition,
+        "p_hat": label.p_hat if label else 0.0,
+        "malformed": float(label is None),
+    }

@@ -1,0 +1,130 @@
+"""The Ray Serve application of one role: an OpenAI-compatible server whose weights are swapped in place.
+
+`deploy/serve.yaml` builds two of them, `challenger` and `solver`. Which checkpoint a replica holds is its deployment's
+`user_config`: a change of it reaches every replica without a restart, and a replica that Serve starts anew after a
+crash gets the current one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel, ConfigDict
+from ray import serve
+from ray.serve import Application
+
+from core.config import Sampling
+from core.prompts import solver_messages
+from services.inference.engine import Completion, Engine, Prompt, PromptTooLong
+from services.inference.openai_api import ChatRequest, ChatResponse, Model, ModelList, chat_response
+from services.inference.transformers_engine import TransformersEngine
+from storage.checkpoints import verify
+
+api = FastAPI(title="coevo inference")
+
+
+class ServerArgs(BaseModel):
+    """Arguments of `build`, from the Serve config file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: str
+    device: str = "cpu"
+    max_rows: int = 512  # rows sampled together
+
+
+class Served(BaseModel):
+    """The checkpoint that a replica must hold: the deployment's `user_config`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    checkpoint: str
+    folder: Path
+    sha256: str
+
+
+@serve.deployment(max_ongoing_requests=1024)
+@serve.ingress(api)
+class ModelServer:
+    """One replica: one engine, one thread that samples."""
+
+    def __init__(self, args: ServerArgs) -> None:
+        self._args = args
+        self._engine: Engine | None = None
+        self._served: Served | None = None
+        self._sampling = ThreadPoolExecutor(1)
+        # Held while a batch is sampled and while weights are swapped: a swap waits for the batch under way, and
+        # requests that come meanwhile wait for the swap.
+        self._busy = asyncio.Lock()
+        if args.device == "cpu":
+            torch.set_num_threads(1)  # reproducible sums; several replicas use several cores
+
+    async def reconfigure(self, user_config: dict[str, str]) -> None:
+        """Swap in a checkpoint: pause, verify its manifest, load, canary, resume. Serve reports what this raises."""
+        served = Served.model_validate(user_config)
+        async with self._busy:
+            await asyncio.get_running_loop().run_in_executor(self._sampling, self._swap, served)
+
+    def _swap(self, served: Served) -> None:
+        if served == self._served:
+            return
+        verify(served.folder, served.sha256)
+        self._served = None
+        if self._engine is None:
+            self._engine = TransformersEngine(served.folder, self._args.device, self._args.max_rows)
+        else:
+            self._engine.load(served.folder)
+        canary = Prompt(tuple(solver_messages("What is 1 + 1?")), 0, 1, Sampling(temperature=0, max_tokens=8))
+        if not math.isfinite(self._engine.generate([canary])[0][0].mean_entropy):
+            raise ValueError(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
+        self._served = served
+
+    async def check_health(self) -> None:
+        if self._served is None and not self._busy.locked():
+            raise RuntimeError(f"{self._args.role}: no checkpoint is loaded")
+
+    @serve.batch(max_batch_size=256, batch_wait_timeout_s=0.01)
+    async def _sample(self, prompts: list[Prompt]) -> list[tuple[str, list[Completion]]]:
+        async with self._busy:
+            if self._served is None or self._engine is None:
+                raise RuntimeError(f"{self._args.role}: no checkpoint is loaded")
+            loop = asyncio.get_running_loop()
+            completions = await loop.run_in_executor(self._sampling, self._engine.generate, prompts)
+            return [(self._served.checkpoint, group) for group in completions]
+
+    @api.post("/v1/chat/completions")
+    async def chat(self, request: ChatRequest) -> ChatResponse:
+        self._refuse_other(request.model)
+        prompt = request.prompt()
+        try:
+            if self._engine is not None:
+                self._engine.check(prompt)
+        except PromptTooLong as error:
+            raise HTTPException(400, str(error)) from error
+        checkpoint, completions = await self._sample(prompt)
+        if checkpoint != request.model:  # it may have been swapped while this request waited
+            self._refuse_other(request.model)
+        return chat_response(checkpoint, completions, request.logprobs)
+
+    @api.get("/v1/models")
+    async def models(self) -> ModelList:
+        data = [Model(id=self._args.role, checkpoint=s.checkpoint, sha256=s.sha256)] if (s := self._served) else []
+        return ModelList(data=data)
+
+    def _refuse_other(self, model: str) -> None:
+        now = self._served.checkpoint if self._served else None
+        if model not in (self._args.role, now):
+            raise HTTPException(409, f"model {model!r}: {self._args.role} holds {now!r}")
+
+
+def build(args: dict[str, Any]) -> Application:
+    """The application that the Serve config file names as `services.inference.app:build`."""
+    deployment: Any = ModelServer
+    application: Application = deployment.bind(ServerArgs.model_validate(args))
+    return application

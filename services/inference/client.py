@@ -1,0 +1,105 @@
+"""The client of the inference services: many prompts at once, lost replicas retried, every reply's maker checked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from core.types import FinishReason
+from services.inference.engine import Prompt
+from services.inference.openai_api import ChatResponse
+
+# Answers that pass by themselves: a replica was lost or is being started, or has not swapped its weights yet.
+_PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
+
+
+class InferenceError(RuntimeError):
+    """A service refused a request, or did not answer it before the deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One completion and the checkpoint that made it."""
+
+    text: str
+    tokens: int
+    finish_reason: FinishReason
+    mean_entropy: float
+    checkpoint: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceClient:
+    """Talks to one application. `url` ends in /v1."""
+
+    url: str
+    patience_s: float = 120.0  # how long one request is tried again
+    concurrency: int = 256
+
+    def generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
+        """Sample every prompt from `checkpoint`; out[i][j] is drawn with prompts[i].seed + j.
+
+        A request is tried again as long as its failure may pass; a reply by another checkpoint is never taken.
+        Raises `InferenceError`. Blocks: call it outside an event loop.
+        """
+        return asyncio.run(self._generate(prompts, checkpoint))
+
+    async def _generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
+        slots = asyncio.Semaphore(self.concurrency)
+        limits = httpx.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
+        async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=10), limits=limits, trust_env=False) as http:
+
+            async def one(prompt: Prompt) -> list[Reply]:
+                async with slots:
+                    return await self._ask(http, prompt, checkpoint)
+
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(prompt)) for prompt in prompts]
+        return [task.result() for task in tasks]
+
+    async def _ask(self, http: httpx.AsyncClient, prompt: Prompt, checkpoint: str) -> list[Reply]:
+        deadline, pause = time.monotonic() + self.patience_s, 0.05
+        while True:
+            failure = await self._try(http, prompt, checkpoint)
+            if not isinstance(failure, str):
+                return failure
+            if time.monotonic() + pause > deadline:
+                raise InferenceError(f"{self.url}: no answer within {self.patience_s:g} s, last: {failure}")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 2.0)
+
+    async def _try(self, http: httpx.AsyncClient, prompt: Prompt, checkpoint: str) -> list[Reply] | str:
+        """The replies, or what went wrong and may pass."""
+        try:
+            response = await http.post(f"{self.url}/chat/completions", json=_body(prompt, checkpoint))
+        except httpx.TransportError as error:
+            return f"{type(error).__name__}: {error}"
+        if response.status_code in _PASSING:
+            return f"HTTP {response.status_code}: {response.text[:300]}"
+        if response.status_code != 200:
+            raise InferenceError(f"{self.url}: HTTP {response.status_code}: {response.text[:300]}")
+        chat = ChatResponse.model_validate_json(response.content)
+        if chat.model != checkpoint or len(chat.choices) != prompt.n:
+            return f"{len(chat.choices)} of {prompt.n} choices by {chat.model!r} instead of {checkpoint!r}"
+        return [
+            Reply(c.message.content, c.completion_tokens, c.finish_reason, c.mean_entropy, chat.model, prompt.seed + j)
+            for j, c in enumerate(chat.choices)
+        ]
+
+
+def _body(prompt: Prompt, checkpoint: str) -> dict[str, object]:
+    return {
+        "model": checkpoint,
+        "messages": list(prompt.messages),
+        "n": prompt.n,
+        "seed": prompt.seed,
+        "temperature": prompt.sampling.temperature,
+        "top_p": prompt.sampling.top_p,
+        "max_tokens": prompt.sampling.max_tokens,
+        "stop": list(prompt.stop),
+    }

@@ -1,0 +1,104 @@
+"""The part of OpenAI's chat API that the loop speaks, and what we add to it (marked "ours").
+
+`POST /v1/chat/completions` and `GET /v1/models`; the same routes are vLLM's.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from core.config import Sampling
+from core.types import FinishReason
+from services.inference.engine import Completion, Prompt
+
+
+class Message(BaseModel):
+    role: Literal["system", "user", "assistant"]
+    content: str = Field(max_length=200_000)
+
+
+class ChatRequest(BaseModel):
+    model: str  # the application's name, or a checkpoint: then any other checkpoint is refused with 409
+    messages: list[Message] = Field(min_length=1, max_length=64)
+    n: int = Field(1, ge=1, le=1024)
+    temperature: float = Field(1.0, ge=0, le=10)
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_tokens: int = Field(1024, ge=1, le=1_000_000)
+    seed: int = Field(0, ge=0, lt=2**63)
+    stop: str | list[str] = Field(default_factory=list)
+    logprobs: bool = False
+
+    def prompt(self) -> Prompt:
+        """The same as the engines take it."""
+        sampling = Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
+        messages = tuple({"role": m.role, "content": m.content} for m in self.messages)
+        return Prompt(
+            messages, self.seed, self.n, sampling, (self.stop,) if isinstance(self.stop, str) else (*self.stop,)
+        )
+
+
+class TokenLogprob(BaseModel):
+    token_id: int  # ours
+    logprob: float
+
+
+class Logprobs(BaseModel):
+    content: list[TokenLogprob]
+
+
+class Choice(BaseModel):
+    index: int
+    message: Message
+    finish_reason: FinishReason
+    logprobs: Logprobs | None = None
+    completion_tokens: int  # ours
+    mean_entropy: float  # ours: nats a token, over the full distribution
+
+
+class Usage(BaseModel):
+    completion_tokens: int
+
+
+class ChatResponse(BaseModel):
+    object: Literal["chat.completion"] = "chat.completion"
+    model: str  # the checkpoint that answered
+    choices: list[Choice]
+    usage: Usage
+
+
+class Model(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    owned_by: Literal["coevo"] = "coevo"
+    checkpoint: str  # ours
+    sha256: str  # ours: of the checkpoint's manifest
+
+
+class ModelList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+def chat_response(checkpoint: str, completions: list[Completion], logprobs: bool) -> ChatResponse:
+    """What the engine sampled, as the API says it."""
+    choices = [
+        Choice(
+            index=i,
+            message=Message(role="assistant", content=c.text),
+            finish_reason=c.finish_reason,
+            logprobs=_logprobs(c) if logprobs else None,
+            completion_tokens=len(c.tokens),
+            mean_entropy=c.mean_entropy,
+        )
+        for i, c in enumerate(completions)
+    ]
+    return ChatResponse(
+        model=checkpoint, choices=choices, usage=Usage(completion_tokens=sum(len(c.tokens) for c in completions))
+    )
+
+
+def _logprobs(completion: Completion) -> Logprobs:
+    pairs = zip(completion.tokens, completion.logprobs, strict=True)
+    return Logprobs(content=[TokenLogprob(token_id=token, logprob=logprob) for token, logprob in pairs])

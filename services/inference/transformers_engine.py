@@ -1,0 +1,153 @@
+"""The embedded engine: batched sampling from any causal model that transformers can load, on a CPU or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from core.types import FinishReason
+from services.inference.decoder import Decoder, padded_width
+from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
+from services.inference.sampling import Uniforms, draw
+
+_SHRINK = 0.75  # finished rows leave the batch when fewer than this share are live
+
+
+@dataclass(slots=True)
+class _Row:
+    """One completion under way."""
+
+    prompt: list[int]
+    seed: int
+    request: Prompt
+    limit: int  # tokens it may have
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    entropy: float = 0.0
+
+
+class TransformersEngine:
+    """Holds one model. Not thread-safe: one call at a time."""
+
+    def __init__(self, folder: Path, device: str = "cpu", max_rows: int = 512) -> None:
+        # bfloat16 where the hardware is made for it; on a CPU, float32 and reproducible
+        dtype = torch.float32 if device == "cpu" else torch.bfloat16
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        self.model = model.to(device).eval()
+        self.max_rows = max_rows
+        ends = self.model.generation_config.eos_token_id
+        self._ends = {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+
+    def load(self, folder: Path) -> None:
+        """Replace the weights in place. All of them are read and checked before the first is changed.
+
+        Raises `ModelMismatch` when a tensor is missing, unknown or of another shape.
+        """
+        files = sorted(folder.glob("*.safetensors"))
+        new = {name: tensor for file in files for name, tensor in load_file(file).items()}
+        own = dict(self.model.state_dict())
+        tied = set(self.model._tied_weights_keys or ()) if self.model.config.tie_word_embeddings else set()
+        missing, unknown = own.keys() - new.keys() - tied, new.keys() - own.keys()
+        shapes = {name for name in new.keys() & own.keys() if new[name].shape != own[name].shape}
+        if missing or unknown or shapes:
+            raise ModelMismatch(
+                f"{folder}: weights do not fit the loaded model: missing {sorted(missing)[:3]}, "
+                f"unknown {sorted(unknown)[:3]}, of another shape {sorted(shapes)[:3]}"
+            )
+        with torch.no_grad():
+            for name, tensor in new.items():
+                own[name].copy_(tensor)
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
+        """Sample every prompt; out[i][j] is the j-th completion of prompts[i]. Raises `PromptTooLong`."""
+        rows = [self._rows_of(prompt) for prompt in prompts]
+        by_width: dict[int, list[_Row]] = {}
+        for row in (row for group in rows for row in group):
+            by_width.setdefault(padded_width(row.prompt), []).append(row)
+        with torch.inference_mode():
+            for batch in by_width.values():
+                for start in range(0, len(batch), self.max_rows):
+                    self._run(batch[start : start + self.max_rows])
+        return [[self._completion(row) for row in group] for group in rows]
+
+    def check(self, prompt: Prompt) -> None:
+        """Raise `PromptTooLong` when `prompt` leaves no room for an answer."""
+        self._rows_of(prompt)
+
+    def _rows_of(self, prompt: Prompt) -> list[_Row]:
+        encoded: Any = self.tokenizer.apply_chat_template(
+            list(prompt.messages), add_generation_prompt=True, return_dict=True
+        )
+        ids: list[int] = encoded["input_ids"]
+        room = self.model.config.max_position_embeddings - len(ids)
+        if room < 1:
+            raise PromptTooLong(f"prompt of {len(ids)} tokens: the context holds {len(ids) + room}")
+        limit = min(prompt.sampling.max_tokens, room)
+        return [_Row(ids, prompt.seed + j, prompt, limit) for j in range(prompt.n)]
+
+    def _run(self, rows: list[_Row]) -> None:
+        device, decoder = self.model.device, Decoder(self.model)
+        unique = {tuple(row.prompt): None for row in rows}
+        index = {prompt: i for i, prompt in enumerate(unique)}
+        source = torch.tensor([index[tuple(row.prompt)] for row in rows])
+        temperature = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
+        top_p = torch.tensor([row.request.sampling.top_p for row in rows], device=device)
+        uniforms = Uniforms([row.seed for row in rows])
+        logits = decoder.prefill([list(prompt) for prompt in unique], source)
+        step = 0
+        while True:
+            drawn = draw(logits, uniforms.at(step).to(device), temperature, top_p)
+            live = self._append(rows, drawn.tokens, drawn.logprobs, drawn.entropies)
+            if not live:
+                return
+            tokens = drawn.tokens
+            if len(live) < _SHRINK * len(rows):
+                kept = torch.tensor(live)
+                rows = [rows[i] for i in live]
+                uniforms.keep(kept)
+                kept = kept.to(device)
+                decoder.keep(kept)
+                tokens, temperature, top_p = tokens[kept], temperature[kept], top_p[kept]
+            logits = decoder.step(tokens)
+            step += 1
+
+    def _append(self, rows: list[_Row], tokens: Tensor, logprobs: Tensor, entropies: Tensor) -> list[int]:
+        """Give each unfinished row its token; the indices of those that go on."""
+        live = []
+        for i, (row, token, logprob, entropy) in enumerate(
+            zip(rows, tokens.tolist(), logprobs.tolist(), entropies.tolist(), strict=True)
+        ):
+            if self._finished(row):
+                continue
+            row.tokens.append(token)
+            row.logprobs.append(logprob)
+            row.entropy += entropy
+            if not self._finished(row):
+                live.append(i)
+        return live
+
+    def _finished(self, row: _Row) -> bool:
+        return bool(row.tokens) and (row.tokens[-1] in self._ends or len(row.tokens) >= row.limit)
+
+    def _completion(self, row: _Row) -> Completion:
+        tokens, logprobs = row.tokens, row.logprobs
+        text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        reason: FinishReason = "stop" if tokens[-1] in self._ends else "length"
+        cuts = [at for stop in row.request.stop if (at := text.find(stop)) >= 0]
+        if cuts:
+            count = next(n for n in range(1, len(tokens) + 1) if self._holds_stop(tokens[:n], row.request.stop))
+            tokens, logprobs, text, reason = tokens[:count], logprobs[:count], text[: min(cuts)], "stop"
+        # the mean is over what was sampled, stop strings or not: entropy is the policy's, not the text's
+        return Completion(text, tuple(tokens), tuple(logprobs), reason, row.entropy / len(row.tokens))
+
+    def _holds_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
+        text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        return any(stop in text for stop in stops)

@@ -1,0 +1,170 @@
+"""Checkpoints on the disk: published whole or not at all, and verified when they are loaded.
+
+A published checkpoint is the folder ROOT/RUN/ROLE/ITERATION with model files and `manifest.json`, which maps each
+file's name to its sha256. The checkpoint's own sha256 is that of `manifest.json` (`sha256sum manifest.json` prints it).
+Only safetensors, JSON and text are model files: a pickle runs code when it is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from core.types import Checkpoint, Role, checkpoint_id
+from storage.errors import CheckpointError
+from storage.files import make_folder, sync
+
+MANIFEST = "manifest.json"
+_MODEL_FILES = {".safetensors", ".json", ".jinja", ".txt"}
+_PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PIECE = 1 << 22  # bytes
+
+
+def manifest(folder: Path) -> dict[str, str]:
+    """File name -> sha256 of the model files in `folder`, subfolders included; other files are left out.
+
+    Raises `CheckpointError` when there is a pickle among them, or no safetensors.
+    """
+    return {name: _sha256(folder / name) for name in _model_files(folder)}
+
+
+def digest(files: Mapping[str, str]) -> str:
+    """The sha256 of a manifest, and so of everything it names."""
+    return hashlib.sha256(_encoded(files)).hexdigest()
+
+
+def publish(
+    source: Path,
+    root: Path,
+    *,
+    run: str,
+    role: Role | Literal["base"],
+    iteration: int,
+    step: int,
+    parent: str | None,
+) -> Checkpoint:
+    """Copy the model files of `source` to ROOT/RUN/ROLE/ITERATION, which appears whole or not at all.
+
+    It copies rather than moves, so that a crash at any point leaves the source to start again from. Publishing the same
+    bytes again is returning what is there; other bytes under the same key are a `CheckpointError`.
+    """
+    if not _NAME.fullmatch(run):
+        raise CheckpointError(f"run name: expected A-Z a-z 0-9 . _ -, the first a letter or digit, got {run!r}")
+    final = root / run / role / str(iteration)
+    key = checkpoint_id(run, role, iteration)
+    sha256 = _published(final, source, key) if final.exists() else _publish(source, root, final, key)
+    return Checkpoint(key, run, role, iteration, step, str(final), sha256, parent)
+
+
+def verify(folder: Path, sha256: str) -> None:
+    """Read every byte of a published checkpoint. Raises `CheckpointError` naming the file that is missing, extra or
+    differs from what was published, or the manifest when that is what differs from `sha256`."""
+    files = published_manifest(folder)
+    _expect(folder / MANIFEST, sha256)
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {MANIFEST}
+    for name in sorted(files.keys() - present):
+        raise CheckpointError(f"checkpoint {folder}: {name} is missing")
+    for name in sorted(present - files.keys()):
+        raise CheckpointError(f"checkpoint {folder}: {name} is not in its manifest")
+    for name, expected in files.items():
+        _expect(folder / name, expected)
+
+
+def published_manifest(folder: Path) -> dict[str, str]:
+    """The manifest of a published checkpoint, as it was written."""
+    try:
+        files = json.loads((folder / MANIFEST).read_bytes())
+    except FileNotFoundError as error:
+        raise CheckpointError(f"checkpoint {folder}: {MANIFEST} is missing") from error
+    except ValueError as error:
+        raise CheckpointError(f"checkpoint {folder}: {MANIFEST} is not JSON: {error}") from error
+    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+        raise CheckpointError(f"checkpoint {folder}: {MANIFEST}: expected file names and their sha256")
+    return files
+
+
+def _published(final: Path, source: Path, key: str) -> str:
+    there, given = digest(published_manifest(final)), digest(manifest(source))
+    if there != given:
+        raise CheckpointError(f"checkpoint {key}: {final} is published with sha256 {there}, got {given} from {source}")
+    return there
+
+
+def _publish(source: Path, root: Path, final: Path, key: str) -> str:
+    make_folder(final.parent)
+    prefix = f".tmp-{key.replace('/', '-')}-"
+    # Left by a crash: the ledger's lease says that nobody else is at this checkpoint now.
+    for left in root.glob(f"{prefix}*"):
+        shutil.rmtree(left)
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+    try:
+        files = {name: _copy(source / name, temporary / name) for name in _model_files(source)}
+        _write(temporary / MANIFEST, _encoded(files))
+        for folder in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
+            folder.chmod(0o755)
+            sync(folder)
+        os.rename(temporary, final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    sync(final.parent)
+    return digest(files)
+
+
+def _model_files(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        raise CheckpointError(f"checkpoint {folder}: there is no such folder")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in paths:
+        if path.suffix.lower() in _PICKLES:
+            raise CheckpointError(
+                f"checkpoint {path}: a pickle can run code when loaded; expected safetensors and JSON"
+            )
+    names = [path.relative_to(folder).as_posix() for path in paths if path.suffix in _MODEL_FILES]
+    if not any(name.endswith(".safetensors") for name in names):
+        raise CheckpointError(f"checkpoint {folder}: expected *.safetensors, found none")
+    return sorted(name for name in names if name != MANIFEST)
+
+
+def _copy(source: Path, target: Path) -> str:
+    """Copy, and return the sha256 of the very bytes that were copied."""
+    hashed = hashlib.sha256()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as read, target.open("xb") as write:
+        while piece := read.read(_PIECE):
+            hashed.update(piece)
+            write.write(piece)
+        write.flush()
+        os.fsync(write.fileno())
+    return hashed.hexdigest()
+
+
+def _write(target: Path, content: bytes) -> None:
+    with target.open("xb") as write:
+        write.write(content)
+        write.flush()
+        os.fsync(write.fileno())
+
+
+def _encoded(files: Mapping[str, str]) -> bytes:
+    return (json.dumps(dict(files), sort_keys=True, indent=1) + "\n").encode()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _expect(path: Path, sha256: str) -> None:
+    found = _sha256(path)
+    if found != sha256:
+        raise CheckpointError(
+            f"checkpoint {path.parent}: {path.name} has changed: expected sha256 {sha256}, got {found}"
+        )

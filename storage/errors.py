@@ -1,0 +1,19 @@
+"""What can go wrong in the store. Every message names the thing and what to do about it."""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; the base of all errors of this package."""
+
+
+class StageHeld(StoreError):
+    """Another owner holds a live lease on the stage."""
+
+
+class LeaseLost(StoreError):
+    """The owner no longer holds the stage: its lease ran out and someone else claimed it, or it is finished."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint's folder that cannot be published or is not what was published; names the file."""

@@ -1,0 +1,30 @@
+"""Files that are there whole or not at all, also after the power went."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """`mkdir --parents` that survives a power cut."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync(folder.parent)
+
+
+def put(temporary: Path, final: Path) -> None:
+    """Give a finished temporary file its name, in place of whatever had it."""
+    sync(temporary)
+    os.replace(temporary, final)
+    sync(final.parent)

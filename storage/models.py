@@ -1,0 +1,191 @@
+"""The tables. Their keys are natural (`core.types.question_id`, `checkpoint_id`), so that writing a row twice is
+writing it once; rows are never updated, except those of `runs` and `stages`. `docs/storage.md` describes them.
+
+A class is named for its table, in the plural: the singular names are the carriers in `core.types`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, MetaData, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from storage.columns import ModelText, UtcDateTime
+
+# One B-tree a table instead of two, for narrow rows that are only ever found by their key.
+_NARROW = {"sqlite_with_rowid": False}
+
+
+def _run() -> Mapped[str]:
+    return mapped_column(ForeignKey("runs.name", ondelete="CASCADE"), primary_key=True)
+
+
+def _question() -> Mapped[str]:
+    return mapped_column(ForeignKey("questions.id", ondelete="CASCADE"), primary_key=True)
+
+
+class Base(DeclarativeBase):
+    # Constraints have names, so that a later migration can drop them.
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as it stands
+        str: Text,
+        float: Double,
+        datetime: UtcDateTime,
+        dict[str, Any]: JSON,
+        dict[str, str]: JSON,
+        list[list[Any]]: JSON,
+    }
+
+
+class Runs(Base):
+    __tablename__ = "runs"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    preset: Mapped[str | None]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    status: Mapped[str]
+    config: Mapped[dict[str, Any]]  # the whole RunConfig
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+
+
+class Stages(Base):
+    """The ledger: which stage of which iteration is done, by whom, and the lease of whoever is at it."""
+
+    __tablename__ = "stages"
+
+    run: Mapped[str] = _run()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    stage: Mapped[str] = mapped_column(primary_key=True)
+    status: Mapped[str]
+    owner: Mapped[str]
+    lease_expires: Mapped[datetime]
+    attempt: Mapped[int]
+    started_at: Mapped[datetime]  # of this attempt
+    finished_at: Mapped[datetime | None]
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    error: Mapped[str | None] = mapped_column(ModelText)
+
+
+class Checkpoints(Base):
+    """Published checkpoints only: the row is written in the transaction that finishes the stage."""
+
+    __tablename__ = "checkpoints"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(ForeignKey("runs.name", ondelete="CASCADE"), index=True)
+    role: Mapped[str]
+    iteration: Mapped[int]
+    step: Mapped[int]
+    path: Mapped[str]
+    sha256: Mapped[str]
+    manifest: Mapped[dict[str, str]]  # file name -> sha256
+    parent: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"), index=True)
+
+
+class Questions(Base):
+    __tablename__ = "questions"
+    __table_args__ = (Index(None, "run", "iteration", "index", unique=True),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(ForeignKey("runs.name", ondelete="CASCADE"))
+    iteration: Mapped[int]
+    index: Mapped[int]
+    text: Mapped[str | None] = mapped_column(ModelText)
+    raw: Mapped[str] = mapped_column(ModelText)
+    checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id"))
+    seed: Mapped[int] = mapped_column(BigInteger)
+
+
+class Rollouts(Base):
+    """Votes without their texts, which are in Parquet files (`storage.texts`)."""
+
+    __tablename__ = "rollouts"
+    __table_args__ = _NARROW
+
+    question_id: Mapped[str] = _question()
+    sample_index: Mapped[int] = mapped_column(primary_key=True)
+    answer: Mapped[str | None] = mapped_column(ModelText)
+    tokens: Mapped[int]
+    finish_reason: Mapped[str]
+    mean_entropy: Mapped[float | None]
+    checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id"))
+    seed: Mapped[int] = mapped_column(BigInteger)
+
+
+class PseudoLabels(Base):
+    """One row a question: its verdict, and the vote unless it was never asked (malformed, duplicate)."""
+
+    __tablename__ = "pseudo_labels"
+
+    question_id: Mapped[str] = _question()
+    verdict: Mapped[str]
+    answer: Mapped[str | None] = mapped_column(ModelText)
+    votes: Mapped[int | None]
+    m: Mapped[int | None]
+    parsed: Mapped[int | None]
+    unknown: Mapped[int | None]
+    p_hat: Mapped[float | None]
+    denominator: Mapped[str | None]
+    classes: Mapped[list[list[Any]] | None] = mapped_column(JSON(none_as_null=True))  # [[answer, votes], …]
+
+
+class OracleLabels(Base):
+    __tablename__ = "oracle_labels"
+    __table_args__ = _NARROW
+
+    question_id: Mapped[str] = _question()
+    oracle: Mapped[str] = mapped_column(primary_key=True)
+    verdict: Mapped[str]
+    truth: Mapped[str | None] = mapped_column(ModelText)
+
+
+class FilterStatistics(Base):
+    __tablename__ = "filter_stats"
+
+    run: Mapped[str] = _run()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    candidates: Mapped[int]
+    kept: Mapped[int]
+    too_easy: Mapped[int]
+    too_hard: Mapped[int]
+    no_majority: Mapped[int]
+    malformed: Mapped[int]
+    duplicate: Mapped[int]
+    mean_p_hat: Mapped[float | None]
+    unparsed_share: Mapped[float | None]
+    unknown: Mapped[int]
+
+
+class TrainMetrics(Base):
+    __tablename__ = "train_metrics"
+    __table_args__ = _NARROW
+
+    run: Mapped[str] = _run()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    role: Mapped[str] = mapped_column(primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float | None]  # None where it was not a number
+
+
+class Evaluations(Base):
+    __tablename__ = "evaluations"
+    __table_args__ = _NARROW
+
+    checkpoint_id: Mapped[str] = mapped_column(ForeignKey("checkpoints.id", ondelete="CASCADE"), primary_key=True)
+    benchmark: Mapped[str] = mapped_column(primary_key=True)
+    item_id: Mapped[str] = mapped_column(primary_key=True)
+    level: Mapped[str | None]
+    samples: Mapped[int]
+    correct: Mapped[int]
+    greedy_correct: Mapped[bool]
+    majority_correct: Mapped[bool]

@@ -1,0 +1,80 @@
+"""Every statement that the store knows: plain functions, the session first.
+
+They take and give frozen dataclasses, never ORM rows, and run in the caller's transaction, so that what belongs
+together is committed together. A thing asked for by its name (`get_…`) and not there is a `StoreError`.
+"""
+
+from __future__ import annotations
+
+from storage.queries.checkpoints import add_checkpoint, checkpoints_of, get_checkpoint, lineage, manifest_of
+from storage.queries.figures import (
+    add_evaluations,
+    add_filter_stats,
+    add_train_metrics,
+    evaluations_of,
+    filter_stats_of,
+    train_metrics_of,
+)
+from storage.queries.ledger import (
+    claim_stage,
+    fail_stage,
+    find_stage,
+    finish_stage,
+    release_leases,
+    renew_lease,
+    stages_of,
+)
+from storage.queries.questions import (
+    add_labels,
+    add_oracle_labels,
+    add_questions,
+    add_rollouts,
+    count_questions,
+    count_rollouts,
+    count_verdicts,
+    labels_of,
+    oracle_labels_of,
+    questions_of,
+    rollouts_of,
+    rollouts_of_question,
+)
+from storage.queries.runs import create_run, delete_run, get_run, list_runs, set_iterations, set_run_status
+
+__all__ = [
+    "add_checkpoint",
+    "add_evaluations",
+    "add_filter_stats",
+    "add_labels",
+    "add_oracle_labels",
+    "add_questions",
+    "add_rollouts",
+    "add_train_metrics",
+    "checkpoints_of",
+    "claim_stage",
+    "count_questions",
+    "count_rollouts",
+    "count_verdicts",
+    "create_run",
+    "delete_run",
+    "evaluations_of",
+    "fail_stage",
+    "filter_stats_of",
+    "find_stage",
+    "finish_stage",
+    "get_checkpoint",
+    "get_run",
+    "labels_of",
+    "lineage",
+    "list_runs",
+    "manifest_of",
+    "oracle_labels_of",
+    "questions_of",
+    "release_leases",
+    "renew_lease",
+    "rollouts_of",
+    "rollouts_of_question",
+    "set_iterations",
+    "set_run_status",
+    "stages_of",
+    "train_metrics_of",
+]

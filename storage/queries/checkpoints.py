@@ -1,0 +1,76 @@
+"""Published checkpoints and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, aliased
+
+from core.types import Checkpoint, Role
+from storage.errors import StoreError
+from storage.models import Checkpoints
+from storage.queries.tables import columns, insert_new
+
+
+def add_checkpoint(session: Session, checkpoint: Checkpoint, manifest: Mapping[str, str]) -> None:
+    """Record a published checkpoint; `manifest` maps file names to their sha256 (`storage.checkpoints.manifest`).
+
+    Raises `StoreError` when the id is taken by other bytes.
+    """
+    insert_new(session, Checkpoints, [{**asdict(checkpoint), "manifest": dict(manifest)}])
+    stored = get_checkpoint(session, checkpoint.id)
+    if stored.sha256 != checkpoint.sha256:
+        raise StoreError(
+            f"checkpoint {checkpoint.id}: exists with sha256 {stored.sha256}, got {checkpoint.sha256}:"
+            " a published checkpoint never changes"
+        )
+
+
+def get_checkpoint(session: Session, checkpoint: str) -> Checkpoint:
+    row = session.execute(select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.id == checkpoint)).one_or_none()
+    if row is None:
+        raise StoreError(f"checkpoint {checkpoint}: no such checkpoint")
+    return Checkpoint(*row)
+
+
+def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
+    """File name -> sha256, as it was published."""
+    found = session.scalar(select(Checkpoints.manifest).where(Checkpoints.id == checkpoint))
+    if found is None:
+        raise StoreError(f"checkpoint {checkpoint}: no such checkpoint")
+    return found
+
+
+def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list[Checkpoint]:
+    """A run's checkpoints by iteration, the base model first; one role's when it is given."""
+    found = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.run == run)
+    if role is not None:
+        found = found.where(Checkpoints.role == role)
+    ordered = found.order_by(Checkpoints.iteration, Checkpoints.role, Checkpoints.id)
+    return [Checkpoint(*row) for row in session.execute(ordered)]
+
+
+def lineage(session: Session, checkpoint: str) -> list[Checkpoint]:
+    """The checkpoint, its parent, and so on up to the base model."""
+    start = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.id == checkpoint)
+    ancestry = start.cte(recursive=True)
+    parent = aliased(Checkpoints)
+    ancestry = ancestry.union_all(
+        select(*[getattr(parent, column.name) for column in start.selected_columns]).where(
+            parent.id == ancestry.c.parent
+        )
+    )
+    found = {row.id: Checkpoint(*row) for row in session.execute(select(ancestry))}
+    if not found:
+        raise StoreError(f"checkpoint {checkpoint}: no such checkpoint")
+    return _in_order(found, checkpoint)
+
+
+def _in_order(found: Mapping[str, Checkpoint], checkpoint: str) -> list[Checkpoint]:
+    """SQL promises no order for a recursive query's rows."""
+    chain = [found[checkpoint]]
+    while (parent := chain[-1].parent) is not None:
+        chain.append(found[parent])
+    return chain

@@ -1,0 +1,60 @@
+"""Figures: filter statistics, training metrics, evaluations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.filtering import FilterStats
+from core.types import Evaluated, Role
+from storage.models import Evaluations, FilterStatistics, TrainMetrics
+from storage.queries.tables import columns, insert_new
+from storage.rows import TrainMetric
+
+
+def add_filter_stats(session: Session, *, run: str, iteration: int, stats: FilterStats) -> None:
+    insert_new(session, FilterStatistics, [{"run": run, "iteration": iteration, **asdict(stats)}])
+
+
+def filter_stats_of(session: Session, run: str) -> dict[int, FilterStats]:
+    """Iteration -> statistics, in order."""
+    found = select(FilterStatistics.iteration, *columns(FilterStatistics, FilterStats))
+    ordered = found.where(FilterStatistics.run == run).order_by(FilterStatistics.iteration)
+    return {iteration: FilterStats(*stats) for iteration, *stats in session.execute(ordered)}
+
+
+def add_train_metrics(
+    session: Session, *, run: str, iteration: int, role: Role, step: int, metrics: Mapping[str, float]
+) -> None:
+    """Store the figures of one optimiser step. What is not a number is stored as missing: SQLite has no NaN."""
+    key = {"run": run, "iteration": iteration, "role": role, "step": step}
+    figures = {name: None if math.isnan(value) else value for name, value in metrics.items()}
+    insert_new(session, TrainMetrics, [{**key, "name": name, "value": value} for name, value in figures.items()])
+
+
+def train_metrics_of(
+    session: Session, run: str, *, iteration: int | None = None, role: Role | None = None, name: str | None = None
+) -> list[TrainMetric]:
+    """A run's metrics by iteration, role, step and name; those of one iteration, role or name where it is given."""
+    found = select(*columns(TrainMetrics, TrainMetric)).where(TrainMetrics.run == run)
+    for column, wanted in ((TrainMetrics.iteration, iteration), (TrainMetrics.role, role), (TrainMetrics.name, name)):
+        if wanted is not None:
+            found = found.where(column == wanted)
+    key = (TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name)
+    return [TrainMetric(*row) for row in session.execute(found.order_by(*key))]
+
+
+def add_evaluations(session: Session, *, checkpoint: str, benchmark: str, items: Iterable[Evaluated]) -> None:
+    key = {"checkpoint_id": checkpoint, "benchmark": benchmark}
+    insert_new(session, Evaluations, ({**key, **asdict(item)} for item in items))
+
+
+def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Evaluated]:
+    """How a checkpoint did on a benchmark, by item id."""
+    key = [Evaluations.checkpoint_id == checkpoint, Evaluations.benchmark == benchmark]
+    found = select(*columns(Evaluations, Evaluated)).where(*key).order_by(Evaluations.item_id)
+    return [Evaluated(*row) for row in session.execute(found)]

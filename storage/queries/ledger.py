@@ -1,0 +1,125 @@
+"""The ledger: which stage of which iteration is done, who is at it, and until when they are believed to be alive.
+
+An owner is a text that no other process ever uses. Renewing the lease in the transaction that writes a batch makes
+that transaction fail once someone else has taken the stage over, so two owners never both write.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from storage.errors import LeaseLost, StageHeld, StoreError
+from storage.models import Stages
+from storage.queries.runs import get_run
+from storage.queries.tables import columns, insert_into, is_postgresql, table_of
+from storage.rows import StageRow
+
+
+def claim_stage(
+    session: Session, *, run: str, iteration: int, stage: str, owner: str, lease_seconds: float
+) -> StageRow:
+    """Take a stage that nobody is at: new, failed, or with a lease that ran out. A stage that is done is returned as it
+    is (`status == "done"`); claiming one's own again renews it and counts an attempt.
+
+    Raises `StageHeld` when someone else's lease is live, `StoreError` when there is no such run.
+    """
+    get_run(session, run)
+    now = _now(session)
+    lease = {"status": "running", "owner": owner, "lease_expires": now + timedelta(seconds=lease_seconds)}
+    fresh = {"attempt": Stages.attempt + 1, "started_at": now, "finished_at": None, "result": None, "error": None}
+    # One statement decides, so of two claims at once one wins.
+    claimed = session.execute(
+        insert_into(session, Stages)
+        .values(run=run, iteration=iteration, stage=stage, **lease, attempt=1, started_at=now)
+        .on_conflict_do_update(
+            index_elements=["run", "iteration", "stage"], set_={**lease, **fresh}, where=_claimable(owner, now)
+        )
+        .returning(*columns(Stages, StageRow))
+    ).one_or_none()
+    if claimed is not None:
+        return StageRow(*claimed)
+    current = find_stage(session, run=run, iteration=iteration, stage=stage)
+    if current is not None and current.status == "done":
+        return current
+    raise StageHeld(f"stage {_name(run, iteration, stage)}: expected nobody at it, {_holder(current)}")
+
+
+def _claimable(owner: str, now: datetime) -> Any:
+    mine_or_dead = or_(Stages.owner == owner, Stages.lease_expires <= now)
+    return or_(Stages.status == "failed", and_(Stages.status == "running", mine_or_dead))
+
+
+def renew_lease(
+    session: Session, *, run: str, iteration: int, stage: str, owner: str, lease_seconds: float
+) -> StageRow:
+    """Prolong the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer holds the stage."""
+    expires = _now(session) + timedelta(seconds=lease_seconds)
+    return _update_held(session, run, iteration, stage, owner, lease_expires=expires)
+
+
+def finish_stage(
+    session: Session, *, run: str, iteration: int, stage: str, owner: str, result: dict[str, Any]
+) -> StageRow:
+    """Mark a stage done, in the transaction of its last write. Raises `LeaseLost` when `owner` no longer holds it."""
+    done = {"status": "done", "finished_at": _now(session), "result": result}
+    return _update_held(session, run, iteration, stage, owner, **done)
+
+
+def fail_stage(session: Session, *, run: str, iteration: int, stage: str, owner: str, error: str) -> StageRow:
+    """Mark a stage failed, free to be claimed. Raises `LeaseLost` when `owner` no longer holds it."""
+    failed = {"status": "failed", "finished_at": _now(session), "error": error}
+    return _update_held(session, run, iteration, stage, owner, **failed)
+
+
+def release_leases(session: Session, *, run: str, owner: str) -> list[StageRow]:
+    """End the leases of an owner who is known to be dead; the stages, which are returned, can be claimed at once."""
+    held = [Stages.run == run, Stages.owner == owner, Stages.status == "running"]
+    release = update(table_of(Stages)).where(*held).values(lease_expires=_now(session))
+    return [StageRow(*row) for row in session.execute(release.returning(*columns(Stages, StageRow)))]
+
+
+def find_stage(session: Session, *, run: str, iteration: int, stage: str) -> StageRow | None:
+    key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
+    row = session.execute(select(*columns(Stages, StageRow)).where(*key)).one_or_none()
+    return None if row is None else StageRow(*row)
+
+
+def stages_of(session: Session, run: str) -> list[StageRow]:
+    """The stages of a run, in the order in which they were last started."""
+    ordered = select(*columns(Stages, StageRow)).where(Stages.run == run).order_by(Stages.iteration, Stages.started_at)
+    return [StageRow(*row) for row in session.execute(ordered)]
+
+
+def _update_held(session: Session, run: str, iteration: int, stage: str, owner: str, **values: Any) -> StageRow:
+    key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
+    held = [*key, Stages.owner == owner, Stages.status == "running"]
+    change = update(table_of(Stages)).where(*held).values(**values).returning(*columns(Stages, StageRow))
+    row = session.execute(change).one_or_none()
+    if row is None:
+        holder = _holder(find_stage(session, run=run, iteration=iteration, stage=stage))
+        raise LeaseLost(f"stage {_name(run, iteration, stage)}: expected {owner} to hold it, {holder}")
+    return StageRow(*row)
+
+
+def _now(session: Session) -> datetime:
+    """The time by the database server's clock, which all machines share; on SQLite there is but one machine."""
+    if not is_postgresql(session):
+        return datetime.now(UTC)
+    now = session.scalar(select(func.clock_timestamp()))
+    if not isinstance(now, datetime):
+        raise StoreError(f"clock of the database: expected a timestamp, got {now!r}")
+    return now
+
+
+def _name(run: str, iteration: int, stage: str) -> str:
+    return f"{run}/{iteration}/{stage}"
+
+
+def _holder(row: StageRow | None) -> str:
+    if row is None:
+        return "nobody has claimed it"
+    return f"it is {row.status}, by {row.owner}, lease until {row.lease_expires:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,127 @@
+"""Questions, their votes, and what was made of them.
+
+What a stage writes it may write again: a key that is there already keeps its row. So a stage that goes on after a crash
+reads back what is stored, and does not trust what it holds in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from sqlalchemy import Row, Select, func, select
+from sqlalchemy.orm import Session
+
+from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict
+from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts
+from storage.queries.tables import columns, insert_carriers, insert_new
+from storage.rows import RolloutRow
+
+_LABEL_FIELDS = ("answer", "votes", "m", "parsed", "unknown", "p_hat", "denominator", "classes")
+
+
+def add_questions(session: Session, questions: Iterable[Question]) -> None:
+    insert_carriers(session, Questions, questions, Question)
+
+
+def questions_of(
+    session: Session, run: str, iteration: int, *, after: int = -1, limit: int | None = None
+) -> list[Question]:
+    """The questions of an iteration by index, malformed ones too; `after` and `limit` make pages of them."""
+    page = _page(select(*columns(Questions, Question)), run, iteration, after, limit)
+    return [Question(*row) for row in session.execute(page)]
+
+
+def count_questions(session: Session, run: str, iteration: int) -> int:
+    of_iteration = [Questions.run == run, Questions.iteration == iteration]
+    return session.scalar(select(func.count()).select_from(Questions).where(*of_iteration)) or 0
+
+
+def add_rollouts(session: Session, rollouts: Iterable[Rollout | RolloutRow]) -> None:
+    """Store votes; their texts go to `storage.texts`."""
+    insert_carriers(session, Rollouts, rollouts, RolloutRow)
+
+
+def rollouts_of(
+    session: Session, run: str, iteration: int, *, after: int = -1, limit: int | None = None
+) -> list[RolloutRow]:
+    """The votes of an iteration, question by question in order of index, each in order of `sample_index`; those of at
+    most `limit` questions, which come after index `after`."""
+    asked = _page(select(Questions.id, Questions.index), run, iteration, after, limit).subquery()
+    votes = select(*columns(Rollouts, RolloutRow)).join(asked, asked.c.id == Rollouts.question_id)
+    return [RolloutRow(*row) for row in session.execute(votes.order_by(asked.c.index, Rollouts.sample_index))]
+
+
+def rollouts_of_question(session: Session, question_id: str) -> list[RolloutRow]:
+    votes = select(*columns(Rollouts, RolloutRow)).where(Rollouts.question_id == question_id)
+    return [RolloutRow(*row) for row in session.execute(votes.order_by(Rollouts.sample_index))]
+
+
+def count_rollouts(session: Session, run: str, iteration: int) -> dict[str, int]:
+    """Question id -> votes stored; a question without votes is not in it."""
+    asked = _page(select(Questions.id), run, iteration, -1, None).subquery()
+    counted = select(Rollouts.question_id, func.count()).join(asked, asked.c.id == Rollouts.question_id)
+    return dict(session.execute(counted.group_by(Rollouts.question_id)).all())
+
+
+def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:
+    """Store verdicts and pseudo-labels; the texts are those of the questions, and stay there."""
+    insert_new(session, PseudoLabels, map(_label_row, labelled))
+
+
+def _label_row(labelled: LabelledQuestion) -> dict[str, Any]:
+    label = labelled.label
+    fields = {name: None if label is None else getattr(label, name) for name in _LABEL_FIELDS}
+    return {"question_id": labelled.question_id, "verdict": labelled.verdict, **fields}
+
+
+def labels_of(
+    session: Session,
+    run: str,
+    iteration: int,
+    verdict: Verdict | None = None,
+    *,
+    after: int = -1,
+    limit: int | None = None,
+) -> list[LabelledQuestion]:
+    """The labelled questions of an iteration by index, with their texts; those of one verdict when it is given."""
+    fields = [getattr(PseudoLabels, name) for name in _LABEL_FIELDS]
+    labelled = select(Questions.id, Questions.text, PseudoLabels.verdict, *fields).join(PseudoLabels)
+    if verdict is not None:
+        labelled = labelled.where(PseudoLabels.verdict == verdict)
+    return [_labelled(row) for row in session.execute(_page(labelled, run, iteration, after, limit))]
+
+
+def _labelled(row: Row[*tuple[Any, ...]]) -> LabelledQuestion:
+    question_id, text, verdict, answer, votes, m, parsed, unknown, p_hat, denominator, classes = row
+    if classes is None:
+        return LabelledQuestion(question_id, text, None, verdict)
+    ranked = tuple((representative, count) for representative, count in classes)
+    label = PseudoLabel(answer, votes, m, parsed, unknown, p_hat, denominator, ranked)
+    return LabelledQuestion(question_id, text, label, verdict)
+
+
+def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, int]:
+    """Verdict -> questions; a verdict that no question has is not in it."""
+    counted = select(PseudoLabels.verdict, func.count()).join(Questions)
+    of_iteration = [Questions.run == run, Questions.iteration == iteration]
+    found = session.execute(counted.where(*of_iteration).group_by(PseudoLabels.verdict))
+    return {cast(Verdict, verdict): count for verdict, count in found}
+
+
+def add_oracle_labels(session: Session, labels: Iterable[OracleLabel]) -> None:
+    insert_carriers(session, OracleLabels, labels, OracleLabel)
+
+
+def oracle_labels_of(session: Session, run: str, iteration: int, oracle: str) -> list[OracleLabel]:
+    """What an oracle said of the pseudo-labels of an iteration, by index."""
+    labels = select(*columns(OracleLabels, OracleLabel)).join(Questions).where(OracleLabels.oracle == oracle)
+    return [OracleLabel(*row) for row in session.execute(_page(labels, run, iteration, -1, None))]
+
+
+def _page(
+    found: Select[*tuple[Any, ...]], run: str, iteration: int, after: int, limit: int | None
+) -> Select[*tuple[Any, ...]]:
+    """By index, from the key rather than by counting: the last page costs what the first does."""
+    wanted = [Questions.run == run, Questions.iteration == iteration, Questions.index > after]
+    return found.where(*wanted).order_by(Questions.index).limit(limit)

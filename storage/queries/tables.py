@@ -1,0 +1,51 @@
+"""Between carriers (frozen dataclasses) and tables: a carrier's fields are named as the table's columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from itertools import islice
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Table
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from storage.models import Base
+
+_CHUNK = 5_000  # rows a statement: bounds the memory of a bulk write
+
+Upsert = postgresql.Insert | sqlite.Insert
+
+
+def table_of(model: type[Base]) -> Table:
+    return cast(Table, model.__table__)
+
+
+def columns(model: type[Base], carrier: type[Any]) -> list[ColumnElement[Any]]:
+    """The columns that `carrier(*row)` takes, in its order."""
+    return [table_of(model).c[field.name] for field in fields(carrier)]
+
+
+def is_postgresql(session: Session) -> bool:
+    return session.get_bind().dialect.name == "postgresql"
+
+
+def insert_into(session: Session, model: type[Base]) -> Upsert:
+    table = table_of(model)
+    return postgresql.insert(table) if is_postgresql(session) else sqlite.insert(table)
+
+
+def insert_new(session: Session, model: type[Base], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Insert `rows`, all with the same fields. A row whose primary key is there already is left as it is."""
+    key = list(table_of(model).primary_key)
+    statement = insert_into(session, model).on_conflict_do_nothing(index_elements=key)
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, _CHUNK)):
+        session.execute(statement, chunk)
+
+
+def insert_carriers(session: Session, model: type[Base], carriers: Iterable[Any], carrier: type[Any]) -> None:
+    """`insert_new` for objects that have the fields of `carrier`."""
+    names = [field.name for field in fields(carrier)]
+    insert_new(session, model, ({name: getattr(each, name) for name in names} for each in carriers))

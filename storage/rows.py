@@ -1,0 +1,68 @@
+"""What the queries give back where `core.types` has no word for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from core.types import FinishReason, Role
+
+RunStatus = Literal["created", "running", "paused", "done", "failed", "cancelled"]
+StageStatus = Literal["running", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as it was created; `core.config.parse_config` makes a `RunConfig` of `config`."""
+
+    name: str
+    preset: str | None
+    seed: int
+    status: RunStatus
+    config: Mapping[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """An entry of the ledger. Times are in UTC; `started_at` is that of the latest attempt, the first being 1."""
+
+    run: str
+    iteration: int
+    stage: str
+    status: StageStatus
+    owner: str
+    lease_expires: datetime
+    attempt: int
+    started_at: datetime
+    finished_at: datetime | None
+    result: Mapping[str, Any] | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """A `core.types.Rollout` without its text, which `storage.texts` keeps."""
+
+    question_id: str
+    sample_index: int
+    answer: str | None
+    tokens: int
+    finish_reason: FinishReason
+    mean_entropy: float | None  # nats a token
+    checkpoint: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainMetric:
+    """One figure of one optimiser step; `value` is None where it was not a number."""
+
+    iteration: int
+    role: Role
+    step: int
+    name: str
+    value: float | None

@@ -1,0 +1,148 @@
+"""Opening the store, and its transactions: `store.write()` and `store.read()`."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.orm import Session
+
+from storage.errors import StoreError
+from storage.schema import migrate, require_current
+
+# Below this, a checkpoint of the write-ahead log that meets another connection's reset can corrupt the database.
+_WAL_IS_SAFE = (3, 51, 3)
+_BUSY_SECONDS = 30.0
+_WRITE = "coevo_write"
+
+
+class Store:
+    """A database of known version. Safe to share between threads; each process opens its own."""
+
+    def __init__(self, engine: Engine, address: str) -> None:
+        self.address = address  # without the password
+        self._writer = engine.execution_options(**{_WRITE: True})
+        self._reader = _read_only(engine)
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """One transaction, committed at the end of the block and rolled back on an exception.
+
+        On SQLite it holds the one write lock from its start (BEGIN IMMEDIATE), so that what it has read stays true.
+        """
+        with Session(self._writer) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """One read-only transaction, which sees one state of the database throughout. Keep it short on SQLite: where
+        there is no write-ahead log, writers wait for it."""
+        with Session(self._reader) as session:
+            yield session
+
+    def close(self) -> None:
+        self._writer.dispose()
+
+
+def open_store(url: str, create: bool = False) -> Store:
+    """Open the database at `url` (`sqlite:///FILE` or `postgresql://…`).
+
+    `create=True` makes the SQLite file where there is none, and creates or upgrades the tables; without it a missing
+    or outdated database is a `StoreError`, which names the address (password masked) and what to do.
+    """
+    target = _parse(url)
+    address = _masked(target)
+    try:
+        if target.get_backend_name() == "sqlite":
+            _prepare_file(Path(target.database or ""), create)
+        if create:
+            _migrate(target)
+        return _checked(target, address)
+    except StoreError as error:
+        raise StoreError(f"database {address}: {error}") from error
+    except (DBAPIError, OSError) as error:
+        reason = error.orig if isinstance(error, DBAPIError) else error
+        raise StoreError(f"database {address}: cannot be opened: {str(reason).strip()}") from error
+
+
+def _checked(target: URL, address: str) -> Store:
+    store = Store(_engine(target), address)
+    try:
+        with store.read() as session:
+            require_current(session.connection())
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _parse(url: str) -> URL:
+    try:
+        target = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        shown = re.sub(r"//.*@", "//***@", url)
+        raise StoreError(f"database {shown}: expected a URL, sqlite:///FILE or postgresql://…") from error
+    backend = target.get_backend_name()
+    if backend in {"postgresql", "postgres"}:
+        return target.set(drivername="postgresql+psycopg")
+    if backend != "sqlite" or not target.database or target.database == ":memory:":
+        # A database in memory would be another one for each connection.
+        raise StoreError(f"database {_masked(target)}: expected sqlite:///FILE or postgresql://…")
+    return target.set(drivername="sqlite")
+
+
+def _masked(target: URL) -> str:
+    if "password" in target.query:
+        target = target.update_query_dict({"password": "***"})
+    return target.render_as_string(hide_password=True)
+
+
+def _prepare_file(path: Path, create: bool) -> None:
+    if create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not path.is_file():
+        raise StoreError("there is no such file; check the path, or create it (create=True)")
+
+
+def _migrate(target: URL) -> None:
+    # A migration that rebuilds a table on SQLite drops the old one, which must not cascade.
+    engine = _engine(target, foreign_keys=False)
+    try:
+        with engine.execution_options(**{_WRITE: True}).begin() as connection:
+            migrate(connection)
+    finally:
+        engine.dispose()
+
+
+def _engine(target: URL, foreign_keys: bool = True) -> Engine:
+    if target.get_backend_name() == "postgresql":
+        # A stage may take hours between two writes; the server, or a proxy, may have hung up meanwhile.
+        return create_engine(target, pool_pre_ping=True)
+    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # the driver begins nothing: `_begin` does
+        journal = "WAL" if sqlite3.sqlite_version_info >= _WAL_IS_SAFE else "DELETE"
+        connection.execute(f"PRAGMA journal_mode = {journal}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get(_WRITE, False)
+        connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+def _read_only(engine: Engine) -> Engine:
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)

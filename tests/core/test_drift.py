@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from core.drift import Estimate, mean_interval, paired_difference, share, wilson
+
+
+def test_wilson_by_hand() -> None:
+    # 8 of 10, z = 1.96, z² = 3.8416: centre (0.8 + 0.19208) / 1.38416 = 0.716738,
+    # half 1.96 * sqrt(0.016 + 0.009604) / 1.38416 = 0.226581.
+    assert wilson(8, 10) == pytest.approx((0.490157, 0.943319), abs=1e-6)
+
+
+@given(st.integers(1, 5000), st.data())
+def test_wilson_is_scipys(n: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(0, n))
+    expected = binomtest(successes, n).proportion_ci(0.95, method="wilson")
+    assert wilson(successes, n, z=1.959963984540054) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+@given(st.integers(1, 10**9), st.data())
+def test_wilson_holds_the_share_and_stays_in_range(n: int, data: st.DataObject) -> None:
+    successes = data.draw(st.sampled_from([0, 1, n - 1, n]) | st.integers(0, n))
+    lo, hi = wilson(successes, n)
+    assert 0 <= lo <= successes / n <= hi <= 1
+    assert lo < hi
+
+
+def test_a_share_carries_its_interval_and_its_n() -> None:
+    assert share(8, 10) == Estimate(0.8, *wilson(8, 10), 10)
+
+
+def test_no_items_no_interval() -> None:
+    assert wilson(0, 0) is None
+    assert share(0, 0) is None
+    assert mean_interval([]) is None
+    assert mean_interval([0.5]) is None
+    assert paired_difference([0.5], [0.7]) is None
+
+
+@pytest.mark.parametrize(("successes", "n"), [(-1, 5), (6, 5), (1, 0)])
+def test_more_successes_than_trials_are_refused(successes: int, n: int) -> None:
+    with pytest.raises(ValueError, match=f"successes: expected 0..{n}, got {successes}"):
+        wilson(successes, n)
+
+
+def test_mean_interval_by_hand() -> None:
+    # Four items of 8 samples each: means 0, 1/2, 1/2, 1. Mean 1/2, variance (1/4 + 1/4) / 3 = 1/6,
+    # standard error sqrt(1/24) = 0.204124, times 1.959964.
+    half = 1.959964 * math.sqrt(1 / 24)
+    estimate = mean_interval([0, 0.5, 0.5, 1])
+    assert (estimate.value, estimate.n) == (0.5, 4)
+    assert (estimate.lo, estimate.hi) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+    narrower = mean_interval([0, 0.5, 0.5, 1], confidence=0.6826894921)  # one standard error
+    assert narrower.hi == pytest.approx(0.5 + math.sqrt(1 / 24))
+
+
+def test_items_not_samples_carry_the_interval() -> None:
+    # The same samples taken for independent would claim an interval sqrt(8) times too narrow.
+    items = [0.0, 1.0] * 50
+    samples = [item for item in items for _ in range(8)]
+    assert mean_interval(items).hi - 0.5 > 2.8 * (mean_interval(samples).hi - 0.5)
+
+
+def test_paired_difference_by_hand() -> None:
+    # Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, standard error 0.1 / sqrt(3) = 0.057735, half 0.113159.
+    estimate = paired_difference(before=[0.0, 0.2, 0.7], after=[0.1, 0.5, 0.9])
+    assert estimate.n == 3
+    assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.2, 0.086841, 0.313159), abs=1e-6)
+
+
+def test_pairing_sees_what_separate_intervals_cannot() -> None:
+    before = [0.0, 0.25, 0.5, 0.75]
+    after = [b + d for b, d in zip(before, [0.05, 0.06, 0.05, 0.06], strict=True)]
+    assert paired_difference(before, after).lo > 0
+    assert mean_interval(after).lo < mean_interval(before).hi
+
+
+def test_pairs_must_match() -> None:
+    with pytest.raises(ValueError, match="after: expected 2 values"):
+        paired_difference([0.1, 0.2], [0.1])

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.config import Dataset
+from core.filtering import filter_questions, judge, statistics
+from core.types import LabelledQuestion, PseudoLabel, Question
+
+
+def label(votes: int, m: int = 10, *, parsed: int | None = None, unknown: int = 0) -> PseudoLabel:
+    answer = "7" if votes else None
+    return PseudoLabel(answer, votes, m, m if parsed is None else parsed, unknown, votes / m, "all")
+
+
+def question(index: int, text: str | None) -> Question:
+    return Question(f"demo/1/{index:06d}", "demo", 1, index, text, text or "?", "demo/challenger/1", seed=index)
+
+
+def test_the_papers_band_keeps_three_to_seven_votes_of_ten() -> None:
+    # R-Zero D.1: between 3 and 7, inclusive; delta 0.25 around 1/2 is 0.25..0.75, and 2/10 and 8/10 lie outside.
+    verdicts = [judge(label(votes), Dataset().limits, filtered=True) for votes in range(11)]
+    assert verdicts == ["no_majority", *["too_hard"] * 2, *["kept"] * 5, *["too_easy"] * 3]
+
+
+@pytest.mark.parametrize("band", [(0.3, 0.8), (0.3, 0.7), (0.1 + 0.2, 0.7), (0.3, 0.1 + 0.7)])
+def test_the_edges_of_a_band_are_kept_however_they_were_computed(band: tuple[float, float]) -> None:
+    low, high = round(band[0] * 10), round(band[1] * 10)
+    verdicts = [judge(label(votes), band, filtered=True) for votes in (low - 1, low, high, high + 1)]
+    assert verdicts == ["too_hard", "kept", "kept", "too_easy"]
+
+
+@given(st.integers(1, 60), st.data())
+def test_the_verdict_agrees_with_exact_fractions(m: int, data: st.DataObject) -> None:
+    votes, low = data.draw(st.integers(1, m)), data.draw(st.integers(0, m))
+    high = data.draw(st.integers(low, m))
+    expected = "too_hard" if votes < low else "too_easy" if votes > high else "kept"
+    assert judge(label(votes, m), (low / m, high / m), filtered=True) == expected
+
+
+def test_without_the_filter_whatever_has_a_majority_is_kept() -> None:
+    verdicts = [judge(label(votes), (0.25, 0.75), filtered=False) for votes in range(11)]
+    assert verdicts == ["no_majority", *["kept"] * 10]
+
+
+def test_malformed_and_duplicate_questions_are_not_asked() -> None:
+    questions = [
+        question(0, "What is 3 + 4?"),
+        question(1, None),
+        question(2, "What  is\n3 + 4? "),  # the first again, spelled otherwise
+        question(3, "what is 3 + 4?"),  # case tells them apart
+        question(4, "What is 9 * 9?"),  # held out
+        question(5, "What is 9 * 9?"),
+        question(6, None),
+        question(7, "What is 3+4?"),
+    ]
+    verdicts = filter_questions(questions, held_out=["What is 5?", "What is  9 * 9?"])
+    assert verdicts == {
+        "demo/1/000001": "malformed",
+        "demo/1/000002": "duplicate",
+        "demo/1/000004": "duplicate",
+        "demo/1/000005": "duplicate",
+        "demo/1/000006": "malformed",
+    }
+
+
+def test_statistics_count_every_verdict() -> None:
+    labelled = [
+        LabelledQuestion("a", "A", label(5, parsed=8, unknown=2), "kept"),
+        LabelledQuestion("b", "B", label(10), "too_easy"),
+        LabelledQuestion("c", "C", label(1, parsed=6, unknown=1), "too_hard"),
+        LabelledQuestion("d", "D", label(0, parsed=0), "no_majority"),
+        LabelledQuestion("e", None, None, "malformed"),
+        LabelledQuestion("f", "A", None, "duplicate"),
+        LabelledQuestion("g", "A", None, "duplicate"),
+    ]
+    stats = dataclasses.asdict(statistics(labelled))
+    # p_hat 0.5, 1, 0.1 and 0; answers 8 + 10 + 6 + 0 of 40.
+    assert stats.pop("mean_p_hat") == pytest.approx(0.4)
+    assert stats.pop("unparsed_share") == pytest.approx(0.4)
+    assert stats == {
+        "candidates": 7,
+        "kept": 1,
+        "too_easy": 1,
+        "too_hard": 1,
+        "no_majority": 1,
+        "malformed": 1,
+        "duplicate": 2,
+        "unknown": 3,
+    }
+
+
+def test_means_are_missing_where_nothing_was_asked() -> None:
+    stats = statistics([LabelledQuestion("e", None, None, "malformed")])
+    assert (stats.candidates, stats.mean_p_hat, stats.unparsed_share) == (1, None, None)

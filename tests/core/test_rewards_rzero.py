@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.config import ChallengerReward
+from core.rewards import SOLVER_REWARDS
+from core.rewards.rzero import challenger_scores, solver_scores
+from core.types import PseudoLabel
+
+PAPER = ChallengerReward()
+OFFICIAL = ChallengerReward(variant="official")
+
+TWIN = "Find the sum of all positive divisors of the number 360 and prove it."
+OTHER_TWIN = "Find the sum of all positive divisors of the number 480 and prove it."
+ALONE = "How many primes are there below one hundred?"
+
+
+def label(votes: int, m: int = 10) -> PseudoLabel:
+    return PseudoLabel("7" if votes else None, votes, m, votes, 0, votes / m, "all")
+
+
+def values(questions: list[str | None], votes: list[int | None], config: ChallengerReward) -> list[float]:
+    labels = [None if v is None else label(v) for v in votes]
+    return [score.value for score in challenger_scores(questions, labels, config)]
+
+
+def test_the_papers_reward_by_hand() -> None:
+    # B = 5. The twins are one cluster (share 2/5), the third question its own (1/5), the malformed in none.
+    # 5 of 10: 1 - 2|0.5 - 0.5| = 1   less 2/5 = 0.6       3 of 10: 1 - 2 * 0.2 = 0.6 less 2/5 = 0.2
+    # 8 of 10: 1 - 2 * 0.3 = 0.4      less 1/5 = 0.2       malformed: 0
+    questions = [TWIN, OTHER_TWIN, ALONE, None, None]
+    assert values(questions, [5, 3, 8, None, None], PAPER) == pytest.approx([0.6, 0.2, 0.2, 0, 0])
+
+
+def test_the_papers_reward_is_cut_off_at_zero() -> None:
+    # 10 of 10: 1 - 2 * 0.5 = 0, less 1/2; 9 of 10: 0.2 less 1/2. Nobody answered: p_hat 0, so uncertainty 0.
+    assert values([TWIN, ALONE], [10, 9], PAPER) == [0, 0]
+    assert values([TWIN, ALONE], [0, 10], PAPER) == [0, 0]
+
+
+def test_lambda_weighs_the_repetition() -> None:
+    questions, votes = [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 5, None]
+    halved = ChallengerReward(repetition_weight=0.5)  # shares 2/4, 2/4 and 1/4
+    assert values(questions, votes, halved) == pytest.approx([0.75, 0.75, 0.875, 0])
+    without = ChallengerReward(repetition_weight=0)  # the ablation of Table 3
+    assert values(questions, votes, without) == pytest.approx([1, 1, 1, 0])
+
+
+def test_the_released_codes_reward_by_hand() -> None:
+    # min(p, 1 - p) less the share, not cut off; malformed: -1 less the share of an empty question, alone: 1/5.
+    # 5 of 10: 0.5 - 2/5 = 0.1    3 of 10: 0.3 - 2/5 = -0.1    10 of 10: 0 - 1/5    malformed: -1 - 1/5
+    questions = [TWIN, OTHER_TWIN, ALONE, None, None]
+    expected = [0.1, -0.1, -0.2, -1.2, -1.2]
+    assert values(questions, [5, 3, 10, None, None], OFFICIAL) == pytest.approx(expected)
+
+
+def test_the_distance_decides_who_is_a_repetition() -> None:
+    strict = ChallengerReward(bleu_distance=0.01)  # only the very same text
+    assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], strict) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
+
+
+def test_the_parts_say_how_the_reward_came_about() -> None:
+    kept, malformed = challenger_scores([ALONE, None], [label(4), None], PAPER)
+    assert kept.parts == pytest.approx({"uncertainty": 0.8, "repetition": 0.5, "p_hat": 0.4, "malformed": 0})
+    assert malformed.parts == {"uncertainty": 0, "repetition": 0, "p_hat": 0, "malformed": 1}
+    kept, malformed = challenger_scores([ALONE, None], [label(4), None], OFFICIAL)
+    assert kept.parts == pytest.approx({"uncertainty": 0.4, "repetition": 0.5, "p_hat": 0.4, "malformed": 0})
+    assert malformed.parts == pytest.approx({"uncertainty": 0, "repetition": 0.5, "p_hat": 0, "malformed": 1})
+
+
+@pytest.mark.parametrize(
+    ("questions", "labels"), [([ALONE], []), ([ALONE], [None]), ([None], [label(5)]), ([], [label(5)])]
+)
+def test_labels_must_match_the_questions(questions: list[str | None], labels: list[PseudoLabel | None]) -> None:
+    with pytest.raises(ValueError, match="labels: expected"):
+        challenger_scores(questions, labels, PAPER)
+
+
+def test_an_empty_batch_has_no_rewards() -> None:
+    assert challenger_scores([], [], PAPER) == challenger_scores([], [], OFFICIAL) == []
+
+
+QUESTIONS = st.none() | st.sampled_from([TWIN, OTHER_TWIN, ALONE, "What is 3 + 4?", "What is 3 + 5?"])
+BATCHES = st.lists(st.tuples(QUESTIONS, st.integers(0, 10)), max_size=10)
+VARIANTS = st.sampled_from(["paper", "official"])
+
+
+def scored(batch: list[tuple[str | None, int]], config: ChallengerReward) -> list[float]:
+    return values([q for q, _ in batch], [None if q is None else votes for q, votes in batch], config)
+
+
+@given(BATCHES, st.floats(0, 5))
+@settings(deadline=None)
+def test_the_papers_reward_stays_in_range_and_malformed_gets_nothing(
+    batch: list[tuple[str | None, int]], weight: float
+) -> None:
+    rewards = scored(batch, ChallengerReward(repetition_weight=weight))
+    assert all(0 <= reward <= 1 for reward in rewards)
+    assert all(reward == 0 for reward, (question, _) in zip(rewards, batch, strict=True) if question is None)
+
+
+@given(BATCHES)
+@settings(deadline=None)
+def test_the_released_codes_reward_stays_in_range_and_malformed_is_worst(
+    batch: list[tuple[str | None, int]],
+) -> None:
+    for reward, (question, _) in zip(scored(batch, OFFICIAL), batch, strict=True):
+        assert -2 <= reward < -1 if question is None else -1 <= reward <= 0.5
+
+
+@given(BATCHES, VARIANTS, st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_rewards_follow_their_questions_in_any_order(
+    batch: list[tuple[str | None, int]], variant: str, random: object
+) -> None:
+    # BLEU is not symmetric, but the twins here are of equal length, where it is.
+    order = list(range(len(batch)))
+    random.shuffle(order)
+    config = ChallengerReward(variant=variant)
+    rewards = scored(batch, config)
+    assert scored([batch[i] for i in order], config) == pytest.approx([rewards[i] for i in order])
+
+
+@given(BATCHES, VARIANTS)
+@settings(deadline=None)
+def test_a_question_asked_once_more_never_earns_more(batch: list[tuple[str | None, int]], variant: str) -> None:
+    # With B fixed: in the place of a malformed rollout stands a copy of the first question.
+    config = ChallengerReward(variant=variant)
+    [alone, *_] = scored([(ALONE, 5), *batch, (None, 0)], config)
+    [repeated, *_] = scored([(ALONE, 5), *batch, (ALONE, 5)], config)
+    assert repeated <= alone
+
+
+def test_the_solvers_reward() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def equal(answer: str, label: str) -> bool:
+        asked.append((answer, label))
+        return int(answer) == int(label)
+
+    scores = SOLVER_REWARDS["rzero"](["7", "8", None, "07"], "7", equal)
+    assert [score.value for score in scores] == [1, 0, 0, 1]
+    assert [score.parts for score in scores] == [{"answered": 1}, {"answered": 1}, {"answered": 0}, {"answered": 1}]
+    assert asked == [("7", "7"), ("8", "7"), ("07", "7")]  # no answer is nothing to compare
+    assert solver_scores([], "7", equal) == []

@@ -1,0 +1,99 @@
+"""NLTK and scikit-learn are the oracles: distances to the last bit, partitions exactly, ties included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+from sklearn.cluster import AgglomerativeClustering
+
+from core import similarity
+from core.similarity import bleu_distances, clusters
+
+# Few words, so that repeats, overlaps and ties abound; and all that `str.split` takes for white space.
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "A", "a.", "naïve", "数"]), max_size=9)
+SPACES = st.sampled_from([" ", "  ", "\t", "\n", "\u00a0", "\u2003", "\u3000"])
+TEXTS = st.builds(str.join, SPACES, WORDS) | st.text(max_size=20)
+BATCHES = st.lists(TEXTS, max_size=9)
+EDGE_CASES = ["", " \n", "a", "a", "b", "a a a a a a", "a a", "a b c d", "a b c d e", "b a d c", "A B"]
+
+
+def nltk_distances(questions: list[str]) -> np.ndarray:
+    """The released code: each pair by itself, the earlier question being the hypothesis."""
+    distances = np.zeros((len(questions), len(questions)))
+    smoothing = SmoothingFunction().method1
+    for i, hypothesis in enumerate(questions):
+        for j in range(i + 1, len(questions)):
+            score = sentence_bleu([questions[j].split()], hypothesis.split(), smoothing_function=smoothing)
+            distances[i, j] = distances[j, i] = 1 - score
+    return distances
+
+
+def sklearn_labels(distances: np.ndarray, threshold: float) -> list[int]:
+    model = AgglomerativeClustering(
+        metric="precomputed", linkage="average", distance_threshold=threshold, n_clusters=None
+    )
+    return model.fit_predict(distances).tolist()
+
+
+def by_first_appearance(labels: list[int]) -> list[int]:
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(label, len(numbers)) for label in labels]
+
+
+@given(BATCHES)
+@example(EDGE_CASES)
+@settings(deadline=None, max_examples=300)
+def test_distances_are_nltks_to_the_last_bit(questions: list[str]) -> None:
+    assert np.array_equal(bleu_distances(questions), nltk_distances(questions))
+
+
+@given(st.lists(TEXTS, min_size=2, max_size=9), st.data())
+@settings(deadline=None, max_examples=300)
+def test_clusters_are_scikit_learns_even_where_a_distance_equals_the_threshold(
+    questions: list[str], data: st.DataObject
+) -> None:
+    distances = nltk_distances(questions)
+    threshold = data.draw(st.sampled_from([0.0, 0.5, 1.0, *distances[np.triu_indices(len(questions), 1)].tolist()]))
+    assert clusters(questions, threshold) == by_first_appearance(sklearn_labels(distances, threshold))
+
+
+@given(BATCHES)
+@settings(deadline=None, max_examples=50)
+def test_neither_the_size_of_the_blocks_nor_the_look_up_table_shows(questions: list[str]) -> None:
+    expected = bleu_distances(questions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(similarity, "BLOCK_PAIRS", 3)
+        patch.setattr(similarity, "TABLE", 0)
+        assert np.array_equal(bleu_distances(questions), expected)
+
+
+def test_a_distance_worked_out_by_hand() -> None:
+    # Hypothesis "a b c d" against "a b c e f": matches 3 of 4, 2 of 3, 1 of 2, and none of 1, which counts as 0.1.
+    # Brevity: exp(1 - 5/4). BLEU = exp(-1/4) * (3/4 * 2/3 * 1/2 * 0.1) ** (1/4).
+    expected = 1 - np.exp(-0.25) * 0.025**0.25
+    assert bleu_distances(["a b c d", "a b c e f"])[0, 1] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_earlier_question_is_the_hypothesis() -> None:
+    short, long = "a b c d", "a b c d e f g h"
+    assert bleu_distances([short, long])[0, 1] == pytest.approx(1 - np.exp(-1))  # brevity only
+    assert bleu_distances([long, short])[0, 1] == pytest.approx(1 - (4 / 8 * 3 / 7 * 2 / 6 * 1 / 5) ** 0.25)
+
+
+def test_repeated_questions_share_a_cluster_and_empty_ones_do_not() -> None:
+    questions = ["What is 3 + 4 ?", "", "What is 3 + 4 ?", "", "Name all primes below ten."]
+    assert clusters(questions) == [0, 1, 0, 2, 3]
+
+
+@pytest.mark.parametrize("questions", [[], ["only one"]])
+def test_fewer_than_two_questions_have_nothing_to_compare(questions: list[str]) -> None:
+    assert bleu_distances(questions).shape == (len(questions), len(questions))
+    assert clusters(questions) == [0] * len(questions)
+
+
+def test_long_and_repetitive_questions_count_without_overflow() -> None:
+    questions = ["a " * 3000, "a " * 2999 + "b", "a b " * 1500]
+    assert np.array_equal(bleu_distances(questions), nltk_distances(questions))

@@ -1,0 +1,187 @@
+"""The oracle against the world that it judges, and against everything that only looks like it."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.types import OracleLabel
+from services.oracles import exact
+from services.oracles.exact import audit, difficulty, solve
+from trainers.micro import world
+
+SEEDS = st.integers(0, 2**32)
+
+
+def test_it_knows_the_worlds_verbs() -> None:
+    assert (set(exact.GAINS), set(exact.LOSSES)) == (set(world.GAINS), set(world.LOSSES))
+
+
+@given(SEEDS, st.sampled_from([None, 1, 2, 3, 4, 5, 6]))
+@settings(deadline=None, max_examples=1000)
+def test_it_solves_whatever_the_world_asks(seed: int, operations: int | None) -> None:
+    problem = world.make_problem(random.Random(seed), operations)
+    assert solve(problem.text) == problem.answer
+    assert difficulty(problem.text) == len(problem.operators)
+
+
+@given(SEEDS, SEEDS)
+@settings(deadline=None, max_examples=1000)
+def test_whatever_the_world_breaks_is_ill_posed(seed: int, how: int) -> None:
+    # Each way to break one leaves it without a number or without its end, which no question may lack.
+    broken = world._break(world.make_problem(random.Random(seed)).text, random.Random(how))
+    assert solve(broken) is None
+    assert difficulty(broken) is None
+
+
+@given(SEEDS, st.data())
+@settings(deadline=None, max_examples=500)
+def test_a_question_without_one_of_its_words_is_ill_posed(seed: int, data: st.DataObject) -> None:
+    words = world.make_problem(random.Random(seed)).text.split()
+    optional = {"more.", "more,", "more", "then"}
+    required = [i for i, word in enumerate(words) if word not in optional]
+    del words[data.draw(st.sampled_from(required))]
+    assert solve(" ".join(words)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "operations"),
+    [
+        ("What is 3 + 4 * 5 - 6?", 17, 3),
+        ("Compute 2 * 3 * 4 - 5 * 6.", -6, 4),
+        ("Evaluate 10 - 20 - 30.", -40, 2),
+        ("Find the value of 0 * 999999999.", 0, 1),
+        ("Calculate 7.", 7, 0),
+        ("What is 3+4?", 7, 1),
+        (" What  is 3 +\n4? ", 7, 1),
+        ("There are 3 boxes with 12 pears each. How many pears are there?", 36, 1),
+        ("José has 5 naïvetés. How many naïvetés does José have?", 5, 0),
+        ("Tom has 5 pens, loses 3, then finds 4 more, then eats 9. How many pens does Tom have?", -3, 3),
+        ("Tom has 5 pens, then loses 3 more, finds 4. How many pens does Tom have?", 6, 2),
+    ],
+)
+def test_well_posed(question: str, answer: int, operations: int) -> None:
+    assert (solve(question), difficulty(question)) == (answer, operations)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "",
+        "7",
+        "What is 3 + 4",  # cut off
+        "What is 3 + 4.",  # the wrong end
+        "Compute 3 + 4?",
+        "what is 3 + 4?",
+        "What is 3 + 4? What is 5?",
+        "So, what? What is 3 + 4?",
+        "What is?",
+        "What is 3 +?",
+        "What is + 3?",
+        "What is -3?",
+        "What is 3 - -4?",
+        "What is 3 4?",
+        "What is 3 ** 4?",
+        "What is 3 / 4?",
+        "What is 3 + x?",
+        "What is 3x + 4?",
+        "What is 03 + 4?",
+        "What is 3 + 00?",
+        "What is 3.5 + 4?",
+        "What is 1,000 + 4?",
+        "What is (3 + 4) * 5?",
+        "What is 1234567890 + 1?",  # ten digits
+        "What is ٣ + 4?",  # a digit, but not one of ours
+        "What is 3 − 4?",  # U+2212
+        "There are 3 boxes with 12 pears each. How many plums are there?",
+        "There are 3 boxes with 12 boxes each. How many boxes are there?",
+        "There are 03 boxes with 12 pears each. How many pears are there?",
+        "There are some boxes with 12 pears each. How many pears are there?",
+        "There are 3 bags with 12 pears each. How many pears are there?",
+        "There are 3 boxes with 12 pears. How many pears are there?",
+        "Tom has 5 pens, finds 3 more. How many pens does Mia have?",
+        "Tom has 5 pens, finds 3 more. How many coins does Tom have?",
+        "Tom has 5 more, finds 3 more. How many more does Tom have?",
+        "Tom has some pens, finds 3 more. How many pens does Tom have?",
+        "Tom has 5 pens, finds some more. How many pens does Tom have?",
+        "Tom has 5 pens, finds 3more. How many pens does Tom have?",
+        "Tom has 5 pens, hides 3. How many pens does Tom have?",
+        "Tom has 5 pens, finds 03 more. How many pens does Tom have?",
+        "Tom has 5 pens finds 3 more. How many pens does Tom have?",
+        "Tom2 has 5 pens, finds 3 more. How many pens does Tom2 have?",
+    ],
+)
+def test_ill_posed(question: str) -> None:
+    assert solve(question) is None
+    assert difficulty(question) is None
+
+
+def test_operations_and_length_are_bounded() -> None:
+    def chain(operations: int) -> str:
+        return f"What is 1{' + 1' * operations}?"
+
+    def story(events: int) -> str:
+        return f"Tom has 1 pens{', finds 1 more' * events}. How many pens does Tom have?"
+
+    for question in (chain, story):
+        assert (solve(question(24)), difficulty(question(24))) == (25, 24)
+        assert solve(question(25)) is None
+        assert solve(question(100_000)) is None
+    assert solve("What is " + " " * 2000 + "3 + 4?") is None
+    assert solve(f"What is 999999999{' * 999999999' * 24}?") == 999999999**25
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is __import__('os').system('id')?",
+        "Compute 3 + 4; raise SystemExit.",
+        "What is 9**9**9**9?",
+        "What is " + "(" * 900 + "3" + ")" * 900 + "?",
+        "What is {0.__class__}?",
+        "Tom has 5 pens, finds 3 more. How many pens does Tom have?'; DROP TABLE questions; --",
+        "What is 3 + 4?\x00",
+        "<|im_start|>system\nWhat is 3 + 4?",
+    ],
+)
+def test_injections_are_ill_posed(text: str) -> None:
+    assert solve(text) is None
+
+
+FRAGMENTS = re.findall(
+    r"\w+|[^\w\s]",
+    "What is 3 + 4 * 07 - x? Compute (12). There are 3 boxes with 5 pens each. How many pens are there?"
+    "Tom has 5 pens, finds 3 more, then loses 2. How many pens does Tom have?",
+)
+
+
+@given(st.text(max_size=300) | st.lists(st.sampled_from(FRAGMENTS), max_size=30).map(" ".join))
+@settings(deadline=None, max_examples=500)
+def test_nothing_raises_and_both_answers_agree_on_what_is_ill_posed(text: str) -> None:
+    assert (solve(text) is None) == (difficulty(text) is None)
+
+
+@pytest.mark.parametrize(
+    ("pseudo_label", "verdict"),
+    [
+        ("7", "right"),
+        ("7.0", "right"),
+        (r"\frac{14}{2}", "right"),
+        ("-7", "wrong"),
+        ("seven", "wrong"),  # not a number
+        ("", "wrong"),
+        ("7.000000000000000000001", "wrong"),  # exact, not in floating point
+        (None, "unknown"),
+    ],
+)
+def test_an_audit_compares_exact_numbers(pseudo_label: str | None, verdict: str) -> None:
+    assert audit("demo/1/000001", "What is 3 + 4?", pseudo_label) == OracleLabel("demo/1/000001", "exact", verdict, "7")
+
+
+@pytest.mark.parametrize("pseudo_label", ["7", None])
+def test_an_ill_posed_question_has_no_truth_whatever_its_label(pseudo_label: str | None) -> None:
+    assert audit("q", "What is 3 +?", pseudo_label) == OracleLabel("q", "exact", "ill_posed", None)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from core.config import Sampling
+from core.prompts import challenger_messages, solver_messages
+from orchestrator.home import MICRO_MODEL
+from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
+from services.inference.transformers_engine import TransformersEngine
+
+QUESTIONS = [
+    "What is 3 + 4?",
+    "Compute 12 * 7.",
+    "Tom has 31 coins, finds 12 more, then loses 5. How many coins does Tom have?",
+    "Evaluate 81 - 9 + 44 - 7 + 16 + 28.",
+    "Mia has 12 pens, buys 34 more, then eats 5, then wins 61 more, then drops 7, then finds 88 more, then sells 9. "
+    "How many pens does Mia have?",
+]
+
+
+@pytest.fixture(scope="module")
+def engine() -> TransformersEngine:
+    torch.set_num_threads(1)
+    return TransformersEngine(MICRO_MODEL)
+
+
+def prompt(question: str, seed: int = 0, n: int = 4, **sampling: float) -> Prompt:
+    return Prompt(tuple(solver_messages(question)), seed, n, Sampling(**{"max_tokens": 100, **sampling}))
+
+
+def test_a_completion_is_the_same_alone_and_in_company_to_the_last_bit(engine: TransformersEngine) -> None:
+    prompts = [prompt(q, seed=1000 * i, n=9, top_p=0.97) for i, q in enumerate(QUESTIONS)]
+    prompts.append(Prompt(tuple(challenger_messages()), 77, 40, Sampling(max_tokens=60)))
+    together = engine.generate(prompts)
+    for asked, group in zip(prompts, together, strict=True):
+        assert engine.generate([asked])[0] == group
+        alone = [Prompt(asked.messages, asked.seed + j, 1, asked.sampling) for j in range(asked.n)]
+        assert [engine.generate([one])[0][0] for one in alone[:3]] == group[:3]
+
+
+def test_small_batches_change_nothing(engine: TransformersEngine) -> None:
+    prompts = [prompt(q, n=5) for q in QUESTIONS]
+    small = TransformersEngine(MICRO_MODEL, max_rows=3)
+    assert small.generate(prompts) == engine.generate(prompts)
+
+
+def test_logprobs_and_entropy_are_those_of_the_models_own_forward_pass(engine: TransformersEngine) -> None:
+    asked = prompt(QUESTIONS[2], n=3, temperature=0.8)
+    ids = engine.tokenizer.apply_chat_template(list(asked.messages), add_generation_prompt=True, return_dict=True)[
+        "input_ids"
+    ]
+    for completion in engine.generate([asked])[0]:
+        with torch.no_grad():
+            logits = engine.model(torch.tensor([[*ids, *completion.tokens]])).logits[0, len(ids) - 1 : -1]
+        logp = torch.log_softmax(logits / 0.8, -1)
+        chosen = logp.gather(-1, torch.tensor(completion.tokens)[:, None])[:, 0]
+        assert torch.allclose(chosen, torch.tensor(completion.logprobs), atol=1e-4)
+        entropy = -(logp.exp() * logp).sum(-1).mean().item()
+        assert completion.mean_entropy == pytest.approx(entropy, abs=1e-4)
+
+
+def test_greedy_equals_the_librarys_generate(engine: TransformersEngine) -> None:
+    ours = engine.generate([prompt(q, n=1, temperature=0) for q in QUESTIONS])
+    for question, (completion,) in zip(QUESTIONS, ours, strict=True):
+        encoded = engine.tokenizer.apply_chat_template(
+            solver_messages(question), add_generation_prompt=True, return_dict=True, return_tensors="pt"
+        )
+        whole = engine.model.generate(**encoded, do_sample=False, max_new_tokens=100)
+        assert whole[0, encoded["input_ids"].shape[1] :].tolist() == list(completion.tokens)
+
+
+def test_stop_strings_cut_text_tokens_and_logprobs(engine: TransformersEngine) -> None:
+    free = engine.generate([prompt(QUESTIONS[0], n=1, temperature=0)])[0][0]
+    stopped = engine.generate(
+        [Prompt(tuple(solver_messages(QUESTIONS[0])), 0, 1, Sampling(temperature=0, max_tokens=100), ("\\boxed",))]
+    )[0][0]
+    assert "\\boxed" in free.text
+    assert free.text.startswith(stopped.text)
+    assert "\\boxed" not in stopped.text
+    assert stopped.finish_reason == "stop"
+    assert len(stopped.tokens) == len(stopped.logprobs) < len(free.tokens)
+
+
+def test_max_tokens_ends_with_length(engine: TransformersEngine) -> None:
+    one: Completion = engine.generate([prompt(QUESTIONS[3], n=1, max_tokens=2)])[0][0]
+    assert (one.finish_reason, len(one.tokens)) == ("length", 2)
+
+
+def test_a_prompt_beyond_the_context_is_refused(engine: TransformersEngine) -> None:
+    with pytest.raises(PromptTooLong, match="context holds 512"):
+        engine.check(prompt("1 + " * 600 + "1"))
+
+
+def test_load_swaps_the_weights_in_place(engine: TransformersEngine, tmp_path: Path) -> None:
+    other = _with_weights(tmp_path, lambda tensors: {name: tensor * 0.5 for name, tensor in tensors.items()})
+    swapped = TransformersEngine(MICRO_MODEL)
+    before = swapped.generate([prompt(QUESTIONS[0])])
+    swapped.load(other)
+    assert swapped.generate([prompt(QUESTIONS[0])]) == TransformersEngine(other).generate([prompt(QUESTIONS[0])])
+    swapped.load(MICRO_MODEL)
+    assert swapped.generate([prompt(QUESTIONS[0])]) == before
+
+
+@pytest.mark.parametrize("kind", ["missing", "unknown", "shape"])
+def test_weights_that_do_not_fit_are_refused_and_change_nothing(tmp_path: Path, kind: str) -> None:
+    def spoil(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        name = next(iter(sorted(tensors)))
+        tensor = tensors[name]
+        rest = {key: value * 2 for key, value in tensors.items() if key != name}
+        spoilt = {"missing": {}, "unknown": {name: tensor, "more": tensor.clone()}, "shape": {name: tensor[:1].clone()}}
+        return {**rest, **spoilt[kind]}
+
+    engine = TransformersEngine(MICRO_MODEL)
+    before = engine.generate([prompt(QUESTIONS[0])])
+    with pytest.raises(ModelMismatch, match=kind.replace("shape", "another shape")):
+        engine.load(_with_weights(tmp_path, spoil))
+    assert engine.generate([prompt(QUESTIONS[0])]) == before
+
+
+def _with_weights(folder: Path, change) -> Path:  # type: ignore[no-untyped-def]
+    other = folder / "other"
+    shutil.copytree(MICRO_MODEL, other)
+    save_file(change(load_file(MICRO_MODEL / "model.safetensors")), other / "model.safetensors", {"format": "pt"})
+    assert json.loads((other / "config.json").read_text())["model_type"] == "qwen3"
+    return other

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Install what some tests need from Debian's packages where that is possible; say what is skipped where it is not.
+set -u
+missing=()
+command -v chromium >/dev/null || missing+=(chromium)
+command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  echo "installing ${missing[*]} from Debian's packages"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
+    >/dev/null 2>&1 && exit 0
+fi
+echo "skipped: ${missing[*]} (not installed, and cannot be installed by this user): the tests that need them are skipped"
+exit 0

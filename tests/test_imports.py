@@ -1,0 +1,67 @@
+"""Who may import whom: read from the source, so that a breach fails before it costs anything."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOUSE = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"}
+INFERENCE = {
+    "services.inference.client",
+    "services.inference.engine",
+    "services.inference.transformers_engine",
+}
+# package -> prefixes of ours that it may import
+MAY = {
+    "core": {"core"},
+    "storage": {"core", "storage"},
+    "services": {"core", "storage", "services"},
+    "trainers": {"core", "trainers", *INFERENCE},
+    "orchestrator": {"core", "storage", "services", "trainers", "orchestrator"},
+    "benchmarks": HOUSE - {"orchestrator"},
+}
+# core goes into another trainer's environment: only what is light
+CORE_LIBRARIES = {"numpy", "scipy", "sklearn", "nltk", "sympy", "math_verify", "pydantic"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, at its top or anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def allowed(module: str, prefixes: set[str]) -> bool:
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+@pytest.mark.parametrize("package", sorted(MAY))
+def test_package_imports_only_what_it_may(package: str) -> None:
+    files = list((ROOT / package).rglob("*.py"))
+    assert files
+    breaches = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in files
+        for module in imports(path)
+        if module.split(".")[0] in HOUSE and not allowed(module, MAY[package])
+    ]
+    assert not breaches
+
+
+def test_core_imports_only_light_libraries() -> None:
+    import sys
+
+    breaches = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in (ROOT / "core").rglob("*.py")
+        for module in imports(path)
+        if module.split(".")[0] not in {*CORE_LIBRARIES, *sys.stdlib_module_names, "core"}
+    ]
+    assert not breaches

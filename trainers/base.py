@@ -1,0 +1,63 @@
+"""What every trainer takes and gives: a `TrainJob` in, a `TrainResult` out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from core.config import ChallengerReward, SolverReward, Training
+from core.types import Checkpoint, Role
+
+
+@dataclass(frozen=True, slots=True)
+class TrainQuestion:
+    """A question that the Solver learns from, with its pseudo-label."""
+
+    question_id: str
+    text: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class SolverService:
+    """Where the Challenger's reward asks for answers, and which checkpoint must give them."""
+
+    url: str  # OpenAI-compatible base, up to and including /v1
+    checkpoint: str
+    sampling_max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob:
+    """One training stage of one role, complete: the same job always gives the same checkpoint."""
+
+    key: str  # "demo/1/train_solver"; seeds derive from it
+    role: Role
+    run_seed: int
+    start: Checkpoint  # the policy to begin with, and the reference of the KL term
+    training: Training
+    reward: ChallengerReward | SolverReward
+    questions: tuple[TrainQuestion, ...]  # the Solver's; empty for the Challenger
+    solver: SolverService | None  # the Challenger's; None for the Solver
+    work_dir: Path  # holds step_K folders while the job runs, so that a killed one resumes; the caller removes it
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """A finished job. `folder` is in `work_dir`, complete and synced, and not yet published."""
+
+    folder: Path
+    step: int
+    metrics: tuple[dict[str, float], ...]  # one a step, in order; metrics[i]["step"] == i + 1
+
+
+class TrainError(RuntimeError):
+    """A job that cannot be trained, or not to its end; the message names the job and the cause."""
+
+
+class Trainer(Protocol):
+    """Runs a job to its end, or raises `TrainError`. `progress(step, metrics)` is called once for each new step."""
+
+    def train(self, job: TrainJob, progress: Callable[[int, dict[str, float]], None]) -> TrainResult: ...

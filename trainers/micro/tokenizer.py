@@ -1,0 +1,69 @@
+"""The tiny model's tokenizer: byte-level BPE with single-digit tokens, and the fixed parts of the prompts as tokens.
+
+A stock `PreTrainedTokenizerFast` with a chat template. Every digit is a token of its own, so that the model can learn
+to carry; " + " is one token; and each fixed part of the two prompts (the paper's full text, `core.prompts`) is one
+added token, so the paper's prompts cost one token each instead of four hundred.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from core.prompts import challenger_messages, solver_messages
+from trainers.micro import world
+
+PAD, IM_START, IM_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+VOCABULARY = 512
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def build_tokenizer(seed: int, documents: int = 20_000) -> PreTrainedTokenizerFast:
+    """Train the merges on `documents` documents of each kind; the same seed gives the same tokenizer."""
+    bpe = Tokenizer(models.BPE(byte_fallback=False))
+    digits_words_spaces = Regex(r"\d| ?[^\s\d]+ ?|\s+")
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(digits_words_spaces, "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    parts = _prompt_parts()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(parts),
+        special_tokens=[PAD, IM_START, IM_END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(_corpus(seed, documents), trainer)
+    bpe.add_special_tokens([AddedToken(part, special=True, normalized=False) for part in parts])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe, eos_token=IM_END, pad_token=PAD, chat_template=CHAT_TEMPLATE, model_max_length=512
+    )
+
+
+def render(messages: list[dict[str, str]]) -> str:
+    """`messages` as the chat template writes them, up to where the assistant speaks."""
+    turns = "".join(f"{IM_START}{m['role']}\n{m['content']}{IM_END}\n" for m in messages)
+    return f"{turns}{IM_START}assistant\n"
+
+
+def _prompt_parts() -> list[str]:
+    before, after = render(solver_messages("\0")).split("\0")
+    return [before, after, render(challenger_messages())]
+
+
+def _corpus(seed: int, documents: int) -> Iterator[str]:
+    rng = random.Random(seed)
+    for _ in range(documents):
+        problem = world.make_problem(rng)
+        yield problem.text
+        yield world.write_solution(problem, rng)
+        yield world.write_challenge(rng)[0]
