@@ -13,6 +13,7 @@ from core.quantities import parse_number, split_unit
 
 _BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,18}(?:[./][0-9]{1,18})?")  # normal as it is
 _WORDS = re.compile(r"[A-Za-z]{2,}(?:[ '-][A-Za-z]+)*")
 _PASSES = 5  # a rewrite may lay another one bare; what is still nested after that stays
 _CACHED_CHARS = 200  # longer answers are not worth the memory of a cache
@@ -70,6 +71,7 @@ _REWRITES = [
         (r"\*", r"\\cdot "),
         (r"\^\s*(-?[0-9]+|[A-Za-z])", r"^{\1}"),
         (r"_\s*([0-9]+|[A-Za-z])", r"_{\1}"),
+        (r"= ?=", "="),
         (r"<=|\\leq(?![A-Za-z])", r"\\le "),
         (r">=|\\geq(?![A-Za-z])", r"\\ge "),
         (r"\\lbrace(?![A-Za-z])", r"\\{"),
@@ -106,7 +108,7 @@ def normalise(answer: str) -> str:
     The result is LaTeX still. Words lose their case; `and`/`or` between values become commas. Nothing that could
     change a value is dropped: percent signs, units and brackets around lists stay.
     """
-    if _PLAIN_INTEGER.fullmatch(answer):
+    if _PLAIN_NUMBER.fullmatch(answer):
         return answer
     return _normalise_cached(answer) if len(answer) <= _CACHED_CHARS else _normalise(answer)
 

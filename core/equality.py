@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from core.answers import answer_key, is_words, normalise
@@ -50,10 +52,9 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
     if a == b:
         return EQUAL
     a, b = _without_variable(a, b)
-    (a, unit_a), (b, unit_b) = split_unit(a), split_unit(b)
+    (a, unit_a, x), (b, unit_b, y) = _quantity(a), _quantity(b)
     if (unit_a and unit_b and unit_a != unit_b) or ("degrees" in (unit_a, unit_b) and r"\pi" in a + b):
         return Outcome("unknown", "units differ")
-    x, y = parse_number(a), parse_number(b)
     if x is not None and y is not None:
         return EQUAL if x == y else UNEQUAL
     if a == b:
@@ -67,6 +68,13 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
 def ask(_a: str, _b: str) -> Outcome:
     """The judge of a process that has none."""
     return ASK
+
+
+@lru_cache(maxsize=16_384)
+def _quantity(text: str) -> tuple[str, str | None, Fraction | None]:
+    """A text without its unit, the unit, and the exact value if it is a number."""
+    body, unit = split_unit(text)
+    return body, unit, parse_number(body)
 
 
 def _not_mathematics(a: str, b: str) -> str | None:

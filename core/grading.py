@@ -7,7 +7,7 @@ worker that misses the deadline is killed and replaced. How equality is decided:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import LifoQueue
@@ -20,7 +20,8 @@ from core.grading_process import STARTUP_LIMIT, GradingError, WorkerProcess
 __all__ = ["MAX_CHARS", "Comparison", "Grader", "GradingError", "grade_pairs"]
 
 MAX_CHARS = 2000  # of a normalised answer; a longer one is compared as text only
-_HANDFUL = 4  # pairs handed over at once, for fewer switches; at 4 bytes a character they fit into a pipe's 64 KiB
+_HANDFUL = 16  # pairs handed to a worker at once, for fewer switches between processes
+_HANDFUL_CHARS = 12_000  # in all of them: at 4 bytes each they fit into a pipe's 64 KiB
 _CACHED_PAIRS = 100_000
 _MIN_MEMORY_MB = 512  # sympy itself takes a good part of it
 
@@ -117,7 +118,7 @@ class Grader:
 
     def _judged(self, pairs: list[Pair]) -> Iterator[tuple[Pair, Comparison]]:
         """Each pair with its comparison by a worker, a handful of pairs at a time."""
-        handfuls = [pairs[i : i + _HANDFUL] for i in range(0, len(pairs), _HANDFUL)]
+        handfuls = _handfuls(pairs, size=max(1, min(_HANDFUL, len(pairs) // (8 * len(self._workers)))))
         if len(self._workers) == 1 or len(handfuls) == 1:
             for handful in handfuls:
                 yield from zip(handful, self._judge(handful), strict=True)
@@ -156,6 +157,19 @@ def grade_pairs(
     """The comparisons of `pairs` in their order, by a Grader of their own. Errors: GradingError."""
     with Grader(deadline=deadline, memory_mb=memory_mb, workers=workers) as grader:
         return grader.compare_many(pairs, progress)
+
+
+def _handfuls(pairs: Iterable[Pair], size: int) -> list[list[Pair]]:
+    """`pairs` in order, cut into lists of at most `size` and of few enough characters."""
+    handfuls: list[list[Pair]] = []
+    chars = 0
+    for pair in pairs:
+        chars += len(pair[0]) + len(pair[1])
+        if not handfuls or len(handfuls[-1]) == size or chars > _HANDFUL_CHARS:
+            handfuls.append([])
+            chars = len(pair[0]) + len(pair[1])
+        handfuls[-1].append(pair)
+    return handfuls
 
 
 def _tell(progress: Progress | None, done: int, total: int) -> None:

@@ -31,6 +31,7 @@ class WorkerProcess:
         self._deadline, self._memory_mb, self._startup_limit = deadline, memory_mb, startup_limit
         self._process: subprocess.Popen[bytes] | None = None
         self._received = b""  # beyond the last whole line
+        self._ending: list[subprocess.Popen[bytes]] = []  # killed, perhaps not gone yet
 
     @property
     def pid(self) -> int | None:
@@ -62,17 +63,26 @@ class WorkerProcess:
         else:
             outcome = Outcome(*json.loads(reply))
         if not reply or outcome.reason == "memory":
-            self.kill()
+            self._give_up()
         return outcome
 
     def kill(self) -> None:
-        """End the process and whatever it started, at once."""
+        """End the process and whatever it started, and wait until it is gone."""
+        self._give_up()
+        while self._ending:
+            self._ending.pop().wait()
+
+    def _give_up(self) -> None:
+        """Kill without waiting: giving back two gigabytes takes the system a while, and nobody needs to see it done."""
         if self._process is None:
             return
         process, self._process, self._received = self._process, None, b""
         if process.poll() is None:  # not reaped, so that the number is still its own
             os.killpg(process.pid, signal.SIGKILL)  # it leads its own group
-        process.communicate()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._ending = [ending for ending in (*self._ending, process) if ending.poll() is None]
 
     def _hand_over(self, request: bytes) -> subprocess.Popen[bytes]:
         """The process that has got the request; one that died while idle is replaced, once."""
@@ -82,7 +92,7 @@ class WorkerProcess:
             try:
                 process.stdin.write(request)  # less than a pipe holds, so that it cannot block
             except BrokenPipeError:
-                self.kill()
+                self._give_up()
             else:
                 return process
         raise GradingError("grading worker: expected it to take a pair, but it ended twice while idle")

@@ -39,6 +39,7 @@ from sympy import (
 )
 
 from core.equality import EQUAL, UNEQUAL, Outcome, decide
+from core.quantities import parse_number
 
 # The text is normalised before it comes: no guessing of units, boxes or equations in here.
 _EXTRACTION = [
@@ -52,6 +53,9 @@ _UNEVALUATED = (Limit, Integral, Derivative, Sum, Product)
 _UNDEFINED = (S.NaN, S.ComplexInfinity, S.Infinity, S.NegativeInfinity)
 _TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
 _WARM_UP = ((r"\frac{1}{2}\sqrt{3}+x^{2}", r"\frac{x}{2}-1"), (r"x>2", r"(1,2)\cup(3,4)"))
+_DIGITS, _NEAR = 30, Rational(1, 10**15)
+
+Parts = tuple[Expr | None, Expr | None]  # real, imaginary
 
 # What the libraries raise on input they cannot handle. Anything else ends the process, and the parent starts another.
 LIBRARY_ERRORS = (
@@ -76,7 +80,7 @@ def judge(a: str, b: str) -> Outcome:
     x, y = _parsed(a), _parsed(b)
     if x is None or y is None:
         return Outcome("unknown", "not parsed")
-    if _differ(x, y):
+    if _far_apart(_value(a), _value(b)) or _differ(x, y):
         return UNEQUAL
     if isinstance(x, Expr) and isinstance(y, Expr) and expand(x - y) == 0:
         return EQUAL  # for a fraction of what math-verify spends on simplifying
@@ -99,6 +103,8 @@ def _parsed(text: str) -> Any:
     An inequality in one variable is the set of its solutions. Membership, which math-verify reads as an equation, and
     relations between numbers, all of which are "true", are not read at all.
     """
+    if (number := parse_number(text)) is not None:
+        return Rational(number.numerator, number.denominator)
     if _MEMBERSHIP.search(text):
         return None
     if any(name in text for name in _TRIGONOMETRIC):
@@ -135,13 +141,35 @@ def _differ(x: Any, y: Any) -> bool:
 
 
 def _values_differ(x: Expr, y: Expr) -> bool:
-    """Whether two expressions differ at one generic point, to the digits that sympy vouches for."""
+    """Whether two expressions differ at one generic point, by a gap whose digits sympy vouches for."""
     if x in _UNDEFINED or y in _UNDEFINED:
         return bool(x != y)
-    gap = x - y
-    point = {symbol: _sample(symbol.name) for symbol in gap.free_symbols if isinstance(symbol, Symbol)}
-    parts = gap.xreplace(point).evalf(15).as_real_imag()
-    return any(part != 0 and (part.is_Rational or (part.is_Float and part._prec > 1)) for part in parts)
+    return any(part is not None and part != 0 for part in _at_the_point(x - y, 15))
+
+
+@lru_cache(maxsize=4096)
+def _value(text: str) -> Parts:
+    """The value of a text at the generic point."""
+    value = _parsed(text)
+    return _at_the_point(value, _DIGITS) if isinstance(value, Expr) and not value.is_Matrix else (None, None)
+
+
+def _far_apart(u: Parts, v: Parts) -> bool:
+    """Whether two values differ long before the digits end to which they were computed: the quick way out."""
+    return any(
+        p is not None and q is not None and abs(p - q) > _NEAR * (abs(p) + abs(q)) for p, q in zip(u, v, strict=True)
+    )
+
+
+def _at_the_point(value: Expr, digits: int) -> Parts:
+    """The real and the imaginary part where each variable has a value of its own, each None where sympy is not sure."""
+    point = {symbol: _sample(symbol.name) for symbol in value.free_symbols if isinstance(symbol, Symbol)}
+    real, imaginary = value.xreplace(point).evalf(digits).as_real_imag()
+    return _sure(real), _sure(imaginary)
+
+
+def _sure(part: Expr) -> Expr | None:
+    return part if part.is_Rational or (part.is_Float and part._prec > 1) else None
 
 
 def _sample(name: str) -> Rational:

@@ -106,7 +106,7 @@ def _prepare_file(path: Path, create: bool) -> None:
     if create:
         path.parent.mkdir(parents=True, exist_ok=True)
     elif not path.is_file():
-        raise StoreError("there is no such file; check the path, or create it (create=True)")
+        raise StoreError("there is no such file; check the address, or let `coevo up` create it")
 
 
 def _migrate(target: URL) -> None:

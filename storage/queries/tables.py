@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Table
+from sqlalchemy import ColumnElement, Select, Table, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -38,11 +38,25 @@ def insert_into(session: Session, model: type[Base]) -> Upsert:
 
 def insert_new(session: Session, model: type[Base], rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert `rows`, all with the same fields. A row whose primary key is there already is left as it is."""
-    key = list(table_of(model).primary_key)
-    statement = insert_into(session, model).on_conflict_do_nothing(index_elements=key)
+    table, insert = table_of(model), insert_into(session, model)
+    key = list(table.primary_key)
     remaining = iter(rows)
     while chunk := list(islice(remaining, _CHUNK)):
-        session.execute(statement, chunk)
+        if isinstance(insert, postgresql.Insert):
+            filled = insert.from_select(list(chunk[0]), _unnested(table, chunk))
+            session.execute(filled.on_conflict_do_nothing(index_elements=key))
+        else:
+            session.execute(insert.on_conflict_do_nothing(index_elements=key), chunk)
+
+
+def _unnested(table: Table, rows: Sequence[Mapping[str, Any]]) -> Select[*tuple[Any, ...]]:
+    """`rows` as one array a column: a statement a row costs PostgreSQL and its client twice the time."""
+    return select(
+        *[
+            func.unnest(literal([row[name] for row in rows], postgresql.ARRAY(table.c[name].type, dimensions=1)))
+            for name in rows[0]
+        ]
+    )
 
 
 def insert_carriers(session: Session, model: type[Base], carriers: Iterable[Any], carrier: type[Any]) -> None:

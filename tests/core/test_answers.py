@@ -12,9 +12,9 @@ from core.answers import answer_key, extract_boxed, is_words, normalise, number_
 PIECES = st.sampled_from(
     [
         *r"0123456789xyi+-*/^_=<>()[]{}.,;:!%$~\−×°",
-        *r"\frac \dfrac \sqrt \text{ \mathrm{m} \pi \left( \right) \{ \} \, \! \% \$ ^\circ \pm \cdot \times".split(),
-        *r"\infty cm sqrt( ** <= Yes percent 1,234 \frac{1}{2} x= \in".split(),
-        *(" ", " and ", " or ", " square units", "answer is ", "\u200b"),
+        *(r"\frac", r"\dfrac", r"\sqrt", r"\text{", r"\mathrm{m}", r"\pi", r"\left(", r"\right)", r"\{", r"\}", r"\,"),
+        *(r"\!", r"\%", r"\$", r"^\circ", r"\pm", r"\cdot", r"\times", r"\infty", r"\in", r"\frac{1}{2}", "1,234"),
+        *(" ", " and ", " or ", " square units", "answer is ", "cm", "sqrt(", "**", "<=", "Yes", "percent", "\u200b"),
     ]
 )
 WRITTEN = st.lists(PIECES, max_size=12).map("".join)
@@ -45,6 +45,7 @@ def test_the_answer_is_the_content_of_the_last_box_that_closes(text: str, answer
     assert extract_boxed(text) == answer
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60), st.text(alphabet=st.characters(exclude_characters="{}\\"), max_size=60))
 def test_whatever_is_boxed_comes_out_stripped(before: str, content: str) -> None:
     opened = before.replace("\\", "").replace("boxed", "")
@@ -100,17 +101,47 @@ def test_a_number_has_its_exact_value(answer: str, value: str) -> None:
     assert answer_key(answer) == str(Fraction(value))
 
 
-NO_NUMBERS = r"""
-    x 5x 1,23 3,14 1/0 \frac{0}{0} 0^{0} 0^{-1} 9^{9^{9}} 9^9^9 2^{99999999} 12345^{999} 10^{-1000000000} 1e999999999
-    1e1001 10! 2+3 \pi 1_000 ٣ ² 5cm nan Infinity (1,2) 1.2.3 % - 0x10
-""".split()
+NO_NUMBERS = [
+    *(
+        "",
+        "x",
+        "5x",
+        "5 cm",
+        "1 2",
+        "1,23",
+        "3,14",
+        "1.2.3",
+        "1_000",
+        "0x10",
+        "٣",
+        "²",
+        "%",
+        "-",
+        "nan",
+        "Infinity",
+        "10!",
+    ),
+    *(
+        "1/0",
+        r"\frac{0}{0}",
+        "0^{0}",
+        "0^{-1}",
+        "9^{9^{9}}",
+        "9^9^9",
+        "2^{99999999}",
+        "12345^{999}",
+        "10^{-1000000000}",
+    ),
+    *("1e999999999", "1e1001", "2+3", r"\pi", "(1,2)", "9" * 2001, "1" + ",111" * 600),
+]
 
 
-@pytest.mark.parametrize("answer", ["", "1 2", "9" * 2001, "1" + ",111" * 600, *NO_NUMBERS])
+@pytest.mark.parametrize("answer", NO_NUMBERS)
 def test_what_is_no_bounded_literal_is_no_number(answer: str) -> None:
     assert number_of(answer) is None
 
 
+@settings(deadline=None)
 @given(
     st.integers(),
     st.sampled_from(["{}", "{:,}", "${}$", "{}.0", r"\text{{{}}}", " {} ", "({})", "{}e0", r"\frac{{{}}}{{1}}"]),
@@ -119,6 +150,7 @@ def test_spellings_of_an_integer_have_its_value(n: int, spelling: str) -> None:
     assert number_of(spelling.format(n)) == n
 
 
+@settings(deadline=None)
 @given(st.fractions(), st.sampled_from(["{p}/{q}", r"\frac{{{p}}}{{{q}}}", r"\tfrac {{{p}}} {{{q}}}", "{p} / {q}"]))
 def test_spellings_of_a_fraction_have_its_value(value: Fraction, spelling: str) -> None:
     text = spelling.format(p=value.numerator, q=value.denominator)
@@ -126,6 +158,7 @@ def test_spellings_of_a_fraction_have_its_value(value: Fraction, spelling: str) 
     assert number_of(text + "%") == value / 100
 
 
+@settings(deadline=None)
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6), st.integers(-300, 300))
 def test_scientific_notation_is_exact(mantissa: object, exponent: int) -> None:
     value = Fraction(str(mantissa)) * Fraction(10) ** exponent

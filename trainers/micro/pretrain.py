@@ -1,4 +1,4 @@
-"""Pre-train the tiny base model from the generated corpus: seeded, on a CPU, in about half an hour.
+"""Pre-train the tiny base model from the generated corpus: seeded, on a CPU, in about a quarter of an hour.
 
 `coevo micro build` runs this; its result is the model shipped in `trainers/micro/model`. Every length is a number of
 steps, not of seconds, and one thread computes, so the same machine gives the same weights.
@@ -22,9 +22,9 @@ from trainers.micro.tokenizer import VOCABULARY, render
 @dataclass(frozen=True, slots=True)
 class PretrainConfig:
     seed: int = 7
-    steps: int = 6000
-    batch: int = 128
-    learning_rate: float = 4e-3  # of both optimisers: Muon's update is scaled to AdamW's size
+    steps: int = 4500
+    batch: int = 64
+    learning_rate: float = 6e-3  # of both optimisers: Muon's update is scaled to AdamW's size
     warmup: int = 100
     final_lr_share: float = 0.02
     challenger_share: float = 0.15

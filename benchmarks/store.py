@@ -1,0 +1,102 @@
+"""How fast the store takes in one iteration and gives it back: 8,000 questions with 10 votes each, on both databases.
+
+The rows are written as `label_questions` writes them, in batches, each a durable transaction of its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy.orm import Session
+
+from benchmarks.postgres import temporary_postgresql
+from core.config import RunConfig
+from core.types import Checkpoint, LabelledQuestion, PseudoLabel, Question, Rollout, checkpoint_id, question_id
+from storage import queries
+from storage.session import Store, open_store
+
+QUESTIONS, VOTES, BATCH, PAGE = 8_000, 10, 500, 200
+
+
+def run(postgresql_url: str | None = None) -> dict[str, object]:
+    """Measure on a SQLite file and on PostgreSQL: the empty database at `postgresql_url`, or a server of our own.
+
+    Seconds to ingest, milliseconds to read a page of labels or all votes; the run it makes is deleted again.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        figures: dict[str, object] = {"sqlite": _measure(f"sqlite:///{folder}/coevo.db")}
+    if postgresql_url is not None:
+        return {**figures, "postgresql": _measure(postgresql_url)}
+    with temporary_postgresql(fsync=True) as url:
+        skipped = {"skipped": "no PostgreSQL server programs (initdb, pg_ctl) on this machine"}
+        return {**figures, "postgresql": skipped if url is None else _measure(url)}
+
+
+def _measure(url: str) -> dict[str, Any]:
+    store, name = open_store(url, create=True), f"bench-{uuid4().hex}"
+    base = checkpoint_id(name, "base", 0)
+    with store.write() as session:
+        queries.create_run(session, name=name, config=RunConfig())
+        queries.add_checkpoint(session, Checkpoint(base, name, "base", 0, 0, "/base", "0" * 64, None), {})
+    batches = [_batch(name, base, start) for start in range(0, QUESTIONS, BATCH)]
+    figures = {"questions": QUESTIONS, "votes": QUESTIONS * VOTES, **_writes(store, batches), **_reads(store, name)}
+    started = time.perf_counter()
+    with store.write() as session:
+        queries.delete_run(session, name)
+    store.close()
+    return {**figures, "delete_s": round(time.perf_counter() - started, 3)}
+
+
+Batch = tuple[list[Question], list[Rollout], list[LabelledQuestion]]
+
+
+def _writes(store: Store, batches: list[Batch]) -> dict[str, float]:
+    """Once for real, and once more as a stage does that was cut off and runs again."""
+    figures = {}
+    for figure in ("ingest_s", "ingest_again_s"):
+        started = time.perf_counter()
+        for questions, rollouts, labels in batches:
+            with store.write() as session:
+                queries.add_questions(session, questions)
+                queries.add_rollouts(session, rollouts)
+                queries.add_labels(session, labels)
+        figures[figure] = round(time.perf_counter() - started, 3)
+    return figures
+
+
+def _reads(store: Store, name: str) -> dict[str, float]:
+    pages = [
+        _milliseconds(store, partial(queries.labels_of, run=name, iteration=1, after=after, limit=PAGE))
+        for after in range(-1, QUESTIONS - 1, PAGE)
+    ]
+    votes = _milliseconds(store, partial(queries.rollouts_of, run=name, iteration=1))
+    return {"read_page_ms": round(median(pages), 2), "read_votes_ms": round(votes, 1)}
+
+
+def _milliseconds(store: Store, query: Callable[[Session], object]) -> float:
+    started = time.perf_counter()
+    with store.read() as session:
+        query(session)
+    return (time.perf_counter() - started) * 1000
+
+
+def _batch(name: str, base: str, start: int) -> Batch:
+    indices = range(start, start + BATCH)
+    ids = {index: question_id(name, 1, index) for index in indices}
+    text = "A farmer has {} boxes of 12 eggs and sells 7 of them each day for a week. How many eggs are left?"
+    questions = [
+        Question(ids[i], name, 1, i, text.format(i), f"<question>{text.format(i)}</question>", base, i) for i in indices
+    ]
+    rollouts = [
+        Rollout(ids[i], sample, "", str(i % 7), 200, "stop", 0.25, base, i * VOTES + sample)
+        for i in indices
+        for sample in range(VOTES)
+    ]
+    vote = PseudoLabel("3", 6, VOTES, VOTES, 0, 0.6, "all", (("3", 6), ("4", 3), ("5", 1)))
+    return questions, rollouts, [LabelledQuestion(ids[i], text.format(i), vote, "kept") for i in indices]

@@ -1,0 +1,257 @@
+"""The `coevo` command."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from core.config import ConfigError, load_config
+from orchestrator import cluster
+from orchestrator.held_out import BenchmarkError
+from orchestrator.home import NotUp, home
+from orchestrator.ledger import STAGES, is_alive
+from orchestrator.runs import RunError, preset_path
+from storage import queries
+from storage.errors import StoreError
+from storage.session import open_store
+
+app = typer.Typer(
+    help="Co-evolve a Challenger and a Solver: the R-Zero loop as a service.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+micro = typer.Typer(help="The tiny base model that the demo runs on.", no_args_is_help=True)
+app.add_typer(micro, name="micro")
+
+BENCHES = ("similarity", "voting", "store", "engine")
+_EXPECTED = (ConfigError, RunError, BenchmarkError, StoreError, NotUp, cluster.StartError)
+
+RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """What a user can cause is said in a line or two, with exit code 1; all else keeps its traceback."""
+    try:
+        yield
+    except _EXPECTED as error:
+        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+
+
+@app.command()
+def up(
+    serve_port: Annotated[int, typer.Option(help="Inference services; 0 takes a free one.")] = 8000,
+    dashboard_port: Annotated[int, typer.Option(help="Ray's dashboard.")] = 8265,
+    prefect_port: Annotated[int, typer.Option(help="Prefect's UI and API.")] = 4200,
+    ray_port: Annotated[int, typer.Option(help="Ray itself.")] = 6379,
+    free_ports: Annotated[bool, typer.Option("--free-ports", help="Take any free ports.")] = False,
+) -> None:
+    """Start Ray, the Prefect server and the flow runner on this machine, and wait until they answer."""
+    with _clear_errors():
+        place = home()
+        open_store(place.database, create=True).close()
+        asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port)
+        ports = cluster.Ports(0, 0, 0, 0) if free_ports else asked
+        services = cluster.up(place, ports, lambda line: print(line, flush=True))
+        print(f"Prefect UI      {services.prefect_url}")
+        print(f"Ray dashboard   {services.dashboard_url}")
+        print(f"Inference       {services.serve_url}/solver/v1, …/challenger/v1 (once a run has begun)")
+        print(f"Home            {place.path}")
+
+
+@app.command()
+def down() -> None:
+    """End what `coevo up` started."""
+    with _clear_errors():
+        ended = cluster.down(home())
+        print(f"ended: {', '.join(ended)}" if ended else "nothing was running")
+
+
+@app.command()
+def status() -> None:
+    """Show the services, the runs, and what is at work."""
+    with _clear_errors():
+        place = home()
+        print(f"services: {', '.join(cluster.running(place)) or 'none (coevo up starts them)'}")
+        store = open_store(place.database)
+        with store.read() as session:
+            runs = [(row, queries.stages_of(session, row.name)) for row in queries.list_runs(session)]
+        table = Table("run", "status", "preset", "stages done", "now")
+        for row, stages in runs:
+            done = sum(stage.status == "done" for stage in stages)
+            total = row.config["iterations"] * len(STAGES) + 1
+            table.add_row(row.name, row.status, row.preset, f"{done} of {total}", _now(stages))
+        Console().print(table)
+
+
+def _now(stages: Any) -> str:
+    for stage in stages:
+        if stage.status == "running":
+            word = "at work" if is_alive(stage.owner) else "[yellow]cut off: coevo resume[/]"
+            return f"{stage.stage} {stage.iteration}: {word}"
+        if stage.status == "failed":
+            return f"[red]{stage.stage} {stage.iteration} failed: {(stage.error or '')[:80]}[/]"
+    return ""
+
+
+@app.command()
+def run(
+    preset: Annotated[str, typer.Argument(help="A preset of deploy/runs, or a TOML file.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="Name of the run; the preset's name by default.")] = None,
+    iterations: Annotated[int, typer.Option(help="How many; 0: as the preset says.")] = 0,
+    start_iteration: Annotated[int, typer.Option(help="Begin here; all before must be done. 0: where it is.")] = 0,
+    start_stage: Annotated[str, typer.Option(help=f"Its stage to begin at: {', '.join(STAGES)}.")] = STAGES[0],
+    override: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting by its dotted name: dataset.candidates=320.")
+    ] = None,
+) -> None:
+    """Run the loop here and now; it also shows in the Prefect UI. A run that exists goes on where it was."""
+    with _clear_errors():
+        if start_stage not in STAGES:
+            raise RunError(f"start_stage: expected one of {', '.join(STAGES)}, got {start_stage!r}")
+        overrides = dict(_setting(text) for text in override or [])
+        load_config(preset_path(preset), overrides)  # complain before anything else is looked at
+        _co_evolve(
+            run=name or Path(preset).stem,
+            preset=preset,
+            iterations=iterations,
+            start_iteration=start_iteration,
+            start_stage=start_stage,
+            overrides=overrides,
+        )
+
+
+@app.command()
+def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to this many iterations.")] = 0) -> None:
+    """Go on with a run where it was: nothing that is done is done again."""
+    with _clear_errors():
+        _co_evolve(run=name, preset="", iterations=iterations)
+
+
+def _co_evolve(**parameters: Any) -> None:
+    place = home()
+    os.environ.update(cluster.environment(place, place.services()))
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    from orchestrator.flows import co_evolve  # Prefect reads its settings when it is imported
+
+    result = co_evolve(**parameters)
+    print(f"run {result['run']}: {result['iterations']} iterations done; `coevo report {result['run']}` shows them")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise RunError(f"--set: expected NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+@app.command()
+def report(name: RunName, as_json: AsJson = False) -> None:
+    """Write a run's report as an HTML page, or print its figures."""
+    with _clear_errors():
+        from orchestrator.report import figures, write_report
+
+        place = home()
+        store = open_store(place.database)
+        if as_json:
+            print(json.dumps(figures(store, name), indent=1, allow_nan=False))
+        else:
+            print(write_report(store, name, place.reports))
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(BENCHES)}.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Measure one of the claims of the README on this machine."""
+    with _clear_errors():
+        if name not in BENCHES:
+            raise RunError(f"bench: expected one of {', '.join(BENCHES)}, got {name!r}")
+        result = importlib.import_module(f"benchmarks.{name}").run()
+        _print(result, as_json)
+
+
+@app.command()
+def grade(
+    a: Annotated[str | None, typer.Argument(help="An answer.", show_default=False)] = None,
+    b: Annotated[str | None, typer.Argument(help="Another one.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Option(help='JSONL of {"a", "b"} instead.')] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether two answers are equal, unequal, or cannot be told apart."""
+    with _clear_errors():
+        from core.grading import grade_pairs
+
+        pairs = _pairs(file) if file else [(a, b)] if a is not None and b is not None else None
+        if pairs is None:
+            raise RunError("grade: expected two answers, or --file PAIRS.jsonl")
+        graded = list(zip(pairs, grade_pairs(pairs), strict=True))
+        if as_json:
+            rows = [
+                {"a": x, "b": y, "verdict": c.verdict, "reason": c.reason, "seconds": round(c.seconds, 4)}
+                for (x, y), c in graded
+            ]
+            print(json.dumps(rows, indent=1))
+        else:
+            for _, c in graded:
+                print(c.verdict + (f" ({c.reason})" if c.reason else ""))
+
+
+def _pairs(file: Path) -> list[tuple[str, str]]:
+    pairs = []
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise RunError(f"--file: cannot read {file}: {error.strerror}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            a, b = row["a"], row["b"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise RunError(f"--file {file}, line {number}: expected a JSON object with a and b: {error!r}") from error
+        if not isinstance(a, str) or not isinstance(b, str):
+            raise RunError(f"--file {file}, line {number}: expected a and b to be texts")
+        pairs.append((a, b))
+    return pairs
+
+
+@micro.command("build")
+def micro_build(
+    folder: Annotated[Path, typer.Argument(help="Where to write the model.", show_default=False)],
+) -> None:
+    """Pre-train the tiny base model from its generated corpus (about a quarter of an hour on one core)."""
+    with _clear_errors():
+        from trainers.micro.build import build
+
+        build(folder, lambda line: print(line, file=sys.stderr, flush=True))
+        print(folder)
+
+
+def _print(result: Any, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    for key, value in result.items():
+        print(f"{key}: {value}")
+
+
+if __name__ == "__main__":
+    app()

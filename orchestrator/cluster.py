@@ -1,0 +1,211 @@
+"""`coevo up` and `coevo down`: Ray with the two Serve applications, the Prefect server, and the flow runner.
+
+Each is a process of its own with its log in the home folder, known by pid and start time, so that `down` ends what
+`up` started and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import psutil
+
+from orchestrator.home import Home, NotUp, Services
+
+_BIN = Path(sys.executable).parent
+_PATIENCE_S = 300.0
+
+
+class StartError(RuntimeError):
+    """A service did not come up; the message names it and its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Loopback ports of the services. 0 takes a free one."""
+
+    serve: int = 8000
+    dashboard: int = 8265
+    prefect: int = 4200
+    ray: int = 6379
+
+    def resolved(self) -> Ports:
+        """With every 0 replaced by a free port. Raises `StartError` when one is taken."""
+        taken = {name: port for name, port in self._items() if port and _busy(port)}
+        if taken:
+            listed = ", ".join(f"{port} (--{name}-port)" for name, port in taken.items())
+            raise StartError(f"port in use on 127.0.0.1: {listed}; free it, or give another one (0 takes any)")
+        return Ports(**{name: port or free_port() for name, port in self._items()})
+
+    def _items(self) -> list[tuple[str, int]]:
+        return [("serve", self.serve), ("dashboard", self.dashboard), ("prefect", self.prefect), ("ray", self.ray)]
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def up(home: Home, ports: Ports, say: Callable[[str], None]) -> Services:
+    """Start everything and wait until it answers. Raises `StartError`; then nothing is left running."""
+    alive = running(home)
+    if alive:
+        raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` ends them")
+    ports = ports.resolved()
+    home.logs.mkdir(parents=True, exist_ok=True)
+    services = Services(
+        ray_address=f"127.0.0.1:{ports.ray}",
+        dashboard_url=f"http://127.0.0.1:{ports.dashboard}",
+        serve_url=f"http://127.0.0.1:{ports.serve}",
+        prefect_url=f"http://127.0.0.1:{ports.prefect}",
+        ray_token=secrets.token_hex(32),
+        processes={},
+    )
+    try:
+        for name, command, ready in _plan(home, ports, services):
+            say(f"starting {name}")
+            process = _spawn(home, name, command, environment(home, services))
+            services = replace(services, processes={**services.processes, process.pid: (name, _started(process.pid))})
+            home.save_services(services)
+            _wait(home, name, process, ready)
+    except BaseException:
+        down(home)
+        raise
+    return services
+
+
+def _plan(home: Home, ports: Ports, services: Services) -> list[tuple[str, list[str], Callable[[], bool]]]:
+    """What to start, in order: its name, its command, and how to tell that it is up."""
+    ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={ports.ray}"]
+    ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
+    ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
+    prefect = [str(_BIN / "prefect"), "server", "start", "--host=127.0.0.1", f"--port={ports.prefect}"]
+    return [
+        ("ray", ray, lambda: _answers(f"{services.dashboard_url}/api/version", services.ray_headers)),
+        ("prefect", prefect, lambda: _answers(f"{services.prefect_url}/api/health")),
+        ("runner", [sys.executable, "-m", "orchestrator.runner"], lambda: _deployed(services)),
+    ]
+
+
+def environment(home: Home, services: Services) -> dict[str, str]:
+    """The environment of every process that belongs to these services."""
+    return {
+        **os.environ,
+        "COEVO_HOME": str(home.path),
+        "PREFECT_HOME": str(home.prefect),
+        "PREFECT_API_URL": f"{services.prefect_url}/api",
+        "PREFECT_UI_API_URL": f"{services.prefect_url}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "DO_NOT_TRACK": "1",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": services.ray_token,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # one process less a training; there is nothing to be preempted on one machine
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def down(home: Home) -> list[str]:
+    """End what `up` started, and whatever that started in turn; the names of what was running."""
+    try:
+        services = home.services()
+    except NotUp:
+        return []
+    ended = []
+    for pid, (name, started) in reversed(services.processes.items()):
+        if _alive(pid, started):
+            _end(psutil.Process(pid))
+            ended.append(name)
+    home.save_services(None)
+    return ended
+
+
+def running(home: Home) -> list[str]:
+    """The names of the services that are alive."""
+    try:
+        processes = home.services().processes
+    except NotUp:
+        return []
+    return [name for pid, (name, started) in processes.items() if _alive(pid, started)]
+
+
+def _end(process: psutil.Process, patience_s: float = 20.0) -> None:
+    """Ask a process to end, then end it and every descendant it had."""
+    family = [process, *process.children(recursive=True)]
+    process.terminate()
+    psutil.wait_procs([process], timeout=patience_s)
+    _, alive = psutil.wait_procs(family, timeout=1)
+    for one in alive:
+        try:
+            one.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(alive, timeout=patience_s)
+
+
+def _spawn(home: Home, name: str, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with (home.logs / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(env), start_new_session=True
+        )
+
+
+def _wait(home: Home, name: str, process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    log = home.logs / f"{name}.log"
+    while not ready():
+        if process.poll() is not None:
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+            raise StartError(f"{name} ended with exit code {process.returncode} while starting; see {log}:\n{tail}")
+        if time.monotonic() > deadline:
+            raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")
+        time.sleep(0.2)
+
+
+def _started(pid: int) -> float:
+    return float(psutil.Process(pid).create_time())
+
+
+def _alive(pid: int, started: float) -> bool:
+    """A process with this pid that is the one we started, and not one that got its number later."""
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - started) < 1 and bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _busy(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _answers(url: str, headers: Mapping[str, str] | None = None) -> bool:
+    try:
+        return httpx.get(url, headers=headers, timeout=2, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _deployed(services: Services) -> bool:
+    """The runner has registered its deployments with Prefect."""
+    try:
+        answer = httpx.post(f"{services.prefect_url}/api/deployments/count", json={}, timeout=2, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return answer.status_code == 200 and answer.json() > 0

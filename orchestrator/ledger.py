@@ -1,0 +1,113 @@
+"""The ledger: which stage of which iteration is done, by whom, and the lease of whoever is at it now.
+
+A stage does its work in batches under natural keys and hands back a last write; the ledger marks the stage done in the
+transaction of that write. A stage that is done is never run again, a stage that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal, get_args
+
+import psutil
+from sqlalchemy.orm import Session
+
+from storage import queries
+from storage.errors import StageHeld
+from storage.rows import StageRow
+from storage.session import Store
+
+Stage = Literal[
+    "train_challenger",
+    "generate_questions",
+    "label_questions",
+    "train_solver",
+    "evaluate",
+    "audit_labels",
+    "check_health",
+]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+Result = Mapping[str, Any]
+LastWrite = Callable[[Session], Result]  # the stage's last rows; what it returns is stored as the stage's result
+
+LEASE_S = 60.0
+
+
+def owner() -> str:
+    """This process, so that another one can tell whether it is still alive: host:pid:start time."""
+    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time():.0f}"
+
+
+def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callable[[], LastWrite]) -> Result:
+    """Run a stage unless it is done already; its stored result either way.
+
+    Raises `StageHeld` when another live process is at it, and what `body` raises after noting it in the ledger.
+    """
+    me = owner()
+    row = _claim(store, run, iteration, stage, me)
+    if row.status == "done":
+        return row.result or {}
+    with _renewed(store, run, iteration, stage, me):
+        try:
+            last_write = body()
+            with store.write() as session:
+                result = last_write(session)
+                queries.finish_stage(session, run=run, iteration=iteration, stage=stage, owner=me, result=dict(result))
+        except Exception as error:  # noted, then raised again
+            with store.write() as session:
+                why = f"{type(error).__name__}: {error}"
+                queries.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=why)
+            raise
+    return result
+
+
+def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> StageRow:
+    claim = partial(queries.claim_stage, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+    try:
+        with store.write() as session:
+            return claim(session)
+    except StageHeld:
+        with store.write() as session:
+            row = queries.find_stage(session, run=run, iteration=iteration, stage=stage)
+            if row is None or is_alive(row.owner):
+                raise
+            # Its owner was killed on this very machine: no need to wait until the lease runs out.
+            queries.release_leases(session, run=run, owner=row.owner)
+            return claim(session)
+
+
+def is_alive(name: str) -> bool:
+    """False only when `name` is a process of this machine that is gone."""
+    host, pid, started = name.rsplit(":", 2)
+    if host != socket.gethostname():
+        return True
+    try:
+        process = psutil.Process(int(pid))
+        return f"{process.create_time():.0f}" == started and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextmanager
+def _renewed(store: Store, run: str, iteration: int, stage: Stage, me: str) -> Iterator[None]:
+    """Renew the lease from a thread while the block runs."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(LEASE_S / 4):
+            with store.write() as session:
+                queries.renew_lease(session, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+
+    thread = threading.Thread(target=renew, name=f"lease of {stage}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,46 @@
+"""How far a stage is: as an artifact in Prefect, and as a bar in the terminal of whoever started the run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+from uuid import UUID
+
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+Report = Callable[[int, int, str], None]  # done, of how many, a word on it
+
+_EVERY_S = 2.0  # an artifact is updated no more often
+
+
+@contextmanager
+def shown(run: str, iteration: int, stage: str) -> Iterator[Report]:
+    """Show the progress of one stage while the block runs; gives the function to report it with."""
+    title = f"{stage} {iteration}"
+    artifact = cast(UUID, create_progress_artifact(progress=0.0, key=_key(run, title), description=f"{run}: {title}"))
+    console = Console(file=sys.stderr)
+    started, updated = time.monotonic(), 0.0
+    columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task(title, total=None, note="")
+
+        def report(done: int, total: int, note: str) -> None:
+            nonlocal updated
+            bars.update(bar, completed=done, total=total, note=f"{done}/{total} {note}")
+            if time.monotonic() - updated > _EVERY_S or done == total:
+                updated = time.monotonic()
+                update_progress_artifact(artifact, progress=100 * done / max(total, 1))
+
+        yield report
+    update_progress_artifact(artifact, progress=100.0)
+    console.print(f"{title:22} {time.monotonic() - started:6.1f} s", highlight=False)
+
+
+def _key(run: str, title: str) -> str:
+    """Prefect's artifact keys hold lowercase letters, digits and dashes."""
+    return "".join(c if c.isalnum() else "-" for c in f"{run} {title}".lower())

@@ -1,0 +1,136 @@
+"""Drawing: axes in the report's style, and pictures of them as inline SVG (for the page) or as PNG.
+
+Charts are drawn in the colours of the light page. In an SVG each colour becomes the CSS variable of its name, which the
+page defines for light and for dark, so the same picture serves both.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+# Name -> (light, dark). The light ones tell a picture's colours apart, so no two are equal. Series are told apart by
+# their markers too, and differ in lightness.
+COLOURS = {
+    "ink": ("#1c2128", "#e6e4df"),
+    "muted": ("#656c76", "#9aa1ab"),
+    "line": ("#d8d5cd", "#383e47"),
+    "paper": ("#fffefb", "#1a1e24"),
+    "pass": ("#1f5fa8", "#6cabf2"),
+    "greedy": ("#b4540a", "#f2a051"),
+    "majority": ("#2b7a56", "#5fc795"),
+    "right": ("#2c7fb8", "#4f9fd8"),
+    "wrong": ("#d7a9a0", "#7d4a44"),
+    "asked": ("#7b8794", "#8b97a5"),
+    "band": ("#e9dfc3", "#4a432c"),
+    "c1": ("#33658a", "#5b9bd0"),
+    "c2": ("#86bbd8", "#2f5f80"),
+    "c3": ("#dba14a", "#d9a253"),
+    "c4": ("#a8553a", "#b8644a"),
+    "c5": ("#8a94a0", "#77818d"),
+    "c6": ("#5c4b7d", "#9c88c4"),
+    "c7": ("#bdb6a8", "#565c66"),
+    "early": ("#b9c6d4", "#4f5c6b"),
+    "late": ("#123f78", "#8cc1ff"),
+}
+LIGHT = {name: light for name, (light, _) in COLOURS.items()}
+_NAMES = {light: name for name, light in LIGHT.items()}
+_PIXELS_A_POINT = 1.36
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched, and takes the page's font
+    "font.family": ["DejaVu Sans"],
+    "path.simplify": False,
+}
+
+
+def axes(title: str, width: float = 4.0, height: float = 3.0, pad: float = 10) -> Axes:
+    """Empty axes under a left-aligned title, `pad` points above; `width` and `height` in inches."""
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
+    figure.patch.set_alpha(0)
+    found = figure.add_subplot()
+    found.patch.set_alpha(0)
+    found.set_title(title, loc="left", fontsize=11, fontweight="bold", color=LIGHT["ink"], pad=pad)
+    found.spines[["top", "right", "left"]].set_visible(False)
+    found.spines["bottom"].set_color(LIGHT["line"])
+    found.tick_params(colors=LIGHT["muted"], labelsize=9.5, length=0, pad=5)
+    found.grid(axis="y", color=LIGHT["line"], linewidth=0.7)
+    found.set_axisbelow(True)
+    return found
+
+
+def step_colour(at: int, last: int) -> str:
+    """The colour of iteration `at` of 0..`last`, from early to late."""
+    share = at / last if last else 1.0
+    early, late = (mpl.colors.to_rgb(LIGHT[name]) for name in ("early", "late"))
+    red, green, blue = (a + (b - a) * share for a, b in zip(early, late, strict=True))
+    colour: str = mpl.colors.to_hex((red, green, blue))
+    return colour
+
+
+def as_svg(drawn: Axes, name: str, description: str) -> str:
+    """The picture as an `svg` element for HTML: coloured by CSS variables, ids prefixed with `name`, nothing external.
+
+    Raises:
+        ValueError: a colour that is not of `COLOURS`, which a dark page would not know.
+    """
+    target = io.StringIO()
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
+        _figure(drawn).savefig(target, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    svg = target.getvalue()
+    svg = svg[svg.index("<svg") :]
+    box = re.search(r'viewBox="([0-9. ]+)"', svg)
+    if box is None:
+        raise ValueError(f"picture {name}: expected an SVG with a viewBox")
+    body = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index(">") + 1 :], flags=re.DOTALL)
+    body = re.sub(r"#[0-9a-f]{6}\b", lambda match: _variable(match[0], name), body)
+    # At most so wide that text is as large as the page's small print, whatever the picture's width.
+    widest = _PIXELS_A_POINT * float(box[1].split()[2])
+    label = escape(description)
+    return (
+        f'<svg viewBox="{box[1]}" style="max-width: {widest:.0f}px" role="img" aria-label="{label}">'
+        f"{_own_ids(body, name)}"
+    )
+
+
+def as_png(drawn: Axes) -> bytes:
+    target = io.BytesIO()
+    _figure(drawn).savefig(target, format="png", dpi=150, facecolor=LIGHT["paper"])
+    return target.getvalue()
+
+
+def _figure(drawn: Axes) -> Figure:
+    found = drawn.get_figure(root=True)
+    if found is None:
+        raise ValueError("axes: expected some that `axes` made, got some without a figure")
+    return found
+
+
+def _own_ids(svg: str, name: str) -> str:
+    """Several pictures share a page: ids that are referred to get the picture's name, the others go."""
+    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "", svg)
+    return re.sub(r'(url\(|href=")#([^)"]+)', rf"\g<1>#{name}-\g<2>", svg)
+
+
+def _variable(colour: str, name: str) -> str:
+    if colour in _NAMES:
+        return f"var(--{_NAMES[colour]})"
+    share = _step_share(colour)
+    if share is None:
+        raise ValueError(f"picture {name}: expected a colour of the report, got {colour}")
+    return f"color-mix(in srgb, var(--late) {100 * share:.0f}%, var(--early))"
+
+
+def _step_share(colour: str) -> float | None:
+    """The inverse of `step_colour`, up to rounding; None when the colour does not lie between early and late."""
+    here, early, late = (mpl.colors.to_rgb(each) for each in (colour, LIGHT["early"], LIGHT["late"]))
+    share = (here[0] - early[0]) / (late[0] - early[0])
+    near = all(abs(a + (b - a) * share - h) < 0.01 for a, b, h in zip(early, late, here, strict=True))
+    return share if near and -0.01 <= share <= 1.01 else None

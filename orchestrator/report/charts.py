@@ -1,0 +1,248 @@
+"""The report's charts: each takes a measured run and gives axes, or None when there is nothing to draw yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from core.types import Role, Verdict
+from orchestrator.report import marks
+from orchestrator.report.canvas import LIGHT, as_png, axes, step_colour
+from orchestrator.report.measures import Accuracy, Iteration, Labels, Measured, RunMeasures, measure
+from storage.session import Store
+
+_MARKERS = "os^Dv"
+_MANY = 6  # operations: from here on they share a segment
+SERIES = (("pass@1", "pass", "o"), ("greedy", "greedy", "s"), ("maj@k", "majority", "^"))
+VERDICTS: tuple[Verdict, ...] = ("kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate")
+
+
+def curves_png(store: Store, run: str) -> bytes:
+    """A small picture of a run so far: held-out accuracy, and label accuracy among kept, per iteration.
+
+    Raises `StoreError` when there is no such run.
+    """
+    measures = measure(store, run)
+    found = axes(f"{run}: accuracy by iteration, 95% intervals", width=5.6, height=3.4)
+    _share_axis(found, measures)
+    _draw_accuracies(found, measures)
+    kept = [(i.t, i.labels.accuracy_kept) for i in measures.iterations if i.labels]
+    marks.line(found, marks.present(kept), "pseudo-labels, kept", "asked", "D", dashed=True)
+    marks.legend(found, 4)
+    return as_png(found)
+
+
+def accuracy(measures: RunMeasures) -> Axes | None:
+    """Held-out pass@1, greedy and maj@k per iteration."""
+    if not any(each.accuracy for each in measures.iterations):
+        return None
+    found = axes("Held-out accuracy by iteration")
+    _share_axis(found, measures)
+    _draw_accuracies(found, measures)
+    marks.legend(found, 3)
+    return found
+
+
+def gain(measures: RunMeasures) -> Axes | None:
+    """Paired differences to the base model."""
+    gains = [(each.t, each.gain) for each in measures.iterations if each.gain]
+    if not gains:
+        return None
+    found = axes("Gain over the base model, in points")
+    found.axhline(0, color=LIGHT["muted"], linewidth=1)
+    for shift, (name, colour, marker), select in zip((-0.09, 0, 0.09), SERIES, _SELECT, strict=True):
+        values = [(t + shift, marks.scaled(select(difference), 100)) for t, difference in gains]
+        marks.line(found, values, _series_name(name, measures), colour, marker)
+    found.set_xticks([t for t, _ in gains], [str(t) for t, _ in gains])
+    found.set_xlim(0.5, gains[-1][0] + 0.5)
+    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
+    marks.legend(found, 3)
+    return found
+
+
+def by_level(measures: RunMeasures) -> Axes | None:
+    """Held-out pass@1 by the benchmark's levels, a line an iteration."""
+    scored = [each for each in measures.iterations if each.by_level]
+    if not scored:
+        return None
+    found = axes("Held-out pass@1 by level")
+    levels = list(dict.fromkeys(level for each in scored for level in each.by_level))
+    for each in scored:
+        shift = 0.05 * (each.t - len(measures.iterations) / 2 + 0.5)
+        points = [(levels.index(level) + shift, value) for level, value in each.by_level.items()]
+        colour = step_colour(each.t, len(measures.iterations) - 1)
+        marks.line(found, points, marks.t_name(each.t), colour, _MARKERS[each.t % len(_MARKERS)])
+    # Names are the benchmark file's: short, and never taken for a formula.
+    found.set_xticks(range(len(levels)), [level[:12].replace("$", r"\$") for level in levels])
+    meaning = " (operations in the question)" if measures.config.evaluation.benchmark == "micro" else ""
+    found.set_xlabel(f"level{meaning}", color=LIGHT["muted"], fontsize=9)
+    marks.percent_axis(found)
+    marks.legend(found, 4)
+    return found
+
+
+def label_accuracy(measures: RunMeasures) -> Axes | None:
+    """The oracle's word on the pseudo-labels, over kept and over all."""
+    audited = [(i.t, i.labels) for i in measures.iterations if i.labels and i.labels.accuracy_all]
+    if not audited:
+        return None
+    found = axes("Right pseudo-labels by iteration")
+    kept = marks.present([(t - 0.05, labels.accuracy_kept) for t, labels in audited])
+    every = marks.present([(t + 0.05, labels.accuracy_all) for t, labels in audited])
+    marks.line(found, every, "all asked", "asked", "s")
+    marks.line(found, kept, "kept", "pass", "o")
+    marks.percent_axis(found)
+    marks.iteration_ticks(
+        found, [(t, f"{_n(labels.accuracy_kept)} of {_n(labels.accuracy_all)}") for t, labels in audited]
+    )
+    found.set_xlabel("iteration; kept of all audited", color=LIGHT["muted"], fontsize=9)
+    marks.legend(found, 2)
+    return found
+
+
+def verdicts(measures: RunMeasures) -> Axes | None:
+    """What became of the candidates."""
+    rows = [(str(t), {v: labels.verdicts.get(v, 0) for v in VERDICTS}) for t, labels in _labelled(measures)]
+    return marks.stacked_bars(
+        "What became of the candidates", rows, {v: v.replace("_", " ") for v in VERDICTS}, share=True
+    )
+
+
+def operations(measures: RunMeasures) -> Axes | None:
+    """Mean number of operations, of candidates and of kept questions."""
+    labelled = _labelled(measures)
+    asked = marks.present([(t + 0.04, labels.operations.mean) for t, labels in labelled])
+    kept = marks.present([(t - 0.04, labels.operations_kept.mean) for t, labels in labelled])
+    if not asked:
+        return None
+    found = axes("Difficulty: operations in a question")
+    marks.line(found, asked, "candidates", "asked", "s")
+    marks.line(found, kept, "kept", "pass", "o")
+    found.set_ylim(0, None)
+    found.margins(y=0.2)
+    marks.iteration_ticks(found, [(round(x), f"{point.n:,}") for x, point in asked])
+    found.set_xlabel("iteration; candidates that the oracle can read", color=LIGHT["muted"], fontsize=9)
+    marks.legend(found, 2)
+    return found
+
+
+def operation_counts(measures: RunMeasures, kept: bool) -> Axes | None:
+    """The mix of easy and hard, among candidates or among kept questions."""
+    found = [(t, labels.operations_kept if kept else labels.operations) for t, labels in _labelled(measures)]
+    rows = [(str(t), _grouped(operations.counts)) for t, operations in found if operations.counts]
+    names = {n: str(n) for n in range(_MANY)} | {_MANY: f"{_MANY} +"}
+    colours = [step_colour(n, _MANY) for n in names]
+    title = "Operations in kept questions" if kept else "Operations in candidates"
+    return marks.stacked_bars(title, rows, names, share=True, colours=colours)
+
+
+def _grouped(counts: Mapping[int, int]) -> dict[int, int]:
+    few = {n: counts.get(n, 0) for n in range(_MANY)}
+    return few | {_MANY: sum(count for n, count in counts.items() if n >= _MANY)}
+
+
+def ill_posed(measures: RunMeasures) -> Axes | None:
+    """The Challenger's way out: questions that have no answer."""
+    points = marks.present([(t, labels.ill_posed) for t, labels in _labelled(measures)])
+    if not points:
+        return None
+    found = axes("Ill-posed questions, of those asked")
+    marks.line(found, points, "", "greedy", "o")
+    highest = max(point.ci95[1] if point.ci95 else point.value for _, point in points)
+    marks.percent_axis(found, top=max(0.05, min(1.0, 1.15 * highest)))
+    marks.iteration_ticks(found, [(round(t), f"n = {point.n:,}") for t, point in points])
+    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
+    return found
+
+
+def histogram(measures: RunMeasures, each: Iteration) -> Axes | None:
+    """Questions asked by p_hat, with the band; those with a right label filled."""
+    if each.labels is None:
+        return None
+    found = axes(f"Iteration {each.t}, n = {each.labels.asked:,} asked", height=2.7)
+    counts, places = each.labels.histogram, each.labels.histogram.p_hat
+    width = 0.82 / max(len(places) - 1, 1)
+    if measures.config.dataset.filtered:
+        low, high = measures.config.dataset.limits
+        half = 0.5 / max(len(places) - 1, 1)
+        found.axvspan(low - half, high + half, color=LIGHT["band"], linewidth=0, zorder=0, label="band")
+    right = counts.right or (0,) * len(places)
+    rest = np.subtract(counts.counts, right)
+    if counts.right:
+        found.bar(places, right, width, color=LIGHT["right"], label="label right")
+        found.bar(places, rest, width, right, color=LIGHT["wrong"], label="label not right")
+    else:
+        found.bar(places, rest, width, color=LIGHT["asked"], label="not audited")
+    found.set_ylim(0, 1.08 * max(1, *(max(i.labels.histogram.counts) for i in measures.iterations if i.labels)))
+    found.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    found.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+    found.set_xlabel("p_hat", color=LIGHT["muted"], fontsize=9)
+    marks.legend(found, 3)
+    return found
+
+
+def training(measures: RunMeasures, role: Role, name: str, title: str) -> Axes | None:
+    """One figure of one role's training, step after step through the iterations."""
+    values = measures.metric(role, name)
+    if not any(metric.value is not None for metric in values):
+        return None
+    found = axes(title, width=2.9, height=2.3, pad=17)
+    last = len(measures.iterations) - 1
+    start = 0
+    for t in sorted({metric.iteration for metric in values}):
+        own = [metric for metric in values if metric.iteration == t]
+        steps = [start + at for at in range(1, len(own) + 1)]
+        shown = [np.nan if metric.value is None else metric.value for metric in own]
+        found.plot(steps, shown, color=step_colour(t, last), linewidth=1.8, marker="o", markersize=2.5)
+        if start:
+            found.axvline(start + 0.5, color=LIGHT["line"], linewidth=0.9)
+        marks.note(found, start + len(own) / 2 + 0.5, f"t = {t}")
+        start += len(own)
+    found.set_xlim(0.5, start + 0.5)
+    found.set_ylim(bottom=min(0.0, found.get_ylim()[0]) if name in {"kl", "reward_mean"} else None)
+    found.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    found.set_xlabel("step", color=LIGHT["muted"], fontsize=9)
+    return found
+
+
+def seconds(measures: RunMeasures, stages: Sequence[str]) -> Axes | None:
+    """Where the time went."""
+    rows = [(marks.t_name(i.t), {stage: i.seconds.get(stage, 0.0) for stage in stages}) for i in measures.iterations]
+    unit, divisor = ("minutes", 60) if max((sum(row.values()) for _, row in rows), default=0) > 180 else ("seconds", 1)
+    rows = [(name, {stage: value / divisor for stage, value in row.items()}) for name, row in rows if sum(row.values())]
+    return marks.stacked_bars(f"Time by stage, in {unit}", rows, {s: s.replace("_", " ") for s in stages}, share=False)
+
+
+_SELECT: tuple[Callable[[Accuracy], Measured], ...] = (
+    lambda found: found.pass_at_1,
+    lambda found: found.greedy,
+    lambda found: found.majority,
+)
+
+
+def _labelled(measures: RunMeasures) -> list[tuple[int, Labels]]:
+    return [(each.t, each.labels) for each in measures.iterations if each.labels]
+
+
+def _draw_accuracies(found: Axes, measures: RunMeasures) -> None:
+    scored = [(each.t, each.accuracy) for each in measures.iterations if each.accuracy]
+    for shift, (name, colour, marker), select in zip((-0.05, 0, 0.05), SERIES, _SELECT, strict=True):
+        points = [(t + shift, select(accuracy)) for t, accuracy in scored]
+        marks.line(found, points, _series_name(name, measures), colour, marker)
+
+
+def _share_axis(found: Axes, measures: RunMeasures) -> None:
+    marks.percent_axis(found)
+    marks.iteration_ticks(found, [(each.t, "") for each in measures.iterations])
+    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
+
+
+def _series_name(name: str, measures: RunMeasures) -> str:
+    return name.replace("@k", f"@{measures.config.evaluation.samples}")
+
+
+def _n(found: Measured | None) -> str:
+    return f"{found.n:,}" if found else "0"

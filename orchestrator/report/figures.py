@@ -1,0 +1,149 @@
+"""The figures of a run as JSON: what `coevo report RUN --json` prints.
+
+All shares are 0..1. Where something is not there yet it is null, so that a run in progress can be reported.
+"""
+
+from __future__ import annotations
+
+from orchestrator.report.measures import Accuracy, Iteration, Labels, Measured, Operations, RunMeasures, measure
+from storage.rows import StageRow
+from storage.session import Store
+
+Json = dict[str, object]
+
+_OF_QUESTIONS = (
+    "candidates",
+    "asked",
+    "kept",
+    "malformed",
+    "verdicts",
+    "ill_posed_share",
+    "ill_posed",
+    "mean_p_hat",
+    "p_hat",
+    "uncertainty",
+    "p_hat_histogram",
+    "difficulty",
+)
+
+
+def figures(store: Store, run: str) -> Json:
+    """Every figure of a run, ready for `json.dumps(…, allow_nan=False)`.
+
+    `iterations` has one entry for the base model (t = 0) and one for each iteration begun. `pass_at_1` is the mean over
+    the benchmark's n items of correct / k samples. `pseudo_label_accuracy` is the share of right pseudo-labels among
+    the audited ones; the label of an ill-posed question counts as not right. `challenger_reward` is the mean reward at
+    the last step of that iteration's training. `training` maps role and name to [t, step, value].
+
+    Raises `StoreError` when there is no such run.
+    """
+    measures = measure(store, run)
+    return {
+        "run": measures.run.name,
+        "status": measures.run.status,
+        "preset": measures.run.preset,
+        "config": measures.config.model_dump(mode="json"),
+        "unfinished": [_stage(stage) for stage in measures.unfinished],
+        "best_iteration": measures.best,
+        "last_over_best": _accuracy(measures.last_over_best),
+        "iterations": [_iteration(measures, each) for each in measures.iterations],
+        "training": _training(measures),
+    }
+
+
+def _iteration(measures: RunMeasures, each: Iteration) -> Json:
+    return {
+        "t": each.t,
+        "checkpoint": each.checkpoint,
+        **_held_out(each),
+        "k": measures.config.evaluation.samples,
+        "gain_over_base": _accuracy(each.gain),
+        "by_level": {level: found.value for level, found in each.by_level.items()} or None,
+        "by_level_ci95": {level: measured(found) for level, found in each.by_level.items()} or None,
+        "pseudo_label_accuracy": _label_accuracy(measures, each),
+        **_questions(each.labels),
+        "challenger_reward": measures.at_last_step("challenger", "reward_mean", each.t),
+        "warnings": list(each.warnings),
+        "seconds": each.seconds,
+    }
+
+
+def _held_out(each: Iteration) -> Json:
+    found = each.accuracy
+    return {
+        "pass_at_1": found and found.pass_at_1.value,
+        "ci95": found and _interval(found.pass_at_1),
+        "n": found and found.pass_at_1.n,
+        "greedy": found and found.greedy.value,
+        "greedy_ci95": found and _interval(found.greedy),
+        "maj_at_k": found and found.majority.value,
+        "maj_ci95": found and _interval(found.majority),
+    }
+
+
+def _label_accuracy(measures: RunMeasures, each: Iteration) -> Json | None:
+    if each.t == 0:
+        return None
+    labels, oracle = each.labels, measures.config.audit.oracle
+    if labels is None:
+        return {"kept": None, "all": None, "oracle": oracle}
+    return {"kept": measured(labels.accuracy_kept), "all": measured(labels.accuracy_all), "oracle": oracle}
+
+
+def _questions(labels: Labels | None) -> Json:
+    if labels is None:
+        return dict.fromkeys(_OF_QUESTIONS)
+    ill_posed, p_hat = labels.ill_posed, labels.p_hat
+    values: tuple[object, ...] = (
+        labels.stats.candidates,
+        labels.asked,
+        labels.stats.kept,
+        labels.stats.malformed,
+        dict(labels.verdicts),
+        None if ill_posed is None else ill_posed.value,
+        measured(ill_posed),
+        None if p_hat is None else p_hat.value,
+        measured(p_hat),
+        measured(labels.uncertainty),
+        _histogram(labels),
+        {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
+    )
+    return dict(zip(_OF_QUESTIONS, values, strict=True))
+
+
+def _histogram(labels: Labels) -> Json:
+    found = labels.histogram
+    return {"p_hat": list(found.p_hat), "counts": list(found.counts), "right": found.right and list(found.right)}
+
+
+def _operations(found: Operations) -> Json:
+    return {"mean": measured(found.mean), "counts": {str(count): n for count, n in found.counts.items()}}
+
+
+def _training(measures: RunMeasures) -> Json:
+    roles: dict[str, dict[str, list[list[int | float | None]]]] = {"challenger": {}, "solver": {}}
+    for metric in measures.training:
+        roles[metric.role].setdefault(metric.name, []).append([metric.iteration, metric.step, metric.value])
+    return dict(roles)
+
+
+def _stage(stage: StageRow) -> Json:
+    return {"t": stage.iteration, "stage": stage.stage, "status": stage.status, "error": stage.error}
+
+
+def _accuracy(found: Accuracy | None) -> Json | None:
+    if found is None:
+        return None
+    return {
+        "pass_at_1": measured(found.pass_at_1),
+        "greedy": measured(found.greedy),
+        "maj_at_k": measured(found.majority),
+    }
+
+
+def measured(found: Measured | None) -> Json | None:
+    return None if found is None else {"value": found.value, "ci95": _interval(found), "n": found.n}
+
+
+def _interval(found: Measured) -> list[float] | None:
+    return None if found.ci95 is None else list(found.ci95)

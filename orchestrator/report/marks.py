@@ -1,0 +1,114 @@
+"""Marks on axes: points with intervals, stacked bars, ticks, legends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from orchestrator.report.canvas import LIGHT, axes
+from orchestrator.report.measures import Measured
+
+Point = tuple[float, Measured]
+
+SEGMENTS = tuple(LIGHT[name] for name in ("c1", "c2", "c3", "c4", "c5", "c6", "c7"))
+_BAR_WIDTH = 0.62
+
+
+def note(found: Axes, x: float, text: str) -> None:
+    """A word above the axes at x."""
+    above = found.get_xaxis_transform()
+    found.text(x, 1.0, text, transform=above, ha="center", va="bottom", fontsize=8, color=LIGHT["muted"])
+
+
+def line(found: Axes, points: Sequence[Point], name: str, colour: str, marker: str, dashed: bool = False) -> None:
+    """Points with their intervals; `colour` is a name of the palette or a colour."""
+    if not points:
+        return
+    xs, values = [x for x, _ in points], [point.value for _, point in points]
+    ends = [point.ci95 or (point.value, point.value) for _, point in points]
+    # Rounding may put the value a hair outside its own interval.
+    low = [max(0.0, value - lo) for value, (lo, _) in zip(values, ends, strict=True)]
+    high = [max(0.0, hi - value) for value, (_, hi) in zip(values, ends, strict=True)]
+    found.errorbar(
+        xs,
+        values,
+        (low, high),
+        label=name,
+        color=LIGHT.get(colour, colour),
+        marker=marker,
+        markersize=4.5,
+        linestyle="--" if dashed else "-",
+        linewidth=1.8,
+        elinewidth=1.2,
+        capsize=2.5,
+    )
+
+
+def stacked_bars(
+    title: str,
+    rows: Sequence[tuple[str, Mapping[Any, float]]],
+    names: Mapping[Any, str],
+    share: bool,
+    colours: Sequence[str] = SEGMENTS,
+) -> Axes | None:
+    """Horizontal bars, one a row, the first on top; segments that nobody has are left out.
+
+    `names` are the segments in order, with how to show them; `colours` are theirs. `share` fills every bar to 100%.
+    """
+    if not rows:
+        return None
+    found = axes(title, height=max(3.0, 1.5 + 0.3 * len(rows)))
+    left = np.zeros(len(rows))
+    totals = np.array([max(sum(row.values()), 1e-9) for _, row in rows]) if share else np.ones(len(rows))
+    for key, colour in zip(names, colours, strict=False):
+        values = np.array([row[key] for _, row in rows]) / totals
+        if values.any():
+            bars = found.barh(range(len(rows)), values, _BAR_WIDTH, left, color=colour, label=names[key])
+            for bar in bars:  # a thin gap between neighbours of like colour
+                bar.set(edgecolor=LIGHT["paper"], linewidth=0.7)
+            left += values
+    if share:
+        found.xaxis.set_major_formatter(PercentFormatter(1))
+        found.set_xlim(0, 1)
+    ticks = [f"{name}\nn = {int(sum(row.values())):,}" if share else name for name, row in rows]
+    found.set_yticks(range(len(rows)), ticks)
+    found.set_ylim(len(rows) - 0.5, -0.5)
+    found.grid(visible=False, axis="y")
+    found.grid(visible=True, axis="x", color=LIGHT["line"], linewidth=0.7)
+    legend(found, 3 if max(map(len, names.values())) > 5 else 4)
+    return found
+
+
+def percent_axis(found: Axes, top: float = 1.0) -> None:
+    found.set_ylim(0, 1.02 * top)  # a marker at the top is whole
+    found.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if top < 0.1 else 0))
+
+
+def iteration_ticks(found: Axes, notes: Sequence[tuple[int, str]]) -> None:
+    """A tick for each iteration, with a note below it."""
+    found.set_xticks([t for t, _ in notes], ["\n".join(filter(None, (t_name(t), note))) for t, note in notes])
+    found.set_xlim(notes[0][0] - 0.4, notes[-1][0] + 0.4)
+
+
+def legend(found: Axes, columns: int) -> None:
+    if found.get_legend_handles_labels()[1]:
+        style = {"frameon": False, "fontsize": 9, "labelcolor": LIGHT["ink"], "handlelength": 1.4}
+        found.figure.legend(loc="outside lower center", ncols=columns, columnspacing=1.2, **style)
+
+
+def present(values: Sequence[tuple[float, Measured | None]]) -> list[Point]:
+    """Those that have been measured."""
+    return [(x, value) for x, value in values if value is not None]
+
+
+def scaled(found: Measured, by: float) -> Measured:
+    ci95 = found.ci95 and (by * found.ci95[0], by * found.ci95[1])
+    return Measured(by * found.value, ci95, found.n)
+
+
+def t_name(t: int) -> str:
+    return "base" if t == 0 else str(t)

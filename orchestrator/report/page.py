@@ -1,0 +1,115 @@
+"""The report as one HTML page that needs nothing else: styles and pictures inline, no script, no request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.axes import Axes
+
+from core.types import Role
+from orchestrator.ledger import STAGES
+from orchestrator.report import charts, table
+from orchestrator.report.canvas import COLOURS, as_svg
+from orchestrator.report.headline import details, headline
+from orchestrator.report.measures import RunMeasures, measure
+from storage.files import make_folder, put
+from storage.session import Store
+
+_MAX_TEXT = 400  # characters of a question on the page
+_MAX_ANSWER = 60
+_SHOWN_CLASSES = 4
+
+_TRAINING = (
+    ("reward_mean", "reward"),
+    ("kl", "KL, nats"),
+    ("entropy", "entropy, nats"),
+    ("response_length", "length, tokens"),
+)
+
+
+def write_report(store: Store, run: str, folder: Path) -> Path:
+    """Write FOLDER/RUN.html, whole or not at all, and return its path. A run in progress gets a page of what there is.
+
+    Raises `StoreError` when there is no such run.
+    """
+    measures = measure(store, run)
+    make_folder(folder)
+    target = folder / f"{run}.html"
+    temporary = target.with_suffix(".tmp")
+    # A model may have written half a surrogate pair, which UTF-8 does not have.
+    temporary.write_bytes(_render(measures).encode("utf-8", "replace"))
+    put(temporary, target)
+    return target
+
+
+def _render(measures: RunMeasures) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"shorten": _shorten, "clock": lambda when: f"{when:%Y-%m-%d %H:%M} UTC"}
+    return environment.get_template("page.html.j2").render(
+        m=measures,
+        config=measures.config,
+        headline=headline(measures),
+        details=details(measures),
+        pictures=_pictures(measures),
+        table=table.table(measures),
+        times=table.time_table(measures, STAGES),
+        missing=table.MISSING,
+        settings=list(_flat(measures.config.model_dump(mode="json"))),
+        colours=COLOURS,
+        evaluated=any(each.accuracy for each in measures.iterations),
+        max_text=_MAX_TEXT,
+        max_answer=_MAX_ANSWER,
+        shown_classes=_SHOWN_CLASSES,
+    )
+
+
+def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
+    """Section -> its pictures; a section without any is not there."""
+    roles: tuple[Role, ...] = ("challenger", "solver")
+    drawn = {
+        "held_out": [charts.accuracy(measures), charts.gain(measures), charts.by_level(measures)],
+        "labels": [charts.label_accuracy(measures), charts.ill_posed(measures), charts.verdicts(measures)],
+        "p_hat": [charts.histogram(measures, each) for each in measures.iterations],
+        "questions": [
+            charts.operations(measures),
+            charts.operation_counts(measures, kept=False),
+            charts.operation_counts(measures, kept=True),
+        ],
+        "training": [
+            charts.training(measures, role, name, f"{role.capitalize()}: {title}")
+            for role in roles
+            for name, title in _TRAINING
+        ],
+        "time": [charts.seconds(measures, STAGES)],
+    }
+    pictures = {section: list(_svgs(section, found)) for section, found in drawn.items()}
+    return {section: found for section, found in pictures.items() if found}
+
+
+def _svgs(section: str, drawn: list[Axes | None]) -> Iterator[str]:
+    for i, found in enumerate(drawn):
+        if found is not None:
+            title = found.get_title(loc="left")
+            yield as_svg(found, f"{section}-{i}", f"{title}. The figures are in the table below.")
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their dotted names, as overrides take them."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,66 @@
+"""Everything that a report rests on, read from the store in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from core.config import RunConfig, parse_config
+from core.filtering import FilterStats
+from core.types import Evaluated, LabelledQuestion, OracleLabel
+from storage import queries
+from storage.rows import RunRow, StageRow, TrainMetric
+from storage.session import Store
+
+
+@dataclass(frozen=True, slots=True)
+class IterationRows:
+    """What one iteration left. A stage that is not done counts as nothing: half a benchmark is not a sample of it."""
+
+    t: int
+    stages: dict[str, StageRow]
+    checkpoint: str | None  # that was evaluated
+    evaluated: list[Evaluated]
+    stats: FilterStats | None
+    labelled: list[LabelledQuestion]
+    audited: list[OracleLabel]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRows:
+    """One run. `iterations[t].t == t`; the first is the base model, the last the newest that was begun."""
+
+    run: RunRow
+    config: RunConfig
+    iterations: list[IterationRows]
+    training: list[TrainMetric]
+
+
+def read_rows(store: Store, run: str) -> RunRows:
+    """Read a run, however far it is. Raises `StoreError` when there is no such run."""
+    with store.read() as session:
+        row = queries.get_run(session, run)
+        config = parse_config(row.config, source=f"run {run}")
+        by_iteration: dict[int, dict[str, StageRow]] = {0: {}}
+        for stage in queries.stages_of(session, run):
+            by_iteration.setdefault(stage.iteration, {})[stage.stage] = stage
+        stats = queries.filter_stats_of(session, run)
+        iterations = [
+            _iteration(session, row, config, t, by_iteration.get(t, {}), stats.get(t))
+            for t in range(max(by_iteration) + 1)
+        ]
+        return RunRows(row, config, iterations, queries.train_metrics_of(session, run))
+
+
+def _iteration(
+    session: Session, run: RunRow, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
+) -> IterationRows:
+    done = {name: stage.result or {} for name, stage in stages.items() if stage.status == "done"}
+    # The ledger knows which checkpoint stood for the iteration: an earlier one where the Solver did not change.
+    checkpoint = done.get("evaluate", {}).get("checkpoint")
+    evaluated = queries.evaluations_of(session, checkpoint, config.evaluation.benchmark) if checkpoint else []
+    labelled = queries.labels_of(session, run.name, t) if stats is not None else []
+    oracle = config.audit.oracle if "audit_labels" in done else None
+    audited = queries.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
+    return IterationRows(t, stages, checkpoint, evaluated, stats, labelled, audited)

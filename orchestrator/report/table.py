@@ -1,0 +1,132 @@
+"""All figures of a run as one table: a row a figure, a column an iteration, every cell with its n."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from core.config import Training
+from core.drift import share
+from core.types import Role, Verdict
+from orchestrator.report.charts import VERDICTS
+from orchestrator.report.headline import number, percent, points
+from orchestrator.report.measures import Accuracy, Labels, Measured, RunMeasures
+
+MISSING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`cells[t]` is iteration t's: the figure with its interval, and what it rests on."""
+
+    name: str
+    cells: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    rows: tuple[Row, ...]
+
+
+def table(measures: RunMeasures) -> list[Group]:
+    """Groups of rows, less those that have nothing in them yet."""
+    groups = {
+        "Held-out benchmark": (*_accuracy(measures), *_levels(measures)),
+        "Questions": (*_verdicts(measures), *_questions(measures)),
+        "Pseudo-labels": tuple(_label_rows(measures)),
+        "Training, at the last step": (*_training(measures, "challenger"), *_training(measures, "solver")),
+    }
+    shown = [Group(name, tuple(row for row in rows if _filled(row))) for name, rows in groups.items()]
+    return [group for group in shown if group.rows]
+
+
+def _accuracy(measures: RunMeasures) -> Iterator[Row]:
+    select: dict[str, Callable[[Accuracy], Measured]] = {
+        "pass@1": lambda found: found.pass_at_1,
+        "greedy": lambda found: found.greedy,
+        f"maj@{measures.config.evaluation.samples}": lambda found: found.majority,
+    }
+    for name, get in select.items():
+        values = [get(each.accuracy) if each.accuracy else None for each in measures.iterations]
+        yield _row(name, values, percent)
+    for name, get in select.items():
+        values = [get(each.gain) if each.gain else None for each in measures.iterations]
+        yield _row(f"{name}, over base, points", values, partial(points, unit=""))
+
+
+def _levels(measures: RunMeasures) -> Iterator[Row]:
+    for level in dict.fromkeys(level for each in measures.iterations for level in each.by_level):
+        yield _row(f"pass@1, level {level}", [each.by_level.get(level) for each in measures.iterations], percent)
+
+
+def _verdicts(measures: RunMeasures) -> Iterator[Row]:
+    for verdict in VERDICTS:
+        yield Row(
+            verdict.replace("_", " "),
+            tuple(_count(each.labels, verdict) if each.labels else (MISSING, "") for each in measures.iterations),
+        )
+
+
+def _count(labels: Labels, verdict: Verdict) -> tuple[str, str]:
+    count, candidates = labels.verdicts.get(verdict, 0), labels.stats.candidates
+    found = share(count, candidates)
+    if found is None:
+        return MISSING, ""
+    return f"{count:,}", f"{percent(Measured(found.value, (found.lo, found.hi), found.n))} of n = {candidates:,}"
+
+
+def _questions(measures: RunMeasures) -> Iterator[Row]:
+    yield _of_labels("mean p_hat, asked", measures, lambda labels: labels.p_hat, number)
+    yield _of_labels("mean uncertainty, asked", measures, lambda labels: labels.uncertainty, number)
+    yield _of_labels("ill-posed, of asked", measures, lambda labels: labels.ill_posed, percent)
+    yield _of_labels("operations, candidates", measures, lambda labels: labels.operations.mean, number)
+    yield _of_labels("operations, kept", measures, lambda labels: labels.operations_kept.mean, number)
+
+
+def _label_rows(measures: RunMeasures) -> Iterator[Row]:
+    yield _of_labels("right, of kept", measures, lambda labels: labels.accuracy_kept, percent)
+    yield _of_labels("right, of all audited", measures, lambda labels: labels.accuracy_all, percent)
+
+
+def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:
+    config: Training = getattr(measures.config, role).training
+    rollouts = f"n = {config.prompts_per_step * config.rollouts_per_prompt:,} rollouts"
+    names = {"reward_mean": "reward", "kl": "KL", "entropy": "entropy", "response_length": "response length"}
+    for name, shown in names.items():
+        values = [measures.at_last_step(role, name, each.t) for each in measures.iterations]
+        cells = tuple((MISSING, "") if value is None else (f"{value:.4g}", rollouts) for value in values)
+        yield Row(f"{role.capitalize()}: {shown}", cells)
+
+
+def time_table(measures: RunMeasures, stages: Sequence[str]) -> list[Row]:
+    """The stages that are done somewhere, and their sum."""
+    rows = [
+        Row(stage.replace("_", " "), tuple((_duration(each.seconds.get(stage)), "") for each in measures.iterations))
+        for stage in stages
+    ]
+    total = Row("all", tuple((_duration(sum(each.seconds.values()) or None), "") for each in measures.iterations))
+    return [row for row in (*rows, total) if _filled(row)]
+
+
+def _of_labels(
+    name: str, measures: RunMeasures, get: Callable[[Labels], Measured | None], form: Callable[[Measured], str]
+) -> Row:
+    return _row(name, [get(each.labels) if each.labels else None for each in measures.iterations], form)
+
+
+def _row(name: str, values: Sequence[Measured | None], form: Callable[[Measured], str]) -> Row:
+    cells = ((MISSING, "") if found is None else (form(found), f"n = {found.n:,}") for found in values)
+    return Row(name, tuple(cells))
+
+
+def _filled(row: Row) -> bool:
+    return any(shown != MISSING for shown, _ in row.cells)
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return MISSING
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"

@@ -1,0 +1,102 @@
+"""Which checkpoint each Serve application holds: swapped in place through Serve's declarative REST API."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import yaml
+
+from core.types import Checkpoint
+from orchestrator.home import SERVE_CONFIG, Services
+
+_PATIENCE_S = 180.0
+
+
+class ServeError(RuntimeError):
+    """An application did not take a checkpoint; the message says which and why."""
+
+
+def serve_checkpoints(services: Services, wanted: dict[str, Checkpoint]) -> None:
+    """Make each application (role -> checkpoint) hold its checkpoint, starting Serve when it is not up.
+
+    Applications that are not named keep what they hold. Replicas swap in place, one after the other; until the last
+    has, it answers 409 to whoever asks for the new checkpoint, and the client asks again. Raises `ServeError`.
+    """
+    with _dashboard(services) as http:
+        before = _applications(http)
+        config = _config(services, before)
+        for application in config["applications"]:
+            checkpoint = wanted.get(application["name"])
+            if checkpoint is not None:
+                application["deployments"][0]["user_config"] = _user_config(checkpoint)
+        config["applications"] = [a for a in config["applications"] if "user_config" in a["deployments"][0]]
+        if any(_held(before.get(name)) != _user_config(checkpoint) for name, checkpoint in wanted.items()):
+            response = http.put("/api/serve/applications/", json=config)
+            if response.is_error:
+                raise ServeError(f"Ray Serve refused the configuration: HTTP {response.status_code}: {response.text}")
+        _wait(http, wanted)
+
+
+def held_checkpoints(services: Services) -> dict[str, str]:
+    """Application -> checkpoint it was last told to hold."""
+    with _dashboard(services) as http:
+        found = {name: _held(application) for name, application in _applications(http).items()}
+    return {name: config["checkpoint"] for name, config in found.items() if config}
+
+
+def _dashboard(services: Services) -> httpx.Client:
+    return httpx.Client(base_url=services.dashboard_url, headers=services.ray_headers, timeout=60, trust_env=False)
+
+
+def _config(services: Services, before: dict[str, Any]) -> dict[str, Any]:
+    """The Serve config file, with the checkpoints that the running applications hold."""
+    config: dict[str, Any] = yaml.safe_load(SERVE_CONFIG.read_text())
+    config["http_options"]["port"] = urlsplit(services.serve_url).port
+    for application in config["applications"]:
+        held = _held(before.get(application["name"]))
+        if held:
+            application["deployments"][0]["user_config"] = held
+    return config
+
+
+def _applications(http: httpx.Client) -> dict[str, Any]:
+    applications: dict[str, Any] = http.get("/api/serve/applications/").raise_for_status().json()["applications"]
+    return applications
+
+
+def _held(application: dict[str, Any] | None) -> dict[str, str] | None:
+    config = (application or {}).get("deployed_app_config") or {}
+    return next((d.get("user_config") for d in config.get("deployments", [])), None)
+
+
+def _user_config(checkpoint: Checkpoint) -> dict[str, str]:
+    return {"checkpoint": checkpoint.id, "folder": checkpoint.path, "sha256": checkpoint.sha256}
+
+
+def _wait(http: httpx.Client, wanted: dict[str, Checkpoint]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        applications = _applications(http)
+        waiting = {name: applications.get(name, {}) for name in wanted if not _settled(applications.get(name))}
+        if not waiting:
+            return
+        for name, application in waiting.items():
+            if application.get("status") in {"DEPLOY_FAILED", "UNHEALTHY"}:
+                raise ServeError(f"{name} did not take {wanted[name].id}: {_reason(application)}")
+        if time.monotonic() > deadline:
+            raise ServeError(f"{', '.join(waiting)}: no answer within {_PATIENCE_S:g} s: {waiting}")
+        time.sleep(0.1)
+
+
+def _settled(application: dict[str, Any] | None) -> bool:
+    if application is None or application["status"] != "RUNNING":
+        return False
+    return all(d["status"] == "HEALTHY" for d in application["deployments"].values())
+
+
+def _reason(application: dict[str, Any]) -> str:
+    messages = [application.get("message", ""), *(d.get("message", "") for d in application["deployments"].values())]
+    return " ".join(filter(None, messages))[-2000:]

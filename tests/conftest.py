@@ -1,0 +1,52 @@
+"""Databases for real: a SQLite file, and a PostgreSQL server started for the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from benchmarks.postgres import temporary_postgresql
+from storage.session import Store, open_store
+from tests.live import Live, live_services
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The URL of a server of our own, gone after the session."""
+    with temporary_postgresql() as url:
+        if url is None:
+            pytest.skip("PostgreSQL: no server programs (initdb, pg_ctl) on this machine")
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database: a SQLite file that is not there yet, or a schema of its own on the server, which is
+    what a connection sees (a database of its own would be 8 MB of files a test)."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/coevo.db"
+    server = make_url(request.getfixturevalue("postgresql_server"))
+    schema = f"test_{uuid4().hex}"
+    engine = create_engine(server)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {schema}"))
+    engine.dispose()
+    return server.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    opened = open_store(database_url, create=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Ray, Serve, Prefect and the flow runner, started for the session."""
+    with live_services(tmp_path_factory.mktemp("home")) as services:
+        yield services

@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.answers import normalise
+from core.equality import ASK, ask, decide
+from core.grading import MAX_CHARS, Comparison, Grader, GradingError, grade_pairs
+from core.grading_worker import answer, judge
+
+DEADLINE = 2.0
+HANGS = r"\sum_{n=1}^{10^{9}} \frac{1}{n^{n}}"  # for more than 40 s, in Python code
+NASTY = json.loads(Path(__file__).with_name("nasty_answers.json").read_text(encoding="utf-8"))
+DOCS = Path(__file__).parents[2] / "docs" / "grading.md"
+
+
+def unpacked(text: str | list[tuple[str, int]]) -> str:
+    """An answer of the fixture, where long ones are written as runs: [piece, times]."""
+    return text if isinstance(text, str) else "".join(piece * times for piece, times in text)
+
+
+PAIRS = {case["id"]: (unpacked(case["a"]), unpacked(case["b"])) for case in NASTY}
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def nasty() -> dict[str, Comparison]:
+    return dict(zip(PAIRS, grade_pairs(list(PAIRS.values()), deadline=DEADLINE, workers=2), strict=True))
+
+
+def here(a: str, b: str) -> str:
+    """The verdict of this process, without a worker: for pairs that are known to end."""
+    return decide(normalise(a), normalise(b), judge).verdict
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not come"
+        time.sleep(0.01)
+
+
+# --- the nasty answers -------------------------------------------------------------------------------------------
+
+
+def test_every_nasty_pair_ends_within_the_deadline_and_half_a_second(nasty: dict[str, Comparison]) -> None:
+    assert len(nasty) == 96
+    assert {name: c.seconds for name, c in nasty.items() if c.seconds > DEADLINE + 0.5} == {}
+    assert all((c.reason is None) == (c.verdict != "unknown") for c in nasty.values())
+
+
+def test_the_documented_differences_are_exactly_those_of_a_run(nasty: dict[str, Comparison]) -> None:
+    expected = {case["id"]: {True: "equal", False: "unequal"}.get(case["expect_equal"]) for case in NASTY}
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (equal|unequal|unknown) \| [^|]+ \|$", DOCS.read_text("utf-8"), re.MULTILINE)
+    found = {name: c.verdict for name, c in nasty.items() if expected[name] not in (None, c.verdict)}
+    slow = [name for name in found.keys() - dict(rows).keys() if nasty[name].reason == "deadline"]
+    patient = grade_pairs([PAIRS[name] for name in slow], deadline=60)  # a busy machine is no difference of verdict
+    found.update((name, c.verdict) for name, c in zip(slow, patient, strict=True))
+    assert dict(rows) == {name: verdict for name, verdict in found.items() if verdict != expected[name]}
+
+
+def test_no_code_in_an_answer_runs(
+    nasty: dict[str, Comparison], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    for name in ("rce_import", "rce_re_oct", "mr_canary_env", "mr_lambda", "mr_list"):
+        answer(json.dumps([normalise(text) for text in PAIRS[name]]))  # what a worker does, here where traces show
+        judge(*map(normalise, PAIRS[name]))
+    assert list(tmp_path.iterdir()) == []
+    assert dict(os.environ) == before
+    assert not any((folder / "CANARY").exists() for folder in (Path("/"), Path.cwd(), DOCS.parents[1]))
+    assert {nasty[name].verdict for name in ("rce_import", "rce_re_oct", "mr_canary_env")} == {"unknown"}
+
+
+# --- what is equal -----------------------------------------------------------------------------------------------
+
+EQUAL = [
+    *(
+        ("x+1", "1+x"),
+        ("(x+1)^2", "x^2+2x+1"),
+        (r"2\sqrt{3}", r"\sqrt{12}"),
+        (r"\frac{\sqrt2}{2}", r"\frac{1}{\sqrt2}"),
+    ),
+    *((r"\sqrt{5+2\sqrt6}", r"\sqrt2+\sqrt3"), (r"\sin^2x+\cos^2x", "1"), ("n!", "n(n-1)!"), ("0.1x", r"\frac{x}{10}")),
+    *(("x=5", "5"), ("y=2x+1", "2x+1"), ("y=2x+1", "y-2x=1"), ("f(x)=x^2", "x^2"), ("x=1,2", "2,1"), ("i^2", "-1")),
+    *((r"(1,\frac{4}{2})", "(1,2)"), ("(1,x+1)", "(1,1+x)"), (r"\{1,\sqrt4\}", r"\{2,1,1\}"), ("1,2", r"\{2,1\}")),
+    *((r"\pm 2", "-2,2"), (r"2\pm\sqrt3", r"2-\sqrt3,2+\sqrt3"), (r"\{(1,2),(3,4)\}", r"\{(3,4),(1,2)\}")),
+    *(("x>2", r"(2,\infty)"), ("2x>4", "x>2"), (r"[0,1]", r"0\le x\le 1"), (r"x\in[0,1]", r"0\le x\le 1")),
+    *((r"(1,2)\cup(3,4)", r"(3,4)\cup(1,2)"), (r"\mathbb{R}", r"(-\infty,\infty)"), (r"\{\}", r"\varnothing")),
+    *((r"\sin 30^\circ", "0.5"), (r"90^\circ", "90"), ("5 cm", r"\frac{10}{2}"), (r"\sqrt{2}\text{ cm}", r"\sqrt 2")),
+    *((r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix}1&\frac42\\3&4\end{bmatrix}"), (r"\log_2 8", "3")),
+]
+UNEQUAL = [
+    *(
+        ("x", "y"),
+        ("5x", "5"),
+        ("a^b", "b^a"),
+        (r"\infty", r"-\infty"),
+        (r"\frac{1}{0}", r"\infty"),
+        (r"\pi", "3.14159"),
+    ),
+    *(("0.333x", r"\frac{x}{3}"), ("100!", "100!+1"), (r"\sqrt{10^{40}+1}", "10^{20}"), (r"10^{-20}\pi", r"0\pi")),
+    *(
+        ("(1,2)", "(2,1)"),
+        ("(2,1)", "(3,1)"),
+        ("(1,2)", "[1,2]"),
+        ("(1,2)", r"\{1,2\}"),
+        ("(1,2)", "(1,2,3)"),
+        ("1,2", "3"),
+    ),
+    *(
+        ("x>2", "x>3"),
+        ("x>2", r"x\ge 2"),
+        (r"(1,2)\cup(3,4)", r"(1,2)\cup(3,5)"),
+        (r"n\in\mathbb{Z}", r"n\in\mathbb{N}"),
+    ),
+    *(("yes", "no"), ("abc", "cab"), ("five", "5"), ("2x+z=1", "1"), (r"\{1,2\}", r"\{1,3\}"), ("1011_2", "11")),
+    *(
+        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&2\\3&5\end{pmatrix}"),
+        (r"\begin{pmatrix}1&2\end{pmatrix}", "2"),
+    ),
+]
+UNKNOWN = [
+    *(
+        ("5 cm", "5 km", "units differ"),
+        (r"90^\circ", r"\frac{\pi}{2}", "units differ"),
+        ("1 2", "3", "ambiguous spacing"),
+    ),
+    *(
+        ("5 apples", "5", "words"),
+        ("none", r"\emptyset", "words"),
+        ("5+", "5", "not parsed"),
+        ("1<2", "3<4", "not parsed"),
+    ),
+    *(
+        (r"\frac{1}{", "1", "not balanced"),
+        (r"\sqrt{x^2}", "x", "undecided"),
+        ("5!!!!!!!!", "1", "library error: OverflowError"),
+    ),
+    *(("((((1,2),1),1),1)", "((((1,x),1),1),1)", "nested too deep"),),
+    (",".join(f"x_{i}" for i in range(20)), ",".join(f"y_{i}" for i in range(20)), "too many members"),
+    ("x+" * MAX_CHARS + "1", "1", f"longer than {MAX_CHARS} characters"),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), EQUAL)
+def test_equal_answers(a: str, b: str) -> None:
+    assert (here(a, b), here(b, a)) == ("equal", "equal")
+
+
+@pytest.mark.parametrize(("a", "b"), UNEQUAL)
+def test_unequal_answers(a: str, b: str) -> None:
+    assert (here(a, b), here(b, a)) == ("unequal", "unequal")
+
+
+@pytest.mark.parametrize(("a", "b", "reason"), UNKNOWN)
+def test_what_cannot_be_decided_says_why(a: str, b: str, reason: str, grader: Grader) -> None:
+    comparison = grader.compare(a, b)
+    assert (comparison.verdict, comparison.reason) == ("unknown", reason)
+
+
+ANSWERS = st.sampled_from([text for case in (*EQUAL, *UNEQUAL, *UNKNOWN[:-2]) for text in case[:2] if "!!" not in text])
+
+
+@settings(deadline=None, max_examples=60)
+@given(ANSWERS, ANSWERS)
+def test_comparing_is_reflexive_and_symmetric(a: str, b: str) -> None:
+    x, y = normalise(a), normalise(b)
+    assert answer(json.dumps([x, x])).verdict == "equal"
+    assert answer(json.dumps([x, y])) == answer(json.dumps([y, x]))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(), st.integers(min_value=1), st.integers(), st.integers(min_value=1))
+def test_numbers_are_compared_exactly_and_without_a_judge(p: int, q: int, r: int, s: int) -> None:
+    verdict = decide(normalise(rf"\frac{{{p}}}{{{q}}}"), normalise(f"{r}/{s}"), ask).verdict
+    assert verdict == ("equal" if p * s == r * q else "unequal")
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(alphabet=r"0123456789xy+-^_={}()[]\,;<> ", max_size=30), st.text(alphabet=r"12x+{}(),\ ", max_size=30))
+def test_any_text_is_decided_or_left_to_the_judge(a: str, b: str) -> None:
+    outcome = decide(normalise(a), normalise(b), ask)
+    assert outcome == ASK or (outcome.reason is None) == (outcome.verdict != "unknown")
+
+
+# --- the workers -------------------------------------------------------------------------------------------------
+
+
+def test_plain_answers_start_no_worker_and_import_no_sympy() -> None:
+    with Grader() as idle:
+        verdicts = [
+            c.verdict for c in idle.compare_many([("25", "025"), ("1/2", "0.5"), ("yes", "no"), ("(1,2)", "(1,3)")])
+        ]
+        assert verdicts == ["equal", "equal", "unequal", "unequal"]
+        assert idle.worker_pids == []
+    script = "import sys, core.grading, core.voting; print('sympy' in sys.modules, 'math_verify' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_worker_has_no_secrets_and_a_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVO_TEST_TOKEN", "hunter2")
+    with Grader(memory_mb=1024) as limited:
+        assert limited.compare("x+1", "1+x").verdict == "equal"
+        (pid,) = limited.worker_pids
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        limits = Path(f"/proc/{pid}/limits").read_text()
+    names = {entry.partition(b"=")[0].decode() for entry in environment if entry}
+    assert b"hunter2" not in b"".join(environment)
+    assert names <= {"PYTHONPATH", "PYTHONHASHSEED", "PYTHONUTF8", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "LC_CTYPE"}
+    assert re.search(rf"Max address space +{1024 << 20} +{1024 << 20}", limits)
+    assert re.search(r"Max file size +0 +0", limits)
+
+
+def test_a_pair_beyond_the_memory_limit_is_unknown_and_grading_goes_on() -> None:
+    with Grader(deadline=60, memory_mb=512) as limited:
+        assert limited.compare("(2^{999999999})!", "x").reason == "memory"
+        assert limited.compare("x+1", "1+x").verdict == "equal"
+
+
+def test_a_worker_killed_in_the_middle_is_replaced() -> None:
+    with Grader(deadline=60) as patient, ThreadPoolExecutor(1) as thread:
+        patient.compare("x+1", "1+x")
+        (pid,) = patient.worker_pids
+        before = cpu_ticks(pid)
+        waiting = thread.submit(patient.compare, HANGS, "1.29")
+        until(lambda: cpu_ticks(pid) > before + 20)  # it is at it
+        os.kill(pid, signal.SIGKILL)
+        assert waiting.result().reason == "worker died: SIGKILL"
+        assert patient.compare("x+2", "2+x").verdict == "equal"
+        assert patient.worker_pids != [pid]
+
+
+def test_a_worker_killed_while_idle_is_replaced_and_the_pair_is_graded() -> None:
+    with Grader() as patient:
+        patient.compare("x+1", "1+x")
+        (pid,) = patient.worker_pids
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: state(pid) == "Z")
+        assert patient.compare("x+2", "2+x").verdict == "equal"
+
+
+def test_the_pairs_behind_a_hanging_one_are_graded_by_its_successor() -> None:
+    with Grader(deadline=0.5) as hasty:
+        pairs = [("x+1", "1+x"), (HANGS, "1.29"), ("x+2", "2+x"), ("x+3", "x+4")]
+        comparisons = hasty.compare_many(pairs)
+        assert [c.verdict for c in comparisons] == ["equal", "unknown", "equal", "unequal"]
+        assert comparisons[1].reason == "deadline"
+        assert comparisons == hasty.compare_many([(b, a) for a, b in pairs])  # known by now, in either order
+
+
+def test_long_answers_do_not_choke_the_pipe() -> None:
+    pairs = [
+        ("x+" + "\U0001d4b3" * (MAX_CHARS - 10) + str(i), "x+" + "\U0001d4b4" * (MAX_CHARS - 10)) for i in range(40)
+    ]
+    assert {(c.verdict, c.reason) for c in grade_pairs(pairs, deadline=20)} == {("unknown", "not parsed")}
+
+
+def test_closing_ends_the_workers_and_so_does_the_end_of_their_parent() -> None:
+    with Grader(workers=2) as opened:
+        opened.compare_many([(f"x+{i}", f"{i}+x") for i in range(20)])
+        pids = opened.worker_pids
+        assert pids
+    assert not any(alive(pid) for pid in pids)
+    script = "import os; from core.grading import Grader; g = Grader(); g.compare('x+1', '1+x'); "
+    script += "print(*g.worker_pids, flush=True); os._exit(1)"
+    orphan = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout)
+    until(lambda: not alive(orphan))
+
+
+def test_several_threads_share_a_grader(grader: Grader) -> None:
+    assert threading.current_thread() is threading.main_thread()
+    with ThreadPoolExecutor(4) as threads:
+        verdicts = list(threads.map(lambda i: grader.compare(f"x+{i}", f"{i}+x").verdict, range(12)))
+    assert verdicts == ["equal"] * 12
+
+
+def test_progress_is_told_up_to_the_end(grader: Grader) -> None:
+    told: list[tuple[int, int]] = []
+    pairs = [("1", "1"), ("x+1", "x+2"), ("1", "2"), ("x+2", "x+1"), ("y", "y")]
+    grader.compare_many(pairs, progress=lambda done, total: told.append((done, total)))
+    assert told[0][0] >= 3
+    assert told[-1] == (5, 5)
+    assert told == sorted(told)
+
+
+def test_a_worker_that_cannot_start_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Grader(startup_limit=0.001) as hasty, pytest.raises(GradingError, match=r"was not ready after 0\.001 s"):
+        hasty.compare("x+1", "1+x")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with Grader() as broken, pytest.raises(GradingError, match="/bin/false ended before it was ready"):
+        broken.compare("x+1", "1+x")
+
+
+@pytest.mark.parametrize("wrong", [{"deadline": 0.0}, {"memory_mb": 10}, {"workers": 0}])
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Grader(**wrong)
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return state(pid) != "Z"
+    except FileNotFoundError:
+        return False

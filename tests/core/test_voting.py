@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from math import comb
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.voting import make_groups
+from core.grading import Grader
+from core.types import PseudoLabel
+from core.voting import vote, vote_many
+
+# Several spellings of the same values, values that only grading merges, units (not transitive), words, junk, blanks.
+POOL = [
+    *("1/2", "0.5", r"\frac{1}{2}", "50%", "25", "025", "24", r"2\sqrt{3}", r"\sqrt{12}", "x+1", "1+x", "x=5", "5"),
+    *(
+        "5 cm",
+        "5 m",
+        "no solution",
+        "No solution.",
+        "1,2",
+        "2,1",
+        "(1,2)",
+        r"\{1,2\}",
+        r"\frac{1}{",
+        "5 apples",
+        " ",
+        None,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader() as opened:
+        yield opened
+
+
+def test_spellings_of_one_number_vote_together_without_a_grader() -> None:
+    label = vote(["1/2", "0.5", r"\frac{1}{2}", "0.4", None], None)
+    assert label == PseudoLabel(
+        answer="0.5",
+        votes=3,
+        m=5,
+        parsed=4,
+        unknown=0,
+        p_hat=0.6,
+        denominator="all",
+        classes=(("0.5", 3), ("0.4", 1)),
+    )
+
+
+def test_the_denominator_is_all_rollouts_or_those_with_an_answer() -> None:
+    answers = ["3", "3", "4", None, " ", None]
+    assert vote(answers, None).p_hat == 2 / 6
+    assert vote(answers, None, "parsed").p_hat == 2 / 3
+    assert vote(answers, None, "parsed").denominator == "parsed"
+    assert vote(answers, None).parsed == 3
+
+
+@pytest.mark.parametrize("answers", [[], [None, None], ["", " ", "$$"]])
+def test_nobody_answered(answers: list[str | None]) -> None:
+    for denominator in ("all", "parsed"):
+        label = vote(answers, None, denominator)
+        assert (label.answer, label.votes, label.p_hat, label.classes) == (None, 0, 0.0, ())
+        assert (label.m, label.parsed) == (len(answers), 0)
+
+
+def test_a_tie_goes_to_the_smallest_key() -> None:
+    assert vote(["7", "3", "7", "3"], None).answer == "3"
+    assert vote(["b", "a"], None).answer == "a"
+
+
+def test_the_label_is_spelled_as_most_spelled_it() -> None:
+    assert vote(["025", "025", "25"], None).answer == "025"
+    assert vote(["025", "25"], None).answer == "025"
+    assert vote([r"\dfrac{1}{2}", r"\frac12", "0.5"], None).answer == r"\frac{1}{2}"
+
+
+def test_a_grader_merges_what_only_mathematics_shows_equal(grader: Grader) -> None:
+    answers = [r"2\sqrt{3}", r"\sqrt{12}", r"\sqrt{12}", "3.46", "x=4", "4"]
+    assert vote(answers, None).votes == 2
+    label = vote(answers, grader)
+    assert (label.answer, label.votes, label.unknown) == (r"\sqrt{12}", 3, 0)
+    assert label.classes == ((r"\sqrt{12}", 3), ("4", 2), ("3.46", 1))
+
+
+def test_classes_merge_only_when_all_their_members_are_equal(grader: Grader) -> None:
+    # 5 equals 5 cm and 5 km, which do not equal each other: it goes to the larger class, or to the first by key
+    assert vote(["5", "5 km", "5 km", "5 cm"], grader).classes == (("5km", 3), ("5cm", 1))
+    assert vote(["5", "5 km", "5 cm"], grader).classes == (("5", 2), ("5km", 1))
+
+
+def test_unknown_comparisons_merge_nothing_and_are_counted(grader: Grader) -> None:
+    label = vote(["5", "5", "5 apples", r"\frac{1}{", None], grader)
+    assert (label.answer, label.votes, label.unknown) == ("5", 2, 3)
+    assert len(label.classes) == 3
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.sampled_from(POOL), max_size=12), st.randoms(use_true_random=False), st.sampled_from(["all", "parsed"])
+)
+def test_votes_do_not_depend_on_the_order_of_the_rollouts(
+    grader: Grader, answers: list[str | None], rng: random.Random, denominator: str
+) -> None:
+    shuffled = rng.sample(answers, len(answers))
+    label = vote(answers, grader, denominator)
+    assert vote(shuffled, grader, denominator) == label
+    assert vote(shuffled, None) == vote(answers, None)
+    assert sum(votes for _, votes in label.classes) == label.parsed <= label.m == len(answers)
+    assert label.votes == max((votes for _, votes in label.classes), default=0)
+    assert label.unknown <= comb(len(set(answers)), 2)
+
+
+def test_a_batch_of_groups_votes_as_each_group_alone(grader: Grader) -> None:
+    groups = make_groups(30)
+    assert vote_many(groups, grader) == [vote(group, grader) for group in groups]
+
+
+def test_the_benchmark_draws_the_same_groups_again() -> None:
+    assert make_groups(50) == make_groups(50)
+    assert {len(group) for group in make_groups(50)} == {10}

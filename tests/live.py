@@ -1,0 +1,86 @@
+"""Real services for tests: Ray, Serve, Prefect and the flow runner, started once for the session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator import cluster
+from orchestrator.home import Home, Services
+from storage.session import Store, open_store
+
+COEVO = Path(sys.executable).parent / "coevo"
+
+# A run of one iteration, as small as still has several batches in every stage.
+SMALL = (
+    "iterations=1",
+    "rollout_text=all",
+    "challenger.training.steps=3",
+    "challenger.training.rollouts_per_prompt=16",
+    "challenger.training.checkpoint_every=1",
+    "dataset.candidates=300",
+    "dataset.votes=4",
+    "dataset.delta=0.5",
+    "solver.training.steps=3",
+    "solver.training.prompts_per_step=4",
+    "solver.training.rollouts_per_prompt=4",
+    "solver.training.checkpoint_every=1",
+    "evaluation.samples=2",
+)
+
+
+@dataclass(frozen=True)
+class Live:
+    """Running services, and how to use them."""
+
+    home: Home
+    services: Services
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**cluster.environment(self.home, self.services), "PREFECT_LOGGING_LEVEL": "WARNING"}
+
+    def coevo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command to its end."""
+        return subprocess.run([COEVO, *arguments], env=self.environment, capture_output=True, text=True, check=False)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start the command; its process is the one that runs the flow."""
+        log = (self.home.logs / "started.log").open("ab")
+        return subprocess.Popen([COEVO, *arguments], env=self.environment, stdout=log, stderr=log)
+
+    def store(self) -> Store:
+        return open_store(self.home.database)
+
+
+@contextmanager
+def live_services(folder: Path) -> Iterator[Live]:
+    """`coevo up` on free ports, and `coevo down`."""
+    os.environ.pop("COEVO_DATABASE", None)
+    home = Home(folder)
+    open_store(home.database, create=True).close()
+    services = cluster.up(home, cluster.Ports(0, 0, 0, 0), lambda _line: None)
+    try:
+        yield Live(home, services)
+    finally:
+        cluster.down(home)
+
+
+def small_run(name: str, *more: str) -> list[str]:
+    """Arguments of `coevo` that run the small run under `name`."""
+    settings = [part for setting in (*SMALL, *more) for part in ("--set", setting)]
+    return ["run", "demo", "--name", name, *settings]
+
+
+def wait_until(true: Callable[[], bool], what: str, patience_s: float = 300.0) -> None:
+    """Poll a condition; fail with `what` when it does not come true."""
+    deadline = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < deadline, f"waited {patience_s:g} s for {what}"
+        time.sleep(0.01)

@@ -1,0 +1,163 @@
+"""Bad input: a message that names the thing, a non-zero exit, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from orchestrator.cli import app
+from orchestrator.home import Home, Services
+from tests.live import Live, small_run
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    return tmp_path
+
+
+def coevo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def refused(result: Result, *words: str) -> None:
+    assert result.exit_code == 1, result.output
+    assert not isinstance(result.exception, Exception) or isinstance(result.exception, SystemExit)
+    for word in words:
+        assert word in result.stderr
+
+
+def test_unknown_preset_names_those_that_exist(place: Path) -> None:
+    refused(coevo("run", "nosuch"), "nosuch", "demo")
+    assert not (place / "home").exists()
+
+
+def test_unknown_key_in_a_toml_is_named(place: Path) -> None:
+    preset = place / "mine.toml"
+    preset.write_text("[dataset]\ncandidatez = 3\n")
+    refused(coevo("run", str(preset)), "mine.toml", "dataset.candidatez")
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("dataset.delta=0.7", ("dataset.delta", "0.5", "0.7")),
+        ("dataset.votes=none", ("dataset.votes", "integer", "none")),
+        ("solver.reward.type=magic", ("solver.reward", "rzero", "magic")),
+        ("nonsense", ("--set", "NAME=VALUE", "nonsense")),
+    ],
+)
+def test_a_bad_setting_is_named_with_what_was_expected_and_what_came(
+    place: Path, setting: str, words: tuple[str, ...]
+) -> None:
+    refused(coevo("run", "demo", "--set", setting), *words)
+
+
+def test_not_valid_toml(place: Path) -> None:
+    preset = place / "broken.toml"
+    preset.write_text("seed = = 1")
+    refused(coevo("run", str(preset)), "broken.toml", "not valid TOML")
+
+
+def test_unknown_stage(place: Path) -> None:
+    refused(coevo("run", "demo", "--start-stage", "nosuch"), "start_stage", "train_solver", "nosuch")
+
+
+def test_nothing_is_up(place: Path) -> None:
+    refused(coevo("run", "demo"), "coevo up")
+
+
+def test_missing_database(place: Path) -> None:
+    refused(coevo("report", "demo"), "coevo.db", "no such file")
+    assert not (place / "home").exists()
+
+
+def test_unreachable_database(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVO_DATABASE", "postgresql://someone:secret@127.0.0.1:1/none?connect_timeout=2")
+    result = coevo("report", "demo")
+    refused(result, "127.0.0.1:1", "cannot be opened")
+    assert "secret" not in result.output
+
+
+def test_busy_port_is_named_and_nothing_is_started(place: Path) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = str(holder.getsockname()[1])
+        refused(coevo("up", "--prefect-port", port, "--serve-port", "0"), port, "--prefect-port", "in use")
+    assert not (place / "home" / "services.json").exists()
+
+
+def test_unknown_bench(place: Path) -> None:
+    refused(coevo("bench", "nosuch"), "nosuch", "similarity")
+
+
+def test_grade_with_one_answer(place: Path) -> None:
+    refused(coevo("grade", "1"), "two answers")
+
+
+def test_grade_file_with_a_bad_line(place: Path) -> None:
+    pairs = place / "pairs.jsonl"
+    pairs.write_text('{"a": "1", "b": "1"}\n{"a": "1"}\n')
+    refused(coevo("grade", "--file", str(pairs)), "pairs.jsonl", "line 2")
+
+
+def test_grade_answers(place: Path) -> None:
+    pairs = place / "pairs.jsonl"
+    pairs.write_text('{"a": "0.5", "b": "\\\\frac{1}{2}"}\n{"a": "3", "b": "4"}\n')
+    rows = json.loads(coevo("grade", "--file", str(pairs), "--json").stdout)
+    assert [row["verdict"] for row in rows] == ["equal", "unequal"]
+    assert rows[0].keys() == {"a", "b", "verdict", "reason", "seconds"}
+
+
+def test_down_when_nothing_is_up(place: Path) -> None:
+    assert "nothing was running" in coevo("down").stdout
+
+
+def test_iteration_out_of_range(live: Live) -> None:
+    result = live.coevo(*small_run("range"), "--start-iteration", "7")
+    assert result.returncode == 1
+    assert "start_iteration: expected 1 to 1, got 7" in result.stderr
+
+
+def test_start_stage_needs_what_comes_before(live: Live) -> None:
+    result = live.coevo(*small_run("range"), "--start-iteration", "1", "--start-stage", "train_solver")
+    assert result.returncode == 1
+    assert "evaluate of iteration 0 is not done" in result.stderr
+
+
+def test_a_run_of_another_configuration_is_refused_by_field(live: Live) -> None:
+    assert live.coevo(*small_run("taken"), "--start-iteration", "1").returncode == 1  # made, not started
+    result = live.coevo(*small_run("taken", "dataset.votes=5"))
+    assert result.returncode == 1
+    assert "dataset.votes is 4, got 5" in result.stderr
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_found_and_named(live: Live) -> None:
+    assert live.coevo(*small_run("flipped"), "--start-iteration", "1").returncode == 1  # made, not started
+    weights = live.home.checkpoints / "flipped" / "base" / "0" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    result = live.coevo("resume", "flipped")
+    assert result.returncode == 1
+    assert "model.safetensors" in result.stderr
+    assert "has changed" in result.stderr
+    with live.store().read() as session:
+        from storage import queries
+
+        assert queries.get_run(session, "flipped").status == "failed"
+        assert queries.evaluations_of(session, "flipped/base/0", "micro") == []
+
+
+def test_home_forgets_no_services(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    services = Services("a", "b", "c", "d", "secret", {12: ("ray", 1.5)})
+    home.save_services(services)
+    assert home.services() == services
+    assert (tmp_path / "services.json").stat().st_mode & 0o077 == 0

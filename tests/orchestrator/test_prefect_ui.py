@@ -1,0 +1,97 @@
+"""A run triggered by hand in the Prefect UI, in a real browser, goes to the end; one that is cancelled leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import httpx
+import psutil
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from orchestrator.ledger import STAGES
+from storage import queries
+from tests.live import SMALL, Live, wait_until
+
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on this machine")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        opened = browser.new_page(viewport={"width": 1440, "height": 1600})
+        opened.set_default_timeout(60_000)
+        yield opened
+        browser.close()
+
+
+def _submit(page: Page, live: Live, run: str, settings: dict[str, object]) -> None:
+    """Fill in the deployment's form as a person would."""
+    page.goto(f"{live.services.prefect_url}/deployments")
+    page.get_by_role("link", name="co-evolve").first.wait_for()
+    deployment = _deployment(live)
+    page.goto(f"{live.services.prefect_url}/deployments/deployment/{deployment}/run")
+    boxes = page.locator("textarea")
+    expect(boxes).to_have_count(3)  # run, preset, overrides
+    expect(page.get_by_text("Name of the run: lowercase letters")).to_be_visible()
+    boxes.nth(0).fill(run)
+    boxes.nth(2).fill(json.dumps(settings))
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/flow-run/**", wait_until="commit", timeout=60_000)
+
+
+def _deployment(live: Live) -> str:
+    found = httpx.post(f"{live.services.prefect_url}/api/deployments/filter", json={}, trust_env=False).json()
+    return next(d["id"] for d in found if "preset" in d["parameter_openapi_schema"]["properties"])
+
+
+def _settings() -> dict[str, object]:
+    pairs = (setting.split("=") for setting in SMALL)
+    return {name: value if name == "rollout_text" else json.loads(value) for name, value in pairs}
+
+
+def _status(live: Live, run: str) -> str | None:
+    with live.store().read() as session:
+        return next((row.status for row in queries.list_runs(session) if row.name == run), None)
+
+
+def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> None:
+    _submit(page, live, "by-hand", _settings())
+    expect(page.get_by_text("Completed").first).to_be_visible(timeout=400_000)
+    assert _status(live, "by-hand") == "done"
+    with live.store().read() as session:
+        stages = {(row.iteration, row.stage): row.status for row in queries.stages_of(session, "by-hand")}
+    assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in STAGES}}
+
+
+def test_a_run_cancelled_in_the_ui_leaves_nothing_running(live: Live, page: Page) -> None:
+    _submit(page, live, "called-off", {**_settings(), "solver.training.steps": 2000, "challenger.training.steps": 2000})
+    work = live.home.work / "called-off" / "1" / "train_challenger" / "step_1"
+    wait_until(work.exists, "the Challenger's training to begin")
+    page.get_by_role("button", name="Cancel", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").last.click()
+    wait_until(lambda: _status(live, "called-off") == "cancelled", "the run to be marked as cancelled")
+    wait_until(lambda: not _training(live), "Ray to end the training worker")
+
+
+def _training(live: Live) -> list[str]:
+    """Ray Train's processes below our Ray."""
+    ray = next(pid for pid, (name, _) in live.services.processes.items() if name == "ray")
+    found = []
+    for process in psutil.Process(ray).children(recursive=True):
+        try:
+            title = " ".join(process.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+        if "RayTrainWorker" in title or "TrainController" in title:
+            found.append(title)
+    return found

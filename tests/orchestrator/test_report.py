@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_run import CONFIG, add_iteration, create, evaluate, fill_run, finish, label, vote_of
+
+from core.config import RunConfig, parse_config
+from core.types import Checkpoint, Evaluated
+from orchestrator.report import curves_png, figures, write_report
+from orchestrator.report.canvas import COLOURS, as_svg, axes, step_colour
+from orchestrator.report.headline import details, headline
+from orchestrator.report.measures import measure
+from storage import queries
+from storage.errors import StoreError
+from storage.session import Store, open_store
+
+ITERATION_KEYS = {
+    "t", "pass_at_1", "ci95", "n", "greedy", "maj_at_k", "pseudo_label_accuracy", "candidates", "kept", "malformed",
+    "ill_posed_share", "challenger_reward", "mean_p_hat", "seconds",
+}  # fmt: skip
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Store]:
+    """One database for what does not depend on which."""
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of three finished iterations."""
+    folder = tmp_path_factory.mktemp("report")
+    store = open_store(f"sqlite:///{folder}/coevo.db", create=True)
+    fill_run(store, "demo")
+    path = write_report(store, "demo", folder / "reports")
+    store.close()
+    assert [path] == list((folder / "reports").iterdir())
+    return path.read_text(encoding="utf-8")
+
+
+def held_out(correct: list[int], greedy: list[int], majority: list[int]) -> list[Evaluated]:
+    """Items of 8 samples, the first half of them of level 1, the rest of level 2."""
+    levels = ["1" if 2 * i < len(correct) else "2" for i in range(len(correct))]
+    rows = zip(correct, greedy, majority, levels, strict=True)
+    return [Evaluated(f"i{i}", level, 8, right, bool(g), bool(m)) for i, (right, g, m, level) in enumerate(rows)]
+
+
+def small_run(store: Store, config: RunConfig = CONFIG) -> None:
+    """A run whose figures can be worked out by hand: four benchmark items, seven candidates."""
+    with store.write() as session:
+        create(session, "small", config)
+        evaluate(session, "small", 0, held_out([2, 4, 0, 8], [1, 0, 0, 1], [0, 0, 0, 1]), took=5)
+        solver = Checkpoint("small/solver/1", "small", "solver", 1, 20, "/models", "sha", "small/base/0")
+        queries.add_checkpoint(session, solver, {})
+        evaluate(session, "small", 1, held_out([4, 6, 2, 8], [1, 1, 1, 1], [1, 1, 0, 1]), took=7.5)
+        questions = [
+            ("What is 1 + 2?", vote_of(("3", 5), ("2", 5))),  # right, kept
+            ("What is 2 + 2 + 1?", vote_of(("6", 4), ("5", 3))),  # wrong, kept
+            ("What is 3 + ?", vote_of(("3", 6))),  # ill-posed, kept
+            ("What is 7 + 1?", vote_of(("8", 10))),  # right, too easy
+            ("What is 9 + 9?", vote_of()),  # nobody answered
+            (None, None),  # malformed
+            ("What is 1 + 2?", None),  # duplicate
+        ]
+        label(session, "small", 1, questions, config)
+        for step, reward in enumerate((0.1, math.inf, 0.3), 1):
+            metrics = {"reward_mean": reward, "kl": math.nan}
+            queries.add_train_metrics(session, run="small", iteration=1, role="challenger", step=step, metrics=metrics)
+
+
+def iterations(store: Store, run: str) -> list[dict[str, Any]]:
+    found = figures(store, run)["iterations"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_held_out_figures_by_hand(store: Store) -> None:
+    small_run(store)
+    base, first = iterations(store, "small")
+    assert (base["t"], base["n"], base["k"], base["pass_at_1"], base["greedy"], base["maj_at_k"]) == (
+        0, 4, 8, 0.4375, 0.5, 0.25,
+    )  # fmt: skip
+    # rates 1/4, 1/2, 0, 1: standard deviation 0.42696, so 0.4375 -+ 1.96 * 0.42696 / 2
+    assert base["ci95"] == pytest.approx([0.0191, 0.8559], abs=1e-4)
+    assert base["greedy_ci95"] == pytest.approx([0.1500, 0.8500], abs=1e-4)  # Wilson, 2 of 4
+    assert base["maj_ci95"] == pytest.approx([0.0456, 0.6994], abs=1e-4)  # Wilson, 1 of 4
+    assert base["by_level"] == {"1": 0.375, "2": 0.5}
+    assert (base["gain_over_base"], base["pseudo_label_accuracy"], base["candidates"]) == (None, None, None)
+    assert (first["pass_at_1"], first["greedy"], first["maj_at_k"]) == (0.625, 1.0, 0.75)
+    # differences 1/4, 1/4, 1/4, 0: standard deviation 1/8, so 0.1875 -+ 1.96 / 16
+    gain = first["gain_over_base"]["pass_at_1"]
+    assert (gain["value"], gain["n"]) == (0.1875, 4)
+    assert gain["ci95"] == pytest.approx([0.0650, 0.3100], abs=1e-4)
+    assert first["gain_over_base"]["greedy"]["value"] == 0.5
+    assert (base["seconds"], first["seconds"]) == ({"evaluate": 5.0}, {"evaluate": 7.5, "audit_labels": 0.4})
+
+
+def test_label_figures_by_hand(store: Store) -> None:
+    small_run(store)
+    first = iterations(store, "small")[1]
+    accuracy = first["pseudo_label_accuracy"]
+    assert accuracy["oracle"] == "exact"
+    assert (accuracy["kept"]["value"], accuracy["kept"]["n"]) == (1 / 3, 3)  # the ill-posed one is not right
+    assert accuracy["kept"]["ci95"] == pytest.approx([0.0615, 0.7923], abs=1e-4)
+    assert (accuracy["all"]["value"], accuracy["all"]["n"]) == (0.5, 4)  # less the one without a label
+    assert (first["candidates"], first["asked"], first["kept"], first["malformed"]) == (7, 5, 3, 1)
+    assert first["verdicts"] == {"kept": 3, "too_easy": 1, "no_majority": 1, "malformed": 1, "duplicate": 1}
+    assert (first["ill_posed_share"], first["ill_posed"]["n"]) == (0.2, 5)
+    assert first["mean_p_hat"] == pytest.approx(0.5)  # 5, 4, 6, 10 and 0 votes of 10
+    assert first["uncertainty"]["value"] == pytest.approx((1 + 0.8 + 0.8 + 0 + 0) / 5)
+    assert first["p_hat_histogram"]["counts"] == [1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1]
+    assert first["p_hat_histogram"]["right"] == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    assert first["difficulty"]["candidates"]["counts"] == {"1": 4, "2": 1}
+    assert first["difficulty"]["candidates"]["mean"]["value"] == pytest.approx(1.2)
+    assert first["difficulty"]["kept"]["mean"]["value"] == 1.5
+
+
+def test_the_json_is_strict_whatever_was_measured(sqlite: Store) -> None:
+    small_run(sqlite)
+    found = figures(sqlite, "small")
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["training"] == {
+        "challenger": {
+            "reward_mean": [[1, 1, 0.1], [1, 2, None], [1, 3, 0.3]],
+            "kl": [[1, s, None] for s in (1, 2, 3)],
+        },
+        "solver": {},
+    }
+    assert iterations(sqlite, "small")[1]["challenger_reward"] == 0.3
+
+
+def test_every_iteration_has_every_key(sqlite: Store) -> None:
+    fill_run(sqlite, "demo", per_level=4)
+    with sqlite.write() as session:
+        create(session, "new")
+    assert [each["t"] for each in iterations(sqlite, "demo")] == [0, 1, 2, 3]
+    assert [each["t"] for each in iterations(sqlite, "new")] == [0]
+    for each in iterations(sqlite, "demo") + iterations(sqlite, "new"):
+        assert each.keys() >= ITERATION_KEYS
+    assert figures(sqlite, "new")["status"] == "created"
+
+
+def test_half_a_benchmark_is_not_a_figure(sqlite: Store) -> None:
+    small_run(sqlite)
+    with sqlite.write() as session:
+        solver = Checkpoint("small/solver/2", "small", "solver", 2, 20, "/models", "sha", "small/solver/1")
+        queries.add_checkpoint(session, solver, {})
+        queries.claim_stage(session, run="small", iteration=2, stage="evaluate", owner="me", lease_seconds=60)
+        items = held_out([8, 8], [1, 1], [1, 1])
+        queries.add_evaluations(session, checkpoint=solver.id, benchmark="micro", items=items)
+    begun = iterations(sqlite, "small")[2]
+    assert (begun["pass_at_1"], begun["gain_over_base"], begun["by_level"], begun["seconds"]) == (None, None, None, {})
+    assert begun["pseudo_label_accuracy"] == {"kept": None, "all": None, "oracle": "exact"}
+    assert figures(sqlite, "small")["unfinished"] == [{"t": 2, "stage": "evaluate", "status": "running", "error": None}]
+
+
+def test_a_solver_that_did_not_change_is_evaluated_as_the_ledger_says(sqlite: Store) -> None:
+    small_run(sqlite)
+    with sqlite.write() as session:
+        finish(session, "small", 2, "evaluate", {"checkpoint": "small/base/0"}, 1)
+    base, _, same = iterations(sqlite, "small")
+    assert (same["checkpoint"], same["pass_at_1"]) == ("small/base/0", base["pass_at_1"])
+    assert same["gain_over_base"]["pass_at_1"] == {"value": 0.0, "ci95": [0.0, 0.0], "n": 4}
+
+
+@pytest.mark.parametrize("report", [figures, curves_png, lambda store, run: write_report(store, run, Path("never"))])
+def test_an_unknown_run_is_named(sqlite: Store, report: Any) -> None:
+    with pytest.raises(StoreError, match="run nobody: no such run"):
+        report(sqlite, "nobody")
+    assert not Path("never").exists()
+
+
+@pytest.mark.parametrize(
+    ("correct", "greedy", "said"),
+    [
+        (6, 1, "The Solver learned: +50.0"),
+        (6, 0, "The Solver got surer, not better: +50.0"),
+        (2, 1, "The Solver gained in greedy decoding only"),
+        (2, 0, "The Solver did not learn, as far as can be told"),
+        (0, 0, "The Solver did not learn, it got worse: \N{MINUS SIGN}25.0"),
+    ],
+)
+def test_the_headline_says_what_the_figures_bear(sqlite: Store, correct: int, greedy: int, said: str) -> None:
+    with sqlite.write() as session:
+        create(session, "run")
+        evaluate(session, "run", 0, held_out([2] * 20, [0] * 20, [0] * 20), took=1)
+        solver = Checkpoint("run/solver/1", "run", "solver", 1, 20, "/models", "sha", "run/base/0")
+        queries.add_checkpoint(session, solver, {})
+        evaluate(session, "run", 1, held_out([correct] * 20, [greedy] * 20, [0] * 20), took=1)
+    measures = measure(sqlite, "run")
+    assert said in headline(measures).replace("\N{NO-BREAK SPACE}", " ")
+    assert "20 questions" in headline(measures)
+
+
+def test_a_fall_since_the_best_iteration_is_told(sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, "run")
+        evaluate(session, "run", 0, held_out([1] * 20, [0] * 20, [0] * 20), took=1)
+        for t, correct in ((1, 7), (2, 4)):
+            solver = Checkpoint(f"run/solver/{t}", "run", "solver", t, 20, "/models", "sha", "run/base/0")
+            queries.add_checkpoint(session, solver, {})
+            evaluate(session, "run", t, held_out([correct] * 20, [1] * 20, [1] * 20), took=1)
+    measures = measure(sqlite, "run")
+    assert figures(sqlite, "run")["best_iteration"] == 1
+    assert any(said.startswith("Some of it was lost again: since iteration 1") for said in details(measures))
+
+
+def test_the_page_needs_nothing_from_outside(full_page: str) -> None:
+    assert not re.search(r"https?:|//[a-z]|@import|<script|<link|<img|<iframe", full_page)
+    assert all(found.startswith("#") for found in re.findall(r'(?:href|src)="([^"]*)', full_page))
+    assert all(found.startswith("#") for found in re.findall(r"url\(([^)]*)", full_page))
+
+
+def test_the_page_shows_the_figures_with_n(full_page: str) -> None:
+    assert "The Solver learned" in full_page
+    for heading in ("held-out", "labels", "p-hat", "questions", "training", "time", "figures", "samples", "settings"):
+        assert f'<h2 id="{heading}">' in full_page
+    assert full_page.count("<svg ") == full_page.count("</svg>") == 3 + 3 + 3 + 3 + 8 + 1
+    assert full_page.count("n = 240") > 10
+    assert "yet" not in full_page
+
+
+def test_pictures_take_their_colours_from_the_page_and_share_no_id(full_page: str) -> None:
+    pictures = "".join(re.findall(r"<svg .*?</svg>", full_page, re.DOTALL))
+    assert not re.search(r"#[0-9a-f]{6}\b", pictures)
+    used = set(re.findall(r"var\(--([a-z0-9]+)\)", pictures))
+    assert used <= COLOURS.keys()
+    ids = re.findall(r' id="([^"]+)"', full_page)
+    assert len(ids) == len(set(ids))
+    assert {found.removeprefix("#") for found in re.findall(r'href="(#[^"]+)', pictures)} <= set(ids)
+
+
+def test_the_page_is_balanced_html(full_page: str) -> None:
+    open_tags: list[str] = []
+
+    class Balance(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag not in {"meta", "br"}:
+                open_tags.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: object) -> None:
+            pass
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_tags.pop() == tag
+
+    Balance().feed(full_page)
+    assert open_tags == []
+
+
+def test_what_a_model_wrote_is_shown_and_never_markup(sqlite: Store, tmp_path: Path) -> None:
+    with sqlite.write() as session:
+        create(session, "run")
+        items = [Evaluated(f"i{i}", f"$<b>{i}", 8, 4, True, True) for i in range(4)]
+        evaluate(session, "run", 0, items, took=1)
+        hostile = f"\"'>{SCRIPT} {{{{ 7 * 7 }}}} \ud800 \x00 \u202e " + "x" * 1000
+        label(session, "run", 1, [(hostile, vote_of((SCRIPT, 5), ("\\frac$", 4)))], CONFIG)
+        queries.claim_stage(session, run="run", iteration=1, stage="train_solver", owner="me", lease_seconds=60)
+        fail = {"run": "run", "iteration": 1, "stage": "train_solver", "owner": "me"}
+        queries.fail_stage(session, **fail, error=f"StageError: {SCRIPT}")
+    page = write_report(sqlite, "run", tmp_path / "reports").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "<b>0" not in page
+    assert page.count("&lt;script&gt;alert(1)") == 4  # question, label, vote, error
+    assert "{{ 7 * 7 }}" in page
+    assert "x" * 400 not in page
+    assert "Train solver of iteration 1 is failed" in page
+
+
+def test_a_run_in_progress_has_a_page(sqlite: Store, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    with sqlite.write() as session:
+        create(session, "run")
+        queries.claim_stage(session, run="run", iteration=0, stage="evaluate", owner="me", lease_seconds=60)
+    page = write_report(sqlite, "run", tmp_path).read_text(encoding="utf-8")
+    assert "no model of this run has been evaluated" in page
+    assert "No model of this run has been evaluated yet" in page
+    assert "Evaluate of iteration 0 is running" in page
+    with sqlite.write() as session:
+        evaluate(session, "run", 0, held_out([2, 4, 0, 8], [1, 0, 0, 1], [0, 0, 0, 1]), took=1)
+    assert "only the base model has been evaluated, with 43.8%" in headline(measure(sqlite, "run"))
+    with sqlite.write() as session:
+        add_iteration(session, "run", 1, rng, per_level=4)
+        queries.claim_stage(session, run="run", iteration=2, stage="train_challenger", owner="me", lease_seconds=60)
+    page = write_report(sqlite, "run", tmp_path).read_text(encoding="utf-8")
+    assert "1 of 3 iterations evaluated" in page
+    assert "Train challenger of iteration 2 is running" in page
+
+
+def test_a_run_without_oracle_or_filter_has_a_page(sqlite: Store, tmp_path: Path) -> None:
+    tree = {**CONFIG.model_dump(), "audit": {"oracle": None}}
+    tree["dataset"] = {**tree["dataset"], "filtered": False}
+    small_run(sqlite, parse_config(tree, source="test"))
+    first = iterations(sqlite, "small")[1]
+    assert first["pseudo_label_accuracy"] == {"kept": None, "all": None, "oracle": None}
+    assert (first["ill_posed_share"], first["difficulty"]["kept"]) == (None, {"mean": None, "counts": {}})
+    page = write_report(sqlite, "small", tmp_path).read_text(encoding="utf-8")
+    assert "This run has no oracle" in page
+    assert "This run has no band" in page
+
+
+def test_the_curves_are_a_small_png(sqlite: Store) -> None:
+    small_run(sqlite)
+    picture = curves_png(sqlite, "small")
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = (int.from_bytes(picture[at : at + 4], "big") for at in (16, 20))
+    assert (width, height) == (840, 510)
+    assert len(picture) < 100_000
+
+
+def test_a_colour_that_a_dark_page_does_not_know_is_refused() -> None:
+    drawn = axes("title")
+    drawn.plot([0, 1], color="#ff0000")
+    with pytest.raises(ValueError, match="got #ff0000"):
+        as_svg(drawn, "name", "description")
+
+
+@pytest.mark.parametrize("last", [1, 3, 10])
+def test_iterations_have_colours_that_the_page_can_mix(last: int) -> None:
+    drawn = axes("title")
+    for at in range(last + 1):
+        drawn.plot([0, at], color=step_colour(at, last))
+    mixed = {int(share) for share in re.findall(r"var\(--late\) (\d+)%", as_svg(drawn, "name", "description"))}
+    expected = [100 * at / last for at in range(1, last)]
+    assert sorted(mixed) == pytest.approx(expected, abs=1)

@@ -1,0 +1,64 @@
+"""Rows for the tests of the store."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from sqlalchemy.orm import Session
+
+from core.config import RunConfig
+from core.types import (
+    Checkpoint,
+    Evaluated,
+    LabelledQuestion,
+    OracleLabel,
+    PseudoLabel,
+    Question,
+    Rollout,
+    checkpoint_id,
+    question_id,
+)
+from storage import queries
+from storage.session import Store
+
+
+def checkpoint(run: str, role: str = "base", iteration: int = 0, parent: str | None = None) -> Checkpoint:
+    key = checkpoint_id(run, role, iteration)  # type: ignore[arg-type]
+    return Checkpoint(key, run, role, iteration, 0, f"/models/{key}", f"sha of {key}", parent)  # type: ignore[arg-type]
+
+
+def question(run: str, index: int, text: str | None = "What is 1 + 2?") -> Question:
+    raw = f"<question>{text}</question>"
+    return Question(question_id(run, 1, index), run, 1, index, text, raw, f"{run}/base/0", 2**63 - 1 - index)
+
+
+def rollout(run: str, index: int, sample: int, answer: str | None = "3", text: str = "so \\boxed{3}") -> Rollout:
+    key = question_id(run, 1, index)
+    return Rollout(key, sample, text, answer, 7, "stop", 0.1 + sample / 3, f"{run}/base/0", index * 100 + sample)
+
+
+def label(run: str, index: int) -> LabelledQuestion:
+    vote = PseudoLabel("3", 6, 10, 9, 1, 0.6, "all", (("3", 6), ("4", 2)))
+    return LabelledQuestion(question_id(run, 1, index), "What is 1 + 2?", vote, "kept")
+
+
+def fresh_run(store: Store) -> str:
+    """A new run with its base model; its name."""
+    name = f"run-{uuid4().hex}"
+    with store.write() as session:
+        queries.create_run(session, name=name, config=RunConfig())
+        queries.add_checkpoint(session, checkpoint(name), {"model.safetensors": "00"})
+    return name
+
+
+def fill(session: Session, run: str) -> None:
+    """Something of everything."""
+    queries.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
+    queries.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
+    queries.add_questions(session, [question(run, index) for index in range(3)])
+    queries.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])
+    queries.add_labels(session, [label(run, index) for index in range(3)])
+    queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "exact", "right", "3")])
+    queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=0, metrics={"reward": 0.5})
+    items = [Evaluated("item", None, 8, 3, True, False)]
+    queries.add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+from store_examples import checkpoint, fresh_run
+
+from storage import queries
+from storage.errors import StoreError
+from storage.session import Store
+
+
+def test_lineage_goes_up_to_the_base(store: Store) -> None:
+    run = fresh_run(store)
+    parent = f"{run}/base/0"
+    chain = [checkpoint(run)]
+    with store.write() as session:
+        queries.add_checkpoint(session, checkpoint(run, "challenger", 1, parent), {})  # a sibling, not in the line
+        for iteration in (1, 2, 3):
+            chain.append(checkpoint(run, "solver", iteration, chain[-1].id))
+            queries.add_checkpoint(session, chain[-1], {})
+    with store.read() as session:
+        assert queries.lineage(session, f"{run}/solver/3") == chain[::-1]
+        assert queries.lineage(session, parent) == chain[:1]
+        solvers = queries.checkpoints_of(session, run, role="solver")
+        assert solvers == chain[1:]
+        everything = [each.id.removeprefix(f"{run}/") for each in queries.checkpoints_of(session, run)]
+        assert everything == ["base/0", "challenger/1", "solver/1", "solver/2", "solver/3"]
+
+
+def test_a_checkpoint_again_is_nothing_new_and_other_bytes_are_refused(store: Store) -> None:
+    run = fresh_run(store)
+    solver = checkpoint(run, "solver", 1, f"{run}/base/0")
+    files = {"model.safetensors": "ab", "config.json": "cd"}
+    with store.write() as session:
+        queries.add_checkpoint(session, solver, files)
+        queries.add_checkpoint(session, solver, files)
+    with store.write() as session, pytest.raises(StoreError, match=f"checkpoint {solver.id}: exists with sha256"):
+        queries.add_checkpoint(session, replace(solver, sha256="other"), files)
+    with store.read() as session:
+        assert queries.get_checkpoint(session, solver.id) == solver
+        assert queries.manifest_of(session, solver.id) == files
+
+
+def test_a_parent_must_be_there(store: Store) -> None:
+    run = fresh_run(store)
+    with pytest.raises(IntegrityError), store.write() as session:
+        queries.add_checkpoint(session, checkpoint(run, "solver", 1, "nobody/base/0"), {})
+
+
+def test_an_unknown_checkpoint_is_named(store: Store) -> None:
+    for query in (queries.get_checkpoint, queries.lineage, queries.manifest_of):
+        with store.read() as session, pytest.raises(StoreError, match="checkpoint demo/solver/9: no such checkpoint"):
+            query(session, "demo/solver/9")

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import math
+
+from store_examples import fresh_run, label
+
+from core.filtering import statistics
+from core.types import Evaluated, LabelledQuestion
+from storage import queries
+from storage.rows import TrainMetric
+from storage.session import Store
+
+
+def test_filter_statistics_by_iteration(store: Store) -> None:
+    run = fresh_run(store)
+    some = statistics([label(run, 0), LabelledQuestion("x", None, None, "malformed")])
+    none = statistics([])
+    with store.write() as session:
+        queries.add_filter_stats(session, run=run, iteration=2, stats=none)
+        queries.add_filter_stats(session, run=run, iteration=1, stats=some)
+        queries.add_filter_stats(session, run=run, iteration=1, stats=none)  # already there: the first stays
+    with store.read() as session:
+        assert list(queries.filter_stats_of(session, run).items()) == [(1, some), (2, none)]
+
+
+def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
+    run = fresh_run(store)
+    figures = {"reward": 0.1, "kl": math.inf, "loss": math.nan, "tokens": 1e-300}
+    with store.write() as session:
+        queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=10, metrics=figures)
+        queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=9, metrics={"reward": 1.0})
+        queries.add_train_metrics(session, run=run, iteration=1, role="challenger", step=0, metrics={})
+    with store.read() as session:
+        found = queries.train_metrics_of(session, run)
+        assert found == [
+            TrainMetric(1, "solver", 9, "reward", 1.0),
+            TrainMetric(1, "solver", 10, "kl", math.inf),
+            TrainMetric(1, "solver", 10, "loss", None),
+            TrainMetric(1, "solver", 10, "reward", 0.1),
+            TrainMetric(1, "solver", 10, "tokens", 1e-300),
+        ]
+        assert queries.train_metrics_of(session, run, name="reward") == [found[0], found[3]]
+        assert queries.train_metrics_of(session, run, iteration=2) == []
+        assert queries.train_metrics_of(session, run, role="challenger") == []
+
+
+def test_evaluations_by_checkpoint_and_benchmark(store: Store) -> None:
+    run = fresh_run(store)
+    items = [Evaluated("b", "2", 8, 3, True, False), Evaluated("a", None, 8, 0, False, True)]
+    with store.write() as session:
+        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
+        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
+    with store.read() as session:
+        assert queries.evaluations_of(session, f"{run}/base/0", "micro") == items[::-1]
+        assert queries.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
+        assert queries.evaluations_of(session, f"{run}/solver/1", "micro") == []

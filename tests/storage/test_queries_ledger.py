@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import multiprocessing
+from datetime import UTC, datetime, timedelta
+from multiprocessing.synchronize import Barrier
+
+import pytest
+from store_examples import fresh_run, question
+
+from storage import queries
+from storage.errors import LeaseLost, StageHeld, StoreError
+from storage.rows import StageRow
+from storage.session import Store, open_store
+
+
+def claim(store: Store, run: str, owner: str, stage: str = "label_questions", lease_seconds: float = 600) -> StageRow:
+    with store.write() as session:
+        return queries.claim_stage(session, run=run, iteration=1, stage=stage, owner=owner, lease_seconds=lease_seconds)
+
+
+def finish(store: Store, run: str, owner: str) -> StageRow:
+    with store.write() as session:
+        return queries.finish_stage(
+            session, run=run, iteration=1, stage="label_questions", owner=owner, result={"kept": 3}
+        )
+
+
+def test_a_stage_from_claim_to_done(store: Store) -> None:
+    run = fresh_run(store)
+    claimed = claim(store, run, "ann", lease_seconds=600)
+    assert (claimed.status, claimed.owner, claimed.attempt, claimed.result) == ("running", "ann", 1, None)
+    assert claimed.lease_expires - claimed.started_at == timedelta(seconds=600)
+    assert abs(claimed.started_at - datetime.now(UTC)) < timedelta(minutes=5)
+    done = finish(store, run, "ann")
+    assert (done.status, done.result, done.attempt) == ("done", {"kept": 3}, 1)
+    assert done.finished_at is not None
+    assert done.finished_at >= done.started_at
+    assert claim(store, run, "bob") == done  # nothing is left to do for anyone
+
+
+def test_a_live_lease_keeps_others_out_and_names_its_owner(store: Store) -> None:
+    run = fresh_run(store)
+    claim(store, run, "ann")
+    with pytest.raises(StageHeld, match=f"stage {run}/1/label_questions: .* by ann, lease until"):
+        claim(store, run, "bob")
+    assert claim(store, run, "ann").attempt == 2
+
+
+def test_an_expired_lease_is_taken_and_its_owner_told(store: Store) -> None:
+    run = fresh_run(store)
+    claim(store, run, "ann", lease_seconds=0)
+    assert claim(store, run, "bob").attempt == 2
+    key = {"run": run, "iteration": 1, "stage": "label_questions", "owner": "ann"}
+    for call in (
+        lambda session: queries.renew_lease(session, **key, lease_seconds=600),
+        lambda session: queries.finish_stage(session, **key, result={}),
+        lambda session: queries.fail_stage(session, **key, error="late"),
+    ):
+        with store.write() as session, pytest.raises(LeaseLost, match="expected ann to hold it, it is running, by bob"):
+            call(session)
+
+
+def test_a_lease_that_ran_out_untaken_can_still_be_renewed(store: Store) -> None:
+    run = fresh_run(store)
+    claim(store, run, "ann", lease_seconds=0)
+    with store.write() as session:
+        queries.renew_lease(session, run=run, iteration=1, stage="label_questions", owner="ann", lease_seconds=600)
+    with pytest.raises(StageHeld):
+        claim(store, run, "bob")
+
+
+def test_a_failed_stage_keeps_its_error_until_it_is_claimed(store: Store) -> None:
+    run = fresh_run(store)
+    claim(store, run, "ann")
+    with store.write() as session:
+        queries.fail_stage(session, run=run, iteration=1, stage="label_questions", owner="ann", error="nul \0 in it")
+    with store.read() as session:
+        failed = queries.find_stage(session, run=run, iteration=1, stage="label_questions")
+    assert failed is not None
+    assert (failed.status, failed.error) == ("failed", "nul \0 in it")
+    again = claim(store, run, "bob")
+    assert (again.status, again.attempt, again.error, again.finished_at) == ("running", 2, None, None)
+
+
+def test_a_dead_owners_leases_are_released(store: Store) -> None:
+    run, other = fresh_run(store), fresh_run(store)
+    claim(store, run, "dead", stage="evaluate")
+    claim(store, run, "alive", stage="audit_labels")
+    claim(store, other, "dead", stage="evaluate")
+    with store.write() as session:
+        released = queries.release_leases(session, run=run, owner="dead")
+    assert [(row.stage, row.owner) for row in released] == [("evaluate", "dead")]
+    assert claim(store, run, "bob", stage="evaluate").owner == "bob"
+    for run_held, stage in ((run, "audit_labels"), (other, "evaluate")):
+        with pytest.raises(StageHeld):
+            claim(store, run_held, "bob", stage=stage)
+
+
+def test_rows_and_done_are_one_transaction(store: Store) -> None:
+    """The owner who lost the stage writes nothing, not even what it wrote before it found out."""
+    run = fresh_run(store)
+    claim(store, run, "ann", lease_seconds=0)
+    claim(store, run, "bob")
+
+    def last_write() -> None:
+        with store.write() as session:
+            queries.add_questions(session, [question(run, 0)])
+            queries.finish_stage(session, run=run, iteration=1, stage="label_questions", owner="ann", result={})
+
+    with pytest.raises(LeaseLost):
+        last_write()
+    with store.read() as session:
+        assert queries.count_questions(session, run, 1) == 0
+
+
+def test_the_ledger_of_a_run(store: Store) -> None:
+    run = fresh_run(store)
+    for stage in ("train_solver", "evaluate", "audit_labels"):
+        claim(store, run, "ann", stage=stage)
+    with store.read() as session:
+        assert [row.stage for row in queries.stages_of(session, run)] == ["train_solver", "evaluate", "audit_labels"]
+        assert queries.find_stage(session, run=run, iteration=2, stage="evaluate") is None
+
+
+def test_a_stage_of_no_run_cannot_be_claimed(store: Store) -> None:
+    with pytest.raises(StoreError, match="run nobody: no such run"):
+        claim(store, "nobody", "ann")
+
+
+_STAGES, _CLAIMANTS = 25, 3
+
+
+def _claim_all(url: str, run: str, owner: str, barrier: Barrier, won: multiprocessing.Queue[list[str]]) -> None:
+    store = open_store(url)
+    mine = []
+    barrier.wait()
+    for number in range(_STAGES):
+        try:
+            mine.append(claim(store, run, owner, stage=f"stage {number}").stage)
+        except StageHeld:
+            continue
+    won.put(mine)
+
+
+def test_of_processes_that_claim_a_stage_at_once_exactly_one_gets_it(store: Store, database_url: str) -> None:
+    run = fresh_run(store)
+    spawn = multiprocessing.get_context("spawn")
+    barrier, won = spawn.Barrier(_CLAIMANTS), spawn.Queue()
+    claimants = [
+        spawn.Process(target=_claim_all, args=(database_url, run, f"owner {number}", barrier, won))
+        for number in range(_CLAIMANTS)
+    ]
+    for claimant in claimants:
+        claimant.start()
+    stages = [stage for _ in claimants for stage in won.get(timeout=120)]
+    for claimant in claimants:
+        claimant.join()
+    assert sorted(stages) == sorted(f"stage {number}" for number in range(_STAGES))

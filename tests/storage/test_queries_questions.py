@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy.exc import IntegrityError
+from store_examples import fresh_run, label, question, rollout
+
+from core.types import LabelledQuestion, OracleLabel, PseudoLabel, question_id
+from storage import queries
+from storage.rows import RolloutRow
+from storage.session import Store
+
+# The store is shared by the examples; each has a run of its own.
+shared_store = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# What a model may write: NUL, lone surrogates and the escape character of the store are in it.
+any_text = st.text(st.characters(exclude_categories=())) | st.sampled_from(
+    ["\0", "\ud800", "\ue0000000", "\\boxed{\0}"]
+)
+
+
+@shared_store
+@given(text=any_text, raw=any_text, answer=any_text)
+def test_what_a_model_wrote_comes_back_as_it_was(store: Store, text: str, raw: str, answer: str) -> None:
+    run = fresh_run(store)
+    asked = replace(question(run, 0), text=text, raw=raw)
+    vote = replace(rollout(run, 0, 0), answer=answer)
+    voted = PseudoLabel(answer, 1, 1, 1, 0, 1.0, "parsed", ((answer, 1),))
+    labelled = LabelledQuestion(asked.id, text, voted, "too_easy")
+    oracle = OracleLabel(asked.id, "exact", "wrong", answer)
+    with store.write() as session:
+        queries.add_questions(session, [asked])
+        queries.add_rollouts(session, [vote])
+        queries.add_labels(session, [labelled])
+        queries.add_oracle_labels(session, [oracle])
+    with store.read() as session:
+        assert queries.questions_of(session, run, 1) == [asked]
+        assert queries.rollouts_of_question(session, asked.id)[0].answer == answer
+        assert queries.labels_of(session, run, 1) == [labelled]
+        assert queries.oracle_labels_of(session, run, 1, "exact") == [oracle]
+
+
+_QUESTIONS, _VOTES = 4, 3
+
+
+@shared_store
+@given(cuts=st.sets(st.integers(1, _QUESTIONS * _VOTES - 1)), data=st.data())
+def test_any_split_in_any_order_any_number_of_times_gives_the_same_rows(
+    store: Store, cuts: set[int], data: st.DataObject
+) -> None:
+    run = fresh_run(store)
+    votes = [rollout(run, index, sample) for index in range(_QUESTIONS) for sample in range(_VOTES)]
+    edges = [0, *sorted(cuts), len(votes)]
+    batches = [votes[start:end] for start, end in pairwise(edges)]
+    repeated = data.draw(st.lists(st.sampled_from(batches), max_size=5), label="written again")
+    order = data.draw(st.permutations([*batches, *repeated]), label="order")
+    for batch in order:
+        with store.write() as session:
+            queries.add_questions(session, [question(run, index) for index in range(_QUESTIONS)])
+            queries.add_rollouts(session, batch)
+            queries.add_labels(session, [label(run, index) for index in range(_QUESTIONS)])
+    with store.read() as session:
+        assert queries.rollouts_of(session, run, 1) == [_row(vote) for vote in votes]
+        assert len(queries.questions_of(session, run, 1)) == _QUESTIONS
+        assert len(queries.labels_of(session, run, 1)) == _QUESTIONS
+
+
+def test_the_first_write_of_a_key_stays(store: Store) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        queries.add_questions(session, [question(run, 0)])
+        queries.add_rollouts(session, [rollout(run, 0, 0, answer=None)])
+    with store.write() as session:
+        queries.add_rollouts(session, [rollout(run, 0, 0, answer="other"), rollout(run, 0, 1)])
+    with store.read() as session:
+        assert [vote.answer for vote in queries.rollouts_of(session, run, 1)] == [None, "3"]
+
+
+def test_every_kind_of_label_comes_back(store: Store) -> None:
+    run = fresh_run(store)
+    nobody = PseudoLabel(None, 0, 10, 0, 0, 0.0, "all")
+    split = PseudoLabel("1/3", 3, 10, 9, 2, 1 / 3, "parsed", (("1/3", 3), ("2", 3), ("π", 1)))
+    keys = [question_id(run, 1, index) for index in range(3)]
+    labelled = [
+        LabelledQuestion(keys[0], None, None, "malformed"),
+        LabelledQuestion(keys[1], "What is 1 + 2?", nobody, "no_majority"),
+        LabelledQuestion(keys[2], "What is 1 + 2?", split, "kept"),
+    ]
+    with store.write() as session:
+        queries.add_questions(session, [question(run, 0, None), question(run, 1), question(run, 2)])
+        queries.add_labels(session, labelled)
+    with store.read() as session:
+        assert queries.labels_of(session, run, 1) == labelled
+        assert queries.labels_of(session, run, 1, verdict="kept") == labelled[2:]
+        assert queries.count_verdicts(session, run, 1) == {"malformed": 1, "no_majority": 1, "kept": 1}
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_pages_make_the_whole(store: Store, size: int) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        # Out of order, and past the sixth digit, where the order of the ids is no longer that of the indices.
+        indices = [3, 0, 1_000_000, 2, 999_999, 10]
+        queries.add_questions(session, [question(run, index) for index in indices])
+        queries.add_rollouts(session, [rollout(run, index, sample) for index in indices for sample in (1, 0)])
+        queries.add_labels(session, [label(run, index) for index in indices])
+    asked, votes, labelled, after = [], [], [], -1
+    with store.read() as session:
+        while page := queries.questions_of(session, run, 1, after=after, limit=size):
+            asked += page
+            votes += queries.rollouts_of(session, run, 1, after=after, limit=size)
+            labelled += queries.labels_of(session, run, 1, after=after, limit=size)
+            after = page[-1].index
+        assert [each.index for each in asked] == sorted(indices)
+        assert asked == queries.questions_of(session, run, 1)
+        assert votes == queries.rollouts_of(session, run, 1)
+        assert labelled == queries.labels_of(session, run, 1)
+        assert [(vote.question_id, vote.sample_index) for vote in votes] == [
+            (each.id, sample) for each in asked for sample in (0, 1)
+        ]
+
+
+def test_counts_are_of_one_iteration(store: Store) -> None:
+    run, other = fresh_run(store), fresh_run(store)
+    with store.write() as session:
+        for name in (run, other):
+            queries.add_questions(session, [question(name, 0), question(name, 1)])
+        queries.add_rollouts(session, [rollout(run, 0, 0), rollout(run, 0, 1), rollout(other, 1, 0)])
+    with store.read() as session:
+        assert queries.count_questions(session, run, 1) == 2
+        assert queries.count_questions(session, run, 2) == 0
+        assert queries.count_rollouts(session, run, 1) == {question_id(run, 1, 0): 2}
+        assert queries.count_verdicts(session, run, 1) == {}
+
+
+def test_a_vote_needs_its_question_and_its_checkpoint(store: Store) -> None:
+    run = fresh_run(store)
+    with pytest.raises(IntegrityError), store.write() as session:
+        queries.add_rollouts(session, [rollout(run, 0, 0)])
+    with store.write() as session:
+        queries.add_questions(session, [question(run, 0)])
+    with pytest.raises(IntegrityError), store.write() as session:
+        queries.add_rollouts(session, [replace(rollout(run, 0, 0), checkpoint="nobody/solver/1")])
+
+
+def test_more_rows_than_one_statement_takes(store: Store) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        queries.add_questions(session, (question(run, index) for index in range(5_001)))
+        queries.add_questions(session, [])
+    with store.read() as session:
+        assert queries.count_questions(session, run, 1) == 5_001
+
+
+def _row(vote: object) -> RolloutRow:
+    return RolloutRow(**{name: getattr(vote, name) for name in RolloutRow.__dataclass_fields__})

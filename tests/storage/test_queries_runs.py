@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import func, select
+from store_examples import checkpoint, fill, fresh_run
+
+from core.config import Dataset, RunConfig, parse_config
+from core.filtering import statistics
+from storage import queries
+from storage.errors import StoreError
+from storage.models import Base
+from storage.queries.tables import table_of
+from storage.session import Store
+
+
+def test_a_run_comes_back_as_it_was_made(store: Store) -> None:
+    config = RunConfig(seed=2**62, dataset=Dataset(band=(0.3, 0.8)))
+    with store.write() as session:
+        made = queries.create_run(session, name="demo", config=config, preset="micro")
+    with store.read() as session:
+        run = queries.get_run(session, "demo")
+    assert run == made
+    assert (run.preset, run.seed, run.status) == ("micro", 2**62, "created")
+    assert parse_config(run.config, source="store") == config
+    assert run.created_at.utcoffset() is not None
+
+
+def test_the_same_run_again_is_the_same_run(store: Store) -> None:
+    with store.write() as session:
+        first = queries.create_run(session, name="demo", config=RunConfig(), preset="micro")
+        assert queries.create_run(session, name="demo", config=RunConfig(), preset="other") == first
+
+
+def test_another_configuration_under_the_same_name_names_the_fields(store: Store) -> None:
+    other = RunConfig(seed=1, dataset=Dataset(candidates=320, band=(0.3, 0.8)))
+    with store.write() as session:
+        queries.create_run(session, name="demo", config=RunConfig())
+        with pytest.raises(StoreError) as caught:
+            queries.create_run(session, name="demo", config=other)
+    assert str(caught.value) == (
+        "run demo: exists with another configuration: dataset.band is None, got [0.3, 0.8];"
+        " dataset.candidates is 8000, got 320; seed is 0, got 1. Choose another name"
+    )
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "x" * 65, "nul\0"])
+def test_a_name_that_cannot_be_a_path_is_refused(store: Store, name: str) -> None:
+    with store.write() as session, pytest.raises(StoreError, match="run name: expected"):
+        queries.create_run(session, name=name, config=RunConfig())
+
+
+def test_an_unknown_run_is_named_with_those_there_are(store: Store) -> None:
+    run = fresh_run(store)
+    with store.read() as session, pytest.raises(StoreError, match=f"run demp: no such run; the store has {run}"):
+        queries.get_run(session, "demp")
+    with store.write() as session, pytest.raises(StoreError, match="run demp: no such run"):
+        queries.set_run_status(session, "demp", "done")
+
+
+def test_runs_are_listed_newest_first_with_their_status(store: Store) -> None:
+    names = [fresh_run(store) for _ in range(3)]
+    with store.write() as session:
+        queries.set_run_status(session, names[0], "failed")
+    with store.read() as session:
+        runs = queries.list_runs(session)
+    assert [run.name for run in runs] == names[::-1]
+    assert [run.status for run in runs] == ["created", "created", "failed"]
+    assert runs[-1].updated_at > runs[-1].created_at
+
+
+def test_a_run_can_be_made_longer_only(store: Store) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        queries.set_iterations(session, run, 5)
+        assert queries.get_run(session, run).config == RunConfig(iterations=5).model_dump(mode="json")
+        with pytest.raises(StoreError, match="iterations: expected at least 5, got 4"):
+            queries.set_iterations(session, run, 4)
+
+
+def test_deleting_a_run_leaves_nothing_of_it_and_all_of_the_others(store: Store) -> None:
+    kept, gone = fresh_run(store), fresh_run(store)
+    before = _counts(store)
+    for run in (kept, gone):
+        with store.write() as session:
+            fill(session, run)
+            queries.add_filter_stats(session, run=run, iteration=1, stats=statistics([]))
+    twice = _counts(store)
+    with store.write() as session:
+        queries.delete_run(session, gone)
+    assert all(count > 0 for count in twice.values())
+    assert _counts(store) == {name: count // 2 for name, count in twice.items()}
+    with store.write() as session:
+        queries.delete_run(session, kept)
+    assert before["checkpoints"] == 2
+    assert set(_counts(store).values()) == {0}
+
+
+def test_a_run_that_others_build_on_stays(store: Store) -> None:
+    old, new = fresh_run(store), fresh_run(store)
+    with store.write() as session:
+        queries.add_checkpoint(session, checkpoint(new, "solver", 1, parent=f"{old}/base/0"), {})
+    with pytest.raises(StoreError, match=f"run {old}: cannot be deleted"), store.write() as session:
+        queries.delete_run(session, old)
+    with store.read() as session:
+        assert len(queries.lineage(session, f"{new}/solver/1")) == 2
+
+
+def _counts(store: Store) -> dict[str, int]:
+    with store.read() as session:
+        tables = {mapper.class_.__tablename__: table_of(mapper.class_) for mapper in Base.registry.mappers}
+        return {name: session.scalar(select(func.count()).select_from(table)) or 0 for name, table in tables.items()}

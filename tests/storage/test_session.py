@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.exc import DBAPIError
+from store_examples import fresh_run
+
+from storage import queries
+from storage.errors import StoreError
+from storage.models import Base
+from storage.schema import require_current
+from storage.session import Store, open_store
+
+
+def test_a_missing_file_is_named_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"database sqlite:///.*/none/coevo\.db: there is no such file"):
+        open_store(f"sqlite:///{tmp_path}/none/coevo.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_database_is_named(postgresql_server: str) -> None:
+    with pytest.raises(StoreError, match=r'database "nowhere" does not exist'):
+        open_store(postgresql_server.replace("/postgres?", "/nowhere?"))
+
+
+def test_no_server_is_named_without_the_password() -> None:
+    with pytest.raises(StoreError) as caught:
+        open_store("postgresql://ann:secret@127.0.0.1:1/coevo?connect_timeout=5&password=hidden")
+    assert "ann:***@127.0.0.1:1/coevo" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "coevo.db", "sqlite://", "sqlite:///:memory:", "mysql://ann:secret@host/db"])
+def test_an_address_of_no_use_is_refused(url: str) -> None:
+    with pytest.raises(StoreError, match=r"expected .*sqlite:///FILE or postgresql://") as caught:
+        open_store(url, create=True)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, but long enough to look at " * 50)
+    before = (tmp_path / "notes.txt").read_bytes()
+    with pytest.raises(StoreError, match=r"notes\.txt: cannot be opened: file is not a database"):
+        open_store(f"sqlite:///{tmp_path}/notes.txt", create=True)
+    assert (tmp_path / "notes.txt").read_bytes() == before
+
+
+def test_a_database_without_tables_says_so(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "coevo.db").touch()
+    with pytest.raises(StoreError, match="it has no coevo tables"):
+        open_store(database_url)
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_another_programs_database_is_left_alone(database_url: str, create: bool) -> None:
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('abc')"))
+    with pytest.raises(StoreError, match="version abc, which this coevo does not know"):
+        open_store(database_url, create=create)
+    assert inspect(engine).get_table_names() == ["alembic_version"]
+
+
+def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store(database_url, create=True).close()
+    monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "0002")
+    with pytest.raises(StoreError, match="of version 0001, expected 0002"):
+        open_store(database_url)
+
+
+def test_models_and_migrations_agree(database_url: str) -> None:
+    open_store(database_url, create=True).close()
+    with create_engine(database_url).connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        require_current(connection)
+
+
+def test_creating_again_keeps_what_is_there_whatever_the_folder(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(database_url, create=True)
+    run = fresh_run(store)
+    monkeypatch.chdir(tmp_path)
+    with open_store(database_url, create=True).read() as session:
+        assert queries.get_run(session, run).name == run
+
+
+def test_two_can_create_it_at_once(database_url: str) -> None:
+    errors: list[Exception] = []
+    barrier = threading.Barrier(4)
+
+    def create() -> None:
+        barrier.wait()
+        try:
+            open_store(database_url, create=True).close()
+        except StoreError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    open_store(database_url).close()
+
+
+def test_an_exception_takes_back_the_whole_transaction(store: Store) -> None:
+    run = fresh_run(store)
+
+    def break_off() -> None:
+        with store.write() as session:
+            queries.set_run_status(session, run, "running")
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        break_off()
+    with store.read() as session:
+        assert queries.get_run(session, run).status == "created"
+
+
+def test_a_read_cannot_write(store: Store) -> None:
+    run = fresh_run(store)
+    with pytest.raises(DBAPIError, match=r"read-?\s?only"), store.read() as session:
+        queries.set_run_status(session, run, "running")
+    with store.write() as session:  # and the connection that refused is good for writing afterwards
+        queries.set_run_status(session, run, "running")
+
+
+def test_a_read_sees_one_state(store: Store) -> None:
+    run = fresh_run(store)
+    wrote = threading.Event()
+
+    def write() -> None:
+        with store.write() as session:
+            queries.set_run_status(session, run, "running")
+            wrote.set()
+
+    writer = threading.Thread(target=write)
+    with store.read() as session:
+        assert queries.get_run(session, run).status == "created"
+        writer.start()
+        assert wrote.wait(60)
+        if store.address.startswith("postgresql"):
+            writer.join()  # it has committed; on SQLite it now waits for this read
+        assert queries.get_run(session, run).status == "created"
+    writer.join()
+    with store.read() as session:
+        assert queries.get_run(session, run).status == "running"
+
+
+def test_read_then_write_is_one_step_on_sqlite(tmp_path: Path) -> None:
+    """Without BEGIN IMMEDIATE two of these would read the same number, or fail as locked."""
+    url = f"sqlite:///{tmp_path}/coevo.db"
+    run = fresh_run(open_store(url, create=True))
+
+    def count_up() -> None:
+        mine = open_store(url)
+        for _ in range(10):
+            with mine.write() as session:
+                step = len(queries.train_metrics_of(session, run))
+                key = {"run": run, "iteration": 1, "role": "solver", "step": step}
+                queries.add_train_metrics(session, **key, metrics={"reward": 1.0})  # type: ignore[arg-type]
+        mine.close()
+
+    threads = [threading.Thread(target=count_up) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open_store(url).read() as session:
+        assert [metric.step for metric in queries.train_metrics_of(session, run)] == list(range(40))
+
+
+def test_sqlite_is_set_to_lose_nothing(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/coevo.db", create=True).write() as session:
+        settings = {
+            name: session.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    journal = "wal" if sqlite3.sqlite_version_info >= (3, 51, 3) else "delete"
+    assert settings == {"journal_mode": journal, "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}

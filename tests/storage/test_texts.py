@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from store_examples import rollout
+
+from core.types import Rollout, question_id
+from storage.errors import StoreError
+from storage.texts import RolloutText, TextWriter, read_texts, texts_path
+
+STAGE = "label_questions"
+
+
+def votes(questions: int, texts: list[str] | None = None) -> list[Rollout]:
+    return [
+        rollout("demo", index, sample, text=texts[index % len(texts)] if texts else f"{index} and {sample}")
+        for index in range(questions)
+        for sample in range(2)
+    ]
+
+
+def write(root: Path, batches: list[list[Rollout]]) -> bytes:
+    writer = TextWriter(root, "demo", 1, STAGE)
+    for index, batch in enumerate(batches):
+        writer.add(index, batch)
+    return writer.finish().read_bytes()
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(st.characters(exclude_categories=())), min_size=1, max_size=5))
+def test_what_a_model_wrote_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    root, written = tmp_path_factory.mktemp("texts"), votes(len(texts), texts)
+    write(root, [written])
+    expected = [RolloutText(vote.question_id, vote.sample_index, vote.text) for vote in written]
+    assert read_texts(root, "demo", 1, STAGE) == expected
+
+
+def test_the_bytes_depend_on_the_rows_and_not_on_the_batches(tmp_path: Path) -> None:
+    written = votes(10_000)  # more than two row groups
+    whole = write(tmp_path / "whole", [written])
+    for size in (999, 8_192, 12_000):
+        batches = [written[start : start + size] for start in range(0, len(written), size)]
+        assert write(tmp_path / str(size), batches) == whole
+    assert len(read_texts(tmp_path / "whole", "demo", 1, STAGE)) == len(written)
+
+
+def test_more_batches_than_one_digit_stay_in_order(tmp_path: Path) -> None:
+    written = votes(12)
+    write(tmp_path, [[vote] for vote in written])
+    assert [(row.question_id, row.sample_index) for row in read_texts(tmp_path, "demo", 1, STAGE)] == [
+        (vote.question_id, vote.sample_index) for vote in written
+    ]
+
+
+def test_a_resumed_stage_writes_a_batch_in_place_of_the_earlier_one(tmp_path: Path) -> None:
+    first, second = votes(4)[:4], votes(4)[4:]
+    interrupted = TextWriter(tmp_path / "resumed", "demo", 1, STAGE)
+    interrupted.add(0, first)
+    interrupted.add(1, votes(4, ["cut off before its rows were committed"])[4:])
+    resumed = TextWriter(tmp_path / "resumed", "demo", 1, STAGE)
+    resumed.add(1, second)
+    assert resumed.finish().read_bytes() == write(tmp_path / "whole", [first, second])
+
+
+def test_once_finished_nothing_changes(tmp_path: Path) -> None:
+    before = write(tmp_path, [votes(2)])
+    again = TextWriter(tmp_path, "demo", 1, STAGE)
+    again.add(0, votes(2, ["other"]))
+    assert again.finish().read_bytes() == before
+    assert [path.name for path in again.path.parent.iterdir()] == [f"{STAGE}.parquet"]
+
+
+def test_a_stage_without_texts_has_an_empty_file(tmp_path: Path) -> None:
+    write(tmp_path / "none", [])
+    write(tmp_path / "empty", [[], []])
+    for root in ("none", "empty"):
+        assert read_texts(tmp_path / root, "demo", 1, STAGE) == []
+
+
+def test_the_texts_of_some_questions(tmp_path: Path) -> None:
+    write(tmp_path, [votes(5)])
+    chosen = read_texts(tmp_path, "demo", 1, STAGE, question_ids=[question_id("demo", 1, 3), "nobody"])
+    assert [row.text for row in chosen] == ["3 and 0", "3 and 1"]
+    assert read_texts(tmp_path, "demo", 1, STAGE, question_ids=[]) == []
+
+
+def test_texts_that_are_not_there_or_damaged_are_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: no such file"):
+        read_texts(tmp_path, "demo", 1, STAGE)
+    content = write(tmp_path, [votes(5)])
+    texts_path(tmp_path, "demo", 1, STAGE).write_bytes(content[:-20])
+    with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: cannot be read"):
+        read_texts(tmp_path, "demo", 1, STAGE)
+
+
+def test_texts_are_compressed(tmp_path: Path) -> None:
+    assert len(write(tmp_path, [votes(200, ["so the answer is \\boxed{3}. " * 50])])) < 20_000

@@ -1,0 +1,101 @@
+"""A model small enough to train within a test, and jobs for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from core.config import RZeroSolverReward, Sampling, Training
+from core.types import Checkpoint
+from trainers.base import TrainJob, TrainQuestion
+
+PAD, END = "<pad>", "<end>"
+WORDS = [PAD, END, "<other>", *"0123456789", "\\boxed{", "}", *"abcdefghijklmnopqrstuvwxyz"]
+VOCABULARY = len(WORDS)
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """One token a digit or letter, and one for `\\boxed{`; the chat template writes the last message alone."""
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<other>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template="{{ messages[-1]['content'] }}"
+    )
+
+
+def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=1,
+        pad_token_id=0,
+        initializer_range=0.2,  # far from uniform, so that a wrong weight shows
+    )
+    return Qwen3ForCausalLM(config).eval()
+
+
+def save_tiny(folder: Path, model: PreTrainedModel | None = None) -> Path:
+    """A model and its tokenizer in `folder`."""
+    (model or tiny_model()).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def answering_model(steps: int = 150) -> Qwen3ForCausalLM:
+    """A model that has learned to say `\\boxed{d}` with any digit d, so that a reward has something to tell."""
+    model, generator = tiny_model(), torch.Generator().manual_seed(0)
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-2)
+    words = {word: i for i, word in enumerate(WORDS)}
+    for _ in range(steps):
+        question = torch.randint(words["a"], VOCABULARY, (32, 1), generator=generator)
+        digit = torch.randint(words["0"], words["9"] + 1, (32, 1), generator=generator)
+        rest = torch.tensor([words["}"], words[END]]).expand(32, 2)
+        ids = torch.cat([question, torch.full((32, 1), words["\\boxed{"]), digit, rest], dim=1)
+        optimiser.zero_grad()
+        model(ids, labels=ids).loss.backward()
+        optimiser.step()
+    return model
+
+
+def tiny_training(**changes: Any) -> Training:
+    sampling = changes.pop("sampling", Sampling(top_p=1.0, max_tokens=8))
+    values: dict[str, Any] = {
+        "steps": 4,
+        "prompts_per_step": 3,
+        "rollouts_per_prompt": 4,
+        "learning_rate": 1e-2,
+        "micro_batch": 5,
+        "checkpoint_every": 2,
+        "sampling": sampling,
+    }
+    return Training(**{**values, **changes})
+
+
+def tiny_job(work: Path, **changes: Any) -> TrainJob:
+    """A Solver's job on five questions in `work/job`, which begins from the model in `work/start`."""
+    questions = tuple(TrainQuestion(f"t/1/{i:06d}", text, str(i)) for i, text in enumerate(["a", "bc", "d", "ee", "f"]))
+    return TrainJob(
+        key="t/1/train_solver",
+        role="solver",
+        run_seed=7,
+        start=Checkpoint("t/base/0", "t", "base", 0, 0, str(work / "start"), "0" * 64, None),
+        training=tiny_training(**changes),
+        reward=RZeroSolverReward(),
+        questions=questions,
+        solver=None,
+        work_dir=work / "job",
+    )

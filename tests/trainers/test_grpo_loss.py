@@ -1,0 +1,209 @@
+"""The loss and its gradients: by hand, against TRL, and however the batch is split."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from local_tiny import VOCABULARY, save_tiny, tiny_model, tiny_tokenizer, tiny_training
+from torch import Tensor
+from transformers import Qwen3ForCausalLM
+
+from trainers.local.grpo import grpo_loss, token_logprobs
+from trainers.local.ranks import Ranks
+from trainers.local.update import Row, make_optimiser, update
+
+SETTINGS: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "kl_coefficient": 0.1}
+AVERAGES: list[Literal["sequence", "token"]] = ["sequence", "token"]
+
+
+def hand_worked() -> dict[str, Tensor]:
+    """Two responses, of two tokens and of one, in a batch padded to four; 9s stand where nothing may look.
+
+    A = (1, -2). Ratios: 1.5 and 1 in the first, 1/2 in the second. pi_ref / pi: 2, 1 and 1/2.
+    """
+    mask = torch.tensor([[False, True, True, False], [False, False, True, False]])
+    logprobs = torch.tensor([[9.0, -1.0, -2.0, 9.0], [9.0, 9.0, -3.0, 9.0]], requires_grad=True)
+    log_ratio = torch.tensor([[9.0, math.log(1.5), 0.0, 9.0], [9.0, 9.0, -math.log(2), 9.0]])
+    toward = torch.tensor([[9.0, math.log(2), 0.0, 9.0], [9.0, 9.0, -math.log(2), 9.0]])
+    return {
+        "logprobs": logprobs,
+        "old_logprobs": logprobs.detach() - log_ratio,
+        "reference_logprobs": logprobs.detach() + toward,
+        "advantages": torch.tensor([1.0, -2.0]),
+        "mask": mask,
+    }
+
+
+# clip_low 0.2, clip_high 0.28, KL 0.1. Surrogates, negative: min(1.5, 1.28) -> -1.28, held back; min(1, 1) -> -1;
+# min(-1, 0.8 * -2) -> 1.6, held back. k3: 2 - ln 2 - 1 = 0.306853; 0; 1/2 + ln 2 - 1 = 0.193147, together 0.5.
+# Tokens: -1.28 + 0.0306853 = -1.2493147;  -1;  1.6 + 0.0193147 = 1.6193147.
+# "token": their sum -0.63 over 3.  "sequence": ((-1.2493147 - 1) / 2 + 1.6193147) / 2.
+# Derivatives: a token that is held back has only the KL's, 0.1 * (1 - exp(ref - lp)): 0.1 * (1 - 2) = -0.1, and
+# 0.1 * (1 - 1/2) = 0.05; the one in between has -ratio * A = -1 and no KL. Weights: 1/3 each; or 1/4, 1/4, 1/2.
+EXPECTED = {
+    "token": (-0.63 / 3, (-0.1 / 3, -1 / 3, 0.05 / 3)),
+    "sequence": ((-2.2493147 / 2 + 1.6193147) / 2, (-0.1 / 4, -1 / 4, 0.05 / 2)),
+}
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_loss_and_gradient_are_those_worked_by_hand(average: Literal["sequence", "token"]) -> None:
+    inputs = hand_worked()
+    loss, parts = grpo_loss(**inputs, **SETTINGS, loss_average=average)
+    loss.backward()
+
+    expected, (first, second, third) = EXPECTED[average]
+    gradient = torch.tensor([[0.0, first, second, 0.0], [0.0, 0.0, third, 0.0]])
+    assert loss.item() == pytest.approx(expected, abs=1e-6)
+    torch.testing.assert_close(inputs["logprobs"].grad, gradient, atol=1e-7, rtol=0)
+    assert parts["kl"].item() == pytest.approx(0.5, abs=1e-6)
+    assert parts["clipped"].item() == 2
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**31), st.sampled_from(AVERAGES))
+def test_without_advantage_nor_kl_the_gradient_is_zero(seed: int, average: Literal["sequence", "token"]) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logprobs, old, reference = (-torch.rand(3, 5, generator=generator) for _ in range(3))
+    logprobs.requires_grad_()
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    loss, _ = grpo_loss(
+        logprobs, old, reference, torch.zeros(3), mask, **{**SETTINGS, "kl_coefficient": 0.0}, loss_average=average
+    )
+    loss.backward()
+    assert logprobs.grad is not None
+    assert not logprobs.grad.any()
+
+
+def test_token_logprobs_are_the_full_forward_pass_of_each_row_alone() -> None:
+    model, generator = tiny_model(), torch.Generator().manual_seed(1)
+    spans = [(2, 7), (5, 6), (1, 9)]  # a response is ids[begin:end]
+    ids, mask = torch.zeros(3, 9, dtype=torch.long), torch.zeros(3, 9, dtype=torch.bool)
+    for row, (begin, end) in enumerate(spans):
+        ids[row, :end] = torch.randint(VOCABULARY, (end,), generator=generator)
+        mask[row, begin:end] = True
+    logprobs, entropy = token_logprobs(model, ids, mask, temperature=0.7)
+
+    for row, (begin, end) in enumerate(spans):
+        distribution = torch.distributions.Categorical(logits=model(ids[row : row + 1, :end]).logits[0, :-1] / 0.7)
+        expected = distribution.log_prob(ids[row, 1:end])[begin - 1 :]
+        torch.testing.assert_close(logprobs[row, begin:end], expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(entropy[row, begin:end], distribution.entropy()[begin - 1 :], atol=1e-5, rtol=0)
+    assert not logprobs[~mask].any()
+    assert not entropy[~mask].any()
+
+
+def some_rows(count: int = 11) -> list[Row]:
+    """Rows of uneven lengths; the sampler's log-probabilities are of no matter."""
+    generator = torch.Generator().manual_seed(2)
+
+    def tokens(length: int) -> list[int]:
+        return torch.randint(VOCABULARY, (length,), generator=generator).tolist()
+
+    rows = []
+    for i in range(count):
+        response = tokens(1 + (5 * i) % 7)
+        rows.append(Row(tokens(1 + (3 * i) % 4), response, [0.0] * len(response), (-1.0) ** i * (i % 3)))
+    return rows
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+@pytest.mark.parametrize("passes", [1, 3])
+def test_micro_batches_give_one_batch_s_gradient(average: str, passes: int) -> None:
+    reference, results = tiny_model(seed=5), []
+    for size in (100, 3):
+        model = tiny_model()
+        training = tiny_training(micro_batch=size, loss_average=average, updates_per_step=passes, kl_coefficient=0.3)
+        figures = update(model, reference, make_optimiser(model, training), some_rows(), training, ranks=Ranks())
+        results.append((figures, [p.grad for p in model.parameters()], list(model.parameters())))
+
+    (whole, gradient, weights), (split, split_gradient, split_weights) = results
+    assert split == pytest.approx(whole, abs=1e-5)
+    assert whole["kl"] > 0.01
+    assert whole["grad_norm"] > 0.01
+    if passes == 1:  # later passes begin from weights that AdamW moved: by the sign where a gradient is nearly 0
+        torch.testing.assert_close(split_gradient, gradient, atol=1e-6, rtol=0)
+    torch.testing.assert_close(split_weights, weights, atol=1e-4, rtol=0)
+
+
+def test_groups_without_variance_leave_the_weights_alone() -> None:
+    model, rows = tiny_model(), [Row(row.prompt, row.response, row.sampled_logprobs, 0.0) for row in some_rows()]
+    training = tiny_training(kl_coefficient=0.0, weight_decay=0.0)
+    figures = update(model, copy.deepcopy(model), make_optimiser(model, training), rows, training, ranks=Ranks())
+    assert figures["grad_norm"] == 0
+    torch.testing.assert_close(model.state_dict(), tiny_model().state_dict(), atol=0, rtol=0)
+
+
+def trl_loss(model: Any, batch: dict[str, Tensor], average: str, folder: Path) -> Tensor:
+    """The same loss by TRL's trainer: "grpo" averages over sequences, "bnpo" over the batch's tokens."""
+    trl = pytest.importorskip("trl", reason="TRL, the independent implementation, is not installed")
+    datasets = pytest.importorskip("datasets", reason="TRL needs datasets")
+    trainer = trl.GRPOTrainer(
+        model,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=trl.GRPOConfig(
+            output_dir=str(folder),
+            loss_type={"sequence": "grpo", "token": "bnpo"}[average],
+            beta=SETTINGS["kl_coefficient"],
+            epsilon=SETTINGS["clip_low"],
+            epsilon_high=SETTINGS["clip_high"],
+            use_bias_correction_kl=False,
+            temperature=0.7,
+            per_device_train_batch_size=2,
+            num_generations=2,
+            use_cpu=True,
+            bf16=False,
+            activation_checkpointing=False,
+            report_to=[],
+        ),
+        train_dataset=datasets.Dataset.from_dict({"prompt": ["a"]}),
+        processing_class=tiny_tokenizer(),
+    )
+    trainer.current_gradient_accumulation_steps = 1
+    loss: Tensor = trainer._compute_loss(model, batch)
+    return loss
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_loss_and_gradient_are_trl_s(average: Literal["sequence", "token"], tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(3)
+    prompts, lengths, size = 4, torch.tensor([5, 2, 1]), 5
+    ids = torch.randint(2, VOCABULARY, (3, prompts + size), generator=generator)
+    completion_mask = torch.arange(size) < lengths[:, None]
+    mask = torch.cat([torch.zeros(3, prompts, dtype=torch.bool), completion_mask], dim=1)
+    ids[:, prompts:][~completion_mask] = 0
+    model, advantages = tiny_model(), torch.tensor([1.2, -0.7, 0.4])
+    with torch.no_grad():
+        old, reference = (token_logprobs(tiny_model(seed), ids, mask, 0.7)[0] for seed in (1, 2))
+    # near the policy, as the sampling policy is: some ratios within the clip, some beyond it
+    old = token_logprobs(model, ids, mask, 0.7)[0].detach() + 0.1 * (old - old.mean())
+
+    logprobs, _ = token_logprobs(model, ids, mask, 0.7)
+    loss, parts = grpo_loss(logprobs, old, reference, advantages, mask, **SETTINGS, loss_average=average)
+    loss.backward()
+    assert 0 < parts["clipped"] < mask.sum()
+
+    save_tiny(tmp_path / "model")  # TRL reads the reference model, which this test has no use for, from a folder
+    other = Qwen3ForCausalLM.from_pretrained(tmp_path / "model")
+    batch = {
+        "prompt_ids": ids[:, :prompts],
+        "prompt_mask": torch.ones(3, prompts, dtype=torch.long),
+        "completion_ids": ids[:, prompts:],
+        "completion_mask": completion_mask.long(),
+        "advantages": advantages,
+        "old_per_token_logps": old[:, prompts:],
+        "ref_per_token_logps": reference[:, prompts:],
+    }
+    their_loss = trl_loss(other, batch, average, tmp_path)
+    their_loss.backward()  # type: ignore[no-untyped-call]
+
+    torch.testing.assert_close(loss, their_loss, atol=1e-6, rtol=1e-5)
+    gradients, theirs = ([p.grad for p in m.parameters()] for m in (model, other))
+    torch.testing.assert_close(gradients, theirs, atol=1e-6, rtol=1e-4)

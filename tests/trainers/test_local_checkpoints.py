@@ -1,0 +1,98 @@
+"""Step folders: whole or absent, never another job's, and the same whoever writes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from local_tiny import tiny_job, tiny_model, tiny_tokenizer
+
+from trainers.base import TrainError, TrainJob, TrainQuestion
+from trainers.local.checkpoints import (
+    State,
+    fingerprint,
+    load_optimiser,
+    newest_step,
+    read_state,
+    remove_unfinished,
+    save_final,
+    save_step,
+)
+from trainers.local.update import make_optimiser
+
+
+def learner(job: TrainJob) -> tuple[Any, torch.optim.Optimizer]:
+    """A model after one step of AdamW, and its optimiser."""
+    model = tiny_model()
+    optimiser = make_optimiser(model, job.training)
+    model(torch.tensor([[3, 4, 5]])).logits.square().mean().backward()
+    optimiser.step()
+    return model, optimiser
+
+
+def save(job: TrainJob, step: int) -> torch.optim.Optimizer:
+    model, optimiser = learner(job)
+    save_step(job.work_dir, State(fingerprint(job), step, ({"step": 1.0},)), model, tiny_tokenizer(), optimiser)
+    return optimiser
+
+
+def test_the_optimiser_comes_back_to_the_bit(tmp_path: Path) -> None:
+    job = tiny_job(tmp_path)
+    saved = save(job, 2)
+    model, loaded = learner(job)
+    folder = newest_step(job)
+    assert folder is not None
+    load_optimiser(folder, loaded)
+    assert read_state(folder) == State(fingerprint(job), 2, ({"step": 1.0},))
+    torch.testing.assert_close(loaded.state_dict(), saved.state_dict(), atol=0, rtol=0)
+    assert len(loaded.state_dict()["state"]) == len(list(model.parameters()))
+
+
+def test_what_was_left_half_written_is_never_resumed_from(tmp_path: Path) -> None:
+    job = tiny_job(tmp_path)
+    save(job, 2)
+    half = job.work_dir / ".step_4-0123.part"
+    half.mkdir()
+    (half / "state.json").write_text("{")
+    assert newest_step(job) == job.work_dir / "step_2"
+    remove_unfinished(job.work_dir)
+    assert [path.name for path in job.work_dir.iterdir()] == ["step_2"]
+
+
+def test_a_writer_that_comes_late_changes_nothing(tmp_path: Path) -> None:
+    job = tiny_job(tmp_path)
+    save(job, 2)
+    before = {file.name: file.read_bytes() for file in (job.work_dir / "step_2").iterdir()}
+    save(job, 2)
+    save_final(job.work_dir, 2)
+    save_final(job.work_dir, 2)
+    assert {file.name: file.read_bytes() for file in (job.work_dir / "step_2").iterdir()} == before
+    assert sorted(path.name for path in job.work_dir.iterdir()) == ["final", "step_2"]
+
+
+def test_steps_are_ordered_as_numbers_and_two_are_kept(tmp_path: Path) -> None:
+    job = tiny_job(tmp_path)
+    for step in (8, 9, 10):
+        save(job, step)
+    assert newest_step(job) == job.work_dir / "step_10"
+    assert sorted(path.name for path in job.work_dir.iterdir()) == ["step_10", "step_9"]
+
+
+def test_another_job_s_folder_is_refused(tmp_path: Path) -> None:
+    job = tiny_job(tmp_path)
+    save(job, 2)
+    others = [
+        replace(job, run_seed=8),
+        replace(job, key="t/2/train_solver"),
+        replace(job, start=replace(job.start, sha256="1" * 64)),
+        replace(job, training=job.training.model_copy(update={"learning_rate": 1e-5})),
+        replace(job, questions=(TrainQuestion("t/1/000000", "a", "another label"),)),
+    ]
+    for other in others:
+        with pytest.raises(TrainError, match="another job"):
+            newest_step(other)
+    spread = {"micro_batch": 1, "workers": 2, "checkpoint_every": 1}
+    assert newest_step(replace(job, training=job.training.model_copy(update=spread))) is not None

@@ -1,0 +1,150 @@
+"""The loop of one worker: it learns, and a killed job ends as if it had never been killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job
+from transformers import GraniteConfig, GraniteForCausalLM
+
+from core.config import Sampling
+from core.types import Score
+from trainers.base import TrainError, TrainJob
+from trainers.local.checkpoints import Metrics, newest_step, read_state
+from trainers.local.loop import train
+from trainers.local.ranks import Ranks
+from trainers.local.rewards import Groups, Rewarded
+
+TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("model"), answering_model())
+
+
+def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
+    job = tiny_job(work, **training)
+    return replace(job, start=replace(job.start, path=str(start)))
+
+
+def sevens(step: int, groups: Groups) -> Rewarded:
+    """1 for an answer of 7."""
+    return Rewarded([[Score(float("{7}" in text)) for text in group] for group in groups], {"unparsed_share": 0.0})
+
+
+def run(
+    job: TrainJob,
+    report: Callable[[Metrics], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    train(job, sevens, ranks=Ranks(), device="cpu", report=report, stopped=stopped)
+
+
+def run_and_die(job: TrainJob, last_step: int) -> None:
+    """A worker that is killed between taking step `last_step` and writing its checkpoint."""
+
+    def report(metrics: Metrics) -> None:
+        if metrics["step"] == last_step:
+            os._exit(9)
+
+    torch.set_num_threads(1)
+    run(job, report)
+
+
+def without_timings(metrics: tuple[Metrics, ...]) -> list[Metrics]:
+    return [{name: value for name, value in one.items() if name not in TIMINGS} for one in metrics]
+
+
+def test_it_learns_which_digit_pays(tmp_path: Path, start: Path) -> None:
+    job = job_in(
+        tmp_path,
+        start,
+        steps=24,
+        prompts_per_step=4,
+        rollouts_per_prompt=8,
+        learning_rate=5e-3,
+        sampling=Sampling(top_p=1.0, max_tokens=4),
+    )
+    metrics: list[Metrics] = []
+    run(job, metrics.append)
+
+    rewards = [one["reward_mean"] for one in metrics]
+    assert rewards[0] < 0.3
+    assert sum(rewards[-3:]) / 3 > 0.7
+    assert metrics[0]["kl"] == pytest.approx(0, abs=1e-6)
+    assert metrics[-1]["kl"] > 0.01
+    assert metrics[-1]["entropy"] < metrics[0]["entropy"]
+    assert [one["step"] for one in metrics] == list(range(1, 25))
+    assert all(one["sampler_gap"] < 1e-4 for one in metrics)
+
+
+def test_a_killed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:
+    whole, killed = (job_in(tmp_path / name, start, updates_per_step=2) for name in ("whole", "killed"))
+    run(whole)
+
+    worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(killed, 3))
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 9
+    assert not (killed.work_dir / "final").exists()
+
+    new: list[Metrics] = []
+    run(killed, new.append)
+    assert [one["step"] for one in new] == [3, 4]
+    for file in ("final/model.safetensors", "step_4/model.safetensors", "step_4/optimizer.safetensors"):
+        assert (killed.work_dir / file).read_bytes() == (whole.work_dir / file).read_bytes(), file
+    assert without_timings(read_state(killed.work_dir / "step_4").metrics) == without_timings(
+        read_state(whole.work_dir / "step_4").metrics
+    )
+
+
+def test_the_policy_moved_and_the_result_holds_no_optimiser(tmp_path: Path, start: Path) -> None:
+    job = job_in(tmp_path, start, steps=3, checkpoint_every=1)
+    run(job)
+    final = job.work_dir / "final"
+    assert (final / "model.safetensors").read_bytes() != (start / "model.safetensors").read_bytes()
+    assert {file.name for file in final.iterdir()} == {file.name for file in start.iterdir()}
+    assert sorted(path.name for path in job.work_dir.iterdir()) == ["final", "step_2", "step_3"]
+
+
+def test_it_stops_when_told_and_goes_on_later(tmp_path: Path, start: Path) -> None:
+    job, seen = job_in(tmp_path, start, checkpoint_every=1), []
+    run(job, seen.append, stopped=lambda: len(seen) == 2)
+    assert [path.name for path in [newest_step(job)] if path] == ["step_2"]
+    run(job, seen.append)
+    assert [one["step"] for one in seen] == [1, 2, 3, 4]
+
+
+def test_an_architecture_whose_logits_are_changed_after_the_head_is_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = GraniteConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        logits_scaling=8.0,
+        initializer_range=0.5,
+        bos_token_id=None,
+        eos_token_id=1,
+        pad_token_id=0,
+    )
+    job = job_in(tmp_path, save_tiny(tmp_path / "start", GraniteForCausalLM(config)))
+    with pytest.raises(TrainError, match=r"differ by .* GraniteForCausalLM cannot be trained"):
+        run(job)

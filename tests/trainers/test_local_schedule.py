@@ -1,0 +1,56 @@
+"""What a step asks: every question once an epoch, seeds that never meet, nothing kept between steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from local_tiny import tiny_job
+
+from core.config import ChallengerReward
+from core.prompts import challenger_messages, solver_messages
+from trainers.base import TrainJob, TrainQuestion
+from trainers.local.schedule import questions_at, rollouts_at
+
+
+def job_of(questions: int, prompts_per_step: int, run_seed: int = 7) -> TrainJob:
+    job = tiny_job(Path("unused"), prompts_per_step=prompts_per_step)
+    made = tuple(TrainQuestion(str(i), f"question {i}", "0") for i in range(questions))
+    return replace(job, questions=made, run_seed=run_seed)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 12), st.integers(1, 7), st.integers(1, 5), st.integers(0, 99))
+def test_every_epoch_holds_every_question_once(questions: int, prompts: int, epochs: int, seed: int) -> None:
+    job = job_of(questions, prompts, seed)
+    steps = -(-questions * epochs // prompts)
+    order = [question.question_id for step in range(1, steps + 1) for question in questions_at(job, step)]
+    for epoch in range(epochs):
+        assert Counter(order[epoch * questions : (epoch + 1) * questions]) == Counter(map(str, range(questions)))
+
+
+def test_shuffles_differ_between_epochs_and_runs() -> None:
+    first, second = (questions_at(job_of(12, 12), step) for step in (1, 2))
+    assert first != second
+    assert first != questions_at(job_of(12, 12, run_seed=8), 1)
+    assert first == questions_at(job_of(12, 12), 1)
+
+
+def test_a_step_s_rollouts_are_whole_groups_with_a_seed_each() -> None:
+    job = job_of(5, 3)
+    prompts = [prompt for step in (1, 2) for prompt in rollouts_at(job, step)]
+    size = job.training.rollouts_per_prompt
+    asked = [solver_messages(question.text) for step in (1, 2) for question in questions_at(job, step)]
+    assert [list(prompt.messages) for prompt in prompts] == [messages for messages in asked for _ in range(size)]
+    assert {prompt.n for prompt in prompts} == {1}
+    assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * 3 * size
+
+
+def test_the_challenger_is_asked_the_same_each_time() -> None:
+    job = replace(job_of(0, 2), role="challenger", key="t/1/train_challenger", reward=ChallengerReward())
+    prompts = rollouts_at(job, 1)
+    assert all(list(prompt.messages) == challenger_messages() for prompt in prompts)
+    assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * job.training.rollouts_per_prompt

@@ -1,0 +1,156 @@
+"""What a job leaves on disk while it runs, so that a killed one resumes: safetensors and JSON, never pickle.
+
+    work_dir/step_K/   the model, its tokenizer, optimizer.safetensors, state.json; the newest two
+    work_dir/final/    the model and its tokenizer
+
+A folder appears by one rename, when all its files are on the disk: whoever sees it sees it whole. No random state is
+kept, because nothing draws from a global generator: every seed derives from the job's key and the step. For the same
+reason a writer that outlives its driver can do no harm: the folder that it writes has the same weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from trainers.base import TrainError, TrainJob
+
+_KEPT = 2
+_OPTIMISER, _STATE = "optimizer.safetensors", "state.json"
+_STEP = re.compile(r"step_(\d+)")
+
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a job has come."""
+
+    job: str  # its fingerprint
+    step: int
+    metrics: tuple[Metrics, ...]  # one a step
+
+
+def fingerprint(job: TrainJob) -> str:
+    """What must not change between a job and its resumption. How the work is spread over memory and machines may."""
+    free = {"micro_batch", "workers", "checkpoint_every"}
+    parts = [
+        [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
+        job.training.model_dump(exclude=free),
+        job.reward.model_dump(),
+        [asdict(question) for question in job.questions],
+        job.solver and job.solver.checkpoint,
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def newest_step(job: TrainJob) -> Path | None:
+    """The folder to resume from, None at the beginning. Raises `TrainError` when it is another job's."""
+    folders = _steps(job.work_dir)
+    if not folders:
+        return None
+    found, expected = read_state(folders[-1]).job, fingerprint(job)
+    if found != expected:
+        raise TrainError(
+            f"{job.key}: {folders[-1]} belongs to another job: expected fingerprint {expected[:12]}, got {found[:12]}"
+        )
+    return folders[-1]
+
+
+def read_state(folder: Path) -> State:
+    tree = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+    return State(tree["job"], tree["step"], tuple(tree["metrics"]))
+
+
+def save_step(work_dir: Path, state: State, model: Any, tokenizer: Any, optimiser: torch.optim.Optimizer) -> None:
+    """Write step_K, where K is `state.step`, and remove all but the newest two."""
+    with _appearing(work_dir / f"step_{state.step}") as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        save_file(_tensors(optimiser), folder / _OPTIMISER)
+        (folder / _STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
+    for old in _steps(work_dir)[:-_KEPT]:
+        _remove(old)
+
+
+def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
+    """Give `optimiser` the moments that `save_step` wrote into `folder`."""
+    moments: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in load_file(folder / _OPTIMISER).items():
+        parameter, kind = name.split(".")
+        moments.setdefault(int(parameter), {})[kind] = tensor
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+
+
+def final_folder(work_dir: Path) -> Path:
+    return work_dir / "final"
+
+
+def save_final(work_dir: Path, step: int) -> None:
+    """Copy the last step's model and tokenizer, without what only training needs."""
+    with _appearing(final_folder(work_dir)) as folder:
+        for file in (work_dir / f"step_{step}").iterdir():
+            if file.name not in (_OPTIMISER, _STATE):
+                shutil.copyfile(file, folder / file.name)
+
+
+def remove_unfinished(work_dir: Path) -> None:
+    """Remove what a killed writer left half-written."""
+    for folder in work_dir.glob(".*.part"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _steps(work_dir: Path) -> list[Path]:
+    numbered = [(int(m[1]), path) for path in work_dir.glob("step_*") if (m := _STEP.fullmatch(path.name))]
+    return [path for _, path in sorted(numbered)]
+
+
+def _tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The optimiser's moments as "<index of the parameter>.<name of the moment>"."""
+    state = optimiser.state_dict()["state"]
+    return {f"{index}.{kind}": tensor for index, moments in state.items() for kind, tensor in moments.items()}
+
+
+@contextmanager
+def _appearing(target: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `target` at once and durably, unless another writer was first."""
+    folder = target.parent / f".{target.name}-{uuid.uuid4().hex}.part"
+    folder.mkdir(parents=True)
+    yield folder
+    for path in [*folder.iterdir(), folder]:
+        _sync(path)
+    try:
+        folder.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        shutil.rmtree(folder)
+    _sync(target.parent)
+
+
+def _remove(folder: Path) -> None:
+    """Take `folder` out of sight at once, then delete it: half a folder must never look like a whole one."""
+    doomed = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}.part")
+    with suppress(FileNotFoundError):  # another writer was first
+        folder.rename(doomed)
+        shutil.rmtree(doomed)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

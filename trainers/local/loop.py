@@ -1,0 +1,160 @@
+"""The training loop of one worker: sample, reward, update, from wherever the job was left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from core.advantages import advantages_zscore
+from services.inference.engine import Completion, Prompt
+from services.inference.transformers_engine import TransformersEngine
+from trainers.base import TrainError, TrainJob
+from trainers.local.checkpoints import (
+    Metrics,
+    State,
+    final_folder,
+    fingerprint,
+    load_optimiser,
+    newest_step,
+    read_state,
+    save_final,
+    save_step,
+)
+from trainers.local.ranks import Ranks
+from trainers.local.rewards import Reward
+from trainers.local.schedule import rollouts_at
+from trainers.local.update import Row, make_optimiser, update
+
+# Nats a token. Rounding makes 1e-5 of it in float32; more than this means that the sampler's model is not the
+# trainer's, as with an architecture that changes its logits after the output embedding.
+_LARGEST_SAMPLER_GAP = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Learner:
+    """What one worker holds in memory."""
+
+    job: TrainJob
+    ranks: Ranks
+    reward: Reward
+    engine: TransformersEngine  # samples from the very weights that are trained
+    reference: Any  # the start's weights, for the KL term
+    optimiser: torch.optim.Optimizer
+
+
+def train(
+    job: TrainJob,
+    reward: Reward,
+    *,
+    ranks: Ranks,
+    device: str,
+    report: Callable[[Metrics], None],
+    stopped: Callable[[], bool],
+) -> None:
+    """Bring `job` to its end and leave the result in `work_dir/final`, or return early once `stopped()`.
+
+    Every rank calls it; rank 0 writes, reports each new step's metrics, and is asked whether to stop. Raises
+    `TrainError`, and what sampling and the reward raise.
+    """
+    folder = ranks.agree(newest_step(job))
+    learner = _learner(job, reward, ranks, device, folder)
+    done = read_state(folder) if folder else State(fingerprint(job), 0, ())
+    metrics = list(done.metrics)
+    for step in range(done.step + 1, job.training.steps + 1):
+        if ranks.agree(stopped()):
+            return
+        metrics.append(_step(learner, step))
+        if ranks.rank == 0:
+            report(metrics[-1])
+            if step % job.training.checkpoint_every == 0 or step == job.training.steps:
+                state = State(done.job, step, tuple(metrics))
+                save_step(job.work_dir, state, learner.engine.model, learner.engine.tokenizer, learner.optimiser)
+    if ranks.rank == 0 and not final_folder(job.work_dir).exists():
+        save_final(job.work_dir, job.training.steps)
+
+
+def _learner(job: TrainJob, reward: Reward, ranks: Ranks, device: str, folder: Path | None) -> _Learner:
+    start = Path(job.start.path)
+    engine, reference = _engine(folder or start, device), _engine(start, device).model.requires_grad_(False)
+    optimiser = make_optimiser(engine.model, job.training)
+    if folder:
+        load_optimiser(folder, optimiser)
+    return _Learner(job, ranks, reward, engine, reference, optimiser)
+
+
+def _engine(folder: Path, device: str) -> TransformersEngine:
+    """An engine in float32, whatever engines sample in: a step of 1e-6 vanishes in bfloat16's eight bits."""
+    engine = TransformersEngine(folder, device)
+    if engine.model.dtype != torch.float32:
+        engine.model.float()
+        engine.load(folder)  # again, for the bits that the narrow type took
+    return engine
+
+
+def _step(learner: _Learner, step: int) -> Metrics:
+    """One step of the loop; its metrics are the same on every rank."""
+    job, ranks, size = learner.job, learner.ranks, learner.job.training.rollouts_per_prompt
+    times = [time.monotonic()]
+    prompts = rollouts_at(job, step)
+    completions = ranks.map(prompts, lambda own: [group[0] for group in learner.engine.generate(own)])
+    times.append(time.monotonic())
+    texts = [completion.text for completion in completions]
+    rewarded = learner.reward(step, [texts[at : at + size] for at in range(0, len(texts), size)])
+    advantages = [advantages_zscore(np.array([score.value for score in group])) for group in rewarded.scores]
+    times.append(time.monotonic())
+    rows = _rows(learner.engine.tokenizer, prompts, completions, np.concatenate(advantages).tolist())
+    figures = update(learner.engine.model, learner.reference, learner.optimiser, rows, job.training, ranks=ranks)
+    times.append(time.monotonic())
+    if figures["sampler_gap"] > _LARGEST_SAMPLER_GAP:
+        raise TrainError(
+            f"{job.key}: the trainer's log-probabilities and the sampler's differ by {figures['sampler_gap']:.3f} nats "
+            f"a token, expected at most {_LARGEST_SAMPLER_GAP}: {type(learner.engine.model).__name__} cannot be trained"
+        )
+    values = [score.value for group in rewarded.scores for score in group]
+    return {
+        "step": step,
+        "reward_mean": sum(values) / len(values),
+        "zero_advantage_share": sum(not group.any() for group in advantages) / len(advantages),
+        **rewarded.metrics,
+        **figures,
+        **_lengths(completions),
+        **_timings(times, sum(len(completion.tokens) for completion in completions)),
+    }
+
+
+def _rows(
+    tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion], advantages: Sequence[float]
+) -> list[Row]:
+    encoded: dict[str, list[int]] = {}
+    rows = []
+    for prompt, completion, advantage in zip(prompts, completions, advantages, strict=True):
+        said = prompt.messages[-1]["content"]  # what comes before it is the same for all of a role
+        if said not in encoded:
+            chat = tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, return_dict=True)
+            encoded[said] = chat["input_ids"]
+        rows.append(Row(encoded[said], completion.tokens, completion.logprobs, advantage))
+    return rows
+
+
+def _lengths(completions: Sequence[Completion]) -> Metrics:
+    return {
+        "response_length": sum(len(completion.tokens) for completion in completions) / len(completions),
+        "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / len(completions),
+    }
+
+
+def _timings(times: Sequence[float], tokens: int) -> Metrics:
+    """`times` are the begin, and the ends of sampling, reward and update."""
+    begin, sampled, rewarded, end = times
+    return {
+        "sample_seconds": sampled - begin,
+        "reward_seconds": rewarded - sampled,
+        "update_seconds": end - rewarded,
+        "tokens_per_second": tokens / (end - begin),
+    }
