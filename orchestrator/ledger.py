@@ -15,10 +15,11 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import psutil
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from storage import queries
-from storage.errors import StageHeld
+from storage.errors import LeaseLost, StageHeld
 from storage.rows import StageRow
 from storage.session import Store
 
@@ -101,8 +102,15 @@ def _renewed(store: Store, run: str, iteration: int, stage: Stage, me: str) -> I
 
     def renew() -> None:
         while not over.wait(LEASE_S / 4):
-            with store.write() as session:
-                queries.renew_lease(session, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+            try:
+                with store.write() as session:
+                    queries.renew_lease(
+                        session, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S
+                    )
+            except LeaseLost:
+                return  # `finish_stage` says so to the stage
+            except DBAPIError:
+                continue  # the database may be back before the lease runs out
 
     thread = threading.Thread(target=renew, name=f"lease of {stage}", daemon=True)
     thread.start()

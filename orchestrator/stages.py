@@ -33,7 +33,7 @@ from core.types import (
     checkpoint_id,
     question_id,
 )
-from core.voting import vote
+from core.voting import vote, vote_many
 from orchestrator.held_out import load_benchmark
 from orchestrator.home import Home, Services
 from orchestrator.ledger import LastWrite, Stage
@@ -97,7 +97,7 @@ def train_challenger(context: Context) -> LastWrite:
         return lambda _session: {"checkpoint": before.id, "trained": False}
     solver = context.checkpoint("solver", t - 1)
     serve_checkpoints(context.services, {"solver": solver})
-    max_tokens = context.config.dataset.sampling.max_tokens
+    dataset = context.config.dataset
     job = TrainJob(
         key=f"{t}/train_challenger",
         role="challenger",
@@ -106,7 +106,13 @@ def train_challenger(context: Context) -> LastWrite:
         training=challenger.training,
         reward=challenger.reward,
         questions=(),
-        solver=SolverService(context.services.endpoint("solver"), solver.id, max_tokens),
+        solver=SolverService(
+            context.services.endpoint("solver"),
+            solver.id,
+            dataset.sampling,
+            dataset.denominator,
+            dataset.max_question_chars,
+        ),
         work_dir=context.home.work / context.run / str(t) / "train_challenger",
     )
     return _train(context, job)
@@ -162,11 +168,11 @@ def label_questions(context: Context) -> LastWrite:
                 continue
             sampled = context.ask("solver", solver, [_vote_prompt(context, question) for question in part])
             groups = [_rollouts(question.id, replies) for question, replies in zip(part, sampled, strict=True)]
-            labels = []
-            for question, group in zip(part, groups, strict=True):
-                label = vote([rollout.answer for rollout in group], grader, dataset.denominator)
-                verdict = judge(label, dataset.limits, dataset.filtered)
-                labels.append(LabelledQuestion(question.id, question.text, label, verdict))
+            votes = vote_many([[r.answer for r in group] for group in groups], grader, dataset.denominator)
+            labels = [
+                LabelledQuestion(question.id, question.text, label, judge(label, dataset.limits, dataset.filtered))
+                for question, label in zip(part, votes, strict=True)
+            ]
             writer.add(batch, _with_text(context, groups, labels))
             with context.store.write() as session:
                 queries.add_rollouts(session, [rollout for group in groups for rollout in group])

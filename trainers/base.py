@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from core.config import ChallengerReward, SolverReward, Training
-from core.types import Checkpoint, Role
+from core.config import ChallengerReward, Sampling, SolverReward, Training
+from core.types import Checkpoint, Denominator, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,13 @@ class TrainQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SolverService:
-    """Where the Challenger's reward asks for answers, and which checkpoint must give them."""
+    """Where the Challenger's reward asks for answers, which checkpoint must give them, and how they are drawn."""
 
     url: str  # OpenAI-compatible base, up to and including /v1
     checkpoint: str
-    sampling_max_tokens: int
+    sampling: Sampling  # of the votes
+    denominator: Denominator = "all"
+    max_question_chars: int = 2000
 
 
 @dataclass(frozen=True, slots=True)

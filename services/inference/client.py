@@ -47,7 +47,10 @@ class InferenceClient:
         A request is tried again as long as its failure may pass; a reply by another checkpoint is never taken.
         Raises `InferenceError`. Blocks: call it outside an event loop.
         """
-        return asyncio.run(self._generate(prompts, checkpoint))
+        try:
+            return asyncio.run(self._generate(prompts, checkpoint))
+        except ExceptionGroup as group:  # the first failure ended the rest
+            raise group.exceptions[0] from None
 
     async def _generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
         slots = asyncio.Semaphore(self.concurrency)

@@ -1,4 +1,4 @@
-"""A run triggered by hand in the Prefect UI, in a real browser, goes to the end; one that is cancelled leaves nothing."""
+"""A run triggered by hand in the Prefect UI, in a real browser, goes to the end; a cancelled one leaves nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from orchestrator.ledger import STAGES
 from storage import queries
 from tests.live import SMALL, Live, wait_until
 
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture

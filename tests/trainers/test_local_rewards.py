@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from local_tiny import tiny_job
 
-from core.config import ChallengerReward
+from core.config import ChallengerReward, Sampling
 from core.grading import Grader
 from core.prompts import solver_messages
 from services.inference.engine import Prompt
@@ -31,7 +31,7 @@ def challenger_job(votes: int = 4) -> TrainJob:
         role="challenger",
         reward=ChallengerReward(votes=votes),
         questions=(),
-        solver=SolverService("http://127.0.0.1:1/v1", "t/solver/0", sampling_max_tokens=33),
+        solver=SolverService("http://127.0.0.1:1/v1", "t/solver/0", Sampling(max_tokens=33)),
     )
 
 

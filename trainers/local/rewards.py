@@ -62,12 +62,13 @@ def challenger_reward(job: TrainJob, ranks: Ranks, step: int, groups: Groups, *,
     config = job.reward
     if not isinstance(config, ChallengerReward):
         raise TrainError(f"{job.key}: reward: expected the Challenger's, got {config.type!r}")
-    questions = [parse_question(text) for group in groups for text in group]
+    service = _service(job)
+    questions = [parse_question(text, service.max_question_chars) for group in groups for text in group]
     asked = [(i, question) for i, question in enumerate(questions) if question is not None]
 
     def label(own: list[tuple[int, str]]) -> list[PseudoLabel]:
         answered = ask([_vote_prompt(job, config, step, i, question) for i, question in own])
-        return vote_many([[extract_boxed(text) for text in texts] for texts in answered], grader)
+        return vote_many([[extract_boxed(text) for text in texts] for texts in answered], grader, service.denominator)
 
     labels: list[PseudoLabel | None] = [None] * len(questions)
     for (i, _), found in zip(asked, ranks.map(asked, label), strict=True):
@@ -78,9 +79,8 @@ def challenger_reward(job: TrainJob, ranks: Ranks, step: int, groups: Groups, *,
 
 
 def _vote_prompt(job: TrainJob, config: ChallengerReward, step: int, index: int, question: str) -> Prompt:
-    sampling = job.training.sampling.model_copy(update={"max_tokens": _service(job).sampling_max_tokens})
     seed = seed_for(job.run_seed, job.key, step, "vote", index)
-    return Prompt(tuple(solver_messages(question)), seed, config.votes, sampling)
+    return Prompt(tuple(solver_messages(question)), seed, config.votes, _service(job).sampling)
 
 
 def _service(job: TrainJob) -> SolverService:

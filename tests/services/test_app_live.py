@@ -1,0 +1,131 @@
+"""The two Serve applications for real: swapped in place, verified, asked through the client."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from safetensors.torch import load_file, save_file
+
+from core.config import Sampling
+from core.prompts import solver_messages
+from core.types import Checkpoint
+from orchestrator.home import MICRO_MODEL
+from orchestrator.serving import ServeError, held_checkpoints, serve_checkpoints
+from services.inference.client import InferenceClient, InferenceError
+from services.inference.engine import Prompt
+from services.inference.transformers_engine import TransformersEngine
+from storage.checkpoints import publish
+from tests.live import Live, wait_until
+
+PROMPTS = [
+    Prompt(tuple(solver_messages(f"What is {a} + {a * 7}?")), 100 * a, 5, Sampling(max_tokens=60)) for a in range(2, 30)
+]
+
+
+@pytest.fixture(scope="module")
+def base(live: Live) -> Checkpoint:
+    return publish(MICRO_MODEL, live.home.checkpoints, run="app", role="base", iteration=0, step=0, parent=None)
+
+
+@pytest.fixture(scope="module")
+def other(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("other") / "model"
+    shutil.copytree(MICRO_MODEL, folder)
+    tensors = {name: tensor * 0.97 for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return publish(folder, live.home.checkpoints, run="app", role="solver", iteration=1, step=1, parent="app/base/0")
+
+
+def _client(live: Live) -> InferenceClient:
+    return InferenceClient(live.services.endpoint("solver"))
+
+
+def _replicas(live: Live) -> dict[int, psutil.Process]:
+    """The Solver's replica processes below our Ray, by pid."""
+    ray = next(pid for pid, (name, _) in live.services.processes.items() if name == "ray")
+    found = {}
+    for process in psutil.Process(ray).children(recursive=True):
+        try:
+            if "ServeReplica:solver" in " ".join(process.cmdline()):
+                found[process.pid] = process
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_maker(
+    live: Live, base: Checkpoint, other: Checkpoint
+) -> None:
+    serve_checkpoints(live.services, {"solver": base, "challenger": base})
+    before = _replicas(live)
+    assert len(before) == 2
+    first = _client(live).generate(PROMPTS, base.id)
+    serve_checkpoints(live.services, {"solver": other})
+    second = _client(live).generate(PROMPTS, other.id)
+    assert _replicas(live).keys() == before.keys()
+    assert held_checkpoints(live.services) == {"solver": other.id, "challenger": base.id}
+    assert {reply.checkpoint for group in first for reply in group} == {base.id}
+    assert {reply.checkpoint for group in second for reply in group} == {other.id}
+    for checkpoint, replies in ((base, first), (other, second)):
+        expected = TransformersEngine(Path(checkpoint.path)).generate(PROMPTS)
+        assert [[r.text for r in group] for group in replies] == [[c.text for c in group] for group in expected]
+        assert [r.mean_entropy for r in replies[0]] == pytest.approx([c.mean_entropy for c in expected[0]])
+
+
+def test_a_killed_replica_costs_nothing_but_time(live: Live, base: Checkpoint) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    expected = _client(live).generate(PROMPTS, base.id)
+    pid, victim = next(iter(_replicas(live).items()))
+    victim.kill()
+    assert _client(live).generate(PROMPTS, base.id) == expected
+    wait_until(lambda: len(_replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
+
+
+def test_another_checkpoint_than_the_one_held_is_refused(live: Live, base: Checkpoint) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    impatient = replace(_client(live), patience_s=1)
+    with pytest.raises(InferenceError, match="'app/nosuch/3': solver holds 'app/base/0'"):
+        impatient.generate(PROMPTS[:1], "app/nosuch/3")
+
+
+def test_bad_requests_are_refused_at_once(live: Live, base: Checkpoint) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    too_long = Prompt(tuple(solver_messages("1 + " * 600 + "1")), 0, 1, Sampling(max_tokens=5))
+    with pytest.raises(InferenceError, match=r"HTTP 400.*context holds 512"):
+        _client(live).generate([too_long], base.id)
+    url = f"{live.services.endpoint('solver')}/chat/completions"
+    answer = httpx.post(url, json={"model": "solver", "messages": [], "n": 0}, trust_env=False)
+    assert answer.status_code == 422
+    assert {error["loc"][-1] for error in answer.json()["detail"]} == {"messages", "n"}
+
+
+def test_openai_routes(live: Live, base: Checkpoint) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    url = live.services.endpoint("solver")
+    model = httpx.get(f"{url}/models", trust_env=False).json()["data"][0]
+    assert (model["id"], model["checkpoint"], model["sha256"]) == ("solver", base.id, base.sha256)
+    body = {"model": "solver", "messages": solver_messages("What is 3 + 4?"), "temperature": 0, "logprobs": True}
+    chat = httpx.post(f"{url}/chat/completions", json=body, trust_env=False).json()
+    choice = chat["choices"][0]
+    assert chat["model"] == base.id
+    assert "\\boxed{" in choice["message"]["content"]
+    assert choice["finish_reason"] == "stop"
+    assert len(choice["logprobs"]["content"]) == choice["completion_tokens"] == chat["usage"]["completion_tokens"]
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(live: Live, base: Checkpoint, tmp_path: Path) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    damaged = tmp_path / "damaged"
+    shutil.copytree(base.path, damaged)
+    content = bytearray((damaged / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (damaged / "model.safetensors").write_bytes(content)
+    with pytest.raises(ServeError, match=r"model\.safetensors has changed"):
+        serve_checkpoints(live.services, {"solver": replace(base, id="app/damaged/0", path=str(damaged))})
+    serve_checkpoints(live.services, {"solver": base})  # and it can be taken back
+    assert _client(live).generate(PROMPTS[:1], base.id)
