@@ -57,10 +57,18 @@ def draw(logits: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor) -
 
 
 def _nucleus(p: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
-    """Inverse-CDF sampling within the smallest set of likeliest tokens whose mass reaches top_p."""
-    whole = top_p >= 1
-    if whole.all():
-        return _invert(p.cumsum(-1), uniforms)
+    """Inverse-CDF sampling within the smallest set of likeliest tokens whose mass reaches top_p.
+
+    How a row is drawn may depend on its own top_p only: ordered by id when nothing is cut, else by likelihood.
+    """
+    choice = _invert(p.cumsum(-1), uniforms)
+    cut = (top_p < 1).nonzero()[:, 0]
+    if len(cut):
+        choice[cut] = _within_top(p[cut], uniforms[cut], top_p[cut])
+    return choice
+
+
+def _within_top(p: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
     values, ids = p.topk(min(_HEAD, p.shape[-1]), -1)
     choice = _invert_within(values, ids, uniforms, top_p)
     short = (values.sum(-1) < top_p).nonzero()[:, 0]

@@ -37,6 +37,8 @@ def prompt(question: str, seed: int = 0, n: int = 4, **sampling: float) -> Promp
 def test_a_completion_is_the_same_alone_and_in_company_to_the_last_bit(engine: TransformersEngine) -> None:
     prompts = [prompt(q, seed=1000 * i, n=9, top_p=0.97) for i, q in enumerate(QUESTIONS)]
     prompts.append(Prompt(tuple(challenger_messages()), 77, 40, Sampling(max_tokens=60)))
+    prompts += [prompt(q, seed=50, n=3, top_p=1.0) for q in QUESTIONS]
+    prompts += [prompt(q, n=1, temperature=0) for q in QUESTIONS]
     together = engine.generate(prompts)
     for asked, group in zip(prompts, together, strict=True):
         assert engine.generate([asked])[0] == group

@@ -30,9 +30,6 @@ SKIP = (0.0, 0.0, 0.4, 0.5, 0.6, 0.65, 0.7)
 ILL_POSED = 0.01
 MALFORMED = 0.03
 WORD_PROBLEMS = 0.3
-# Half the problems have small numbers only. There a jump is sometimes right, which is the ladder of this world: votes
-# for the worked answer and from lucky jumps add up, so the label is right, and to work is what is learned from it.
-TWO_DIGITS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +87,9 @@ def write_challenge(rng: random.Random) -> tuple[str, str]:
 def make_problem(rng: random.Random, operations: int | None = None) -> Problem:
     """One problem with `operations` operations (1 to 6; drawn from the Solver's mix when not given)."""
     n = operations or _pick(SOLVER_OPERATIONS, rng)
-    two_digits = rng.random() < TWO_DIGITS
     if rng.random() < WORD_PROBLEMS:
-        return _boxes(rng, two_digits) if n == 1 and rng.random() < 0.3 else _story(rng, n, two_digits)
-    return _expression(rng, n, two_digits)
+        return _boxes(rng) if n == 1 and rng.random() < 0.3 else _story(rng, n)
+    return _expression(rng, n)
 
 
 def make_benchmark(seed: int, per_level: int) -> list[Problem]:
@@ -111,35 +107,34 @@ def _pick(weights: tuple[float, ...], rng: random.Random) -> int:
     return rng.choices(range(1, MAX_OPERATIONS + 1), weights)[0]
 
 
-def _number(rng: random.Random, two_digits: bool) -> int:
-    if two_digits and rng.random() >= 0.3:
-        return rng.randint(10, 99)
-    return rng.randint(2, 9)
+def _number(rng: random.Random) -> int:
+    """Mostly two digits: with small ones the model learns to do long sums in its head, and nothing is left to learn."""
+    return rng.randint(2, 9) if rng.random() < 0.3 else rng.randint(10, 99)
 
 
-def _boxes(rng: random.Random, two_digits: bool) -> Problem:
-    boxes, each, item = rng.randint(2, 9), _number(rng, two_digits), rng.choice(ITEMS)
+def _boxes(rng: random.Random) -> Problem:
+    boxes, each, item = rng.randint(2, 9), _number(rng), rng.choice(ITEMS)
     return Problem(
         f"There are {boxes} boxes with {each} {item} each. How many {item} are there?", (boxes, each), ("*",)
     )
 
 
-def _story(rng: random.Random, n: int, two_digits: bool) -> Problem:
+def _story(rng: random.Random, n: int) -> Problem:
     name, item = rng.choice(NAMES), rng.choice(ITEMS)
-    operands, operators = [_number(rng, two_digits)], []
+    operands, operators = [_number(rng)], []
     text = f"{name} has {operands[0]} {item}"
     for i in range(n):
         gain = rng.random() < 0.55
-        operands.append(_number(rng, two_digits))
+        operands.append(_number(rng))
         operators.append("+" if gain else "-")
         verb = rng.choice(GAINS if gain else LOSSES)
         text += f", {'then ' if i else ''}{verb} {operands[-1]}{' more' if gain else ''}"
     return Problem(f"{text}. How many {item} does {name} have?", tuple(operands), tuple(operators))
 
 
-def _expression(rng: random.Random, n: int, two_digits: bool) -> Problem:
+def _expression(rng: random.Random, n: int) -> Problem:
     """At most one product, and one of its factors is a single digit, so that each line is learnable."""
-    operands, operators = [_number(rng, two_digits)], list[str]()
+    operands, operators = [_number(rng)], list[str]()
     for _ in range(n):
         sign = rng.choices("+-*", (0.42, 0.36, 0.22))[0]
         if sign == "*" and "*" in operators:
@@ -147,9 +142,9 @@ def _expression(rng: random.Random, n: int, two_digits: bool) -> Problem:
         if sign == "*":
             operands[-1] = rng.randint(2, 9) if rng.random() < 0.6 else rng.randint(10, 99)
             small = operands[-1] > 9 or rng.random() < 0.5
-            operands.append(rng.randint(2, 9) if small else _number(rng, two_digits))
+            operands.append(rng.randint(2, 9) if small else _number(rng))
         else:
-            operands.append(_number(rng, two_digits))
+            operands.append(_number(rng))
         operators.append(sign)
     body = str(operands[0]) + "".join(f" {s} {b}" for s, b in zip(operators, operands[1:], strict=True))
     return Problem(rng.choice(ASKS).format(e=body), tuple(operands), tuple(operators))
