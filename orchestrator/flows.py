@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import nullcontext
 from typing import Any
 
 import ray
@@ -16,7 +17,8 @@ from orchestrator import artifacts, progress, runs
 from orchestrator.health import check_health
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, Stage, run_once
-from orchestrator.stages import STAGE_FUNCTIONS, Context
+from orchestrator.serving import turn
+from orchestrator.stages import ASKING_STAGES, STAGE_FUNCTIONS, Context
 from storage import queries
 from storage.session import open_store
 
@@ -94,7 +96,8 @@ def run_stage(run: str, t: int, stage: Stage) -> None:
     functions = {**STAGE_FUNCTIONS, "check_health": check_health}
     with progress.shown(run, t, stage) as report:
         context = Context(place, store, services, run, config, t, report)
-        result = run_once(store, run, t, stage, lambda: functions[stage](context))
+        with turn(place) if stage in ASKING_STAGES else nullcontext():
+            result = run_once(store, run, t, stage, lambda: functions[stage](context))
     artifacts.stage_result(run, t, stage, result)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,7 +13,7 @@ import httpx
 import yaml
 
 from core.types import Checkpoint
-from orchestrator.home import SERVE_CONFIG, Services
+from orchestrator.home import SERVE_CONFIG, Home, Services
 
 _PATIENCE_S = 180.0
 
@@ -38,6 +41,16 @@ def serve_checkpoints(services: Services, wanted: dict[str, Checkpoint]) -> None
             if response.is_error:
                 raise ServeError(f"Ray Serve refused the configuration: HTTP {response.status_code}: {response.text}")
         _wait(http, wanted)
+
+
+@contextmanager
+def turn(home: Home) -> Iterator[None]:
+    """Wait for, and have, the applications to oneself: two runs that swapped their checkpoints in and out under each
+    other would wait for ever. The operating system gives the turn back when the process dies."""
+    home.path.mkdir(parents=True, exist_ok=True)
+    with (home.path / "serving.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def held_checkpoints(services: Services) -> dict[str, str]:

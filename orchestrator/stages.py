@@ -362,6 +362,9 @@ def audit_labels(context: Context) -> LastWrite:
     return last_write
 
 
+# Those that need the inference services to hold a certain checkpoint while they run.
+ASKING_STAGES: frozenset[Stage] = frozenset({"train_challenger", "generate_questions", "label_questions", "evaluate"})
+
 STAGE_FUNCTIONS: dict[Stage, Callable[[Context], LastWrite]] = {
     "train_challenger": train_challenger,
     "generate_questions": generate_questions,
