@@ -20,6 +20,7 @@ from orchestrator.ledger import STAGES, Stage, run_once
 from orchestrator.serving import turn
 from orchestrator.stages import ASKING_STAGES, STAGE_FUNCTIONS, Context
 from storage import queries
+from storage.rows import RunStatus
 from storage.session import open_store
 
 Override = str | int | float | bool
@@ -31,7 +32,17 @@ def _flow_run_name() -> str:
     return "/".join(str(parameters[name]) for name in ("run", "t") if name in parameters)
 
 
-@flow(flow_run_name=_flow_run_name)
+def _mark(status: RunStatus) -> Any:
+    """A hook: Prefect calls it from the process that started the flow's, which may be gone by then."""
+
+    def mark(_flow: Any, flow_run: Any, _state: Any) -> None:
+        with open_store(home().database).write() as session:
+            queries.set_run_status(session, flow_run.parameters["run"], status)
+
+    return mark
+
+
+@flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
 def co_evolve(
     run: str,
     preset: str = "demo",

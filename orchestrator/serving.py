@@ -6,6 +6,7 @@ import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ import yaml
 
 from core.types import Checkpoint
 from orchestrator.home import SERVE_CONFIG, Home, Services
+from storage.checkpoints import verify
 
 _PATIENCE_S = 180.0
 
@@ -26,7 +28,8 @@ def serve_checkpoints(services: Services, wanted: dict[str, Checkpoint]) -> None
     """Make each application (role -> checkpoint) hold its checkpoint, starting Serve when it is not up.
 
     Applications that are not named keep what they hold. Replicas swap in place, one after the other; until the last
-    has, it answers 409 to whoever asks for the new checkpoint, and the client asks again. Raises `ServeError`.
+    has, it answers 409 to whoever asks for the new checkpoint, and the client asks again. Raises `ServeError`, and
+    `CheckpointError` when a checkpoint is not what was published.
     """
     with _dashboard(services) as http:
         before = _applications(http)
@@ -36,7 +39,12 @@ def serve_checkpoints(services: Services, wanted: dict[str, Checkpoint]) -> None
             if checkpoint is not None:
                 application["deployments"][0]["user_config"] = _user_config(checkpoint)
         config["applications"] = [a for a in config["applications"] if "user_config" in a["deployments"][0]]
-        if any(_held(before.get(name)) != _user_config(checkpoint) for name, checkpoint in wanted.items()):
+        new = [c for name, c in wanted.items() if _held(before.get(name)) != _user_config(c)]
+        for (
+            checkpoint
+        ) in new:  # replicas verify it too; here a damaged one is found before any of them lets go of its own
+            verify(Path(checkpoint.path), checkpoint.sha256)
+        if new:
             response = http.put("/api/serve/applications/", json=config)
             if response.is_error:
                 raise ServeError(f"Ray Serve refused the configuration: HTTP {response.status_code}: {response.text}")
@@ -97,7 +105,7 @@ def _wait(http: httpx.Client, wanted: dict[str, Checkpoint]) -> None:
         if not waiting:
             return
         for name, application in waiting.items():
-            if application.get("status") in {"DEPLOY_FAILED", "UNHEALTHY"}:
+            if application.get("status") == "DEPLOY_FAILED":  # an unhealthy one is being mended
                 raise ServeError(f"{name} did not take {wanted[name].id}: {_reason(application)}")
         if time.monotonic() > deadline:
             raise ServeError(f"{', '.join(waiting)}: no answer within {_PATIENCE_S:g} s: {waiting}")

@@ -15,11 +15,12 @@ from core.config import Sampling
 from core.prompts import solver_messages
 from core.types import Checkpoint
 from orchestrator.home import MICRO_MODEL
-from orchestrator.serving import ServeError, held_checkpoints, serve_checkpoints
+from orchestrator.serving import held_checkpoints, serve_checkpoints
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine
 from storage.checkpoints import publish
+from storage.errors import CheckpointError
 from tests.live import Live, wait_until
 
 PROMPTS = [
@@ -125,7 +126,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(live: Live, base: Checkpoint, t
     content = bytearray((damaged / "model.safetensors").read_bytes())
     content[-1] ^= 1
     (damaged / "model.safetensors").write_bytes(content)
-    with pytest.raises(ServeError, match=r"model\.safetensors has changed"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors has changed"):
         serve_checkpoints(live.services, {"solver": replace(base, id="app/damaged/0", path=str(damaged))})
-    serve_checkpoints(live.services, {"solver": base})  # and it can be taken back
+    assert held_checkpoints(live.services)["solver"] == base.id
     assert _client(live).generate(PROMPTS[:1], base.id)
