@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from core.errors import CoevoError
 from core.types import Denominator
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(gt=0)]
+Oracle = Annotated[Literal["exact"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
 
 
-class ConfigError(ValueError):
+class ConfigError(CoevoError):
     """A preset or an override that cannot be used; the message names the field, what was expected and what came."""
 
 
@@ -118,9 +120,9 @@ class Evaluation(_Part):
 
 
 class Audit(_Part):
-    """Who says whether a pseudo-label is right. `exact` grades all of them."""
+    """Who says whether a pseudo-label is right. `exact` grades all of them; TOML's word for nobody is `none`."""
 
-    oracle: Literal["exact"] | None = "exact"
+    oracle: Oracle = "exact"
 
 
 class RunConfig(_Part):

@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from core.equality import Outcome
+from core.errors import CoevoError
 
 STARTUP_LIMIT = 60.0  # seconds for an interpreter and its imports on a busy machine
 _ALARM_MARGIN = 5  # seconds after the deadline at which a worker without a parent ends itself
 _CHUNK = 65_536  # bytes
 
 
-class GradingError(RuntimeError):
+class GradingError(CoevoError):
     """No worker can be started, so that grading cannot go on at all."""
 
 

@@ -16,14 +16,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.config import ConfigError, load_config
+from core.config import load_config
+from core.errors import CoevoError
 from orchestrator import cluster
-from orchestrator.held_out import BenchmarkError
-from orchestrator.home import NotUp, home
+from orchestrator.home import home
 from orchestrator.ledger import STAGES, is_alive
 from orchestrator.runs import RunError, preset_path
 from storage import queries
-from storage.errors import StoreError
 from storage.session import open_store
 
 app = typer.Typer(
@@ -36,7 +35,6 @@ micro = typer.Typer(help="The tiny base model that the demo runs on.", no_args_i
 app.add_typer(micro, name="micro")
 
 BENCHES = ("similarity", "voting", "store", "engine")
-_EXPECTED = (ConfigError, RunError, BenchmarkError, StoreError, NotUp, cluster.StartError)
 
 RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -47,7 +45,7 @@ def _clear_errors() -> Iterator[None]:
     """What a user can cause is said in a line or two, with exit code 1; all else keeps its traceback."""
     try:
         yield
-    except _EXPECTED as error:
+    except CoevoError as error:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error

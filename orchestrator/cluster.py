@@ -19,13 +19,14 @@ from pathlib import Path
 import httpx
 import psutil
 
+from core.errors import CoevoError
 from orchestrator.home import Home, NotUp, Services
 
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
 
 
-class StartError(RuntimeError):
+class StartError(CoevoError):
     """A service did not come up; the message names it and its log."""
 
 

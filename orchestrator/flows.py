@@ -14,7 +14,6 @@ from prefect.runtime import flow_run
 
 from core.config import RunConfig, parse_config
 from orchestrator import artifacts, progress, runs
-from orchestrator.health import check_health
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, Stage, run_once
 from orchestrator.serving import turn
@@ -104,11 +103,10 @@ def run_stage(run: str, t: int, stage: Stage) -> None:
         config = stored_config(queries.get_run(session, run).config)
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
-    functions = {**STAGE_FUNCTIONS, "check_health": check_health}
     with progress.shown(run, t, stage) as report:
         context = Context(place, store, services, run, config, t, report)
         with turn(place) if stage in ASKING_STAGES else nullcontext():
-            result = run_once(store, run, t, stage, lambda: functions[stage](context))
+            result = run_once(store, run, t, stage, lambda: STAGE_FUNCTIONS[stage](context))
     artifacts.stage_result(run, t, stage, result)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from core.errors import CoevoError
 from core.types import BenchmarkItem
 from orchestrator.home import MICRO_MODEL
 
 
-class BenchmarkError(ValueError):
+class BenchmarkError(CoevoError):
     """A benchmark file that cannot be used; names the file and the line."""
 
 

@@ -9,13 +9,15 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from core.errors import CoevoError
+
 ROOT = Path(__file__).resolve().parents[1]
 PRESETS = ROOT / "deploy" / "runs"
 SERVE_CONFIG = ROOT / "deploy" / "serve.yaml"
 MICRO_MODEL = ROOT / "trainers" / "micro" / "model"
 
 
-class NotUp(RuntimeError):
+class NotUp(CoevoError):
     """The services are not running."""
 
 

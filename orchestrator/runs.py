@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.config import ConfigError, RunConfig, load_config, parse_config
+from core.errors import CoevoError
 from orchestrator.held_out import load_benchmark
 from orchestrator.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.ledger import STAGES, Stage
@@ -16,7 +17,7 @@ from storage.checkpoints import publish, published_manifest
 from storage.session import Store
 
 
-class RunError(ValueError):
+class RunError(CoevoError):
     """A run that cannot be started as asked; the message names the parameter."""
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import yaml
 
+from core.errors import CoevoError
 from core.types import Checkpoint
 from orchestrator.home import SERVE_CONFIG, Home, Services
 from storage.checkpoints import verify
@@ -20,7 +21,7 @@ from storage.checkpoints import verify
 _PATIENCE_S = 180.0
 
 
-class ServeError(RuntimeError):
+class ServeError(CoevoError):
     """An application did not take a checkpoint; the message says which and why."""
 
 

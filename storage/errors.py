@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from core.errors import CoevoError
 
-class StoreError(Exception):
+
+class StoreError(CoevoError):
     """The store cannot do what was asked; the base of all errors of this package."""
 
 

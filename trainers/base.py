@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from core.config import ChallengerReward, Sampling, SolverReward, Training
+from core.errors import CoevoError
 from core.types import Checkpoint, Denominator, Role
 
 
@@ -55,7 +56,7 @@ class TrainResult:
     metrics: tuple[dict[str, float], ...]  # one a step, in order; metrics[i]["step"] == i + 1
 
 
-class TrainError(RuntimeError):
+class TrainError(CoevoError):
     """A job that cannot be trained, or not to its end; the message names the job and the cause."""
 
 

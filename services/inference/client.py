@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from core.errors import CoevoError
 from core.types import FinishReason
 from services.inference.engine import Prompt
 from services.inference.openai_api import ChatResponse
@@ -17,7 +18,7 @@ from services.inference.openai_api import ChatResponse
 _PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 
-class InferenceError(RuntimeError):
+class InferenceError(CoevoError):
     """A service refused a request, or did not answer it before the deadline."""
 
 

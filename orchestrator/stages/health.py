@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from core.drift import wilson
 from core.types import checkpoint_id
 from orchestrator.ledger import LastWrite
-from orchestrator.stages import Context
+from orchestrator.stages.context import Context
 from storage import queries
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,32 @@
+"""The stages of one iteration, in the order of `ledger.STAGES`, one function each.
+
+A stage does its work in batches and returns its last write, which the ledger commits together with the mark "done".
+What a stage needs it reads from the store; what it draws it draws with seeds from its key: run again after a crash, it
+makes the rows that are missing, and they are the rows it would have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orchestrator.ledger import LastWrite, Stage
+from orchestrator.stages.context import Context, Progress, StageError
+from orchestrator.stages.dataset import generate_questions, label_questions
+from orchestrator.stages.health import check_health
+from orchestrator.stages.measuring import audit_labels, evaluate
+from orchestrator.stages.training import train_challenger, train_solver
+
+# Those that need the inference services to hold a certain checkpoint while they run.
+ASKING_STAGES: frozenset[Stage] = frozenset({"train_challenger", "generate_questions", "label_questions", "evaluate"})
+
+STAGE_FUNCTIONS: dict[Stage, Callable[[Context], LastWrite]] = {
+    "train_challenger": train_challenger,
+    "generate_questions": generate_questions,
+    "label_questions": label_questions,
+    "train_solver": train_solver,
+    "evaluate": evaluate,
+    "audit_labels": audit_labels,
+    "check_health": check_health,
+}
+
+__all__ = ["ASKING_STAGES", "STAGE_FUNCTIONS", "Context", "Progress", "StageError"]

@@ -1,0 +1,55 @@
+"""What every stage is given, and what all stages share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from core.config import RunConfig
+from core.errors import CoevoError
+from core.seeds import seed_for
+from core.types import Checkpoint, Role, checkpoint_id
+from orchestrator.home import Home, Services
+from services.inference.client import InferenceClient, Reply
+from services.inference.engine import Prompt
+from storage import queries
+from storage.session import Store
+
+BATCH = 128  # questions a transaction; part of what makes a run reproducible, so not a setting
+
+
+class StageError(CoevoError):
+    """A stage cannot go on with what the stages before it left; the message says what is wrong."""
+
+
+Progress = Callable[[int, int, str], None]  # done, of how many, a word on it
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything that a stage needs to know."""
+
+    home: Home
+    store: Store
+    services: Services
+    run: str
+    config: RunConfig
+    iteration: int
+    progress: Progress
+
+    def seed(self, *key: str | int) -> int:
+        return seed_for(self.config.seed, self.run_key, *key)
+
+    @property
+    def run_key(self) -> str:
+        """What seeds derive from: not the run's name, so that a run under another name repeats this one."""
+        return f"iteration {self.iteration}"
+
+    def checkpoint(self, role: Role, iteration: int) -> Checkpoint:
+        """The newest checkpoint of `role` up to `iteration`; the base model where there is none."""
+        with self.store.read() as session:
+            own = [c for c in queries.checkpoints_of(session, self.run, role) if c.iteration <= iteration]
+            return own[-1] if own else queries.get_checkpoint(session, checkpoint_id(self.run, "base", 0))
+
+    def ask(self, role: Role, checkpoint: Checkpoint, prompts: Sequence[Prompt]) -> list[list[Reply]]:
+        return InferenceClient(self.services.endpoint(role)).generate(prompts, checkpoint.id)

@@ -1,0 +1,140 @@
+"""The stages that make the Solver's data set: `generate_questions` and `label_questions` (R-Zero 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.answers import extract_boxed
+from core.filtering import filter_questions, judge, statistics
+from core.grading import Grader
+from core.prompts import challenger_messages, parse_question, solver_messages
+from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
+from core.voting import vote_many
+from orchestrator.held_out import load_benchmark
+from orchestrator.ledger import LastWrite
+from orchestrator.serving import serve_checkpoints
+from orchestrator.stages.context import BATCH, Context
+from services.inference.client import Reply
+from services.inference.engine import Prompt
+from storage import queries
+from storage.texts import TextWriter
+
+_CHALLENGER_N = 64  # questions asked for in one request
+
+
+def generate_questions(context: Context) -> LastWrite:
+    """N candidates from C(t); malformed ones are stored too (R-Zero 2.3)."""
+    t, wanted = context.iteration, context.config.dataset.candidates
+    challenger = context.checkpoint("challenger", t)
+    serve_checkpoints(context.services, {"challenger": challenger})
+    with context.store.read() as session:
+        done = queries.count_questions(session, context.run, t)
+    first = context.seed("generate")
+    for start in range(done - done % BATCH, wanted, BATCH):
+        context.progress(start, wanted, "questions")
+        end = min(start + BATCH, wanted)
+        sampling = context.config.challenger.training.sampling
+        prompts = [
+            Prompt(tuple(challenger_messages()), first + i, min(_CHALLENGER_N, end - i), sampling)
+            for i in range(start, end, _CHALLENGER_N)
+        ]
+        replies = [reply for group in context.ask("challenger", challenger, prompts) for reply in group]
+        questions = [_question(context, start + i, reply) for i, reply in enumerate(replies)]
+        with context.store.write() as session:
+            queries.add_questions(session, questions)
+    context.progress(wanted, wanted, "questions")
+    return lambda _session: {"candidates": wanted, "challenger": challenger.id}
+
+
+def _question(context: Context, index: int, reply: Reply) -> Question:
+    text = parse_question(reply.text, context.config.dataset.max_question_chars)
+    identity = question_id(context.run, context.iteration, index)
+    return Question(identity, context.run, context.iteration, index, text, reply.text, reply.checkpoint, reply.seed)
+
+
+def label_questions(context: Context) -> LastWrite:
+    """m answers each from S(t-1), the vote, the verdict (R-Zero 2.3)."""
+    t, dataset = context.iteration, context.config.dataset
+    solver = context.checkpoint("solver", t - 1)
+    serve_checkpoints(context.services, {"solver": solver})
+    with context.store.read() as session:
+        questions = queries.questions_of(session, context.run, t)
+        labelled = {row.question_id for row in queries.labels_of(session, context.run, t)}
+    held_out = {item.problem for item in load_benchmark(context.config.evaluation.benchmark)}
+    refused = filter_questions(questions, held_out)
+    asked = [question for question in questions if question.id not in refused]
+    writer = TextWriter(context.home.texts, context.run, t, "label_questions")
+    with Grader() as grader:
+        for batch, start in enumerate(range(0, len(asked), BATCH)):
+            context.progress(start, len(asked), "questions labelled")
+            part = asked[start : start + BATCH]
+            if all(question.id in labelled for question in part):
+                continue
+            sampled = context.ask("solver", solver, [_vote_prompt(context, question) for question in part])
+            groups = [_rollouts(question.id, replies) for question, replies in zip(part, sampled, strict=True)]
+            votes = vote_many([[r.answer for r in group] for group in groups], grader, dataset.denominator)
+            labels = [
+                LabelledQuestion(question.id, question.text, label, judge(label, dataset.limits, dataset.filtered))
+                for question, label in zip(part, votes, strict=True)
+            ]
+            writer.add(batch, _with_text(context, groups, labels))
+            with context.store.write() as session:
+                queries.add_rollouts(session, [rollout for group in groups for rollout in group])
+                queries.add_labels(session, labels)
+    context.progress(len(asked), len(asked), "questions labelled")
+    writer.finish()
+    return lambda session: _finish_labels(session, context, questions, refused)
+
+
+def _finish_labels(
+    session: Session, context: Context, questions: Sequence[Question], refused: Mapping[str, Verdict]
+) -> dict[str, Any]:
+    never_asked = [
+        LabelledQuestion(question.id, question.text, None, refused[question.id])
+        for question in questions
+        if question.id in refused
+    ]
+    queries.add_labels(session, never_asked)
+    stats = statistics(queries.labels_of(session, context.run, context.iteration))
+    queries.add_filter_stats(session, run=context.run, iteration=context.iteration, stats=stats)
+    return asdict(stats)
+
+
+def _vote_prompt(context: Context, question: Question) -> Prompt:
+    dataset = context.config.dataset
+    seed = context.seed("label", question.index)
+    return Prompt(tuple(solver_messages(question.text or "")), seed, dataset.votes, dataset.sampling)
+
+
+def _rollouts(identity: str, replies: Sequence[Reply]) -> list[Rollout]:
+    return [
+        Rollout(
+            question_id=identity,
+            sample_index=i,
+            text=reply.text,
+            answer=extract_boxed(reply.text),
+            tokens=reply.tokens,
+            finish_reason=reply.finish_reason,
+            mean_entropy=reply.mean_entropy,
+            checkpoint=reply.checkpoint,
+            seed=reply.seed,
+        )
+        for i, reply in enumerate(replies)
+    ]
+
+
+def _with_text(
+    context: Context, groups: Sequence[Sequence[Rollout]], labels: Sequence[LabelledQuestion]
+) -> list[Rollout]:
+    """The rollouts whose texts are to be stored, as the run's `rollout_text` says."""
+    keep = context.config.rollout_text
+    return [
+        rollout
+        for group, label in zip(groups, labels, strict=True)
+        if keep == "all" or (keep == "kept" and label.verdict == "kept")
+        for rollout in group
+    ]

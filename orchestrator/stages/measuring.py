@@ -1,0 +1,96 @@
+"""The stages that measure and change nothing: `evaluate` and `audit_labels`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.answers import extract_boxed
+from core.config import Sampling
+from core.grading import Grader
+from core.prompts import solver_messages
+from core.seeds import seed_for
+from core.types import BenchmarkItem, Checkpoint, Evaluated
+from core.voting import vote
+from orchestrator.held_out import load_benchmark
+from orchestrator.ledger import LastWrite
+from orchestrator.serving import serve_checkpoints
+from orchestrator.stages.context import BATCH, Context
+from services.inference.engine import Prompt
+from services.oracles import exact
+from storage import queries
+
+
+def evaluate(context: Context) -> LastWrite:
+    """S(t) on the held-out benchmark: `samples` at the sampling temperature, and one greedy (R-Zero D.2)."""
+    settings = context.config.evaluation
+    solver = context.checkpoint("solver", context.iteration)
+    serve_checkpoints(context.services, {"solver": solver})
+    items = load_benchmark(settings.benchmark)
+    with context.store.read() as session:
+        done = {row.item_id for row in queries.evaluations_of(session, solver.id, settings.benchmark)}
+    with Grader() as grader:
+        for start in range(0, len(items), BATCH):
+            context.progress(start, len(items), "benchmark questions")
+            part = items[start : start + BATCH]
+            if all(item.id in done for item in part):
+                continue
+            answered = [*_graded(context, solver, part, grader)]
+            with context.store.write() as session:
+                queries.add_evaluations(session, checkpoint=solver.id, benchmark=settings.benchmark, items=answered)
+    context.progress(len(items), len(items), "benchmark questions")
+    return lambda _session: {"checkpoint": solver.id, "items": len(items)}
+
+
+def _graded(
+    context: Context, solver: Checkpoint, items: Sequence[BenchmarkItem], grader: Grader
+) -> Iterator[Evaluated]:
+    settings = context.config.evaluation
+    greedy = Sampling(temperature=0, max_tokens=settings.sampling.max_tokens)
+    prompts = [
+        Prompt(
+            tuple(solver_messages(item.problem)),
+            # the same draws for every checkpoint, so that differences between them are paired
+            seed_for(context.config.seed, "evaluate", settings.benchmark, item.id),
+            1 if sampling is greedy else settings.samples,
+            sampling,
+        )
+        for sampling in (settings.sampling, greedy)
+        for item in items
+    ]
+    replies = context.ask("solver", solver, prompts)
+    for item, sampled, single in zip(items, replies[: len(items)], replies[len(items) :], strict=True):
+        answers = [extract_boxed(reply.text) for reply in sampled]
+
+        def right(answer: str | None, truth: str = item.answer) -> bool:
+            return answer is not None and grader.compare(answer, truth).verdict == "equal"
+
+        yield Evaluated(
+            item_id=item.id,
+            level=item.level,
+            samples=len(answers),
+            correct=sum(map(right, answers)),
+            greedy_correct=right(extract_boxed(single[0].text)),
+            majority_correct=right(vote(answers, grader).answer),
+        )
+
+
+def audit_labels(context: Context) -> LastWrite:
+    """The oracle's word on every pseudo-label, kept or not. The loop itself never sees it."""
+    if context.config.audit.oracle is None:
+        return lambda _session: {"oracle": None}
+    with context.store.read() as session:
+        rows = queries.labels_of(session, context.run, context.iteration)
+    audited = [
+        exact.audit(row.question_id, row.text, row.label.answer)
+        for row in rows
+        if row.text is not None and row.label is not None
+    ]
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.add_oracle_labels(session, audited)
+        return {"oracle": "exact", "audited": len(audited)}
+
+    return last_write

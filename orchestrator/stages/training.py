@@ -1,0 +1,104 @@
+"""The stages that train: `train_challenger` (R-Zero 2.2) and `train_solver` (R-Zero 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from orchestrator.ledger import LastWrite
+from orchestrator.serving import serve_checkpoints
+from orchestrator.stages.context import Context, StageError
+from storage import queries
+from storage.checkpoints import publish, published_manifest
+from trainers.base import SolverService, TrainJob, TrainQuestion
+from trainers.local.trainer import LocalTrainer
+
+
+def train_challenger(context: Context) -> LastWrite:
+    """C(t): the Challenger learns to ask what S(t-1) is least sure of (R-Zero 2.2)."""
+    t, challenger = context.iteration, context.config.challenger
+    before = context.checkpoint("challenger", t - 1)
+    if not challenger.trained:
+        return lambda _session: {"checkpoint": before.id, "trained": False}
+    solver = context.checkpoint("solver", t - 1)
+    serve_checkpoints(context.services, {"solver": solver})
+    dataset = context.config.dataset
+    job = TrainJob(
+        key=f"{t}/train_challenger",
+        role="challenger",
+        run_seed=context.config.seed,
+        start=before,
+        training=challenger.training,
+        reward=challenger.reward,
+        questions=(),
+        solver=SolverService(
+            context.services.endpoint("solver"),
+            solver.id,
+            dataset.sampling,
+            dataset.denominator,
+            dataset.max_question_chars,
+        ),
+        work_dir=context.home.work / context.run / str(t) / "train_challenger",
+    )
+    return _train(context, job)
+
+
+def train_solver(context: Context) -> LastWrite:
+    """S(t): the Solver learns from the kept questions and their pseudo-labels (R-Zero 2.4)."""
+    t, solver = context.iteration, context.config.solver
+    with context.store.read() as session:
+        kept = queries.labels_of(session, context.run, t, "kept")
+    questions = tuple(
+        TrainQuestion(row.question_id, row.text, row.label.answer)
+        for row in kept
+        if row.text is not None and row.label is not None and row.label.answer is not None
+    )
+    if not questions:
+        low, high = context.config.dataset.limits
+        raise StageError(
+            f"run {context.run}, iteration {t}: no question was kept, so the Solver has nothing to learn from: "
+            f"expected some with {low:g} <= p_hat <= {high:g}. `coevo report {context.run}` has the histogram of p_hat"
+        )
+    job = TrainJob(
+        key=f"{t}/train_solver",
+        role="solver",
+        run_seed=context.config.seed,
+        start=context.checkpoint("solver", t - 1),
+        training=solver.training,
+        reward=solver.reward,
+        questions=questions,
+        solver=None,
+        work_dir=context.home.work / context.run / str(t) / "train_solver",
+    )
+    return _train(context, job)
+
+
+def _train(context: Context, job: TrainJob) -> LastWrite:
+    steps = job.training.steps
+
+    def progress(step: int, metrics: Mapping[str, float]) -> None:
+        context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
+
+    result = LocalTrainer().train(job, progress)
+    checkpoint = publish(
+        result.folder,
+        context.home.checkpoints,
+        run=context.run,
+        role=job.role,
+        iteration=context.iteration,
+        step=result.step,
+        parent=job.start.id,
+    )
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
+        add = partial(queries.add_train_metrics, session, run=context.run, iteration=context.iteration, role=job.role)
+        for step, metrics in enumerate(result.metrics, 1):
+            add(step=step, metrics=metrics)
+        return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
+
+    return last_write

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.config import ConfigError, RunConfig, load_config, parse_config
+
+RUNS = Path(__file__).parents[2] / "deploy" / "runs"
+
+
+@pytest.mark.parametrize("preset", sorted(RUNS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_preset_is_valid_and_survives_the_store(preset: Path) -> None:
+    config = load_config(preset)
+    assert parse_config(config.model_dump(mode="json"), "the store") == config
+
+
+def test_the_defaults_are_the_papers() -> None:
+    """R-Zero 2.2, 2.3, 3.1 and E.1, from the paper's text."""
+    config = RunConfig()
+    for training, rollouts, steps in ((config.challenger.training, 4, 5), (config.solver.training, 5, 15)):
+        assert (training.prompts_per_step, training.rollouts_per_prompt, training.steps) == (128, rollouts, steps)
+        assert (training.learning_rate, training.weight_decay, training.kl_coefficient) == (1e-6, 1e-2, 1e-2)
+        assert (training.sampling.temperature, training.sampling.top_p) == (1.0, 0.99)
+    reward = config.challenger.reward
+    assert (reward.variant, reward.votes, reward.repetition_weight, reward.bleu_distance) == ("paper", 10, 1.0, 0.5)
+    assert (config.dataset.candidates, config.dataset.votes, config.dataset.limits) == (8000, 10, (0.25, 0.75))
+
+
+def test_the_papers_preset_changes_no_hyperparameter() -> None:
+    preset, paper = load_config(RUNS / "rzero.toml"), RunConfig()
+    assert preset.dataset == paper.dataset
+    for ours, theirs in ((preset.challenger, paper.challenger), (preset.solver, paper.solver)):
+        assert ours.reward == theirs.reward
+        assert ours.training.model_copy(update={"micro_batch": theirs.training.micro_batch}) == theirs.training
+
+
+def test_the_released_codes_preset() -> None:
+    config = load_config(RUNS / "official.toml")
+    assert config.challenger.reward.variant == "official"
+    assert (config.dataset.votes, config.dataset.limits, config.dataset.denominator) == (9, (0.3, 0.8), "parsed")
+    assert config.solver.training.steps == 15
+
+
+def test_nobody_audits_where_the_preset_says_none(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('[audit]\noracle = "none"\n')
+    assert load_config(tmp_path / "a.toml").audit.oracle is None
+    (tmp_path / "b.toml").write_text('[audit]\noracle = "someone"\n')
+    with pytest.raises(ConfigError, match=r"audit\.oracle: .*'exact'.*got 'someone'"):
+        load_config(tmp_path / "b.toml")
+
+
+@pytest.mark.parametrize(
+    ("toml", "complaint"),
+    [
+        ("[dataset]\ncandidate = 3\n", r"dataset\.candidate: Extra inputs are not permitted"),
+        ("[dataset]\ncandidates = 0\n", r"dataset\.candidates: .*greater than 0 \(got 0\)"),
+        ("[dataset]\nband = [0.8, 0.3]\n", r"dataset: .*band: expected \[low, high\] with low <= high"),
+        ("[solver.training]\nrollouts_per_prompt = 1\n", r"solver\.training\.rollouts_per_prompt: .*\(got 1\)"),
+        ("iterations = \n", "not valid TOML"),
+    ],
+)
+def test_a_bad_setting_is_named(tmp_path: Path, toml: str, complaint: str) -> None:
+    (tmp_path / "bad.toml").write_text(toml)
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(tmp_path / "bad.toml")
+
+
+def test_overrides_reach_into_sections_and_not_into_values() -> None:
+    path = RUNS / "demo.toml"
+    assert load_config(path, {"dataset.candidates": 320}).dataset.candidates == 320
+    with pytest.raises(ConfigError, match=r"override seed\.x: seed is a value, not a section"):
+        load_config(path, {"seed.x": 1})
