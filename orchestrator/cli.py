@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -147,8 +148,15 @@ def _co_evolve(**parameters: Any) -> None:
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     from orchestrator.flows import co_evolve  # Prefect reads its settings when it is imported
 
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_not_of_a_flow_run)
     result = co_evolve(**parameters)
     print(f"run {result['run']}: {result['iterations']} iterations done; `coevo report {result['run']}` shows them")
+
+
+def _not_of_a_flow_run(record: logging.LogRecord) -> bool:
+    """Prefect logs an error of a run once for each flow and task around it. The last word here is ours; its UI has all."""
+    return not record.name.startswith(("prefect.flow_runs", "prefect.task_runs"))
 
 
 def _setting(text: str) -> tuple[str, Any]:

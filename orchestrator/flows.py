@@ -22,7 +22,7 @@ from storage import queries
 from storage.rows import RunStatus
 from storage.session import open_store
 
-Override = str | int | float | bool
+Override = str | int | float | bool | list[float]
 
 
 def _flow_run_name() -> str:

@@ -155,6 +155,23 @@ def test_a_flipped_bit_in_a_checkpoint_is_found_and_named(live: Live) -> None:
         assert queries.evaluations_of(session, "flipped/base/0", "micro") == []
 
 
+def test_an_error_inside_a_stage_is_said_once_and_kept_with_the_run(live: Live, tmp_path: Path) -> None:
+    """A list as an override, too: the flow's form takes one."""
+    benchmark = tmp_path / "one.jsonl"
+    benchmark.write_text('{"id": "1", "problem": "What is 1 + 1?", "answer": "2"}\n')
+    nothing_kept = ("challenger.trained=false", "dataset.candidates=16", "dataset.band=[0.51, 0.52]")
+    result = live.coevo(*small_run("unkept", *nothing_kept, f"evaluation.benchmark={benchmark}"))
+    assert result.returncode == 1
+    assert result.stderr.count("no question was kept") == 1
+    assert "0.51 <= p_hat <= 0.52" in result.stderr
+    assert "Traceback" not in result.stderr
+    with live.store().read() as session:
+        from storage import queries
+
+        assert queries.get_run(session, "unkept").status == "failed"
+        assert [(s.stage, s.status) for s in queries.stages_of(session, "unkept")][-1] == ("train_solver", "failed")
+
+
 def test_home_forgets_no_services(tmp_path: Path) -> None:
     home = Home(tmp_path)
     services = Services("a", "b", "c", "d", "secret", {12: ("ray", 1.5)})

@@ -11,7 +11,7 @@ from trainers.micro.pretrain import PretrainConfig, pretrain
 from trainers.micro.tokenizer import build_tokenizer
 from trainers.micro.world import make_benchmark
 
-BENCHMARK_SEED = 20261121
+BENCHMARK_SEED = 20261122
 BENCHMARK_PER_LEVEL = 170
 TOKENIZER_SEED = 0
 

@@ -1,10 +1,10 @@
-"""The tiny world: arithmetic questions, their solutions, and a writer who skips work.
+"""The tiny world: arithmetic questions, their solutions, and a writer who stops working and guesses.
 
 The demo needs a task that a model of half a million parameters can get *better* at by co-evolution alone. Here a
-Solver document reduces one operation a line, every line right, but at each point the writer may skip the rest and box
-the (right) answer at once, more often the more operations are left. A tiny model cannot do such a sum in its head:
-it sometimes works step by step and is right, and sometimes jumps and is wrong, differently each time. So the majority
-of ten votes is right far more often than one sample, and what the Solver can learn from it is a skill: to do the work.
+Solver document reduces one operation a line, every line right, but at each point the writer may stop and box a guess
+near the answer, more often the more operations are left. The model learns both: it sometimes works step by step and
+is right, and sometimes guesses and is wrong, differently each time. So the majority of ten votes is right far more
+often than one sample, and what the Solver can learn from it is a skill: to do the work.
 
 Everything is generated from a `random.Random`; nothing is read from outside.
 """
@@ -25,8 +25,11 @@ MAX_OPERATIONS = 6
 # within reach of its training, but not where it starts.
 SOLVER_OPERATIONS = (0.32, 0.26, 0.18, 0.12, 0.07, 0.05)
 CHALLENGER_OPERATIONS = (0.82, 0.12, 0.035, 0.015, 0.006, 0.004)
-# Chance that the writer skips the rest of the work, by operations left (index 0 is unused, one left is never skipped).
-SKIP = (0.0, 0.0, 0.4, 0.5, 0.6, 0.65, 0.7)
+# Chance that the writer stops and guesses, by operations left (index 0 is unused, one left is always done).
+GUESS = (0.0, 0.0, 0.4, 0.5, 0.6, 0.65, 0.7)
+# A guess is within this of the answer. Were it the answer itself, the model would learn to do sums in its head, the
+# better the longer it is trained, and the work that is left to learn would go.
+GUESS_WITHIN = 20
 ILL_POSED = 0.01
 MALFORMED = 0.03
 WORD_PROBLEMS = 0.3
@@ -61,14 +64,15 @@ def reduce_all(operands: tuple[int, ...], operators: tuple[str, ...]) -> list[Re
 
 
 def write_solution(problem: Problem, rng: random.Random) -> str:
-    """A Solver document for `problem`: right in every line, but the writer may skip the rest of the work."""
+    """A Solver document for `problem`: right in every line, but the writer may stop before the end and guess."""
     reductions = reduce_all(problem.operands, problem.operators)
-    lines = []
+    lines, boxed = [], problem.answer
     for done, (a, sign, b, result) in enumerate(reductions):
-        if rng.random() < SKIP[len(reductions) - done]:
+        if rng.random() < GUESS[len(reductions) - done]:
+            boxed += rng.randint(-GUESS_WITHIN, GUESS_WITHIN)
             break
         lines.append(f"{a} {sign} {b} = {result}")
-    return "\n".join([*lines, f"\\boxed{{{problem.answer}}}"])
+    return "\n".join([*lines, f"\\boxed{{{boxed}}}"])
 
 
 def write_challenge(rng: random.Random) -> tuple[str, str]:
@@ -108,7 +112,7 @@ def _pick(weights: tuple[float, ...], rng: random.Random) -> int:
 
 
 def _number(rng: random.Random) -> int:
-    """Mostly two digits: with small ones the model learns to do long sums in its head, and nothing is left to learn."""
+    """Mostly two digits."""
     return rng.randint(2, 9) if rng.random() < 0.3 else rng.randint(10, 99)
 
 
