@@ -155,7 +155,7 @@ def _co_evolve(**parameters: Any) -> None:
 
 
 def _not_of_a_flow_run(record: logging.LogRecord) -> bool:
-    """Prefect logs an error of a run once for each flow and task around it. The last word here is ours; its UI has all."""
+    """Prefect logs a run's error once for each flow and task around it; the command says it once, the UI shows all."""
     return not record.name.startswith(("prefect.flow_runs", "prefect.task_runs"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,11 +15,13 @@ from pathlib import Path
 from orchestrator import cluster
 from orchestrator.home import Home, Services
 from storage.session import Store, open_store
+from trainers.micro.world import make_benchmark
 
 COEVO = Path(sys.executable).parent / "coevo"
 
 # A run of one iteration, as small as still has several batches in every stage.
-SMALL = (
+BENCHMARK_ITEMS = 300
+_SMALL = (
     "iterations=1",
     "rollout_text=all",
     "challenger.training.steps=3",
@@ -46,6 +49,15 @@ class Live:
     def environment(self) -> dict[str, str]:
         return {**cluster.environment(self.home, self.services), "PREFECT_LOGGING_LEVEL": "WARNING"}
 
+    @property
+    def small(self) -> list[str]:
+        """The settings of a small run, NAME=VALUE each."""
+        return [*_SMALL, f"evaluation.benchmark={self.home.path / 'benchmark.jsonl'}"]
+
+    def small_run(self, name: str, *more: str) -> list[str]:
+        """Arguments of `coevo` that run the small run under `name`."""
+        return ["run", "demo", "--name", name, *(part for s in (*self.small, *more) for part in ("--set", s))]
+
     def coevo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
         return subprocess.run([COEVO, *arguments], env=self.environment, capture_output=True, text=True, check=False)
@@ -65,17 +77,14 @@ def live_services(folder: Path) -> Iterator[Live]:
     os.environ.pop("COEVO_DATABASE", None)
     home = Home(folder)
     open_store(home.database, create=True).close()
+    problems = make_benchmark(seed=99, per_level=BENCHMARK_ITEMS // 6)
+    items = [{"id": f"{i}", "problem": p.text, "answer": str(p.answer)} for i, p in enumerate(problems)]
+    (folder / "benchmark.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
     services = cluster.up(home, cluster.Ports(0, 0, 0, 0), lambda _line: None)
     try:
         yield Live(home, services)
     finally:
         cluster.down(home)
-
-
-def small_run(name: str, *more: str) -> list[str]:
-    """Arguments of `coevo` that run the small run under `name`."""
-    settings = [part for setting in (*SMALL, *more) for part in ("--set", setting)]
-    return ["run", "demo", "--name", name, *settings]
 
 
 def wait_until(true: Callable[[], bool], what: str, patience_s: float = 300.0) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from orchestrator.cli import app
 from orchestrator.home import Home, Services
-from tests.live import Live, small_run
+from tests.live import Live
 
 
 @pytest.fixture
@@ -120,26 +120,26 @@ def test_down_when_nothing_is_up(place: Path) -> None:
 
 
 def test_iteration_out_of_range(live: Live) -> None:
-    result = live.coevo(*small_run("range"), "--start-iteration", "7")
+    result = live.coevo(*live.small_run("range"), "--start-iteration", "7")
     assert result.returncode == 1
     assert "start_iteration: expected 1 to 1, got 7" in result.stderr
 
 
 def test_start_stage_needs_what_comes_before(live: Live) -> None:
-    result = live.coevo(*small_run("range"), "--start-iteration", "1", "--start-stage", "train_solver")
+    result = live.coevo(*live.small_run("range"), "--start-iteration", "1", "--start-stage", "train_solver")
     assert result.returncode == 1
     assert "evaluate of iteration 0 is not done" in result.stderr
 
 
 def test_a_run_of_another_configuration_is_refused_by_field(live: Live) -> None:
-    assert live.coevo(*small_run("taken"), "--start-iteration", "1").returncode == 1  # made, not started
-    result = live.coevo(*small_run("taken", "dataset.votes=5"))
+    assert live.coevo(*live.small_run("taken"), "--start-iteration", "1").returncode == 1  # made, not started
+    result = live.coevo(*live.small_run("taken", "dataset.votes=5"))
     assert result.returncode == 1
     assert "dataset.votes is 4, got 5" in result.stderr
 
 
 def test_a_flipped_bit_in_a_checkpoint_is_found_and_named(live: Live) -> None:
-    assert live.coevo(*small_run("flipped"), "--start-iteration", "1").returncode == 1  # made, not started
+    assert live.coevo(*live.small_run("flipped"), "--start-iteration", "1").returncode == 1  # made, not started
     weights = live.home.checkpoints / "flipped" / "base" / "0" / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[len(content) // 2] ^= 1
@@ -152,15 +152,13 @@ def test_a_flipped_bit_in_a_checkpoint_is_found_and_named(live: Live) -> None:
         from storage import queries
 
         assert queries.get_run(session, "flipped").status == "failed"
-        assert queries.evaluations_of(session, "flipped/base/0", "micro") == []
+        assert queries.evaluations_of(session, "flipped/base/0", str(live.home.path / "benchmark.jsonl")) == []
 
 
-def test_an_error_inside_a_stage_is_said_once_and_kept_with_the_run(live: Live, tmp_path: Path) -> None:
+def test_an_error_inside_a_stage_is_said_once_and_kept_with_the_run(live: Live) -> None:
     """A list as an override, too: the flow's form takes one."""
-    benchmark = tmp_path / "one.jsonl"
-    benchmark.write_text('{"id": "1", "problem": "What is 1 + 1?", "answer": "2"}\n')
     nothing_kept = ("challenger.trained=false", "dataset.candidates=16", "dataset.band=[0.51, 0.52]")
-    result = live.coevo(*small_run("unkept", *nothing_kept, f"evaluation.benchmark={benchmark}"))
+    result = live.coevo(*live.small_run("unkept", *nothing_kept))
     assert result.returncode == 1
     assert result.stderr.count("no question was kept") == 1
     assert "0.51 <= p_hat <= 0.52" in result.stderr

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from orchestrator.ledger import STAGES
 from storage import queries
-from tests.live import SMALL, Live, wait_until
+from tests.live import Live, wait_until
 
 FLAGS = [
     "--no-sandbox",
@@ -60,9 +60,10 @@ def _deployment(live: Live) -> str:
     return next(d["id"] for d in found if "preset" in d["parameter_openapi_schema"]["properties"])
 
 
-def _settings() -> dict[str, object]:
-    pairs = (setting.split("=") for setting in SMALL)
-    return {name: value if name == "rollout_text" else json.loads(value) for name, value in pairs}
+def _settings(live: Live) -> dict[str, object]:
+    pairs = (setting.split("=") for setting in live.small)
+    texts = ("rollout_text", "evaluation.benchmark")
+    return {name: value if name in texts else json.loads(value) for name, value in pairs}
 
 
 def _status(live: Live, run: str) -> str | None:
@@ -71,7 +72,7 @@ def _status(live: Live, run: str) -> str | None:
 
 
 def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> None:
-    _submit(page, live, "by-hand", _settings())
+    _submit(page, live, "by-hand", _settings(live))
     watching = page.url
     page.goto("about:blank")  # the page draws all the time, and the run needs the processor
     wait_until(lambda: _status(live, "by-hand") not in {None, "created", "running"}, "the run to end", 500)
@@ -85,7 +86,9 @@ def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> No
 
 
 def test_a_cancelled_run_leaves_nothing_running(live: Live, page: Page) -> None:
-    _submit(page, live, "called-off", {**_settings(), "solver.training.steps": 2000, "challenger.training.steps": 2000})
+    _submit(
+        page, live, "called-off", {**_settings(live), "solver.training.steps": 2000, "challenger.training.steps": 2000}
+    )
     flow_run = page.url.rstrip("/").split("/")[-1].split("?")[0]
     page.goto("about:blank")
     work = live.home.work / "called-off" / "1" / "train_challenger" / "step_1"

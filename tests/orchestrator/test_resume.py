@@ -14,7 +14,7 @@ from sqlalchemy import select
 from storage import queries
 from storage.models import Base
 from storage.texts import read_texts
-from tests.live import Live, small_run, wait_until
+from tests.live import BENCHMARK_ITEMS, Live, wait_until
 
 # What differs between two runs of the same seed: their name, when and by whom things were done, and how fast.
 _IGNORED = {
@@ -33,7 +33,7 @@ _TIMED = {"tokens_per_second", "sample_seconds", "reward_seconds", "update_secon
 
 @pytest.fixture(scope="module")
 def uninterrupted(live: Live) -> str:
-    done = live.coevo(*small_run("straight"))
+    done = live.coevo(*live.small_run("straight"))
     assert done.returncode == 0, done.stderr
     return "straight"
 
@@ -47,14 +47,14 @@ def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Li
 
     work = live.home.work / "killed" / "1"
     points: list[tuple[str, Callable[[], bool]]] = [
-        ("base evaluation under way", lambda: 0 < count("evaluations") < 1020),
+        ("base evaluation under way", lambda: 0 < count("evaluations") < BENCHMARK_ITEMS),
         ("Challenger training under way", (work / "train_challenger" / "step_1").exists),
         ("questions half generated", lambda: 0 < count("questions") < 300),
         ("questions half labelled", lambda: count("rollouts") > 0),
         ("Solver training under way", (work / "train_solver" / "step_1").exists),
-        ("evaluation under way", lambda: count("evaluations") > 1020),
+        ("evaluation under way", lambda: count("evaluations") > BENCHMARK_ITEMS),
     ]
-    arguments = small_run("killed")
+    arguments = live.small_run("killed")
     for what, reached in points:
         process = live.start(*arguments)
         wait_until(lambda reached=reached, process=process: reached() or process.poll() is not None, what)

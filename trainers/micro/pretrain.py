@@ -22,7 +22,7 @@ from trainers.micro.tokenizer import VOCABULARY, render
 @dataclass(frozen=True, slots=True)
 class PretrainConfig:
     seed: int = 7
-    steps: int = 4500
+    steps: int = 8000
     batch: int = 64
     learning_rate: float = 6e-3  # of both optimisers: Muon's update is scaled to AdamW's size
     warmup: int = 100

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.answers import extract_boxed
+from core.prompts import parse_question
+from services.oracles import exact
+from trainers.micro import world
+
+DRAWS = 4000
+_LINE = re.compile(r"(-?\d+) ([-+*]) (-?\d+) = (-?\d+)")
+
+
+def within_noise(count: int, share: float, n: int) -> bool:
+    """Five standard errors: a right generator fails once in some million seeds, and ours is fixed."""
+    return abs(count - share * n) <= 5 * (share * (1 - share) * n) ** 0.5
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 2**32), st.integers(1, world.MAX_OPERATIONS))
+def test_a_question_is_worth_what_the_oracle_says(seed: int, operations: int) -> None:
+    problem = world.make_problem(random.Random(seed), operations)
+    assert len(problem.operators) == operations
+    assert exact.solve(problem.text) == problem.answer
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 2**32), st.integers(1, world.MAX_OPERATIONS))
+def test_every_line_of_a_solution_is_right_and_a_guess_is_near(seed: int, operations: int) -> None:
+    rng = random.Random(seed)
+    problem = world.make_problem(rng, operations)
+    *lines, last = world.write_solution(problem, rng).split("\n")
+    for line in lines:
+        found = _LINE.fullmatch(line)
+        assert found is not None
+        a, b, result = int(found[1]), int(found[3]), int(found[4])
+        assert {"+": a + b, "-": a - b, "*": a * b}[found[2]] == result
+    boxed = int(extract_boxed(last) or "")
+    if len(lines) == operations:
+        assert boxed == problem.answer
+    else:
+        assert abs(boxed - problem.answer) <= world.GUESS_WITHIN
+
+
+def test_reductions_by_hand() -> None:
+    """2 + 3 * 4 - 5: the product first, then from the left."""
+    assert world.reduce_all((2, 3, 4, 5), ("+", "*", "-")) == [(3, "*", 4, 12), (2, "+", 12, 14), (14, "-", 5, 9)]
+
+
+@pytest.mark.parametrize("operations", [1, 2, 4, 6])
+def test_how_often_the_writer_guesses_at_once(operations: int) -> None:
+    rng = random.Random(operations)
+    problems = [world.make_problem(rng, operations) for _ in range(DRAWS)]
+    guessed = sum("\n" not in world.write_solution(problem, rng) for problem in problems)
+    assert within_noise(guessed, world.GUESS[operations], DRAWS)
+
+
+def test_what_challenges_are_made_of() -> None:
+    rng = random.Random(1)
+    drawn = [world.write_challenge(rng) for _ in range(DRAWS)]
+    asked = [text for document, _ in drawn if (text := parse_question(document)) is not None]
+    assert within_noise(DRAWS - len(asked), world.MALFORMED, DRAWS)
+    levels = Counter(exact.difficulty(text) for text in asked)
+    assert within_noise(levels[None], world.ILL_POSED, len(asked))
+    for operations, share in enumerate(world.CHALLENGER_OPERATIONS, 1):
+        assert within_noise(levels[operations], share * (1 - world.ILL_POSED), len(asked))
+
+
+def test_a_benchmark_is_stratified_and_repeats_nothing() -> None:
+    benchmark = world.make_benchmark(seed=5, per_level=30)
+    assert Counter(len(p.operators) for p in benchmark) == dict.fromkeys(range(1, 7), 30)
+    assert len({p.text for p in benchmark}) == 180
+    assert benchmark == world.make_benchmark(seed=5, per_level=30) != world.make_benchmark(seed=6, per_level=30)
