@@ -289,7 +289,7 @@ def _pairs(file: Path) -> list[tuple[str, str]]:
 def micro_build(
     folder: Annotated[Path, typer.Argument(help="Where to write the model.", show_default=False)],
 ) -> None:
-    """Pre-train the tiny base model from its generated corpus (about a quarter of an hour on one core)."""
+    """Pre-train the tiny base model from its generated corpus (about twenty minutes on one core)."""
     with _clear_errors():
         from trainers.micro.build import build
 

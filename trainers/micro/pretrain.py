@@ -1,4 +1,4 @@
-"""Pre-train the tiny base model from the generated corpus: seeded, on a CPU, in about a quarter of an hour.
+"""Pre-train the tiny base model from the generated corpus: seeded, on a CPU, in about twenty minutes.
 
 `coevo micro build` runs this; its result is the model shipped in `trainers/micro/model`. Every length is a number of
 steps, not of seconds, and one thread computes, so the same machine gives the same weights.
