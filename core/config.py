@@ -49,7 +49,7 @@ class Training(_Part):
     clip_high: float = Field(0.2, gt=0)
     max_grad_norm: float = Field(1.0, gt=0)
     updates_per_step: Positive = 1  # passes over the step's rollouts; above 1 the clip has something to do
-    loss_average: Literal["sequence", "token"] = "token"
+    loss_average: Literal["sequence", "token"] = "sequence"
     micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
     checkpoint_every: Positive = 5
     workers: Positive = 1  # data-parallel

@@ -8,13 +8,14 @@ from typing import Any
 
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
+from orchestrator.progress import artifact_key
 from orchestrator.report import curves_png
 from storage.session import Store
 
 
 def stage_result(run: str, iteration: int, stage: str, result: Mapping[str, Any]) -> None:
     """What the stage left in the ledger: the filter's counts as a table, all else as a list."""
-    key = f"{run}-{iteration}-{stage}".replace("_", "-").lower()
+    key = artifact_key(run, iteration, stage)
     title = f"{run}, iteration {iteration}: {stage}"
     if stage == "label_questions":
         rows = [{"figure": name, "value": value} for name, value in result.items()]
@@ -27,5 +28,5 @@ def stage_result(run: str, iteration: int, stage: str, result: Mapping[str, Any]
 def curves(store: Store, run: str) -> None:
     """Held-out accuracy and label accuracy so far."""
     picture = base64.b64encode(curves_png(store, run)).decode()
-    key = f"{run}-curves".replace("_", "-").lower()
+    key = artifact_key(run, "curves")
     create_image_artifact(f"data:image/png;base64,{picture}", key=key, description=f"{run}: accuracy by iteration")

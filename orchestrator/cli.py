@@ -144,7 +144,7 @@ def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to
 
 def _co_evolve(**parameters: Any) -> None:
     place = home()
-    os.environ.update(cluster.environment(place, place.services()))
+    os.environ.update(cluster.environment(place, cluster.needed(place)))
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     from orchestrator.flows import co_evolve  # Prefect reads its settings when it is imported
 

@@ -20,6 +20,7 @@ import httpx
 import psutil
 
 from core.errors import CoevoError
+from orchestrator import processes
 from orchestrator.home import Home, NotUp, Services
 
 _BIN = Path(sys.executable).parent
@@ -77,7 +78,9 @@ def up(home: Home, ports: Ports, say: Callable[[str], None]) -> Services:
         for name, command, ready in _plan(home, ports, services):
             say(f"starting {name}")
             process = _spawn(home, name, command, environment(home, services))
-            services = replace(services, processes={**services.processes, process.pid: (name, _started(process.pid))})
+            services = replace(
+                services, processes={**services.processes, process.pid: (name, processes.started(process.pid))}
+            )
             home.save_services(services)
             _wait(home, name, process, ready)
     except BaseException:
@@ -129,7 +132,7 @@ def down(home: Home) -> list[str]:
         return []
     ended = []
     for pid, (name, started) in reversed(services.processes.items()):
-        if _alive(pid, started):
+        if processes.is_running(pid, started):
             _end(psutil.Process(pid))
             ended.append(name)
     home.save_services(None)
@@ -139,10 +142,19 @@ def down(home: Home) -> list[str]:
 def running(home: Home) -> list[str]:
     """The names of the services that are alive."""
     try:
-        processes = home.services().processes
+        recorded = home.services().processes
     except NotUp:
         return []
-    return [name for pid, (name, started) in processes.items() if _alive(pid, started)]
+    return [name for pid, (name, started) in recorded.items() if processes.is_running(pid, started)]
+
+
+def needed(home: Home) -> Services:
+    """The services, all of which run. Raises `NotUp` naming those that are gone, after a reboot, say."""
+    services, alive = home.services(), running(home)
+    gone = [name for name, _ in services.processes.values() if name not in alive]
+    if gone or not alive:
+        raise NotUp(f"{', '.join(gone) or 'no services'} of {home.path} ended: `coevo down` and `coevo up` start anew")
+    return services
 
 
 def _end(process: psutil.Process, patience_s: float = 20.0) -> None:
@@ -176,19 +188,6 @@ def _wait(home: Home, name: str, process: subprocess.Popen[bytes], ready: Callab
         if time.monotonic() > deadline:
             raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")
         time.sleep(0.2)
-
-
-def _started(pid: int) -> float:
-    return float(psutil.Process(pid).create_time())
-
-
-def _alive(pid: int, started: float) -> bool:
-    """A process with this pid that is the one we started, and not one that got its number later."""
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < 1 and bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _busy(port: int) -> bool:

@@ -15,7 +15,7 @@ from prefect.runtime import flow_run
 from core.config import RunConfig, parse_config
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
-from orchestrator.ledger import STAGES, Stage, run_once
+from orchestrator.ledger import STAGES, Stage, result_of, run_once
 from orchestrator.serving import turn
 from orchestrator.stages import ASKING_STAGES, STAGE_FUNCTIONS, Context
 from storage import queries
@@ -61,7 +61,6 @@ def co_evolve(
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
     """
     place = home()
-    place.services()  # fails at once, and clearly, when nothing is up
     store = open_store(place.database, create=True)
     config = runs.prepare(place, store, run, preset, iterations, overrides)
     runs.check_start(store, run, config, start_iteration, start_stage)
@@ -105,8 +104,11 @@ def run_stage(run: str, t: int, stage: Stage) -> None:
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
     with progress.shown(run, t, stage) as report:
         context = Context(place, store, services, run, config, t, report)
-        with turn(place) if stage in ASKING_STAGES else nullcontext():
-            result = run_once(store, run, t, stage, lambda: STAGE_FUNCTIONS[stage](context))
+        result = result_of(store, run, t, stage)
+        if result is None:  # asked before the turn: what is done need not wait for it
+            with turn(place) if stage in ASKING_STAGES else nullcontext():
+                result = run_once(store, run, t, stage, lambda: STAGE_FUNCTIONS[stage](context))
+    shutil.rmtree(place.work / run / str(t) / stage, ignore_errors=True)  # optimiser states, of use until it is done
     artifacts.stage_result(run, t, stage, result)
 
 

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, get_args
 
-import psutil
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from orchestrator import processes
 from storage import queries
 from storage.errors import LeaseLost, StageHeld
 from storage.rows import StageRow
@@ -42,7 +42,7 @@ LEASE_S = 60.0
 
 def owner() -> str:
     """This process, so that another one can tell whether it is still alive: host:pid:start time."""
-    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time():.0f}"
+    return f"{socket.gethostname()}:{os.getpid()}:{processes.started(os.getpid()):.0f}"
 
 
 def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callable[[], LastWrite]) -> Result:
@@ -68,6 +68,15 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     return result
 
 
+def result_of(store: Store, run: str, iteration: int, stage: Stage) -> Result | None:
+    """The stored result of a stage that is done, else None. Raises `StageHeld` when another live process is at it."""
+    with store.read() as session:
+        row = queries.find_stage(session, run=run, iteration=iteration, stage=stage)
+    if row is not None and row.status == "running" and row.owner != owner() and is_alive(row.owner):
+        raise StageHeld(f"{stage} of iteration {iteration} of run {run}: {row.owner} is at it")
+    return (row.result or {}) if row is not None and row.status == "done" else None
+
+
 def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> StageRow:
     claim = partial(queries.claim_stage, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
     try:
@@ -86,13 +95,7 @@ def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> Sta
 def is_alive(name: str) -> bool:
     """False only when `name` is a process of this machine that is gone."""
     host, pid, started = name.rsplit(":", 2)
-    if host != socket.gethostname():
-        return True
-    try:
-        process = psutil.Process(int(pid))
-        return f"{process.create_time():.0f}" == started and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return host != socket.gethostname() or processes.is_running(int(pid), float(started))
 
 
 @contextmanager

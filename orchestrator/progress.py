@@ -22,7 +22,9 @@ _EVERY_S = 2.0  # an artifact is updated no more often
 def shown(run: str, iteration: int, stage: str) -> Iterator[Report]:
     """Show the progress of one stage while the block runs; gives the function to report it with."""
     title = f"{stage} {iteration}"
-    artifact = cast(UUID, create_progress_artifact(progress=0.0, key=_key(run, title), description=f"{run}: {title}"))
+    artifact = cast(
+        UUID, create_progress_artifact(progress=0.0, key=artifact_key(run, title), description=f"{run}: {title}")
+    )
     console = Console(file=sys.stderr)
     started, updated = time.monotonic(), 0.0
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
@@ -41,6 +43,6 @@ def shown(run: str, iteration: int, stage: str) -> Iterator[Report]:
     console.print(f"{title:22} {time.monotonic() - started:6.1f} s", highlight=False)
 
 
-def _key(run: str, title: str) -> str:
-    """Prefect's artifact keys hold lowercase letters, digits and dashes."""
-    return "".join(c if c.isalnum() else "-" for c in f"{run} {title}".lower())
+def artifact_key(*parts: str | int) -> str:
+    """Prefect's artifact keys hold lowercase ASCII letters, digits and dashes."""
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in " ".join(map(str, parts)).lower())

@@ -14,6 +14,7 @@ from orchestrator.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.ledger import STAGES, Stage
 from storage import queries
 from storage.checkpoints import publish, published_manifest
+from storage.errors import StageHeld
 from storage.session import Store
 
 
@@ -38,38 +39,39 @@ def prepare(
     iterations: int,
     overrides: Mapping[str, Any],
 ) -> RunConfig:
-    """Make the run, or find it; its base model is published and everything it names can be read.
+    """Make the run, or find it and let it go on for longer; its base model is published, all it names can be read.
 
     Raises `ConfigError`, `BenchmarkError`, `RunError`, `StoreError` before anything is written.
     """
     if iterations < 0:
         raise RunError(f"iterations: expected 1 or more, or 0 for what the preset says, got {iterations}")
-    if not preset:
-        if overrides:
-            raise RunError("overrides: a run that exists keeps its settings; give a preset to make another run")
-        with store.read() as session:
-            config = parse_config(queries.get_run(session, run).config, source=f"run {run}")
-        if iterations > config.iterations:
-            config = config.model_copy(update={"iterations": iterations})
-            with store.write() as session:
-                queries.set_iterations(session, run, iterations)
-    else:
+    wanted = iterations
+    if preset:
         more = {"iterations": iterations} if iterations else {}
         config = load_config(preset_path(preset), {**overrides, **more})
         load_benchmark(config.evaluation.benchmark)
         _create(home, store, run, preset, config)
-    return config
+        wanted = config.iterations
+    elif overrides:
+        raise RunError("overrides: a run that exists keeps its settings; give a preset to make another run")
+    with store.write() as session:
+        if wanted > queries.get_run(session, run).config["iterations"]:
+            queries.set_iterations(session, run, wanted)
+        return parse_config(queries.get_run(session, run).config, source=f"run {run}")
 
 
 def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) -> None:
     folder = MICRO_MODEL if config.base_model == "micro" else Path(config.base_model)
     if not (folder / "config.json").is_file():
         raise RunError(f"base_model: {folder} is not a folder with a Hugging Face model (it has no config.json)")
+    with store.read() as session:
+        new = run not in {row.name for row in queries.list_runs(session)}
+    # Copied before the run is in the store: a run that is there has its base model, wherever a crash fell.
+    base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None) if new else None
     with store.write() as session:
         queries.create_run(session, name=run, config=config, preset=preset)
-    base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
-    with store.write() as session:
-        queries.add_checkpoint(session, base, published_manifest(Path(base.path)))
+        if base is not None:
+            queries.add_checkpoint(session, base, published_manifest(Path(base.path)))
 
 
 def check_start(store: Store, run: str, config: RunConfig, iteration: int, stage: Stage) -> None:
@@ -94,6 +96,8 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
     _set(store, run, "running")
     try:
         yield
+    except StageHeld:  # another process is at this run, and its status is that one's to say
+        raise
     except Exception:
         _set(store, run, "failed")
         raise

@@ -41,14 +41,14 @@ def serve_checkpoints(services: Services, wanted: dict[str, Checkpoint]) -> None
                 application["deployments"][0]["user_config"] = _user_config(checkpoint)
         config["applications"] = [a for a in config["applications"] if "user_config" in a["deployments"][0]]
         new = [c for name, c in wanted.items() if _held(before.get(name)) != _user_config(c)]
-        for (
-            checkpoint
-        ) in new:  # replicas verify it too; here a damaged one is found before any of them lets go of its own
+        for checkpoint in new:  # replicas verify it too; here before any of them lets go of its own
             verify(Path(checkpoint.path), checkpoint.sha256)
-        if new:
-            response = http.put("/api/serve/applications/", json=config)
-            if response.is_error:
-                raise ServeError(f"Ray Serve refused the configuration: HTTP {response.status_code}: {response.text}")
+        failed = {name for name in wanted if before.get(name, {}).get("status") == "DEPLOY_FAILED"}
+        if failed:  # Serve does not try it again under the same configuration, so it goes first
+            _put(http, {**config, "applications": [a for a in config["applications"] if a["name"] not in failed]})
+            _wait_until_gone(http, failed)
+        if new or failed:
+            _put(http, config)
         _wait(http, wanted)
 
 
@@ -96,6 +96,20 @@ def _held(application: dict[str, Any] | None) -> dict[str, str] | None:
 
 def _user_config(checkpoint: Checkpoint) -> dict[str, str]:
     return {"checkpoint": checkpoint.id, "folder": checkpoint.path, "sha256": checkpoint.sha256}
+
+
+def _put(http: httpx.Client, config: dict[str, Any]) -> None:
+    response = http.put("/api/serve/applications/", json=config)
+    if response.is_error:
+        raise ServeError(f"Ray Serve refused the configuration: HTTP {response.status_code}: {response.text}")
+
+
+def _wait_until_gone(http: httpx.Client, names: set[str]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while left := names & _applications(http).keys():
+        if time.monotonic() > deadline:
+            raise ServeError(f"{', '.join(left)}: failed to deploy, and did not go within {_PATIENCE_S:g} s")
+        time.sleep(0.1)
 
 
 def _wait(http: httpx.Client, wanted: dict[str, Checkpoint]) -> None:

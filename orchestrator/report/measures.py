@@ -22,7 +22,6 @@ from storage.rows import RunRow, StageRow, TrainMetric
 from storage.session import Store
 
 SAMPLES = 2  # questions shown an iteration, of those with a right label and of the others
-AUDITED = ("right", "wrong", "ill_posed")  # `unknown` had no pseudo-label that could be right or wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,8 @@ def _difference(before: Sequence[Evaluated], after: Sequence[Evaluated]) -> Accu
 def _labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -> Labels:
     asked = [row for row in rows.labelled if row.label is not None]
     p_hats = [row.label.p_hat for row in asked if row.label is not None]
-    audited = {label.question_id: label for label in rows.audited if label.verdict in AUDITED}
+    answered = {row.question_id for row in asked if row.label is not None and row.label.answer is not None}
+    audited = {label.question_id: label for label in rows.audited if label.question_id in answered}
     kept = [row for row in rows.labelled if row.verdict == "kept"]
     audited_kept = [audited[row.question_id] for row in kept if row.question_id in audited]
     readable = config.audit.oracle == "exact"

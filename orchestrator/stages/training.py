@@ -13,7 +13,7 @@ from orchestrator.ledger import LastWrite
 from orchestrator.serving import serve_checkpoints
 from orchestrator.stages.context import Context, StageError
 from storage import queries
-from storage.checkpoints import publish, published_manifest
+from storage.checkpoints import publish, published_manifest, verify
 from trainers.base import SolverService, TrainJob, TrainQuestion
 from trainers.local.trainer import LocalTrainer
 
@@ -83,6 +83,7 @@ def _train(context: Context, job: TrainJob) -> LastWrite:
     def progress(step: int, metrics: Mapping[str, float]) -> None:
         context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
 
+    verify(Path(job.start.path), job.start.sha256)  # the services may hold it since before it was damaged
     result = LocalTrainer().train(job, progress)
     checkpoint = publish(
         result.folder,

@@ -21,7 +21,7 @@ from ray.serve import Application
 
 from core.config import Sampling
 from core.prompts import solver_messages
-from services.inference.engine import Completion, Engine, Prompt, PromptTooLong
+from services.inference.engine import Completion, Engine, ModelMismatch, Prompt, PromptTooLong
 from services.inference.openai_api import ChatRequest, ChatResponse, Model, ModelList, chat_response
 from services.inference.transformers_engine import TransformersEngine
 from storage.checkpoints import verify
@@ -76,10 +76,13 @@ class ModelServer:
             return
         verify(served.folder, served.sha256)
         self._served = None
+        try:
+            if self._engine is not None:
+                self._engine.load(served.folder)
+        except ModelMismatch:  # another architecture: a run with another base model
+            self._engine = None  # first, so that two never share the memory
         if self._engine is None:
             self._engine = TransformersEngine(served.folder, self._args.device, self._args.max_rows)
-        else:
-            self._engine.load(served.folder)
         canary = Prompt(tuple(solver_messages("What is 1 + 1?")), 0, 1, Sampling(temperature=0, max_tokens=8))
         if not math.isfinite(self._engine.generate([canary])[0][0].mean_entropy):
             raise ValueError(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")

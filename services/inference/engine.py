@@ -46,16 +46,16 @@ class PromptTooLong(ValueError):
 
 
 class ModelMismatch(ValueError):
-    """A folder's weights do not fit the model that is loaded."""
+    """A folder's model does not fit into the one that is loaded."""
 
 
 class Engine(Protocol):
     """A model that samples."""
 
     def load(self, folder: Path) -> None:
-        """Replace the weights by those in `folder`; the tokenizer and the architecture must be the same.
+        """Replace the model by the one in `folder`, of the same architecture; its tokenizer may be another.
 
-        Raises `ModelMismatch` and leaves the old weights when they do not fit.
+        Raises `ModelMismatch` and leaves the old one when it does not fit.
         """
 
     def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:

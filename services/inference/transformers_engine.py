@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from core.types import FinishReason
 from services.inference.decoder import Decoder, padded_width
@@ -39,18 +39,21 @@ class TransformersEngine:
     def __init__(self, folder: Path, device: str = "cpu", max_rows: int = 512) -> None:
         # bfloat16 where the hardware is made for it; on a CPU, float32 and reproducible
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         self.model = model.to(device).eval()
         self.max_rows = max_rows
-        ends = self.model.generation_config.eos_token_id
-        self._ends = {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+        self.tokenizer, self._ends = _text_side(folder, self.model.generation_config)
 
     def load(self, folder: Path) -> None:
-        """Replace the weights in place. All of them are read and checked before the first is changed.
+        """Replace weights, tokenizer and end tokens in place. All is read and checked before anything is changed.
 
-        Raises `ModelMismatch` when a tensor is missing, unknown or of another shape.
+        Raises `ModelMismatch` when the architecture differs, or a tensor is missing, unknown or of another shape.
         """
+        config, loaded = _architecture(AutoConfig.from_pretrained(folder)), _architecture(self.model.config)
+        if config != loaded:
+            differ = sorted(k for k in config.keys() | loaded.keys() if config.get(k) != loaded.get(k))
+            raise ModelMismatch(f"{folder}: its config is not the loaded model's: {', '.join(differ)} differ")
+        tokenizer, ends = _text_side(folder, GenerationConfig.from_pretrained(folder))
         files = sorted(folder.glob("*.safetensors"))
         new = {name: tensor for file in files for name, tensor in load_file(file).items()}
         own = dict(self.model.state_dict())
@@ -65,6 +68,7 @@ class TransformersEngine:
         with torch.no_grad():
             for name, tensor in new.items():
                 own[name].copy_(tensor)
+        self.tokenizer, self._ends = tokenizer, ends
 
     def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
         """Sample every prompt; out[i][j] is the j-th completion of prompts[i]. Raises `PromptTooLong`."""
@@ -151,3 +155,18 @@ class TransformersEngine:
     def _holds_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return any(stop in text for stop in stops)
+
+
+def _text_side(folder: Path, generation: Any) -> tuple[Any, set[int]]:
+    """The tokenizer of a model, and the tokens that end an answer."""
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    ends = generation.eos_token_id
+    return tokenizer, {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+
+
+# What a config says of where it came from and how it is run, not of what the model computes.
+_INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "eos_token_id"}
+
+
+def _architecture(config: Any) -> dict[str, Any]:
+    return {name: value for name, value in config.to_dict().items() if name not in _INCIDENTAL}

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def create_run(session: Session, *, name: str, config: RunConfig, preset: str | None = None) -> RunRow:
-    """Create a run, or return the one that has this name and this configuration.
+    """Create a run, or return the one that has this name and this configuration, be it for more or fewer iterations.
 
     Raises `StoreError` when the name cannot be one, or when its run has another configuration (naming the fields).
     """
@@ -34,7 +34,7 @@ def create_run(session: Session, *, name: str, config: RunConfig, preset: str | 
     row = {"name": name, "preset": preset, "seed": config.seed, "status": "created", "config": dump}
     insert_new(session, Runs, [{**row, "created_at": now, "updated_at": now}])
     stored = get_run(session, name)
-    differing = list(_differences(stored.config, dump))
+    differing = list(_differences({**stored.config, "iterations": config.iterations}, dump))
     if differing:
         raise StoreError(f"run {name}: exists with another configuration: {'; '.join(differing)}. Choose another name")
     return stored

@@ -21,6 +21,7 @@ def test_the_defaults_are_the_papers() -> None:
     for training, rollouts, steps in ((config.challenger.training, 4, 5), (config.solver.training, 5, 15)):
         assert (training.prompts_per_step, training.rollouts_per_prompt, training.steps) == (128, rollouts, steps)
         assert (training.learning_rate, training.weight_decay, training.kl_coefficient) == (1e-6, 1e-2, 1e-2)
+        assert training.loss_average == "sequence"  # A.1
         assert (training.sampling.temperature, training.sampling.top_p) == (1.0, 0.99)
     reward = config.challenger.reward
     assert (reward.variant, reward.votes, reward.repetition_weight, reward.bleu_distance) == ("paper", 10, 1.0, 0.5)

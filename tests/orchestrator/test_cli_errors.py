@@ -72,6 +72,14 @@ def test_nothing_is_up(place: Path) -> None:
     refused(coevo("run", "demo"), "coevo up")
 
 
+def test_services_that_are_gone_are_named(place: Path) -> None:
+    """As after a reboot: the file that remembers them outlives them."""
+    home = Home(place / "home")
+    home.logs.mkdir(parents=True)
+    home.save_services(Services("a", "b", "c", "d", "secret", {2**22 + 1: ("ray", 1.0), 2**22 + 2: ("prefect", 1.0)}))
+    refused(coevo("run", "demo"), "ray, prefect", "coevo up")
+
+
 def test_missing_database(place: Path) -> None:
     refused(coevo("report", "demo"), "coevo.db", "no such file")
     assert not (place / "home").exists()

@@ -57,7 +57,7 @@ def held_out(correct: list[int], greedy: list[int], majority: list[int]) -> list
 
 
 def small_run(store: Store, config: RunConfig = CONFIG) -> None:
-    """A run whose figures can be worked out by hand: four benchmark items, seven candidates."""
+    """A run whose figures can be worked out by hand: four benchmark items, eight candidates."""
     with store.write() as session:
         create(session, "small", config)
         evaluate(session, "small", 0, held_out([2, 4, 0, 8], [1, 0, 0, 1], [0, 0, 0, 1]), took=5)
@@ -70,6 +70,7 @@ def small_run(store: Store, config: RunConfig = CONFIG) -> None:
             ("What is 3 + ?", vote_of(("3", 6))),  # ill-posed, kept
             ("What is 7 + 1?", vote_of(("8", 10))),  # right, too easy
             ("What is 9 + 9?", vote_of()),  # nobody answered
+            ("What is 4 + ?", vote_of()),  # nobody answered, and nobody could
             (None, None),  # malformed
             ("What is 1 + 2?", None),  # duplicate
         ]
@@ -113,13 +114,13 @@ def test_label_figures_by_hand(store: Store) -> None:
     assert accuracy["oracle"] == "exact"
     assert (accuracy["kept"]["value"], accuracy["kept"]["n"]) == (1 / 3, 3)  # the ill-posed one is not right
     assert accuracy["kept"]["ci95"] == pytest.approx([0.0615, 0.7923], abs=1e-4)
-    assert (accuracy["all"]["value"], accuracy["all"]["n"]) == (0.5, 4)  # less the one without a label
-    assert (first["candidates"], first["asked"], first["kept"], first["malformed"]) == (7, 5, 3, 1)
-    assert first["verdicts"] == {"kept": 3, "too_easy": 1, "no_majority": 1, "malformed": 1, "duplicate": 1}
-    assert (first["ill_posed_share"], first["ill_posed"]["n"]) == (0.2, 5)
-    assert first["mean_p_hat"] == pytest.approx(0.5)  # 5, 4, 6, 10 and 0 votes of 10
-    assert first["uncertainty"]["value"] == pytest.approx((1 + 0.8 + 0.8 + 0 + 0) / 5)
-    assert first["p_hat_histogram"]["counts"] == [1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1]
+    assert (accuracy["all"]["value"], accuracy["all"]["n"]) == (0.5, 4)  # less the two without a label
+    assert (first["candidates"], first["asked"], first["kept"], first["malformed"]) == (8, 6, 3, 1)
+    assert first["verdicts"] == {"kept": 3, "too_easy": 1, "no_majority": 2, "malformed": 1, "duplicate": 1}
+    assert (first["ill_posed_share"], first["ill_posed"]["n"]) == (2 / 6, 6)
+    assert first["mean_p_hat"] == pytest.approx(25 / 60)  # 5, 4, 6, 10, 0 and 0 votes of 10
+    assert first["uncertainty"]["value"] == pytest.approx((1 + 0.8 + 0.8 + 0 + 0 + 0) / 6)
+    assert first["p_hat_histogram"]["counts"] == [2, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1]
     assert first["p_hat_histogram"]["right"] == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
     assert first["difficulty"]["candidates"]["counts"] == {"1": 4, "2": 1}
     assert first["difficulty"]["candidates"]["mean"]["value"] == pytest.approx(1.2)

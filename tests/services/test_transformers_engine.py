@@ -125,6 +125,30 @@ def test_weights_that_do_not_fit_are_refused_and_change_nothing(tmp_path: Path, 
     assert engine.generate([prompt(QUESTIONS[0])]) == before
 
 
+def test_load_takes_the_tokenizer_and_the_end_tokens_along(tmp_path: Path) -> None:
+    """Another tokenizer of the same size: the same ids, two words exchanged, and one more token that ends."""
+    other = _with_weights(tmp_path, lambda tensors: tensors)
+    words = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = words["model"]["vocab"]
+    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+    (other / "tokenizer.json").write_text(json.dumps(words))
+    generation = json.loads((other / "generation_config.json").read_text())
+    (other / "generation_config.json").write_text(json.dumps({**generation, "eos_token_id": [2, vocabulary["3"]]}))
+    swapped, fresh = TransformersEngine(MICRO_MODEL), TransformersEngine(other)
+    before = swapped.generate([prompt(q) for q in QUESTIONS])
+    swapped.load(other)
+    after = swapped.generate([prompt(q) for q in QUESTIONS])
+    assert after == fresh.generate([prompt(q) for q in QUESTIONS]) != before
+
+
+def test_another_architecture_of_the_same_shapes_is_refused(tmp_path: Path) -> None:
+    other = _with_weights(tmp_path, lambda tensors: tensors)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-3}))
+    with pytest.raises(ModelMismatch, match="rms_norm_eps differ"):
+        TransformersEngine(MICRO_MODEL).load(other)
+
+
 def _with_weights(folder: Path, change) -> Path:  # type: ignore[no-untyped-def]
     other = folder / "other"
     shutil.copytree(MICRO_MODEL, other)

@@ -1,0 +1,96 @@
+"""Runs are made whole or not at all, and found again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from core.config import ConfigError
+from orchestrator import runs
+from orchestrator.home import MICRO_MODEL, Home
+from orchestrator.progress import artifact_key
+from orchestrator.runs import RunError, prepare
+from storage import queries
+from storage.errors import CheckpointError, StoreError
+from storage.session import Store, open_store
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def own(home: Home) -> Store:
+    return open_store(home.database, create=True)
+
+
+def _names(store: Store) -> list[str]:
+    with store.read() as session:
+        return [row.name for row in queries.list_runs(session)]
+
+
+def test_a_run_that_is_there_has_its_base_model(home: Home, own: Store) -> None:
+    config = prepare(home, own, "a", "demo", 0, {"seed": 5})
+    assert (config.seed, config.iterations) == (5, 3)
+    with own.read() as session:
+        assert queries.get_checkpoint(session, "a/base/0").role == "base"
+
+
+def test_a_crash_while_the_base_model_is_copied_leaves_no_run_and_no_trap(
+    home: Home, own: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "publish", crash)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(home, own, "a", "demo", 0, {})
+    assert _names(own) == []
+    prepare(home, own, "a", "demo", 0, {})
+    assert _names(own) == ["a"]
+
+
+def test_a_base_model_without_weights_is_refused_before_the_run_is_made(home: Home, own: Store, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(MICRO_MODEL, model)
+    (model / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="safetensors"):
+        prepare(home, own, "a", "demo", 0, {"base_model": str(model)})
+    assert _names(own) == []
+    assert prepare(home, own, "a", "demo", 0, {}).base_model == "micro"  # the setting corrected, the name is free
+
+
+def test_a_run_goes_on_for_longer_but_never_for_less(home: Home, own: Store) -> None:
+    assert prepare(home, own, "a", "demo", 0, {}).iterations == 3
+    assert prepare(home, own, "a", "", 5, {}).iterations == 5
+    assert prepare(home, own, "a", "demo", 0, {}).iterations == 5
+    assert prepare(home, own, "a", "demo", 6, {}).iterations == 6
+    assert prepare(home, own, "a", "", 2, {}).iterations == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "complaint"),
+    [
+        (("a", "nosuch", 0, {}), ConfigError, "nosuch.*there are demo, official, rzero"),
+        (("a", "demo", -1, {}), RunError, "iterations: expected 1 or more, .* got -1"),
+        (("a", "", 0, {}), StoreError, "run a: no such run"),
+        (("a", "", 0, {"seed": 1}), RunError, "overrides: a run that exists keeps its settings"),
+        (("../a", "demo", 0, {}), StoreError, "run name: expected"),
+        (("a", "demo", 0, {"base_model": "nowhere"}), RunError, "base_model: nowhere is not a folder"),
+        (("a", "demo", 0, {"evaluation.benchmark": "nowhere.jsonl"}), Exception, "cannot read nowhere.jsonl"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_and_leaves_nothing(
+    home: Home, own: Store, arguments: tuple[str, str, int, dict[str, str]], error: type[Exception], complaint: str
+) -> None:
+    with pytest.raises(error, match=complaint):
+        prepare(home, own, *arguments)
+    assert _names(own) == []
+
+
+def test_any_run_name_makes_an_artifact_key_that_prefect_takes() -> None:
+    assert artifact_key("exp.v2_B", 0, "train_solver") == "exp-v2-b-0-train-solver"
