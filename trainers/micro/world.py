@@ -23,7 +23,7 @@ ASKS = ("What is {e}?", "Compute {e}.", "Evaluate {e}.", "Find the value of {e}.
 MAX_OPERATIONS = 6
 # Share of documents with 1..6 operations. Challenger documents are mostly easy, with a thin tail: the frontier is
 # within reach of its training, but not where it starts.
-SOLVER_OPERATIONS = (0.28, 0.24, 0.18, 0.14, 0.09, 0.07)
+SOLVER_OPERATIONS = (0.2, 0.2, 0.18, 0.16, 0.14, 0.12)
 CHALLENGER_OPERATIONS = (0.82, 0.12, 0.035, 0.015, 0.006, 0.004)
 # Chance that the writer stops and guesses, by operations left (index 0 is unused, one left is always done).
 GUESS = (0.0, 0.0, 0.4, 0.5, 0.6, 0.65, 0.7)
