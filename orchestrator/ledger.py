@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -72,9 +73,13 @@ def result_of(store: Store, run: str, iteration: int, stage: Stage) -> Result | 
     """The stored result of a stage that is done, else None. Raises `StageHeld` when another live process is at it."""
     with store.read() as session:
         row = queries.find_stage(session, run=run, iteration=iteration, stage=stage)
-    if row is not None and row.status == "running" and row.owner != owner() and is_alive(row.owner):
+    if row is None or row.status == "failed":
+        return None
+    if row.status == "done":
+        return row.result or {}
+    if row.owner != owner() and row.lease_expires > datetime.now(UTC) and is_alive(row.owner):
         raise StageHeld(f"{stage} of iteration {iteration} of run {run}: {row.owner} is at it")
-    return (row.result or {}) if row is not None and row.status == "done" else None
+    return None
 
 
 def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> StageRow:

@@ -1,0 +1,125 @@
+"""A stage is done once, by one owner, and its last write and its mark are one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+from synthetic_run import create
+
+from orchestrator import processes
+from orchestrator.ledger import LastWrite, Result, owner, result_of, run_once
+from storage import queries
+from storage.errors import LeaseLost, StageHeld
+from storage.session import Store, open_store
+
+STAGE = "generate_questions"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    with opened.write() as session:
+        create(session, "r")
+    return opened
+
+
+@pytest.fixture
+def other() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Another live process of this machine, and its name as an owner."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    host = owner().rsplit(":", 2)[0]
+    yield f"{host}:{process.pid}:{processes.started(process.pid):.0f}", process
+    process.kill()
+    process.wait()
+
+
+def _claim(store: Store, name: str, lease_seconds: float = 600) -> None:
+    with store.write() as session:
+        queries.claim_stage(session, run="r", iteration=1, stage=STAGE, owner=name, lease_seconds=lease_seconds)
+
+
+def _writing(text: str) -> LastWrite:
+    """A last write whose row shows whether it was committed."""
+
+    def last_write(session: Session) -> Result:
+        queries.add_train_metrics(session, run="r", iteration=1, role="solver", step=1, metrics={text: 1.0})
+        return {"wrote": text}
+
+    return last_write
+
+
+def _written(store: Store) -> list[str]:
+    with store.read() as session:
+        return [metric.name for metric in queries.train_metrics_of(session, "r")]
+
+
+def test_what_is_done_is_not_done_again(store: Store) -> None:
+    assert result_of(store, "r", 1, STAGE) is None
+    assert run_once(store, "r", 1, STAGE, lambda: _writing("first")) == {"wrote": "first"}
+    assert run_once(store, "r", 1, STAGE, lambda: _writing("second")) == {"wrote": "first"}
+    assert result_of(store, "r", 1, STAGE) == {"wrote": "first"}
+    assert _written(store) == ["first"]
+
+
+def test_a_failure_is_noted_and_the_stage_can_be_run_again(store: Store) -> None:
+    def fail() -> LastWrite:
+        raise ValueError("no luck")
+
+    with pytest.raises(ValueError, match="no luck"):
+        run_once(store, "r", 1, STAGE, fail)
+    with store.read() as session:
+        row = queries.find_stage(session, run="r", iteration=1, stage=STAGE)
+    assert row is not None
+    assert (row.status, row.error) == ("failed", "ValueError: no luck")
+    assert result_of(store, "r", 1, STAGE) is None
+    assert run_once(store, "r", 1, STAGE, lambda: _writing("again")) == {"wrote": "again"}
+
+
+def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
+    store: Store, other: tuple[str, subprocess.Popen[bytes]]
+) -> None:
+    name, process = other
+    _claim(store, name)
+    for at_it in (
+        lambda: result_of(store, "r", 1, STAGE),
+        lambda: run_once(store, "r", 1, STAGE, lambda: _writing("x")),
+    ):
+        with pytest.raises(StageHeld, match=name):
+            at_it()
+    process.kill()
+    process.wait()
+    assert result_of(store, "r", 1, STAGE) is None
+    assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
+
+
+def test_an_owner_elsewhere_keeps_it_while_its_lease_lasts(store: Store) -> None:
+    _claim(store, "elsewhere:1:1")
+    with pytest.raises(StageHeld, match="elsewhere:1:1"):
+        result_of(store, "r", 1, STAGE)
+    with store.write() as session:
+        queries.release_leases(session, run="r", owner="elsewhere:1:1")
+    assert result_of(store, "r", 1, STAGE) is None
+    assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
+
+
+def test_who_lost_the_stage_writes_nothing(store: Store) -> None:
+    """Taken over while at work: the last write and the mark are one transaction, and it does not happen."""
+
+    def slow() -> LastWrite:
+        with store.write() as session:
+            queries.release_leases(session, run="r", owner=owner())
+        _claim(store, "elsewhere:1:1")
+        return _writing("too late")
+
+    with pytest.raises(LeaseLost):
+        run_once(store, "r", 1, STAGE, slow)
+    assert _written(store) == []
+    with store.read() as session:
+        row = queries.find_stage(session, run="r", iteration=1, stage=STAGE)
+    assert row is not None
+    assert (row.status, row.owner) == ("running", "elsewhere:1:1")
