@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from contextlib import nullcontext
 from typing import Any
 
 import ray
@@ -15,9 +14,8 @@ from prefect.runtime import flow_run
 from core.config import RunConfig, parse_config
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
-from orchestrator.ledger import STAGES, Stage, result_of, run_once
-from orchestrator.serving import turn
-from orchestrator.stages import ASKING_STAGES, STAGE_FUNCTIONS, Context
+from orchestrator.ledger import STAGES, Stage, run_once
+from orchestrator.stages import STAGE_FUNCTIONS, Context
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import open_store
@@ -104,10 +102,7 @@ def run_stage(run: str, t: int, stage: Stage) -> None:
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
     with progress.shown(run, t, stage) as report:
         context = Context(place, store, services, run, config, t, report)
-        result = result_of(store, run, t, stage)
-        if result is None:  # asked before the turn: what is done need not wait for it
-            with turn(place) if stage in ASKING_STAGES else nullcontext():
-                result = run_once(store, run, t, stage, lambda: STAGE_FUNCTIONS[stage](context))
+        result = run_once(store, run, t, stage, lambda: STAGE_FUNCTIONS[stage](context))
     shutil.rmtree(place.work / run / str(t) / stage, ignore_errors=True)  # optimiser states, of use until it is done
     artifacts.stage_result(run, t, stage, result)
 

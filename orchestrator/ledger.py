@@ -11,7 +11,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -67,19 +66,6 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
                 queries.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=why)
             raise
     return result
-
-
-def result_of(store: Store, run: str, iteration: int, stage: Stage) -> Result | None:
-    """The stored result of a stage that is done, else None. Raises `StageHeld` when another live process is at it."""
-    with store.read() as session:
-        row = queries.find_stage(session, run=run, iteration=iteration, stage=stage)
-    if row is None or row.status == "failed":
-        return None
-    if row.status == "done":
-        return row.result or {}
-    if row.owner != owner() and row.lease_expires > datetime.now(UTC) and is_alive(row.owner):
-        raise StageHeld(f"{stage} of iteration {iteration} of run {run}: {row.owner} is at it")
-    return None
 
 
 def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> StageRow:

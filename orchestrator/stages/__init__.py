@@ -16,9 +16,6 @@ from orchestrator.stages.health import check_health
 from orchestrator.stages.measuring import audit_labels, evaluate
 from orchestrator.stages.training import train_challenger, train_solver
 
-# Those that need the inference services to hold a certain checkpoint while they run.
-ASKING_STAGES: frozenset[Stage] = frozenset({"train_challenger", "generate_questions", "label_questions", "evaluate"})
-
 STAGE_FUNCTIONS: dict[Stage, Callable[[Context], LastWrite]] = {
     "train_challenger": train_challenger,
     "generate_questions": generate_questions,
@@ -29,4 +26,4 @@ STAGE_FUNCTIONS: dict[Stage, Callable[[Context], LastWrite]] = {
     "check_health": check_health,
 }
 
-__all__ = ["ASKING_STAGES", "STAGE_FUNCTIONS", "Context", "Progress", "StageError"]
+__all__ = ["STAGE_FUNCTIONS", "Context", "Progress", "StageError"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from core.config import RunConfig
@@ -10,6 +11,7 @@ from core.errors import CoevoError
 from core.seeds import seed_for
 from core.types import Checkpoint, Role, checkpoint_id
 from orchestrator.home import Home, Services
+from orchestrator.serving import serve_checkpoints, turn
 from services.inference.client import InferenceClient, Reply
 from services.inference.engine import Prompt
 from storage import queries
@@ -50,6 +52,17 @@ class Context:
         with self.store.read() as session:
             own = [c for c in queries.checkpoints_of(session, self.run, role) if c.iteration <= iteration]
             return own[-1] if own else queries.get_checkpoint(session, checkpoint_id(self.run, "base", 0))
+
+    @contextmanager
+    def serving(self, wanted: dict[str, Checkpoint]) -> Iterator[None]:
+        """The inference applications to oneself, each of `wanted` (role -> checkpoint) holding its own, for the block.
+
+        Waits for its turn; the time it waits counts as the stage's.
+        """
+        self.progress(0, 1, "waiting for the services")
+        with turn(self.home):
+            serve_checkpoints(self.services, wanted)
+            yield
 
     def ask(self, role: Role, checkpoint: Checkpoint, prompts: Sequence[Prompt]) -> list[list[Reply]]:
         return InferenceClient(self.services.endpoint(role)).generate(prompts, checkpoint.id)

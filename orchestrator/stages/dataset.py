@@ -16,7 +16,6 @@ from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
 from core.voting import vote_many
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
-from orchestrator.serving import serve_checkpoints
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
 from services.inference.engine import Prompt
@@ -30,22 +29,22 @@ def generate_questions(context: Context) -> LastWrite:
     """N candidates from C(t); malformed ones are stored too (R-Zero 2.3)."""
     t, wanted = context.iteration, context.config.dataset.candidates
     challenger = context.checkpoint("challenger", t)
-    serve_checkpoints(context.services, {"challenger": challenger})
     with context.store.read() as session:
         done = queries.count_questions(session, context.run, t)
     first = context.seed("generate")
-    for start in range(done - done % BATCH, wanted, BATCH):
-        context.progress(start, wanted, "questions")
-        end = min(start + BATCH, wanted)
-        sampling = context.config.challenger.training.sampling
-        prompts = [
-            Prompt(tuple(challenger_messages()), first + i, min(_CHALLENGER_N, end - i), sampling)
-            for i in range(start, end, _CHALLENGER_N)
-        ]
-        replies = [reply for group in context.ask("challenger", challenger, prompts) for reply in group]
-        questions = [_question(context, start + i, reply) for i, reply in enumerate(replies)]
-        with context.store.write() as session:
-            queries.add_questions(session, questions)
+    with context.serving({"challenger": challenger}):
+        for start in range(done - done % BATCH, wanted, BATCH):
+            context.progress(start, wanted, "questions")
+            end = min(start + BATCH, wanted)
+            sampling = context.config.challenger.training.sampling
+            prompts = [
+                Prompt(tuple(challenger_messages()), first + i, min(_CHALLENGER_N, end - i), sampling)
+                for i in range(start, end, _CHALLENGER_N)
+            ]
+            replies = [reply for group in context.ask("challenger", challenger, prompts) for reply in group]
+            questions = [_question(context, start + i, reply) for i, reply in enumerate(replies)]
+            with context.store.write() as session:
+                queries.add_questions(session, questions)
     context.progress(wanted, wanted, "questions")
     return lambda _session: {"candidates": wanted, "challenger": challenger.id}
 
@@ -60,7 +59,6 @@ def label_questions(context: Context) -> LastWrite:
     """m answers each from S(t-1), the vote, the verdict (R-Zero 2.3)."""
     t, dataset = context.iteration, context.config.dataset
     solver = context.checkpoint("solver", t - 1)
-    serve_checkpoints(context.services, {"solver": solver})
     with context.store.read() as session:
         questions = queries.questions_of(session, context.run, t)
         labelled = {row.question_id for row in queries.labels_of(session, context.run, t)}
@@ -68,7 +66,7 @@ def label_questions(context: Context) -> LastWrite:
     refused = filter_questions(questions, held_out)
     asked = [question for question in questions if question.id not in refused]
     writer = TextWriter(context.home.texts, context.run, t, "label_questions")
-    with Grader() as grader:
+    with context.serving({"solver": solver}), Grader() as grader:
         for batch, start in enumerate(range(0, len(asked), BATCH)):
             context.progress(start, len(asked), "questions labelled")
             part = asked[start : start + BATCH]

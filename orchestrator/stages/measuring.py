@@ -16,7 +16,6 @@ from core.types import BenchmarkItem, Checkpoint, Evaluated
 from core.voting import vote
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
-from orchestrator.serving import serve_checkpoints
 from orchestrator.stages.context import BATCH, Context
 from services.inference.engine import Prompt
 from services.oracles import exact
@@ -27,11 +26,10 @@ def evaluate(context: Context) -> LastWrite:
     """S(t) on the held-out benchmark: `samples` at the sampling temperature, and one greedy (R-Zero D.2)."""
     settings = context.config.evaluation
     solver = context.checkpoint("solver", context.iteration)
-    serve_checkpoints(context.services, {"solver": solver})
     items = load_benchmark(settings.benchmark)
     with context.store.read() as session:
         done = {row.item_id for row in queries.evaluations_of(session, solver.id, settings.benchmark)}
-    with Grader() as grader:
+    with context.serving({"solver": solver}), Grader() as grader:
         for start in range(0, len(items), BATCH):
             context.progress(start, len(items), "benchmark questions")
             part = items[start : start + BATCH]

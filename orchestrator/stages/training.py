@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from orchestrator.ledger import LastWrite
-from orchestrator.serving import serve_checkpoints
 from orchestrator.stages.context import Context, StageError
 from storage import queries
 from storage.checkpoints import publish, published_manifest, verify
@@ -25,7 +24,6 @@ def train_challenger(context: Context) -> LastWrite:
     if not challenger.trained:
         return lambda _session: {"checkpoint": before.id, "trained": False}
     solver = context.checkpoint("solver", t - 1)
-    serve_checkpoints(context.services, {"solver": solver})
     dataset = context.config.dataset
     job = TrainJob(
         key=f"{t}/train_challenger",
@@ -44,7 +42,8 @@ def train_challenger(context: Context) -> LastWrite:
         ),
         work_dir=context.home.work / context.run / str(t) / "train_challenger",
     )
-    return _train(context, job)
+    with context.serving({"solver": solver}):
+        return _train(context, job)
 
 
 def train_solver(context: Context) -> LastWrite:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from synthetic_run import create
 
 from orchestrator import processes
-from orchestrator.ledger import LastWrite, Result, owner, result_of, run_once
+from orchestrator.ledger import LastWrite, Result, owner, run_once
 from storage import queries
 from storage.errors import LeaseLost, StageHeld
 from storage.session import Store, open_store
@@ -59,10 +59,8 @@ def _written(store: Store) -> list[str]:
 
 
 def test_what_is_done_is_not_done_again(store: Store) -> None:
-    assert result_of(store, "r", 1, STAGE) is None
     assert run_once(store, "r", 1, STAGE, lambda: _writing("first")) == {"wrote": "first"}
     assert run_once(store, "r", 1, STAGE, lambda: _writing("second")) == {"wrote": "first"}
-    assert result_of(store, "r", 1, STAGE) == {"wrote": "first"}
     assert _written(store) == ["first"]
 
 
@@ -76,7 +74,6 @@ def test_a_failure_is_noted_and_the_stage_can_be_run_again(store: Store) -> None
         row = queries.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.error) == ("failed", "ValueError: no luck")
-    assert result_of(store, "r", 1, STAGE) is None
     assert run_once(store, "r", 1, STAGE, lambda: _writing("again")) == {"wrote": "again"}
 
 
@@ -85,25 +82,19 @@ def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
 ) -> None:
     name, process = other
     _claim(store, name)
-    for at_it in (
-        lambda: result_of(store, "r", 1, STAGE),
-        lambda: run_once(store, "r", 1, STAGE, lambda: _writing("x")),
-    ):
-        with pytest.raises(StageHeld, match=name):
-            at_it()
+    with pytest.raises(StageHeld, match=name):
+        run_once(store, "r", 1, STAGE, lambda: _writing("x"))
     process.kill()
     process.wait()
-    assert result_of(store, "r", 1, STAGE) is None
     assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
 
 
 def test_an_owner_elsewhere_keeps_it_while_its_lease_lasts(store: Store) -> None:
     _claim(store, "elsewhere:1:1")
     with pytest.raises(StageHeld, match="elsewhere:1:1"):
-        result_of(store, "r", 1, STAGE)
+        run_once(store, "r", 1, STAGE, lambda: _writing("x"))
     with store.write() as session:
         queries.release_leases(session, run="r", owner="elsewhere:1:1")
-    assert result_of(store, "r", 1, STAGE) is None
     assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
 
 

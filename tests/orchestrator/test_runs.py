@@ -9,9 +9,12 @@ import pytest
 
 from core.config import ConfigError
 from orchestrator import runs
-from orchestrator.home import MICRO_MODEL, Home
+from orchestrator.home import MICRO_MODEL, Home, Services
 from orchestrator.progress import artifact_key
 from orchestrator.runs import RunError, prepare
+from orchestrator.serving import turn
+from orchestrator.stages import Context
+from orchestrator.stages.training import train_challenger
 from storage import queries
 from storage.errors import CheckpointError, StoreError
 from storage.session import Store, open_store
@@ -94,3 +97,12 @@ def test_what_cannot_be_run_is_refused_and_leaves_nothing(
 
 def test_any_run_name_makes_an_artifact_key_that_prefect_takes() -> None:
     assert artifact_key("exp.v2_B", 0, "train_solver") == "exp-v2-b-0-train-solver"
+
+
+def test_a_challenger_that_is_not_trained_waits_for_no_turn(home: Home, own: Store) -> None:
+    config = prepare(home, own, "a", "demo", 0, {"challenger.trained": False})
+    services = Services("", "", "", "", "", {})
+    with turn(home):
+        last_write = train_challenger(Context(home, own, services, "a", config, 1, lambda *_: None))
+    with own.write() as session:
+        assert last_write(session) == {"checkpoint": "a/base/0", "trained": False}
