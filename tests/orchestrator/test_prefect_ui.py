@@ -89,14 +89,16 @@ def test_a_cancelled_run_leaves_nothing_running(live: Live, page: Page) -> None:
     _submit(
         page, live, "called-off", {**_settings(live), "solver.training.steps": 2000, "challenger.training.steps": 2000}
     )
-    flow_run = page.url.rstrip("/").split("/")[-1].split("?")[0]
+    watching = page.url
     page.goto("about:blank")
     work = live.home.work / "called-off" / "1" / "train_challenger"
     wait_until(lambda: any(work.glob("step_*")), "the Challenger's training to begin")
     assert _training(live)
-    cancel = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
-    url = f"{live.services.prefect_url}/api/flow_runs/{flow_run}/set_state"
-    httpx.post(url, json=cancel, trust_env=False).raise_for_status()
+    page.goto(watching)
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
+    page.goto("about:blank")
     wait_until(lambda: _status(live, "called-off") == "cancelled", "the run to be marked as cancelled")
     wait_until(lambda: not _training(live), "Ray to end the training worker")
 
