@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import ray
 import torch
+from ray.exceptions import RayError
 from ray.train import get_context
 from ray.train.torch import TorchConfig, get_device
 from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
@@ -90,6 +91,8 @@ class LocalTrainer:
                 training.result()
             except TrainingFailedError as error:
                 raise TrainError(f"{job.key}: training failed: {_cause(error)}") from error
+            except RayError as error:  # Ray itself went away
+                raise TrainError(f"{job.key}: Ray: {type(error).__name__}: {error}") from error
             finally:
                 if not finished:
                     (job.work_dir / _STOP).touch()
