@@ -9,7 +9,7 @@ export COEVO_HOME ?= $(CURDIR)/.coevo
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
 
-arms: $(INSTALLED)  ## The loop against an untrained Challenger and against no filter, three seeds (an hour)
+arms: $(INSTALLED)  ## The loop against an untrained Challenger and against no filter, three seeds (more than an hour)
 	@$(BIN)/python -m benchmarks.arms
 
 test: $(INSTALLED) system lint  ## Everything that CI runs
