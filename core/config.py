@@ -8,27 +8,28 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from core.errors import CoevoError
+from core.methods import Objective, RZero, SetMethod, SolverReward
+from core.settings import Part, Positive, Share
 from core.types import Denominator
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[int, Field(gt=0)]
 Oracle = Annotated[Literal["exact"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
+
+
+def trained_rollouts(rollouts: int, objective: Objective) -> int:
+    """How many of a prompt's rollouts are trained on: `trained_share`, and at least two."""
+    return max(2, round(rollouts * objective.trained_share))
 
 
 class ConfigError(CoevoError):
     """A preset or an override that cannot be used; the message names the field, what was expected and what came."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Sampling(_Part):
+class Sampling(Part):
     """How rollouts are drawn."""
 
     temperature: float = Field(1.0, ge=0)
@@ -36,58 +37,88 @@ class Sampling(_Part):
     max_tokens: Positive = 4096
 
 
-class Training(_Part):
-    """One role's GRPO (R-Zero E.1, A.1). `rate`s are per optimiser step."""
+class Training(Part):
+    """How much one role trains, and on what (R-Zero E.1, A.1). What it minimises is its reward's `Objective`."""
 
     steps: Positive = 15
     prompts_per_step: Positive = 128
-    rollouts_per_prompt: Annotated[int, Field(ge=2)] = 5
+    rollouts_per_prompt: Annotated[int, Field(ge=2)] | None = None  # None: as many as the reward's paper takes
     learning_rate: float = Field(1e-6, gt=0)
     weight_decay: float = Field(1e-2, ge=0)
-    kl_coefficient: float = Field(1e-2, ge=0)
-    clip_low: float = Field(0.2, gt=0, lt=1)
-    clip_high: float = Field(0.2, gt=0)
     max_grad_norm: float = Field(1.0, gt=0)
     updates_per_step: Positive = 1  # passes over the step's rollouts; above 1 the clip has something to do
-    loss_average: Literal["sequence", "token"] = "sequence"
     micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
     checkpoint_every: Positive = 5
     workers: Positive = 1  # data-parallel
     sampling: Sampling = Sampling()
 
 
-class ChallengerReward(_Part):
+class ChallengerReward(Objective):
     """R-Zero 2.2. `variant="official"` reproduces the released code where it differs from the paper."""
 
+    rollouts: ClassVar[int] = 4
+
+    advantage: Literal["zscore"] = "zscore"
     variant: Literal["paper", "official"] = "paper"
     votes: Positive = 10  # m, the Solver's answers a question
     repetition_weight: float = Field(1.0, ge=0)  # lambda
     bleu_distance: Share = 0.5  # tau_BLEU
 
 
-class RZeroSolverReward(_Part):
-    """R-Zero 2.4: 1 when the answer equals the pseudo-label, else 0."""
-
-    type: Literal["rzero"] = "rzero"
-
-
-SolverReward = RZeroSolverReward  # issue of the other papers' Solvers: a union on `type`
-
-
-class Challenger(_Part):
+class Challenger(Part):
     """How the Challenger is trained. `trained=False` is the paper's baseline of Table 1: it stays the base model."""
 
     trained: bool = True
     reward: ChallengerReward = ChallengerReward()
-    training: Training = Training(steps=5, rollouts_per_prompt=4)
+    training: Training = Training(steps=5)
+
+    @property
+    def rollouts(self) -> int:
+        """How many a prompt gets."""
+        return self.training.rollouts_per_prompt or self.reward.rollouts
 
 
-class Solver(_Part):
-    reward: SolverReward = RZeroSolverReward()
+class Service(Part):
+    """An OpenAI-compatible service of somebody else's. `key_variable` names what holds its key in the environment."""
+
+    url: str  # up to and including /v1
+    model: str
+    key_variable: str | None = None
+    timeout: float = Field(120.0, gt=0)  # seconds, for one request
+    attempts: Positive = 5
+
+
+class Signals(Part):
+    """Where a method's signals come from, beyond what the sampling itself tells."""
+
+    embedder: Literal["hashing"] | Service = "hashing"  # hashed words, not their meaning
+    clusterer: Literal["skeleton"] | Service = "skeleton"  # the text without its numbers, not its strategy
+
+
+class Solver(Part):
+    """How the Solver is trained: `reward` names the method, `core.methods`."""
+
+    reward: SolverReward = RZero()
     training: Training = Training()
+    signals: Signals = Signals()
+
+    @property
+    def rollouts(self) -> int:
+        """How many a prompt gets; all of them vote."""
+        return self.training.rollouts_per_prompt or self.reward.rollouts
+
+    @model_validator(mode="after")
+    def _sets_fit(self) -> Solver:
+        trained = trained_rollouts(self.rollouts, self.reward)
+        if isinstance(self.reward, SetMethod) and self.reward.set_size > trained:
+            raise ValueError(
+                f"reward.set_size: expected at most {trained}, the rollouts of a prompt that are trained on, "
+                f"got {self.reward.set_size}"
+            )
+        return self
 
 
-class Dataset(_Part):
+class Dataset(Part):
     """R-Zero 2.3: how the Solver's questions are made and filtered."""
 
     candidates: Positive = 8000  # N
@@ -111,7 +142,7 @@ class Dataset(_Part):
         return self
 
 
-class Evaluation(_Part):
+class Evaluation(Part):
     """Held-out accuracy after each iteration: `samples` at the sampling temperature, one greedy, maj@samples."""
 
     benchmark: str = "micro"  # "micro", or a JSONL file with id, problem, answer and perhaps level
@@ -119,13 +150,13 @@ class Evaluation(_Part):
     sampling: Sampling = Sampling(top_p=1.0)
 
 
-class Audit(_Part):
+class Audit(Part):
     """Who says whether a pseudo-label is right. `exact` grades all of them; TOML's word for nobody is `none`."""
 
     oracle: Oracle = "exact"
 
 
-class RunConfig(_Part):
+class RunConfig(Part):
     """A whole run. The preset's file name is not part of it: two presets with equal values are the same run."""
 
     seed: int = Field(0, ge=0)
@@ -140,14 +171,19 @@ class RunConfig(_Part):
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
-    """Read a TOML preset; `overrides` maps dotted names to values (`{"dataset.candidates": 320}`)."""
+    """Read a TOML preset; `overrides` maps dotted names to values (`{"dataset.candidates": 320}`).
+
+    An override of a `type` takes the preset's other settings of that table away, since they are another variant's; so
+    `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers.
+    """
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"preset {path}: no such file") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
-    for name, value in (overrides or {}).items():
+    # A `type` first: what else an override says of its table is of the new variant.
+    for name, value in sorted((overrides or {}).items(), key=lambda item: not item[0].endswith(".type")):
         _set(tree, name, value)
     return parse_config(tree, source=str(path))
 
@@ -166,6 +202,8 @@ def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
         tree = tree.setdefault(parent, {})
         if not isinstance(tree, dict):
             raise ConfigError(f"override {dotted}: {parent} is a value, not a section")
+    if last == "type" and tree.get("type") != value:
+        tree.clear()
     tree[last] = value
 
 

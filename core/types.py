@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 Role = Literal["challenger", "solver"]
 Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"]
 Denominator = Literal["all", "parsed"]
@@ -115,6 +118,33 @@ class Score:
     """A raw reward and the parts it was made of."""
 
     value: float
+    parts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """A prompt's G rollouts as a Solver's method sees them; a signal that nobody asked for is None.
+
+    `classes[i]` is the place of rollout i's answer in `vote.classes`, whose first is the majority; None without one.
+    """
+
+    answers: tuple[str | None, ...]
+    vote: PseudoLabel
+    classes: tuple[int | None, ...]
+    label: str | None = None  # the one that the question came with
+    agrees: tuple[bool, ...] | None = None  # whether an answer equals `label`; None where there is no label
+    mean_entropy: NDArray[np.float64] | None = None  # (G,), nats a token
+    embeddings: NDArray[np.float64] | None = None  # (G, D)
+    clusters: tuple[int, ...] | None = None  # strategies; `core.strategies.DEGENERATE` is none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """What a method makes of a group. `label` is the answer that it rewards, None where it abstains."""
+
+    label: str | None
+    rewards: NDArray[np.float64]  # (G,)
+    learn: bool = True  # False: the prompt takes no part in the loss
     parts: dict[str, float] = field(default_factory=dict)
 
 

@@ -13,6 +13,7 @@ from core.quantities import parse_number
 from core.types import Denominator, PseudoLabel
 
 Verdicts = dict[Pair, str]  # by keys in ascending order
+Classes = tuple[int | None, ...]
 
 
 def vote(answers: Sequence[str | None], grader: Grader | None, denominator: Denominator = "all") -> PseudoLabel:
@@ -23,7 +24,16 @@ def vote(answers: Sequence[str | None], grader: Grader | None, denominator: Deno
 def vote_many(
     groups: Sequence[Sequence[str | None]], grader: Grader | None, denominator: Denominator = "all"
 ) -> list[PseudoLabel]:
-    """The pseudo-labels of many groups, with their comparisons graded in one batch.
+    """The pseudo-labels of many groups. See `classify_many`."""
+    return [label for label, _ in classify_many(groups, grader, denominator)]
+
+
+def classify_many(
+    groups: Sequence[Sequence[str | None]], grader: Grader | None, denominator: Denominator = "all"
+) -> list[tuple[PseudoLabel, Classes]]:
+    """The pseudo-labels of many groups, with their comparisons graded in one batch, and each answer's class.
+
+    A class is a place in the label's `classes`, 0 the majority's; an answer that did not vote has None.
 
     Answers that share a key are one class. With a grader, classes merge when all their members are pairwise equal
     (complete linkage, since grading is not transitive), taken from the most votes down and by key among equals; an
@@ -35,15 +45,14 @@ def vote_many(
     """
     tallies = [_tally(answers) for answers in groups]
     verdicts = _grade(tallies, grader) if grader else {}
-    return [_label(len(answers), tally, verdicts, denominator) for answers, tally in zip(groups, tallies, strict=True)]
+    return [_label(answers, tally, verdicts, denominator) for answers, tally in zip(groups, tallies, strict=True)]
 
 
 def _tally(answers: Iterable[str | None]) -> dict[str, Counter[str]]:
     """Votes by key, then by normalised spelling."""
     tally: dict[str, Counter[str]] = {}
     for answer in answers:
-        key = answer_key(answer) if answer is not None else ""
-        if answer is not None and key:
+        if answer is not None and (key := answer_key(answer)):
             tally.setdefault(key, Counter())[normalise(answer)] += 1
     return tally
 
@@ -63,25 +72,29 @@ def _is_number(key: str) -> bool:
     return parse_number(key) is not None
 
 
-def _label(m: int, tally: dict[str, Counter[str]], verdicts: Verdicts, denominator: Denominator) -> PseudoLabel:
+def _label(
+    answers: Sequence[str | None], tally: dict[str, Counter[str]], verdicts: Verdicts, denominator: Denominator
+) -> tuple[PseudoLabel, Classes]:
     votes = {key: spellings.total() for key, spellings in tally.items()}
-    classes = [
-        (sum(votes[key] for key in members), min(members), _spelling(tally[key] for key in members))
-        for members in _merge(sorted(votes, key=lambda key: (-votes[key], key)), verdicts)
-    ]
-    classes.sort(key=lambda found: (-found[0], found[1]))
+    merged = _merge(sorted(votes, key=lambda key: (-votes[key], key)), verdicts)
+    merged.sort(key=lambda members: (-sum(votes[key] for key in members), min(members)))
+    classes = tuple(
+        (_spelling(tally[key] for key in members), sum(votes[key] for key in members)) for members in merged
+    )
     parsed = sum(votes.values())
-    top, _, answer = classes[0] if classes else (0, "", None)
-    return PseudoLabel(
+    answer, top = classes[0] if classes else (None, 0)
+    label = PseudoLabel(
         answer=answer,
         votes=top,
-        m=m,
+        m=len(answers),
         parsed=parsed,
         unknown=sum(verdicts.get(pair) == "unknown" for pair in combinations(sorted(votes), 2)),
-        p_hat=top / (m if denominator == "all" else parsed) if top else 0.0,
+        p_hat=top / (len(answers) if denominator == "all" else parsed) if top else 0.0,
         denominator=denominator,
-        classes=tuple((spelling, count) for count, _, spelling in classes),
+        classes=classes,
     )
+    place = {key: i for i, members in enumerate(merged) for key in members}
+    return label, tuple(None if answer is None else place.get(answer_key(answer)) for answer in answers)
 
 
 def _merge(keys: Iterable[str], verdicts: Verdicts) -> list[list[str]]:

@@ -13,6 +13,7 @@ HOUSE = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"
 INFERENCE = {
     "services.inference.client",
     "services.inference.engine",
+    "services.inference.signals",
     "services.inference.transformers_engine",
 }
 # package -> prefixes of ours that it may import

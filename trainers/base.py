@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from core.config import ChallengerReward, Sampling, SolverReward, Training
+from core.config import ChallengerReward, Sampling, Signals, Training, trained_rollouts
 from core.errors import CoevoError
+from core.methods import SolverReward
 from core.types import Checkpoint, Denominator, Role
 
 
 @dataclass(frozen=True, slots=True)
 class TrainQuestion:
-    """A question that the Solver learns from, with its pseudo-label."""
+    """A question that the Solver learns from. `label` is what came with it; None where the method votes anew."""
 
     question_id: str
     text: str
-    label: str
+    label: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,17 @@ class TrainJob:
     questions: tuple[TrainQuestion, ...]  # the Solver's; empty for the Challenger
     solver: SolverService | None  # the Challenger's; None for the Solver
     work_dir: Path  # holds step_K folders while the job runs, so that a killed one resumes; the caller removes it
+    signals: Signals = field(default_factory=Signals)  # the Solver's
+
+    @property
+    def rollouts(self) -> int:
+        """How many a prompt gets."""
+        return self.training.rollouts_per_prompt or self.reward.rollouts
+
+    @property
+    def trained(self) -> int:
+        """How many of them, the first, are trained on: they are draws like any others."""
+        return trained_rollouts(self.rollouts, self.reward)
 
 
 @dataclass(frozen=True, slots=True)

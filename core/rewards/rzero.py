@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from core.config import ChallengerReward
+from core.methods import RZero
+from core.rewards.agreement import agreement_scores
 from core.similarity import clusters
-from core.types import PseudoLabel, Score
+from core.types import Group, PseudoLabel, Score, Scored
 
 
 def challenger_scores(
@@ -37,19 +39,16 @@ def challenger_scores(
     clustered = [i for i, question in enumerate(questions) if question is not None or not paper]
     shares = _cluster_shares([questions[i] or "" for i in clustered], len(questions), config.bleu_distance)
     penalties = dict(zip(clustered, (config.repetition_weight * share for share in shares), strict=True))
-    score = _paper if paper else _official
-    return [score(label, penalties.get(i, 0.0)) for i, label in enumerate(labels)]
+    of = _paper if paper else _official
+    return [of(label, penalties.get(i, 0.0)) for i, label in enumerate(labels)]
 
 
-def solver_scores(answers: Sequence[str | None], label: str, equal: Callable[[str, str], bool]) -> list[Score]:
+def score(group: Group, method: RZero) -> Scored:
     """The rewards (G,) of a Solver group (R-Zero 2.4): 1 where the answer equals the pseudo-label, else 0.
 
-    `equal(answer, label)` decides; a rollout without an answer (None) is never asked about. `Score.parts`: `answered`.
+    The label is S(t-1)'s, made once by `label_questions`. A rollout without an answer gets 0.
     """
-    return [
-        Score(float(answer is not None and equal(answer, label)), {"answered": float(answer is not None)})
-        for answer in answers
-    ]
+    return agreement_scores(group, method.labels)
 
 
 def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from core.config import Training
+from core.config import Challenger, Solver
 from core.drift import share
 from core.types import Role, Verdict
 from orchestrator.report.charts import VERDICTS
@@ -91,8 +91,8 @@ def _label_rows(measures: RunMeasures) -> Iterator[Row]:
 
 
 def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:
-    config: Training = getattr(measures.config, role).training
-    rollouts = f"n = {config.prompts_per_step * config.rollouts_per_prompt:,} rollouts"
+    config: Challenger | Solver = getattr(measures.config, role)
+    rollouts = f"n = {config.training.prompts_per_step * config.rollouts:,} rollouts"
     names = {"reward_mean": "reward", "kl": "KL", "entropy": "entropy", "response_length": "response length"}
     for name, shown in names.items():
         values = [measures.at_last_step(role, name, each.t) for each in measures.iterations]

@@ -72,6 +72,7 @@ def train_solver(context: Context) -> LastWrite:
         questions=questions,
         solver=None,
         work_dir=context.home.work / context.run / str(t) / "train_solver",
+        signals=solver.signals,
     )
     return _train(context, job)
 

@@ -14,7 +14,7 @@ from services.inference.engine import Prompt
 from services.inference.openai_api import ChatResponse
 
 # Answers that pass by themselves: a replica was lost or is being started, or has not swapped its weights yet.
-_PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
+PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 
 class InferenceError(CoevoError):
@@ -82,7 +82,7 @@ class InferenceClient:
             response = await http.post(f"{self.url}/chat/completions", json=_body(prompt, checkpoint))
         except httpx.TransportError as error:
             return f"{type(error).__name__}: {error}"
-        if response.status_code in _PASSING:
+        if response.status_code in PASSING:
             return f"HTTP {response.status_code}: {response.text[:300]}"
         if response.status_code != 200:
             raise InferenceError(f"{self.url}: HTTP {response.status_code}: {response.text[:300]}")

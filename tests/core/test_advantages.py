@@ -1,48 +1,74 @@
 from __future__ import annotations
 
 import math
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.advantages import advantages_zscore
+from core.advantages import advantages
+from core.methods import Grpo, Objective, PassAtN, PolyEpo, Rloo, RZero
 
 REWARDS = st.lists(st.floats(-10, 10), min_size=1, max_size=16)
+ESTIMATORS = pytest.mark.parametrize("method", [RZero(), Grpo(), Rloo()], ids=lambda method: method.advantage)
 
 
-def test_by_hand() -> None:
+def of(rewards: list[Any], method: Objective) -> list[float]:
+    return advantages(np.array(rewards), method).tolist()
+
+
+def test_zscores_by_hand() -> None:
     # Rewards 1, 0, 0, 0, 0: mean 0.2, unbiased variance (0.64 + 4 * 0.04) / 4 = 0.2, deviation 0.447214.
     deviation = math.sqrt(0.2) + 1e-6
     expected = [0.8 / deviation, *[-0.2 / deviation] * 4]
-    assert advantages_zscore(np.array([1.0, 0, 0, 0, 0])) == pytest.approx(expected, abs=1e-12)
+    assert of([1.0, 0, 0, 0, 0], RZero()) == pytest.approx(expected, abs=1e-12)
 
 
+def test_mean_only_and_leave_one_out_by_hand() -> None:
+    # The mean is 0.2. Each against the mean of the other four (SRT B.1): 1 - 0 and 0 - 1/4.
+    assert of([1.0, 0, 0, 0, 0], Grpo()) == pytest.approx([0.8, -0.2, -0.2, -0.2, -0.2])
+    assert of([1.0, 0, 0, 0, 0], Rloo()) == pytest.approx([1, -0.25, -0.25, -0.25, -0.25])
+
+
+def test_sets_go_to_their_objective() -> None:
+    # core.sets has the numbers worked out; here, that each method gets its own.
+    rewards = np.array([1.0, 0.0, 0.0])
+    assert advantages(rewards, PolyEpo(set_size=2), (1, 1, 2)) == pytest.approx([1 / 8, -1 / 8, 0])
+    assert advantages(rewards, PassAtN(set_size=2)) == pytest.approx([1 / 3, -1 / 6, -1 / 6])
+    with pytest.raises(ValueError, match="clusters: poly_epo's advantages need them"):
+        advantages(rewards, PolyEpo(set_size=2))
+
+
+@ESTIMATORS
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.1, 1 / 3, -2.7])
 @pytest.mark.parametrize("group", [1, 5, 7])
-def test_equal_rewards_are_exact_zeros(reward: float, group: int) -> None:
-    assert advantages_zscore(np.full(group, reward)).tolist() == [0.0] * group
+def test_equal_rewards_are_exact_zeros(reward: float, group: int, method: Objective) -> None:
+    assert of([reward] * group, method) == [0.0] * group
 
 
+@ESTIMATORS
 @given(REWARDS)
-def test_they_sum_to_zero_and_keep_the_order(rewards: list[float]) -> None:
-    advantages = advantages_zscore(np.array(rewards))
-    assert advantages.shape == (len(rewards),)
-    assert advantages.sum() == pytest.approx(0, abs=1e-6)
+def test_they_sum_to_zero_and_keep_the_order(method: Objective, rewards: list[float]) -> None:
+    found = np.array(of(rewards, method))
+    assert found.shape == (len(rewards),)
+    assert found.sum() == pytest.approx(0, abs=1e-6)
     order = np.argsort(rewards, kind="stable")
-    assert (np.diff(advantages[order]) >= 0).all()
+    assert (np.diff(found[order]) >= 0).all()
 
 
+@ESTIMATORS
 @given(REWARDS, st.randoms(use_true_random=False))
-def test_they_follow_a_permutation(rewards: list[float], random: object) -> None:
+def test_they_follow_a_permutation(method: Objective, rewards: list[float], random: Random) -> None:
     order = list(range(len(rewards)))
     random.shuffle(order)
-    shuffled = advantages_zscore(np.array(rewards)[order])
-    assert shuffled == pytest.approx(advantages_zscore(np.array(rewards))[order], abs=1e-6)
+    shuffled = of([rewards[i] for i in order], method)
+    assert shuffled == pytest.approx(np.array(of(rewards, method))[order], abs=1e-6)
 
 
 @pytest.mark.parametrize("rewards", [[], [[1.0, 0.0]], [1.0, math.nan], [math.inf, 0.0]])
-def test_what_is_not_a_row_of_numbers_is_refused(rewards: list[object]) -> None:
+def test_what_is_not_a_row_of_numbers_is_refused(rewards: list[Any]) -> None:
     with pytest.raises(ValueError, match="rewards: expected finite numbers of shape"):
-        advantages_zscore(np.array(rewards))
+        of(rewards, RZero())

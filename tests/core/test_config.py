@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.config import ConfigError, RunConfig, load_config, parse_config
+from core.methods import EvolRl
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 
@@ -18,10 +19,11 @@ def test_every_preset_is_valid_and_survives_the_store(preset: Path) -> None:
 def test_the_defaults_are_the_papers() -> None:
     """R-Zero 2.2, 2.3, 3.1 and E.1, from the paper's text."""
     config = RunConfig()
-    for training, rollouts, steps in ((config.challenger.training, 4, 5), (config.solver.training, 5, 15)):
-        assert (training.prompts_per_step, training.rollouts_per_prompt, training.steps) == (128, rollouts, steps)
-        assert (training.learning_rate, training.weight_decay, training.kl_coefficient) == (1e-6, 1e-2, 1e-2)
-        assert training.loss_average == "sequence"  # A.1
+    for role, rollouts, steps in ((config.challenger, 4, 5), (config.solver, 5, 15)):
+        training, objective = role.training, role.reward
+        assert (training.prompts_per_step, role.rollouts, training.steps) == (128, rollouts, steps)
+        assert (training.learning_rate, training.weight_decay, objective.kl_coefficient) == (1e-6, 1e-2, 1e-2)
+        assert (objective.advantage, objective.kl_in, objective.loss_average) == ("zscore", "loss", "sequence")  # A.1
         assert (training.sampling.temperature, training.sampling.top_p) == (1.0, 0.99)
     reward = config.challenger.reward
     assert (reward.variant, reward.votes, reward.repetition_weight, reward.bleu_distance) == ("paper", 10, 1.0, 0.5)
@@ -72,3 +74,33 @@ def test_overrides_reach_into_sections_and_not_into_values() -> None:
     assert load_config(path, {"dataset.candidates": 320}).dataset.candidates == 320
     with pytest.raises(ConfigError, match=r"override seed\.x: seed is a value, not a section"):
         load_config(path, {"seed.x": 1})
+
+
+def test_a_type_that_is_overridden_brings_its_own_numbers() -> None:
+    """The demo's KL and loss average are R-Zero's on the tiny world; EVOL-RL's are its paper's."""
+    path = RUNS / "demo.toml"
+    swapped = load_config(path, {"solver.reward.type": "evol_rl", "solver.reward.alpha": 0.25}).solver
+    assert swapped.reward == EvolRl(alpha=0.25)
+    assert swapped.rollouts == 8  # the budget stays the preset's
+    assert load_config(path, {"solver.reward.alpha": 0.25, "solver.reward.type": "evol_rl"}).solver == swapped
+    same = load_config(path, {"solver.reward.type": "rzero"}).solver.reward
+    assert same.loss_average == "token"
+
+
+def test_an_unknown_method_is_answered_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"solver\.reward: .*'grop'.*'rzero', 'ttrl', 'srt'"):
+        load_config(RUNS / "demo.toml", {"solver.reward.type": "grop"})
+
+
+@pytest.mark.parametrize(
+    ("reward", "complaint"),
+    [
+        ({"type": "grpo", "advantage": "set"}, "'set' belongs to poly_epo and pass_at_n"),
+        ({"type": "poly_epo", "set_size": 9}, r"reward\.set_size: expected at most 8"),
+        ({"type": "poly_epo", "set_size": 5, "trained_share": 0.5}, r"reward\.set_size: expected at most 4"),
+        ({"type": "rzero", "labels": "online"}, r"labels: Input should be 'offline' \(got 'online'\)"),
+    ],
+)
+def test_a_method_that_cannot_be_is_refused(reward: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        parse_config({"solver": {"reward": reward}}, "a test")

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.config import ChallengerReward
-from core.rewards import SOLVER_REWARDS
-from core.rewards.rzero import challenger_scores, solver_scores
+from core.rewards.rzero import challenger_scores
 from core.types import PseudoLabel
 
 PAPER = ChallengerReward()
@@ -131,17 +130,3 @@ def test_a_question_asked_once_more_never_earns_more(batch: list[tuple[str | Non
     [alone, *_] = scored([(ALONE, 5), *batch, (None, 0)], config)
     [repeated, *_] = scored([(ALONE, 5), *batch, (ALONE, 5)], config)
     assert repeated <= alone
-
-
-def test_the_solvers_reward() -> None:
-    asked: list[tuple[str, str]] = []
-
-    def equal(answer: str, label: str) -> bool:
-        asked.append((answer, label))
-        return int(answer) == int(label)
-
-    scores = SOLVER_REWARDS["rzero"](["7", "8", None, "07"], "7", equal)
-    assert [score.value for score in scores] == [1, 0, 0, 1]
-    assert [score.parts for score in scores] == [{"answered": 1}, {"answered": 1}, {"answered": 0}, {"answered": 1}]
-    assert asked == [("7", "7"), ("8", "7"), ("07", "7")]  # no answer is nothing to compare
-    assert solver_scores([], "7", equal) == []

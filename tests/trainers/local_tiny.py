@@ -9,7 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from core.config import RZeroSolverReward, Sampling, Training
+from core.config import Sampling, Training
+from core.methods import RZero
 from core.types import Checkpoint
 from trainers.base import TrainJob, TrainQuestion
 
@@ -87,6 +88,7 @@ def tiny_training(**changes: Any) -> Training:
 
 def tiny_job(work: Path, **changes: Any) -> TrainJob:
     """A Solver's job on five questions in `work/job`, which begins from the model in `work/start`."""
+    reward = changes.pop("reward", RZero())
     questions = tuple(TrainQuestion(f"t/1/{i:06d}", text, str(i)) for i, text in enumerate(["a", "bc", "d", "ee", "f"]))
     return TrainJob(
         key="t/1/train_solver",
@@ -94,7 +96,7 @@ def tiny_job(work: Path, **changes: Any) -> TrainJob:
         run_seed=7,
         start=Checkpoint("t/base/0", "t", "base", 0, 0, str(work / "start"), "0" * 64, None),
         training=tiny_training(**changes),
-        reward=RZeroSolverReward(),
+        reward=reward,
         questions=questions,
         solver=None,
         work_dir=work / "job",

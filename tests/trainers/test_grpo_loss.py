@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -15,12 +16,18 @@ from local_tiny import VOCABULARY, save_tiny, tiny_model, tiny_tokenizer, tiny_t
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from trainers.local.grpo import grpo_loss, token_logprobs
+from core.methods import LossAverage, RZero
+from trainers.local.grpo import grpo_loss, k3, token_logprobs
 from trainers.local.ranks import Ranks
 from trainers.local.update import Row, make_optimiser, update
 
 SETTINGS: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "kl_coefficient": 0.1}
-AVERAGES: list[Literal["sequence", "token"]] = ["sequence", "token"]
+AVERAGES: list[LossAverage] = ["sequence", "token", "max_length"]
+MAX_TOKENS = 8
+
+
+def objective(average: LossAverage, **changes: Any) -> RZero:
+    return RZero(loss_average=average, **{**SETTINGS, **changes})
 
 
 def hand_worked() -> dict[str, Tensor]:
@@ -36,6 +43,7 @@ def hand_worked() -> dict[str, Tensor]:
         "logprobs": logprobs,
         "old_logprobs": logprobs.detach() - log_ratio,
         "reference_logprobs": logprobs.detach() + toward,
+        "entropies": torch.tensor([[9.0, 0.5, 0.25, 9.0], [9.0, 9.0, 1.0, 9.0]], requires_grad=True),
         "advantages": torch.tensor([1.0, -2.0]),
         "mask": mask,
     }
@@ -44,19 +52,21 @@ def hand_worked() -> dict[str, Tensor]:
 # clip_low 0.2, clip_high 0.28, KL 0.1. Surrogates, negative: min(1.5, 1.28) -> -1.28, held back; min(1, 1) -> -1;
 # min(-1, 0.8 * -2) -> 1.6, held back. k3: 2 - ln 2 - 1 = 0.306853; 0; 1/2 + ln 2 - 1 = 0.193147, together 0.5.
 # Tokens: -1.28 + 0.0306853 = -1.2493147;  -1;  1.6 + 0.0193147 = 1.6193147.
-# "token": their sum -0.63 over 3.  "sequence": ((-1.2493147 - 1) / 2 + 1.6193147) / 2.
+# "token": their sum -0.63 over 3.  "sequence": ((-1.2493147 - 1) / 2 + 1.6193147) / 2.  "max_length": -0.63 / 8 / 2.
 # Derivatives: a token that is held back has only the KL's, 0.1 * (1 - exp(ref - lp)): 0.1 * (1 - 2) = -0.1, and
-# 0.1 * (1 - 1/2) = 0.05; the one in between has -ratio * A = -1 and no KL. Weights: 1/3 each; or 1/4, 1/4, 1/2.
+# 0.1 * (1 - 1/2) = 0.05; the one in between has -ratio * A = -1 and no KL. Weights: 1/3 each; or 1/4, 1/4, 1/2; or
+# 1/16 each.
 EXPECTED = {
     "token": (-0.63 / 3, (-0.1 / 3, -1 / 3, 0.05 / 3)),
     "sequence": ((-2.2493147 / 2 + 1.6193147) / 2, (-0.1 / 4, -1 / 4, 0.05 / 2)),
+    "max_length": (-0.63 / 16, (-0.1 / 16, -1 / 16, 0.05 / 16)),
 }
 
 
 @pytest.mark.parametrize("average", AVERAGES)
-def test_loss_and_gradient_are_those_worked_by_hand(average: Literal["sequence", "token"]) -> None:
+def test_loss_and_gradient_are_those_worked_by_hand(average: LossAverage) -> None:
     inputs = hand_worked()
-    loss, parts = grpo_loss(**inputs, **SETTINGS, loss_average=average)
+    loss, parts = grpo_loss(**inputs, objective=objective(average), max_tokens=MAX_TOKENS)
     loss.backward()
 
     expected, (first, second, third) = EXPECTED[average]
@@ -67,15 +77,46 @@ def test_loss_and_gradient_are_those_worked_by_hand(average: Literal["sequence",
     assert parts["clipped"].item() == 2
 
 
+# Entropies 0.5, 0.25 and 1, coefficient 0.2: -0.1, -0.05 and -0.2 more a token, whose derivatives are -0.2 each.
+MORE = {"token": -0.35 / 3, "sequence": (-0.15 / 2 - 0.2) / 2, "max_length": -0.35 / 16}
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_the_entropy_bonus_by_hand(average: LossAverage) -> None:
+    inputs = hand_worked()
+    loss, _ = grpo_loss(**inputs, objective=objective(average, entropy_coefficient=0.2), max_tokens=MAX_TOKENS)
+    loss.backward()
+    assert loss.item() == pytest.approx(EXPECTED[average][0] + MORE[average], abs=1e-6)
+    weights = {"token": (1 / 3,) * 3, "sequence": (1 / 4, 1 / 4, 1 / 2), "max_length": (1 / 16,) * 3}[average]
+    found = inputs["entropies"].grad[inputs["mask"]]  # type: ignore[index]
+    torch.testing.assert_close(found, torch.tensor([-0.2 * weight for weight in weights]))
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_a_kl_in_the_reward_is_not_in_the_loss(average: LossAverage) -> None:
+    inputs = hand_worked()
+    loss, parts = grpo_loss(**inputs, objective=objective(average, kl_in="reward"), max_tokens=MAX_TOKENS)
+    without, _ = grpo_loss(**inputs, objective=objective(average, kl_coefficient=0.0), max_tokens=MAX_TOKENS)
+    assert loss == without
+    assert parts["kl"].item() == pytest.approx(0.5, abs=1e-6)  # measured all the same
+
+
+def test_k3_by_hand() -> None:
+    # pi_ref / pi of 2, 1 and 1/2: 2 - 1 - ln 2; 0; 1/2 - 1 + ln 2 (SRT B.1).
+    toward = torch.tensor([math.log(2), 0.0, -math.log(2)])
+    expected = torch.tensor([1 - math.log(2), 0.0, math.log(2) - 1 / 2])
+    torch.testing.assert_close(k3(torch.zeros(3), toward), expected)
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**31), st.sampled_from(AVERAGES))
-def test_without_advantage_nor_kl_the_gradient_is_zero(seed: int, average: Literal["sequence", "token"]) -> None:
+def test_without_advantage_nor_kl_the_gradient_is_zero(seed: int, average: LossAverage) -> None:
     generator = torch.Generator().manual_seed(seed)
-    logprobs, old, reference = (-torch.rand(3, 5, generator=generator) for _ in range(3))
+    logprobs, old, reference, entropies = (-torch.rand(3, 5, generator=generator) for _ in range(4))
     logprobs.requires_grad_()
     mask = torch.ones(3, 5, dtype=torch.bool)
     loss, _ = grpo_loss(
-        logprobs, old, reference, torch.zeros(3), mask, **{**SETTINGS, "kl_coefficient": 0.0}, loss_average=average
+        logprobs, old, reference, entropies, torch.zeros(3), mask, objective(average, kl_coefficient=0.0), MAX_TOKENS
     )
     loss.backward()
     assert logprobs.grad is not None
@@ -110,18 +151,24 @@ def some_rows(count: int = 11) -> list[Row]:
     rows = []
     for i in range(count):
         response = tokens(1 + (5 * i) % 7)
-        rows.append(Row(tokens(1 + (3 * i) % 4), response, [0.0] * len(response), (-1.0) ** i * (i % 3)))
+        rows.append(Row(tokens(1 + (3 * i) % 4), response, [0.0] * len(response)))
     return rows
+
+
+def some_advantages(kl: Sequence[float]) -> list[float]:
+    return [(-1.0) ** i * (i % 3) for i in range(len(kl))]
 
 
 @pytest.mark.parametrize("average", AVERAGES)
 @pytest.mark.parametrize("passes", [1, 3])
-def test_micro_batches_give_one_batch_s_gradient(average: str, passes: int) -> None:
+def test_micro_batches_give_one_batch_s_gradient(average: LossAverage, passes: int) -> None:
     reference, results = tiny_model(seed=5), []
     for size in (100, 3):
         model = tiny_model()
-        training = tiny_training(micro_batch=size, loss_average=average, updates_per_step=passes, kl_coefficient=0.3)
-        figures = update(model, reference, make_optimiser(model, training), some_rows(), training, ranks=Ranks())
+        training = tiny_training(micro_batch=size, updates_per_step=passes)
+        method = objective(average, kl_coefficient=0.3, entropy_coefficient=0.1)
+        optimiser = make_optimiser(model, training)
+        figures = update(model, reference, optimiser, some_rows(), training, method, some_advantages, ranks=Ranks())
         results.append((figures, [p.grad for p in model.parameters()], list(model.parameters())))
 
     (whole, gradient, weights), (split, split_gradient, split_weights) = results
@@ -133,16 +180,45 @@ def test_micro_batches_give_one_batch_s_gradient(average: str, passes: int) -> N
     torch.testing.assert_close(split_weights, weights, atol=1e-4, rtol=0)
 
 
+def test_each_row_s_kl_is_what_the_sampler_and_the_reference_say() -> None:
+    """The sum of k3 over a response's tokens, whatever batch it is in, in the order of the rows (SRT B.1)."""
+    rows, reference, seen = some_rows(), tiny_model(seed=5), []
+
+    def advantages(kl: Sequence[float]) -> list[float]:
+        seen.extend(kl)
+        return [0.0] * len(kl)
+
+    training = tiny_training(micro_batch=3)
+    model = tiny_model()
+    method = objective("sequence", kl_in="reward")
+    update(model, reference, make_optimiser(model, training), rows, training, method, advantages, ranks=Ranks())
+    for row, kl in zip(rows, seen, strict=True):
+        ids = torch.tensor([[*row.prompt, *row.response]])
+        mask = torch.arange(len(row))[None, :] >= len(row.prompt)
+        referred = token_logprobs(reference, ids, mask, training.sampling.temperature)[0][0, len(row.prompt) :]
+        assert kl == pytest.approx(k3(torch.tensor(row.sampled_logprobs), referred.detach()).sum().item(), rel=1e-4)
+
+
 def test_groups_without_variance_leave_the_weights_alone() -> None:
-    model, rows = tiny_model(), [Row(row.prompt, row.response, row.sampled_logprobs, 0.0) for row in some_rows()]
-    training = tiny_training(kl_coefficient=0.0, weight_decay=0.0)
-    figures = update(model, copy.deepcopy(model), make_optimiser(model, training), rows, training, ranks=Ranks())
+    model, training = tiny_model(), tiny_training(weight_decay=0.0)
+    figures = update(
+        model,
+        copy.deepcopy(model),
+        make_optimiser(model, training),
+        some_rows(),
+        training,
+        objective("sequence", kl_coefficient=0.0),
+        lambda kl: [0.0] * len(kl),
+        ranks=Ranks(),
+    )
     assert figures["grad_norm"] == 0
     torch.testing.assert_close(model.state_dict(), tiny_model().state_dict(), atol=0, rtol=0)
 
 
 def trl_loss(model: Any, batch: dict[str, Tensor], average: str, folder: Path) -> Tensor:
-    """The same loss by TRL's trainer: "grpo" averages over sequences, "bnpo" over the batch's tokens."""
+    """The same loss by TRL's trainer: "grpo" averages over sequences, "bnpo" over the batch's tokens, "dr_grpo" over
+    sequences of the greatest length.
+    """
     trl = pytest.importorskip("trl", reason="TRL, the independent implementation, is not installed")
     datasets = pytest.importorskip("datasets", reason="TRL needs datasets")
     trainer = trl.GRPOTrainer(
@@ -150,7 +226,8 @@ def trl_loss(model: Any, batch: dict[str, Tensor], average: str, folder: Path) -
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=trl.GRPOConfig(
             output_dir=str(folder),
-            loss_type={"sequence": "grpo", "token": "bnpo"}[average],
+            loss_type={"sequence": "grpo", "token": "bnpo", "max_length": "dr_grpo"}[average],
+            max_completion_length=MAX_TOKENS,
             beta=SETTINGS["kl_coefficient"],
             epsilon=SETTINGS["clip_low"],
             epsilon_high=SETTINGS["clip_high"],
@@ -172,7 +249,7 @@ def trl_loss(model: Any, batch: dict[str, Tensor], average: str, folder: Path) -
 
 
 @pytest.mark.parametrize("average", AVERAGES)
-def test_loss_and_gradient_are_trl_s(average: Literal["sequence", "token"], tmp_path: Path) -> None:
+def test_loss_and_gradient_are_trl_s(average: LossAverage, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(3)
     prompts, lengths, size = 4, torch.tensor([5, 2, 1]), 5
     ids = torch.randint(2, VOCABULARY, (3, prompts + size), generator=generator)
@@ -185,8 +262,8 @@ def test_loss_and_gradient_are_trl_s(average: Literal["sequence", "token"], tmp_
     # near the policy, as the sampling policy is: some ratios within the clip, some beyond it
     old = token_logprobs(model, ids, mask, 0.7)[0].detach() + 0.1 * (old - old.mean())
 
-    logprobs, _ = token_logprobs(model, ids, mask, 0.7)
-    loss, parts = grpo_loss(logprobs, old, reference, advantages, mask, **SETTINGS, loss_average=average)
+    logprobs, entropies = token_logprobs(model, ids, mask, 0.7)
+    loss, parts = grpo_loss(logprobs, old, reference, entropies, advantages, mask, objective(average), MAX_TOKENS)
     loss.backward()
     assert 0 < parts["clipped"] < mask.sum()
 

@@ -9,18 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job
+from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_tokenizer
 from transformers import GraniteConfig, GraniteForCausalLM
 
 from core.config import Sampling
-from core.types import Score
+from core.methods import PassAtN, Srt, Ttrl
+from core.types import Scored
 from trainers.base import TrainError, TrainJob
-from trainers.local.checkpoints import Metrics, newest_step, read_state
+from trainers.local.checkpoints import Metrics, State, fingerprint, newest_step, read_state, save_step
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Groups, Rewarded
+from trainers.local.rewards import Completions, Reward, Rewarded
+from trainers.local.update import make_optimiser
 
 TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
 
@@ -43,9 +46,10 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
     return replace(job, start=replace(job.start, path=str(start)))
 
 
-def sevens(step: int, groups: Groups) -> Rewarded:
+def sevens(step: int, completions: Completions) -> Rewarded:
     """1 for an answer of 7."""
-    return Rewarded([[Score(float("{7}" in text)) for text in group] for group in groups], {"unparsed_share": 0.0})
+    groups = [Scored("7", np.array([float("{7}" in one.text) for one in group])) for group in completions]
+    return Rewarded(groups, {"unparsed_share": 0.0})
 
 
 def run(
@@ -92,6 +96,70 @@ def test_it_learns_which_digit_pays(tmp_path: Path, start: Path) -> None:
     assert metrics[-1]["entropy"] < metrics[0]["entropy"]
     assert [one["step"] for one in metrics] == list(range(1, 25))
     assert all(one["sampler_gap"] < 1e-4 for one in metrics)
+
+
+def rewarding(members: slice, learn: bool = True) -> Reward:
+    """1 for the rollouts of every group at `members`, whatever they say."""
+
+    def reward(step: int, completions: Completions) -> Rewarded:
+        groups = []
+        for group in completions:
+            rewards = np.zeros(len(group))
+            rewards[members] = 1
+            groups.append(Scored("7", rewards, learn))
+        return Rewarded(groups, {})
+
+    return reward
+
+
+def moved(job: TrainJob, start: Path, reward: Reward) -> tuple[bool, Metrics]:
+    """Whether one step changed the weights, and its figures."""
+    metrics: list[Metrics] = []
+    train(job, reward, ranks=Ranks(), device="cpu", report=metrics.append, stopped=lambda: False)
+    after, before = ((folder / "model.safetensors").read_bytes() for folder in (job.work_dir / "final", start))
+    return after != before, metrics[0]
+
+
+def test_only_the_trained_share_is_learned_from(tmp_path: Path, start: Path) -> None:
+    """Of four rollouts the first two are trained on: what the others earned moves nothing."""
+    settings = {"steps": 1, "weight_decay": 0.0, "reward": Ttrl(kl_coefficient=0.0)}
+    first, second = (job_in(tmp_path / name, start, **settings) for name in ("first", "second"))
+    assert moved(first, start, rewarding(slice(0, 1)))[0]
+    changed, metrics = moved(second, start, rewarding(slice(2, 3)))
+    assert not changed
+    assert (metrics["zero_advantage_share"], metrics["reward_mean"]) == (1, 0.25)
+
+
+def test_a_dropped_prompt_moves_nothing(tmp_path: Path, start: Path) -> None:
+    job = job_in(tmp_path, start, steps=1, reward=Ttrl(kl_coefficient=1.0))
+    changed, metrics = moved(job, start, rewarding(slice(0, 1), learn=False))
+    assert not changed
+    assert metrics["dropped_share"] == 1
+    assert "kl" not in metrics
+
+
+def test_a_set_objective_reaches_the_weights(tmp_path: Path, start: Path) -> None:
+    settings = {"steps": 1, "weight_decay": 0.0, "reward": PassAtN(set_size=2)}
+    some, all_of_them = (job_in(tmp_path / name, start, **settings) for name in ("some", "all"))
+    assert moved(some, start, rewarding(slice(0, 1)))[0]
+    assert not moved(all_of_them, start, rewarding(slice(0, 4)))[0]  # every set has a right one
+
+
+@pytest.mark.parametrize("coefficient", [0.0, 0.5])
+def test_a_kl_in_the_reward_is_all_there_is_to_learn_where_nothing_else_pays(
+    tmp_path: Path, start: Path, coefficient: float
+) -> None:
+    """From weights that are not the reference's; how much it is, test_grpo_loss.py says."""
+    method = Srt(kl_coefficient=coefficient)
+    job = job_in(tmp_path, start, steps=2, weight_decay=0.0, reward=method)
+    # a job that resumes has its step folder's weights, and its start as the reference
+    model = answering_model(steps=20)
+    state = State(fingerprint(job), 1, ())
+    save_step(job.work_dir, state, model, tiny_tokenizer(), make_optimiser(model, job.training))
+    changed, metrics = moved(job, job.work_dir / "step_1", rewarding(slice(0, 0)))
+    assert metrics["kl"] > 0.01
+    assert changed == (coefficient > 0)
+    assert metrics["zero_advantage_share"] == (0 if coefficient else 1)
 
 
 def test_a_killed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:

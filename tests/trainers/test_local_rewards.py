@@ -11,8 +11,9 @@ from local_tiny import tiny_job
 
 from core.config import ChallengerReward, Sampling
 from core.grading import Grader
+from core.methods import EvolRl, GrpoDiv, Method, Scrl, Ttrl
 from core.prompts import solver_messages
-from services.inference.engine import Prompt
+from services.inference.engine import Completion, Prompt
 from trainers.base import SolverService, TrainError, TrainJob
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, make_reward, solver_reward
@@ -35,6 +36,10 @@ def challenger_job(votes: int = 4) -> TrainJob:
     )
 
 
+def written(texts: Sequence[str], entropy: float = 0.5) -> list[Completion]:
+    return [Completion(text, (1,), (-0.1,), "stop", entropy) for text in texts]
+
+
 def test_the_solver_earns_one_for_the_label_however_it_is_spelled(grader: Grader) -> None:
     job = tiny_job(Path("unused"))
     labels = [question.label for question in questions_at(job, 2)]
@@ -42,9 +47,50 @@ def test_the_solver_earns_one_for_the_label_however_it_is_spelled(grader: Grader
         [rf"so \boxed{{{label}}}", rf"\boxed{{0}} or \boxed{{{label}.0}}", rf"\boxed{{{label}9}}", "no idea"]
         for label in labels
     ]
-    rewarded = solver_reward(job, Ranks(), 2, groups, grader=grader)
-    assert [[score.value for score in group] for group in rewarded.scores] == [[1, 1, 0, 0]] * 3
-    assert rewarded.metrics == {"unparsed_share": 0.25}
+    rewarded = solver_reward(job, Ranks(), 2, [written(group) for group in groups], grader=grader)
+    assert [scored.rewards.tolist() for scored in rewarded.groups] == [[1, 1, 0, 0]] * 3
+    assert [scored.label for scored in rewarded.groups] == labels
+    assert rewarded.metrics == pytest.approx(
+        {"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_answer_share": max(map(labels.count, labels)) / 12}
+    )
+
+
+GROUPS = [
+    [r"1 + 2 = 3 \boxed{3}", r"2 + 1 = 3 \boxed{3}", r"1 - 2 = 4 \boxed{4}", "?"],
+    [r"\boxed{3}", r"9 = 9 \boxed{3}", r"8 = 8 \boxed{3}", r"5 + 5 = 3 \boxed{3}"],
+    ["?", "?", "?", "?"],
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "learn"),
+    [
+        (Ttrl(), [1, 1, 0, 0], [True, True, False]),
+        # hashed words: the first two are novel by the same amount, up to what they share with the third
+        (EvolRl(), None, [True, True, False]),
+        # shares 2/4, 1/4, 1/4 of one entropy: 2/4 >= 0.375, leading by 1/4
+        (Scrl(), [0.5, 0.5, 0, 0], [True, True, True]),
+        # skeletons: "# + # = #" twice, "# - # = #", "?": bonuses (4/2 - 1)/3 and 1, times 0.5, on the label 3
+        (GrpoDiv(labels="online"), [1 + 1 / 6, 1 + 1 / 6, 0.5, 0.5], [True, True, False]),
+    ],
+    ids=lambda value: value.type if isinstance(value, Method) else "",
+)
+def test_every_signal_reaches_its_method(
+    method: Method, first: list[float] | None, learn: list[bool], grader: Grader
+) -> None:
+    job = replace(tiny_job(Path("unused")), reward=method)
+    rewarded = solver_reward(job, Ranks(), 1, [written(group) for group in GROUPS], grader=grader)
+    found = [scored.rewards.tolist() for scored in rewarded.groups]
+    if first is not None:
+        assert found[0] == pytest.approx(first)
+    else:
+        assert found[0][2:] == [-1, -1]
+        assert min(found[0][:2]) >= 0.5
+    assert [scored.learn for scored in rewarded.groups] == learn
+    assert rewarded.metrics["same_answer_share"] == 6 / 12
+    assert rewarded.metrics["majority_share"] == pytest.approx((2 / 4 + 4 / 4 + 0) / 3)
+    if method.type == "grpo_div":
+        assert rewarded.clusters == [(1, 1, 2, 3), (100, 1, 1, 2), (1, 1, 1, 1)]
 
 
 def test_the_challenger_earns_what_the_solver_is_unsure_of(grader: Grader) -> None:
@@ -61,10 +107,11 @@ def test_the_challenger_earns_what_the_solver_is_unsure_of(grader: Grader) -> No
     questions = ["even a b c d", "sure e f g h", None, "mute i j k l"]
     rollouts = ["malformed" if q is None else rf"<question>{q}</question> \boxed{{0}}" for q in questions]
     job = challenger_job()
-    rewarded = challenger_reward(job, Ranks(), 3, [rollouts[:2], rollouts[2:]], grader=grader, ask=ask)
+    completions = [written(rollouts[:2]), written(rollouts[2:])]
+    rewarded = challenger_reward(job, Ranks(), 3, completions, grader=grader, ask=ask)
 
     # (1 - 2|1/2 - 1/2|) - 1/4;  max(0, 0 - 1/4);  malformed 0;  (1 - 2|1/4 - 1/2|) - 1/4
-    assert [[score.value for score in group] for group in rewarded.scores] == [[0.75, 0], [0, 0.25]]
+    assert [scored.rewards.tolist() for scored in rewarded.groups] == [[0.75, 0], [0, 0.25]]
     assert rewarded.metrics == pytest.approx(
         {
             "malformed_share": 1 / 4,
@@ -84,8 +131,8 @@ def test_a_step_of_malformed_questions_asks_for_nothing(grader: Grader) -> None:
         assert not prompts
         return []
 
-    rewarded = challenger_reward(challenger_job(), Ranks(), 1, [["x", "y"]], grader=grader, ask=ask)
-    assert [score.value for score in rewarded.scores[0]] == [0, 0]
+    rewarded = challenger_reward(challenger_job(), Ranks(), 1, [written(["x", "y"])], grader=grader, ask=ask)
+    assert rewarded.groups[0].rewards.tolist() == [0, 0]
     assert rewarded.metrics == {"malformed_share": 1}
 
 

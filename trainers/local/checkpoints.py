@@ -50,6 +50,7 @@ def fingerprint(job: TrainJob) -> str:
         [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
         job.training.model_dump(exclude=free),
         job.reward.model_dump(),
+        job.signals.model_dump(),
         [asdict(question) for question in job.questions],
         job.solver and job.solver.checkpoint,
     ]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.advantages import advantages_zscore
+from core.advantages import advantages
+from core.seeds import seed_for
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainError, TrainJob
@@ -27,7 +28,7 @@ from trainers.local.checkpoints import (
     save_step,
 )
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Reward
+from trainers.local.rewards import Reward, Rewarded
 from trainers.local.schedule import rollouts_at
 from trainers.local.update import Row, make_optimiser, update
 
@@ -99,28 +100,23 @@ def _engine(folder: Path, device: str) -> TransformersEngine:
 
 def _step(learner: _Learner, step: int) -> Metrics:
     """One step of the loop; its metrics are the same on every rank."""
-    job, ranks, size = learner.job, learner.ranks, learner.job.training.rollouts_per_prompt
+    job, ranks, size = learner.job, learner.ranks, learner.job.rollouts
     times = [time.monotonic()]
     prompts = rollouts_at(job, step)
     completions = ranks.map(prompts, lambda own: [group[0] for group in learner.engine.generate(own)])
     times.append(time.monotonic())
-    texts = [completion.text for completion in completions]
-    rewarded = learner.reward(step, [texts[at : at + size] for at in range(0, len(texts), size)])
-    advantages = [advantages_zscore(np.array([score.value for score in group])) for group in rewarded.scores]
+    rewarded = learner.reward(step, [completions[at : at + size] for at in range(0, len(completions), size)])
     times.append(time.monotonic())
-    rows = _rows(learner.engine.tokenizer, prompts, completions, np.concatenate(advantages).tolist())
-    figures = update(learner.engine.model, learner.reference, learner.optimiser, rows, job.training, ranks=ranks)
+    learned = [group for group, scored in enumerate(rewarded.groups) if scored.learn]
+    places = [group * size + member for group in learned for member in range(job.trained)]
+    rows = _rows(learner.engine.tokenizer, [prompts[i] for i in places], [completions[i] for i in places])
+    figures = _update(learner, step, rows, rewarded, learned) if rows else {}
     times.append(time.monotonic())
-    if figures["sampler_gap"] > _LARGEST_SAMPLER_GAP:
-        raise TrainError(
-            f"{job.key}: the trainer's log-probabilities and the sampler's differ by {figures['sampler_gap']:.3f} nats "
-            f"a token, expected at most {_LARGEST_SAMPLER_GAP}: {type(learner.engine.model).__name__} cannot be trained"
-        )
-    values = [score.value for group in rewarded.scores for score in group]
+    rewards = [float(reward) for scored in rewarded.groups for reward in scored.rewards]
     return {
         "step": step,
-        "reward_mean": sum(values) / len(values),
-        "zero_advantage_share": sum(not group.any() for group in advantages) / len(advantages),
+        "reward_mean": sum(rewards) / len(rewards),
+        "dropped_share": 1 - len(learned) / len(rewarded.groups),
         **rewarded.metrics,
         **figures,
         **_lengths(completions),
@@ -128,17 +124,46 @@ def _step(learner: _Learner, step: int) -> Metrics:
     }
 
 
-def _rows(
-    tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion], advantages: Sequence[float]
-) -> list[Row]:
+def _update(learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarded, learned: Sequence[int]) -> Metrics:
+    """Turn the rewards of the groups that are learned from into advantages, and update the policy with them."""
+    job, count = learner.job, learner.job.trained
+    objective, silent = job.reward, 0
+
+    def of_rows(kl: Sequence[float]) -> list[float]:
+        nonlocal silent
+        found: list[float] = []
+        for at, group in enumerate(learned):
+            rewards = rewarded.groups[group].rewards[:count]
+            if objective.kl_in == "reward":
+                rewards = rewards - objective.kl_coefficient * np.array(kl[at * count : (at + 1) * count])
+            clusters = rewarded.clusters[group] if rewarded.clusters else None
+            seed = seed_for(job.run_seed, job.key, step, "sets", group)
+            made = advantages(rewards, objective, clusters[:count] if clusters else None, seed)
+            silent += not made.any()
+            found += made.tolist()
+        return found
+
+    model = learner.engine.model
+    figures = update(
+        model, learner.reference, learner.optimiser, rows, job.training, objective, of_rows, ranks=learner.ranks
+    )
+    if figures["sampler_gap"] > _LARGEST_SAMPLER_GAP:
+        raise TrainError(
+            f"{job.key}: the trainer's log-probabilities and the sampler's differ by {figures['sampler_gap']:.3f} nats "
+            f"a token, expected at most {_LARGEST_SAMPLER_GAP}: {type(model).__name__} cannot be trained"
+        )
+    return {**figures, "zero_advantage_share": silent / len(learned)}
+
+
+def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Row]:
     encoded: dict[str, list[int]] = {}
     rows = []
-    for prompt, completion, advantage in zip(prompts, completions, advantages, strict=True):
+    for prompt, completion in zip(prompts, completions, strict=True):
         said = prompt.messages[-1]["content"]  # what comes before it is the same for all of a role
         if said not in encoded:
             chat = tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, return_dict=True)
             encoded[said] = chat["input_ids"]
-        rows.append(Row(encoded[said], completion.tokens, completion.logprobs, advantage))
+        rows.append(Row(encoded[said], completion.tokens, completion.logprobs))
     return rows
 
 

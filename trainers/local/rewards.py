@@ -1,38 +1,46 @@
-"""What a step's rollouts earn: the core's reward functions, fed with texts, labels and the Solver's votes."""
+"""What a step's rollouts earn: the core's methods, fed with answers, labels, signals and the Solver's votes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
+
+import numpy as np
 
 from core.answers import extract_boxed
 from core.config import ChallengerReward
 from core.grading import Grader
+from core.groups import make_groups
+from core.methods import Method
 from core.prompts import parse_question, solver_messages
-from core.rewards.rzero import challenger_scores, solver_scores
+from core.rewards import METHODS
+from core.rewards.rzero import challenger_scores
 from core.seeds import seed_for
-from core.types import PseudoLabel, Score
+from core.types import Group, PseudoLabel, Score, Scored
 from core.voting import vote_many
 from services.inference.client import InferenceClient
-from services.inference.engine import Prompt
+from services.inference.engine import Completion, Prompt
+from services.inference.signals import cluster, embed
 from trainers.base import SolverService, TrainError, TrainJob, TrainQuestion
 from trainers.local.ranks import Ranks
 from trainers.local.schedule import questions_at
 
-Groups = Sequence[Sequence[str]]  # the rollouts' texts, group by group
+Completions = Sequence[Sequence[Completion]]  # group by group
 Ask = Callable[[Sequence[Prompt]], list[list[str]]]  # the Solver's answers, texts[i][j] to the j-th sample of prompt i
 
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """What a step's rollouts earned. `scores` is shaped like the groups; `metrics` describe the step."""
+    """What a step's rollouts earned, group by group. `clusters` is empty where no method asked for them."""
 
-    scores: list[list[Score]]
+    groups: list[Scored]
     metrics: dict[str, float]
+    clusters: list[tuple[int, ...] | None] = field(default_factory=list)
 
 
-Reward = Callable[[int, Groups], Rewarded]
+Reward = Callable[[int, Completions], Rewarded]
 
 
 def make_reward(job: TrainJob, ranks: Ranks, grader: Grader) -> Reward:
@@ -42,28 +50,76 @@ def make_reward(job: TrainJob, ranks: Ranks, grader: Grader) -> Reward:
     return partial(challenger_reward, job, ranks, grader=grader, ask=_asker(_service(job)))
 
 
-def solver_reward(job: TrainJob, ranks: Ranks, step: int, groups: Groups, *, grader: Grader) -> Rewarded:
-    """R-Zero 2.4: whether a rollout's answer equals the question's pseudo-label."""
+def solver_reward(job: TrainJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader) -> Rewarded:
+    """What the job's method makes of each group, and the step's figures: means over its groups."""
+    method = job.reward
+    if not isinstance(method, Method):
+        raise TrainError(f"{job.key}: reward: expected one of the Solver's methods, got {type(method).__name__}")
 
-    def equal(a: str, b: str) -> bool:
-        return grader.compare(a, b).verdict == "equal"
+    def score(own: list[tuple[TrainQuestion, Sequence[Completion]]]) -> list[tuple[Group, Scored]]:
+        answers = [[extract_boxed(completion.text) for completion in group] for _, group in own]
+        groups = make_groups(answers, [question.label for question, _ in own], grader)
+        heard = _with_signals(job, method, own, groups)
+        return [(_slim(group), METHODS[method.type](group, method)) for group in heard]
 
-    def score(own: list[tuple[TrainQuestion, list[str | None]]]) -> list[list[Score]]:
-        return [solver_scores(answers, question.label, equal) for question, answers in own]
-
-    answers = [[extract_boxed(text) for text in group] for group in groups]
-    scores = ranks.map(list(zip(questions_at(job, step), answers, strict=True)), score)
-    flat = [answer for group in answers for answer in group]
-    return Rewarded(scores, {"unparsed_share": sum(answer is None for answer in flat) / len(flat)})
+    scored = ranks.map(list(zip(questions_at(job, step), completions, strict=True)), score)
+    return Rewarded([found for _, found in scored], _solver_metrics(scored), [group.clusters for group, _ in scored])
 
 
-def challenger_reward(job: TrainJob, ranks: Ranks, step: int, groups: Groups, *, grader: Grader, ask: Ask) -> Rewarded:
+def _with_signals(
+    job: TrainJob,
+    method: Method,
+    own: Sequence[tuple[TrainQuestion, Sequence[Completion]]],
+    groups: Sequence[Group],
+) -> list[Group]:
+    """The groups with the signals that the method needs."""
+    heard = list(groups)
+    if "mean_entropy" in method.needs:
+        entropies = [np.array([completion.mean_entropy for completion in group]) for _, group in own]
+        heard = [replace(group, mean_entropy=found) for group, found in zip(heard, entropies, strict=True)]
+    if "embeddings" in method.needs and own:
+        rows = embed(job.signals, [completion.text for _, group in own for completion in group])
+        ends = np.cumsum([len(group) for _, group in own])[:-1]
+        heard = [replace(group, embeddings=found) for group, found in zip(heard, np.split(rows, ends), strict=True)]
+    if "clusters" in method.needs:
+        texts = [(question.text, [completion.text for completion in group]) for question, group in own]
+        strategies = cluster(job.signals, texts)
+        heard = [replace(group, clusters=found) for group, found in zip(heard, strategies, strict=True)]
+    return heard
+
+
+def _slim(group: Group) -> Group:
+    """Without what is large and no longer needed, before it goes to the other ranks."""
+    return replace(group, embeddings=None)
+
+
+def _solver_metrics(scored: Sequence[tuple[Group, Scored]]) -> dict[str, float]:
+    """`majority_share` is what a self-rewarding method maximises, whatever it calls reward; `same_answer_share`, how
+    often the step's most frequent answer was given, over all its prompts: near 1, the prompt no longer matters (SRT
+    4.1.1). The methods' own figures are means over groups.
+    """
+    groups = [group for group, _ in scored]
+    answers = [answer for group in groups for answer in group.answers]
+    given = Counter(answer for answer in answers if answer is not None)
+    metrics = {
+        "unparsed_share": answers.count(None) / len(answers),
+        "majority_share": sum(group.vote.votes / group.vote.m for group in groups) / len(groups),
+        "same_answer_share": max(given.values(), default=0) / len(answers),
+    }
+    for name in scored[0][1].parts:
+        metrics[name] = sum(found.parts.get(name, 0.0) for _, found in scored) / len(scored)
+    return metrics
+
+
+def challenger_reward(
+    job: TrainJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader, ask: Ask
+) -> Rewarded:
     """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
     config = job.reward
     if not isinstance(config, ChallengerReward):
         raise TrainError(f"{job.key}: reward: expected the Challenger's, got {config.type!r}")
     service = _service(job)
-    questions = [parse_question(text, service.max_question_chars) for group in groups for text in group]
+    questions = [parse_question(one.text, service.max_question_chars) for group in completions for one in group]
     asked = [(i, question) for i, question in enumerate(questions) if question is not None]
 
     def label(own: list[tuple[int, str]]) -> list[PseudoLabel]:
@@ -75,7 +131,8 @@ def challenger_reward(job: TrainJob, ranks: Ranks, step: int, groups: Groups, *,
         labels[i] = found
     scores = challenger_scores(questions, labels, config)
     rest = iter(scores)
-    return Rewarded([[next(rest) for _ in group] for group in groups], _challenger_metrics(scores, labels))
+    groups = [Scored(None, np.array([next(rest).value for _ in group])) for group in completions]
+    return Rewarded(groups, _challenger_metrics(scores, labels))
 
 
 def _vote_prompt(job: TrainJob, config: ChallengerReward, step: int, index: int, question: str) -> Prompt:

@@ -32,7 +32,7 @@ def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
         asked = [challenger_messages()] * training.prompts_per_step
     return [
         Prompt(tuple(messages), seed_for(job.run_seed, job.key, step, group, member), 1, training.sampling)
-        for (group, messages), member in product(enumerate(asked), range(training.rollouts_per_prompt))
+        for (group, messages), member in product(enumerate(asked), range(job.rollouts))
     ]
 
 

@@ -1,0 +1,134 @@
+"""Signals that need a model of their own: embeddings and strategies, from OpenAI-compatible services or without one.
+
+A service that cannot be reached ends in an error, after its attempts: a signal is never made up. A judge whose replies
+cannot be read is another matter: that group's strategies are unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from core.config import Service, Signals
+from core.embedding import hashed_embeddings, reasoning_part
+from core.strategies import judge_messages, parse_clusters, skeleton_clusters
+from services.inference.client import PASSING, InferenceError
+
+_TEXTS_A_REQUEST = 128
+_CONCURRENCY = 32
+_JUDGE_TOKENS_A_RESPONSE = 120  # for its chain of thought and its number
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+
+T = TypeVar("T")
+
+Responses = Sequence[str]
+
+
+def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:
+    """Embeddings (N, D) of N responses' reasoning, in their order. Raises `InferenceError`."""
+    if signals.embedder == "hashing":
+        return hashed_embeddings(responses)
+    service = signals.embedder
+    texts = [reasoning_part(response) for response in responses]
+    parts = [texts[at : at + _TEXTS_A_REQUEST] for at in range(0, len(texts), _TEXTS_A_REQUEST)]
+    return np.concatenate(asyncio.run(_all(service, parts, _embed_part)))
+
+
+def cluster(signals: Signals, groups: Sequence[tuple[str, Responses]]) -> list[tuple[int, ...] | None]:
+    """The strategies of each (question, responses); None where a judge could not be understood.
+
+    A judge is asked again, with another seed, as long as its reply is not what was asked for, `attempts` times in all.
+    Raises `InferenceError`.
+    """
+    if signals.clusterer == "skeleton":
+        return [skeleton_clusters(responses) for _, responses in groups]
+    return asyncio.run(_all(signals.clusterer, groups, _judge_group))
+
+
+async def _all(
+    service: Service, items: Sequence[Any], work: Callable[[httpx.AsyncClient, Service, Any], Awaitable[T]]
+) -> list[T]:
+    slots = asyncio.Semaphore(_CONCURRENCY)
+    async with httpx.AsyncClient(timeout=service.timeout, headers=_headers(service), trust_env=False) as http:
+
+        async def one(item: Any) -> T:
+            async with slots:
+                return await work(http, service, item)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(one(item)) for item in items]
+        except ExceptionGroup as group:  # the first failure ended the rest
+            raise group.exceptions[0] from None
+    return [task.result() for task in running]
+
+
+def _headers(service: Service) -> dict[str, str]:
+    if service.key_variable is None:
+        return {}
+    key = os.environ.get(service.key_variable)
+    if not key:
+        raise InferenceError(f"{service.url}: key_variable: {service.key_variable} is not set in the environment")
+    return {"Authorization": f"Bearer {key}"}
+
+
+async def _embed_part(http: httpx.AsyncClient, service: Service, texts: Sequence[str]) -> NDArray[np.float64]:
+    reply = await _post(http, service, "embeddings", {"model": service.model, "input": list(texts)})
+    try:
+        rows = {int(row["index"]): row["embedding"] for row in reply["data"]}
+        found = np.array([rows[i] for i in range(len(texts))], dtype=np.float64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InferenceError(f"{service.url}: embeddings: not what OpenAI's API returns: {error!r}") from error
+    if found.ndim != 2 or not np.isfinite(found).all():
+        raise InferenceError(f"{service.url}: embeddings: expected {len(texts)} rows of finite numbers")
+    return found
+
+
+async def _judge_group(
+    http: httpx.AsyncClient, service: Service, group: tuple[str, Responses]
+) -> tuple[int, ...] | None:
+    question, responses = group
+    for attempt in range(service.attempts):
+        body = {
+            "model": service.model,
+            "messages": judge_messages(question, responses),
+            "max_tokens": _JUDGE_TOKENS_A_RESPONSE * len(responses),
+            "temperature": 0.0 if attempt == 0 else 0.7,  # the same question at 0 would get the same reply
+            "seed": attempt,
+        }
+        reply = await _post(http, service, "chat/completions", body)
+        try:
+            text = reply["choices"][0]["message"]["content"]
+        except (KeyError, TypeError, IndexError) as error:
+            raise InferenceError(f"{service.url}: chat: not what OpenAI's API returns: {error!r}") from error
+        if isinstance(text, str) and (clusters := parse_clusters(text, len(responses))) is not None:
+            return clusters
+    return None
+
+
+async def _post(http: httpx.AsyncClient, service: Service, route: str, body: dict[str, Any]) -> Any:
+    """The reply's JSON; what may pass by itself is tried again after a growing pause, `attempts` times in all."""
+    pause, failure = _FIRST_PAUSE_S, ""
+    for attempt in range(service.attempts):
+        if attempt:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        try:
+            response = await http.post(f"{service.url}/{route}", json=body)
+            if response.status_code == 200:
+                return response.json()
+        except httpx.TransportError as error:
+            failure = f"{type(error).__name__}: {error}"
+            continue
+        except ValueError as error:
+            raise InferenceError(f"{service.url}: {route}: expected JSON: {error}") from error
+        failure = f"HTTP {response.status_code}: {response.text[:300]}"
+        if response.status_code not in PASSING:
+            break
+    raise InferenceError(f"{service.url}: {route}: {failure}")

@@ -1,0 +1,52 @@
+"""Groups for the tests of the rewards: answers and signals in, made by the same code as in production."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from core.grading import Grader
+from core.groups import make_groups
+from core.types import Group
+
+_grader = Grader()  # no worker ever starts: these answers are numbers and words
+
+
+def group_of(answers: Sequence[str | None], label: str | None = None, **signals: Any) -> Group:
+    [group] = make_groups([answers], [label], _grader)
+    arrays = {
+        name: value if name == "clusters" else np.array(value, dtype=np.float64) for name, value in signals.items()
+    }
+    return replace(group, **arrays)
+
+
+def permuted(group: Group, order: Sequence[int]) -> Group:
+    """The same rollouts in another order, with their signals."""
+    answers = [group.answers[i] for i in order]
+    signals: dict[str, Any] = {}
+    for name in ("mean_entropy", "embeddings"):
+        if (values := getattr(group, name)) is not None:
+            signals[name] = values[list(order)]
+    if group.clusters is not None:
+        signals["clusters"] = tuple(group.clusters[i] for i in order)
+    return group_of(answers, group.label, **signals)
+
+
+@st.composite
+def any_groups(draw: st.DrawFn) -> Group:
+    """Groups with every signal: ties, no answers, lone members, all alike and all different come up often."""
+    count = draw(st.integers(1, 10))
+
+    def many(strategy: st.SearchStrategy[Any], size: int = count) -> list[Any]:
+        return draw(st.lists(strategy, min_size=size, max_size=size))
+
+    answers = many(st.sampled_from(["1", "2", "3", "4", "5", "x", None]))
+    rows = [many(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), 3) for _ in range(count)]
+    clusters = tuple(many(st.sampled_from([1, 2, 3, 100])))
+    entropies = many(st.sampled_from([0.0, 0.1, 0.5, 2.0]))
+    label = draw(st.sampled_from(["1", "2", "9"]))
+    return group_of(answers, label, mean_entropy=entropies, embeddings=rows, clusters=clusters)
