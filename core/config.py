@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from core.errors import CoevoError
-from core.methods import Objective, RZero, SetMethod, SolverReward
+from core.methods import Method, Objective, RZero, SetMethod, SolverReward
 from core.settings import Part, Positive, Share
 from core.types import Denominator
 
 Oracle = Annotated[Literal["exact"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
+
+
+_METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
 
 
 def trained_rollouts(rollouts: int, objective: Objective) -> int:
@@ -194,6 +197,15 @@ def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
         raise ConfigError("\n".join([f"{source}: not a valid run configuration", *_complaints(error)])) from error
+
+
+def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
+    """One of the Solver's methods by its `type`, with its paper's numbers but for `settings`. Raises `ConfigError`."""
+    try:
+        found: Method = _METHOD.validate_python({"type": name, **(settings or {})})
+    except ValidationError as error:
+        raise ConfigError("\n".join([f"method {name}: not a valid method", *_complaints(error)])) from error
+    return found
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:

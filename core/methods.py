@@ -38,6 +38,7 @@ class Method(Objective):
 
     signals: ClassVar[frozenset[Signal]] = frozenset()
 
+    type: str
     labels: Labels = "offline"
 
     @property

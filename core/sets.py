@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from core.strategies import DEGENERATE
 
+_ROUNDING = 1e-12  # of means of terms of about 1
+
 Floats = NDArray[np.float64]
 Objective = Callable[[NDArray[np.bool_]], Floats]  # sets (K, N) as membership -> their scores (K,)
 
@@ -139,9 +141,12 @@ def _is_all(n: int, size: int, sets: int | None) -> bool:
 
 
 def _centred(means: Floats) -> Floats:
-    """Each set has n members, so the mean over rollouts of the mean over sets is the mean over all sets."""
+    """Each set has n members, so the mean over rollouts of the mean over sets is the mean over all sets.
+
+    Where nothing tells the rollouts apart they get exact zeros, and not what rounding leaves.
+    """
     centred: Floats = means - means.mean()
-    return centred
+    return centred if np.ptp(means) > _ROUNDING else np.zeros_like(means)
 
 
 def _check(rewards: Floats, size: int, sets: int | None) -> None:

@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from core.config import load_config
-from core.errors import CoevoError
-from orchestrator import cluster
+from orchestrator import cli_methods, cluster
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, is_alive
 from orchestrator.runs import RunError, preset_path
+from orchestrator.terminal import AsJson, RunName, clear_errors, setting
 from storage import queries
 from storage.session import open_store
 
@@ -34,22 +32,10 @@ app = typer.Typer(
 )
 micro = typer.Typer(help="The tiny base model that the demo runs on.", no_args_is_help=True)
 app.add_typer(micro, name="micro")
+app.add_typer(cli_methods.rewards, name="rewards")
+app.command()(cli_methods.replay)
 
 BENCHES = ("similarity", "voting", "store", "engine")
-
-RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """What a user can cause is said in a line or two, with exit code 1; all else keeps its traceback."""
-    try:
-        yield
-    except CoevoError as error:
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
 
 
 @app.command()
@@ -61,7 +47,7 @@ def up(
     free_ports: Annotated[bool, typer.Option("--free-ports", help="Take any free ports.")] = False,
 ) -> None:
     """Start Ray, the Prefect server and the flow runner on this machine, and wait until they answer."""
-    with _clear_errors():
+    with clear_errors():
         place = home()
         open_store(place.database, create=True).close()
         asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port)
@@ -76,7 +62,7 @@ def up(
 @app.command()
 def down() -> None:
     """End what `coevo up` started."""
-    with _clear_errors():
+    with clear_errors():
         ended = cluster.down(home())
         print(f"ended: {', '.join(ended)}" if ended else "nothing was running")
 
@@ -84,7 +70,7 @@ def down() -> None:
 @app.command()
 def status() -> None:
     """Show the services, the runs, and what is at work."""
-    with _clear_errors():
+    with clear_errors():
         place = home()
         print(f"services: {', '.join(cluster.running(place)) or 'none (coevo up starts them)'}")
         store = open_store(place.database)
@@ -120,10 +106,10 @@ def run(
     ] = None,
 ) -> None:
     """Run the loop here and now; it also shows in the Prefect UI. A run that exists goes on where it was."""
-    with _clear_errors():
+    with clear_errors():
         if start_stage not in STAGES:
             raise RunError(f"start_stage: expected one of {', '.join(STAGES)}, got {start_stage!r}")
-        overrides = dict(_setting(text) for text in override or [])
+        overrides = dict(setting(text) for text in override or [])
         load_config(preset_path(preset), overrides)  # complain before anything else is looked at
         _co_evolve(
             run=name or Path(preset).stem,
@@ -138,7 +124,7 @@ def run(
 @app.command()
 def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to this many iterations.")] = 0) -> None:
     """Go on with a run where it was: nothing that is done is done again."""
-    with _clear_errors():
+    with clear_errors():
         _co_evolve(run=name, preset="", iterations=iterations)
 
 
@@ -159,16 +145,6 @@ def _not_of_a_flow_run(record: logging.LogRecord) -> bool:
     return not record.name.startswith(("prefect.flow_runs", "prefect.task_runs"))
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise RunError(f"--set: expected NAME=VALUE, got {text!r}")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
-
-
 @app.command()
 def report(
     name: RunName,
@@ -176,7 +152,7 @@ def report(
     summary: Annotated[bool, typer.Option("--summary", help="Print a table of the main figures instead.")] = False,
 ) -> None:
     """Write a run's report as an HTML page, or print its figures."""
-    with _clear_errors():
+    with clear_errors():
         from orchestrator.report import figures, write_report
 
         place = home()
@@ -234,7 +210,7 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure one of the claims of the README on this machine."""
-    with _clear_errors():
+    with clear_errors():
         if name not in BENCHES:
             raise RunError(f"bench: expected one of {', '.join(BENCHES)}, got {name!r}")
         result = importlib.import_module(f"benchmarks.{name}").run()
@@ -249,7 +225,7 @@ def grade(
     as_json: AsJson = False,
 ) -> None:
     """Say whether two answers are equal, unequal, or cannot be told apart."""
-    with _clear_errors():
+    with clear_errors():
         from core.grading import grade_pairs
 
         pairs = _pairs(file) if file else [(a, b)] if a is not None and b is not None else None
@@ -290,7 +266,7 @@ def micro_build(
     folder: Annotated[Path, typer.Argument(help="Where to write the model.", show_default=False)],
 ) -> None:
     """Pre-train the tiny base model from its generated corpus (about twenty minutes on one core)."""
-    with _clear_errors():
+    with clear_errors():
         from trainers.micro.build import build
 
         build(folder, lambda line: print(line, file=sys.stderr, flush=True))

@@ -153,6 +153,14 @@ def test_what_does_not_fit_is_refused(size: int, sets: int | None, clusters: tup
         polychromic_advantages(np.array([1.0, 0.0]), clusters, size, sets)
 
 
+@pytest.mark.parametrize("reward", [0.0, 1.0, 1 / 3])
+@pytest.mark.parametrize("count", [5, 8, 10])
+def test_where_nothing_tells_rollouts_apart_they_get_exact_zeros(reward: float, count: int) -> None:
+    rewards = np.full(count, reward)
+    assert not pass_at_n_advantages(rewards, 4).any()
+    assert not polychromic_advantages(rewards, (1,) * count, 4).any()
+
+
 def test_many_rollouts_do_not_overflow() -> None:
     generator = np.random.default_rng(0)
     rewards, clusters = generator.integers(0, 2, 256).astype(float), generator.integers(1, 40, 256)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.voting import make_groups
 from core.grading import Grader
 from core.types import PseudoLabel
-from core.voting import vote, vote_many
+from core.voting import classify_many, vote, vote_many
 
 # Several spellings of the same values, values that only grading merges, units (not transitive), words, junk, blanks.
 POOL = [
@@ -119,6 +119,21 @@ def test_votes_do_not_depend_on_the_order_of_the_rollouts(
 def test_a_batch_of_groups_votes_as_each_group_alone(grader: Grader) -> None:
     groups = make_groups(30)
     assert vote_many(groups, grader) == [vote(group, grader) for group in groups]
+
+
+def test_each_answer_has_the_class_it_voted_in(grader: Grader) -> None:
+    answers = ["7", r"2\sqrt{3}", None, r"\sqrt{12}", " ", "7.0", "8", r"\sqrt{12}"]
+    [(label, classes)] = classify_many([answers], grader)
+    assert [text for text, _ in label.classes] == [r"\sqrt{12}", "7", "8"]
+    assert classes == (1, 0, None, 0, None, 1, 2, 0)
+
+
+@settings(deadline=None, max_examples=40)
+@given(answers=st.lists(st.sampled_from(POOL), max_size=12))
+def test_the_classes_are_the_votes(grader: Grader, answers: list[str | None]) -> None:
+    [(label, classes)] = classify_many([answers], grader)
+    assert [classes.count(place) for place in range(len(label.classes))] == [votes for _, votes in label.classes]
+    assert classes.count(None) == label.m - label.parsed
 
 
 def test_the_benchmark_draws_the_same_groups_again() -> None:

@@ -1,0 +1,135 @@
+"""The commands about the Solver's methods: `coevo rewards` and `coevo replay`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from core.config import parse_method
+from core.methods import Method, Objective
+from core.rewards import METHODS
+from core.scoring import Outcome, outcome
+from orchestrator.home import home
+from orchestrator.terminal import AsJson, RunName, clear_errors, setting
+from storage.session import open_store
+
+rewards = typer.Typer(help="The Solver's methods: what they are, and what they make of a file of groups.")
+
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="A setting of the method: alpha=0.25.", show_default=False)
+]
+
+
+@rewards.callback(invoke_without_command=True)
+def methods(
+    context: typer.Context,
+    listed: Annotated[bool, typer.Option("--list", help="List the methods and their papers' numbers.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The Solver's methods: what they are, and what they make of a file of groups."""
+    if context.invoked_subcommand is not None:
+        return
+    if not listed:
+        print(context.get_help())
+        return
+    found = {name: parse_method(name) for name in METHODS}
+    if as_json:
+        print(json.dumps({name: _described(method) for name, method in found.items()}, indent=1))
+        return
+    table = Table("method", "what it is", "labels", "needs", "rollouts", "its own numbers", box=SIMPLE_HEAD)
+    for name, method in found.items():
+        facts = _described(method)
+        trained = "" if method.trained_share == 1 else f", {method.trained_share:g} of them trained on"
+        numbers = "\n".join(f"{key} {value}" for key, value in facts["settings"].items())
+        needs = ", ".join(sorted(facts["needs"])) or "-"
+        table.add_row(name, facts["summary"], method.labels, needs, f"{method.rollouts}{trained}", numbers)
+    Console(width=150).print(table)
+
+
+def _described(method: Method) -> dict[str, Any]:
+    """What a method is, and in what its numbers differ from those that all methods share."""
+    shared = Objective()
+    settings = {
+        name: value
+        for name, value in method.model_dump(mode="json", exclude={"type", "labels", "trained_share"}).items()
+        if value != getattr(shared, name, None)
+    }
+    return {
+        "summary": (inspect.getdoc(type(method)) or "").splitlines()[0],
+        "labels": method.labels,
+        "needs": sorted(method.needs),
+        "rollouts": method.rollouts,
+        "trained_share": method.trained_share,
+        "settings": settings,
+    }
+
+
+@rewards.command()
+def score(
+    method: Annotated[str, typer.Argument(help=f"One of {', '.join(METHODS)}.", show_default=False)],
+    groups: Annotated[Path, typer.Option(help="JSONL, one group a line: docs/papers.md.", show_default=False)],
+    override: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score groups of rollouts: each group's pseudo-label, rewards and advantages. Nothing is trained."""
+    with clear_errors():
+        from orchestrator.group_files import GroupFileError, as_method_sees, read_groups
+
+        chosen = parse_method(method, dict(setting(text) for text in override or []))
+        lines = read_groups(groups)
+        seen = as_method_sees(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
+        scored = []
+        for place, (line, group) in enumerate(zip(lines, seen, strict=True)):
+            try:
+                scored.append(_scored(line.question_id, outcome(group, chosen, seed=place), as_json))
+            except ValueError as error:
+                raise GroupFileError(f"question {line.question_id}: {error}") from error
+        print("\n".join(scored))
+
+
+def _scored(question: str, found: Outcome, as_json: bool) -> str:
+    scored, learn = found.scored, found.scored.learn
+    if as_json:
+        row = {
+            "question_id": question,
+            "pseudo_label": scored.label,
+            "rewards": scored.rewards.tolist(),
+            "advantages": found.advantages.tolist(),
+            "learn": learn,
+        }
+        return json.dumps(row)
+    label = "no label" if scored.label is None else f"label {scored.label}"
+    numbers = ["  reward   advantage"]
+    numbers += [f"{reward:8.4f}  {value:9.4f}" for reward, value in zip(scored.rewards, found.advantages, strict=True)]
+    return "\n".join([f"{question}: {label}{'' if learn else ', dropped from the loss'}", *numbers])
+
+
+def replay(
+    name: RunName,
+    iteration: Annotated[int, typer.Option(help="Whose stored votes.", show_default=False)],
+    chosen: Annotated[str, typer.Option("--methods", help="Names with commas between them, or all.")] = "all",
+    kept: Annotated[bool, typer.Option("--kept", help="Only the questions that the Solver learned from.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score the stored votes of an iteration under other papers' methods, without training: what each would label and
+    reward."""
+    with clear_errors():
+        from orchestrator.replay import replay as replayed
+        from orchestrator.replay import table, write_picture
+
+        place = home()
+        names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
+        with_numbers = [parse_method(part) for part in names]
+        found = replayed(open_store(place.database), place.texts, name, iteration, with_numbers, kept)
+        if as_json:
+            print(json.dumps(found, indent=1, allow_nan=False))
+        else:
+            Console(width=150).print(table(found))
+            print(f"picture: {write_picture(found, place.reports)}")

@@ -1,0 +1,31 @@
+"""A square of numbers from -1 to 1, as cells of colour with the number in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+
+from orchestrator.report.canvas import LIGHT, axes
+
+_COLOURS = LinearSegmentedColormap.from_list("correlation", [LIGHT["c4"], LIGHT["paper"], LIGHT["c1"]])
+_DARK = 0.6  # from here on a cell is dark enough for light ink
+_INCHES_A_CELL = 0.62
+
+
+def correlations(title: str, names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> Axes:
+    """`matrix[i][j]` in -1..1, or None for a cell that is left open, between `names`."""
+    side = 1.6 + _INCHES_A_CELL * len(names)
+    found = axes(title, width=side + 0.6, height=side)
+    numbers = [[float("nan") if value is None else value for value in row] for row in matrix]
+    found.imshow(numbers, cmap=_COLOURS, vmin=-1, vmax=1)
+    for i, row in enumerate(matrix):
+        for j, value in enumerate(row):
+            ink = LIGHT["paper"] if value is not None and abs(value) > _DARK else LIGHT["ink"]
+            found.text(j, i, "–" if value is None else f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
+    found.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    found.set_yticks(range(len(names)), names)
+    found.grid(visible=False)
+    found.spines["bottom"].set_visible(False)
+    return found

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.grading import Grader
+from core.groups import make_groups
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader() as opened:
+        yield opened
+
+
+def test_groups_with_and_without_labels(grader: Grader) -> None:
+    answers = [["7", None, "07", "8"], ["1", "2"], [r"\sqrt{12}", "x y"]]
+    first, second, third = make_groups(answers, ["7", None, r"2\sqrt{3}"], grader)
+    assert (first.label, first.agrees, first.classes) == ("7", (True, False, True, False), (0, None, 0, 1))
+    assert (second.label, second.agrees, second.classes) == (None, None, (0, 1))
+    assert third.agrees == (True, False)  # what cannot be told apart from the label does not agree with it
+
+
+def test_a_label_for_each_group_is_asked_for(grader: Grader) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        make_groups([["1"], ["2"]], ["1"], grader)

@@ -1,0 +1,136 @@
+"""`coevo rewards`: the command as a stranger calls it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.rewards import METHODS
+
+COEVO = Path(sys.executable).parent / "coevo"
+
+
+def coevo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COEVO, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def rollout(answer: str | None, **more: Any) -> dict[str, Any]:
+    return {"text": "" if answer is None else rf"\boxed{{{answer}}}", "answer": answer, **more}
+
+
+def score(tmp_path: Path, method: str, *groups: dict[str, Any], settings: tuple[str, ...] = ()) -> Any:
+    file = tmp_path / "groups.jsonl"
+    file.write_text("\n".join(map(json.dumps, groups)) + "\n")
+    options = [part for setting in settings for part in ("--set", setting)]
+    done = coevo("rewards", "score", method, "--groups", file, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def test_every_method_is_listed_with_its_paper() -> None:
+    done = coevo("rewards", "--list", "--json")
+    listed = json.loads(done.stdout)
+    assert list(listed) == list(METHODS)
+    assert listed["evol_rl"]["settings"]["clip_high"] == 0.28
+    assert listed["evol_rl"]["needs"] == ["embeddings"]
+    assert (listed["scrl"]["rollouts"], listed["scrl"]["trained_share"]) == (64, 0.5)
+    for name in METHODS:
+        assert name in coevo("rewards", "--list").stdout
+
+
+def test_two_groups_by_hand(tmp_path: Path) -> None:
+    """RLOO of 1, 1, 0: 1 - 1/2, 1 - 1/2, 0 - 1. The second group has no answer and is dropped."""
+    found, _ = score(
+        tmp_path,
+        "srt",
+        {"question_id": "a", "rollouts": [rollout("7"), rollout("7.0"), rollout("8")]},
+        {"question_id": "b", "rollouts": [rollout(None), rollout(None)]},
+    )
+    assert found == [
+        {
+            "question_id": "a",
+            "pseudo_label": "7",
+            "rewards": [1, 1, 0],
+            "advantages": pytest.approx([0.5, 0.5, -1]),
+            "learn": True,
+        },
+        {"question_id": "b", "pseudo_label": None, "rewards": [0, 0], "advantages": [0, 0], "learn": False},
+    ]
+
+
+def test_signals_are_taken_from_the_file(tmp_path: Path) -> None:
+    group = {
+        "question_id": "a",
+        "label": "7",
+        "rollouts": [rollout("7", cluster=1), rollout("8", cluster=1), rollout("8", cluster=2)],
+    }
+    [found], notes = score(tmp_path, "poly_epo", group, settings=("set_size=2",))
+    assert found["advantages"] == pytest.approx([1 / 8, -1 / 8, 0])
+    assert notes == ""
+    entropies = {"question_id": "a", "rollouts": [rollout("7", mean_entropy=h) for h in (0.1, 0.3)]}
+    [found], _ = score(tmp_path, "scrl", entropies)
+    assert found["rewards"] == pytest.approx([1, 1])
+
+
+def test_signals_that_are_missing_are_made_and_named(tmp_path: Path) -> None:
+    texts = [r"1 + 1 = 2 \boxed{2}", r"2 \boxed{2}", r"4 - 1 = 3 \boxed{3}"]
+    group = {"question_id": "a", "label": "2", "rollouts": [{"text": text} for text in texts]}
+    [found], notes = score(tmp_path, "evol_rl", group)
+    assert "embeddings: none given; hashed words" in notes
+    assert min(found["rewards"][:2]) >= 0.5
+    [found], notes = score(tmp_path, "grpo_div", group)
+    assert "clusters: none given; skeletons" in notes
+    assert found["rewards"] == pytest.approx([1.5, 1.5, 0.5])  # three skeletons of three
+
+
+@pytest.mark.parametrize(
+    ("method", "line", "complaint"),
+    [
+        ("grop", "{}", "method grop: not a valid method"),
+        ("ttrl", "{", r"line 1: not JSON"),
+        ("ttrl", "[]", "line 1: the line: Input should be a valid dictionary"),
+        ("ttrl", '{"question_id": "a", "rollouts": []}', "line 1: rollouts: List should have at least 1 item"),
+        (
+            "ttrl",
+            '{"question_id": "a", "rollouts": [{"answer": 7}]}',
+            "line 1: rollouts.0.answer: Input should be",
+        ),
+        ("ttrl", "\n", "expected at least one group, found none"),
+        ("grpo", '{"question_id": "a", "rollouts": [{"answer": "7"}]}', "question a: label: this method learns from"),
+        (
+            "scrl",
+            '{"question_id": "a", "rollouts": [{"answer": "7"}]}',
+            "rollouts.0.mean_entropy: this method needs",
+        ),
+        ("scrl", '{"question_id": "a", "rollouts": [{"mean_entropy": NaN}]}', "line 1: rollouts.0.mean_entropy"),
+        (
+            "evol_rl",
+            '{"question_id": "a", "rollouts": [{"answer": "7", "embedding": [1]}, {"embedding": [1, 2]}]}',
+            "question a: rollouts.embedding: expected vectors of one length",
+        ),
+        (
+            "pass_at_n",
+            '{"question_id": "a", "label": "7", "rollouts": [{"answer": "7"}]}',
+            "question a: set_size: expected 1 to 1, the number of rollouts, got 4",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, method: str, line: str, complaint: str) -> None:
+    file = tmp_path / "groups.jsonl"
+    file.write_text(line)
+    done = coevo("rewards", "score", method, "--groups", file, "--json")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    done = coevo("rewards", "score", "ttrl", "--groups", tmp_path / "none.jsonl")
+    assert done.returncode == 1
+    assert "none.jsonl: cannot be read" in done.stderr

@@ -1,0 +1,146 @@
+"""Embeddings and strategies from services, against a fake one that fails and babbles on purpose."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from core.config import Service, Signals
+from services.inference.client import InferenceError
+from services.inference.signals import cluster, embed
+
+Answer = Callable[[int, dict[str, Any]], tuple[int, Any]]
+
+
+@contextmanager
+def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict[str, Any], str | None]]]]:
+    """`answer(how many came before, body)` gives the status and the reply; yields the requests as well."""
+    asked: list[tuple[str, dict[str, Any], str | None]] = []
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with lock:
+                before = len(asked)
+                asked.append((self.path, body, self.headers.get("Authorization")))
+            status, reply = answer(before, body)
+            raw = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield Service(url=f"http://127.0.0.1:{server.server_address[1]}/v1", model="m", attempts=3), asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def lengths(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+    """Each text's embedding is its length and 1; the rows come in reverse order."""
+    rows = [{"index": i, "embedding": [len(text), 1]} for i, text in enumerate(body["input"])]
+    return 200, {"data": rows[::-1]}
+
+
+def test_embeddings_come_in_the_order_of_the_texts_and_in_parts() -> None:
+    texts = ["x" * i for i in range(300)]
+    with fake_service(lengths) as (service, asked):
+        rows = embed(Signals(embedder=service), texts)
+    assert rows.tolist() == [[i, 1] for i in range(300)]
+    assert sorted(len(body["input"]) for _, body, _ in asked) == [44, 128, 128]
+    assert {(path, body["model"]) for path, body, _ in asked} == {("/v1/embeddings", "m")}
+
+
+def test_a_lost_embedder_is_an_error_and_never_a_made_up_vector() -> None:
+    with fake_service(lambda *_: (503, {})) as (service, asked):
+        with pytest.raises(InferenceError, match=r"embeddings: HTTP 503"):
+            embed(Signals(embedder=service), ["a"])
+        assert len(asked) == 3
+    with fake_service(lambda *_: (400, {"error": "too long"})) as (service, asked):
+        with pytest.raises(InferenceError, match="too long"):
+            embed(Signals(embedder=service), ["a"])
+        assert len(asked) == 1  # will not pass by itself
+
+
+def test_what_may_pass_is_tried_again() -> None:
+    with fake_service(lambda before, body: (500, {}) if before < 2 else lengths(before, body)) as (service, _):
+        assert embed(Signals(embedder=service), ["ab"]).tolist() == [[2, 1]]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"data": []},
+        {"data": [{"index": 0, "embedding": "none"}]},
+        {"data": [{"index": 0, "embedding": [1e999]}]},
+        {"rows": 1},
+        [],
+        b"not json",
+    ],
+)
+def test_a_reply_that_is_no_embedding_is_an_error(reply: Any) -> None:
+    with (
+        fake_service(lambda *_: (200, reply)) as (service, _),
+        pytest.raises(InferenceError, match=r"embeddings: (not what|expected)"),
+    ):
+        embed(Signals(embedder=service), ["a"])
+
+
+def said(text: object) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": text}}]}
+
+
+GOOD = json.dumps({"1": {"cluster_id": 1}, "2": {"cluster_id": 100}})
+
+
+def test_a_judge_that_babbles_is_asked_again_and_then_given_up() -> None:
+    def babbles(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+        if "hopeless" in body["messages"][0]["content"]:
+            return 200, said("I would rather not.")
+        return 200, said(GOOD if body["seed"] == 1 else "{}")
+
+    with fake_service(babbles) as (service, asked):
+        groups = [("hopeful", ["a", "b"]), ("hopeless", ["a", "b"])]
+        assert cluster(Signals(clusterer=service), groups) == [(1, 100), None]
+    temperatures = sorted((body["seed"], body["temperature"]) for _, body, _ in asked)
+    assert temperatures == [(0, 0.0), (0, 0.0), (1, 0.7), (1, 0.7), (2, 0.7)]
+
+
+def test_a_judge_that_cannot_be_reached_is_an_error() -> None:
+    with (
+        fake_service(lambda *_: (503, {})) as (service, _),
+        pytest.raises(InferenceError, match="chat/completions: HTTP 503"),
+    ):
+        cluster(Signals(clusterer=service), [("q", ["a"])])
+    with (
+        fake_service(lambda *_: (200, {"choices": []})) as (service, _),
+        pytest.raises(InferenceError, match="chat: not what OpenAI's API returns"),
+    ):
+        cluster(Signals(clusterer=service), [("q", ["a"])])
+
+
+def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_service(lengths) as (service, asked):
+        keyed = service.model_copy(update={"key_variable": "JUDGE_KEY"})
+        with pytest.raises(InferenceError, match="JUDGE_KEY is not set in the environment"):
+            embed(Signals(embedder=keyed), ["a"])
+        monkeypatch.setenv("JUDGE_KEY", "secret")
+        embed(Signals(embedder=keyed), ["a"])
+    assert [key for _, _, key in asked] == ["Bearer secret"]
+
+
+def test_without_services_nothing_is_asked() -> None:
+    assert cluster(Signals(), [("q", [r"1 + 1 \boxed{2}", r"\boxed{2}"])]) == [(1, 100)]
+    assert embed(Signals(), ["a b"]).shape == (1, 1024)
