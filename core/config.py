@@ -13,11 +13,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from core.errors import CoevoError
+from core.guard import Guard
 from core.methods import Method, Objective, RZero, SetMethod, SolverReward
 from core.settings import Part, Positive, Share
 from core.types import Denominator
 
-Oracle = Annotated[Literal["exact"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
+Oracle = Annotated[Literal["exact", "given"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
 
 
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
@@ -153,8 +154,52 @@ class Evaluation(Part):
     sampling: Sampling = Sampling(top_p=1.0)
 
 
+class Prompts(Part):
+    """A given prompt set: the setting of the papers that train no Challenger (`self_train`).
+
+    `file` is JSONL or Parquet; "micro", questions of the tiny world; or "benchmark", the evaluation's own questions,
+    their labels hidden (test-time training: SRT 4.2, TTRL). `labels` says what a question brings to a method that does
+    not vote anew: "given", the answer column; "offline", the votes of the model that training starts from (SRT 5.2).
+    """
+
+    file: str
+    question: str = "problem"  # column
+    answer: str | None = None  # column; seen by the audit, and by the reward only where labels are given
+    labels: Literal["none", "given", "offline"] = "none"
+    limit: Positive | None = None  # the first so many; how many are drawn for "micro"
+    easiest: float = Field(1.0, gt=0, le=1)  # the share that is trained on (SRT 5.3)
+    easiest_by: Literal["majority", "pass_rate"] = "majority"  # frequency of the majority answer, or of the true one
+
+    @property
+    def voted(self) -> bool:
+        """Whether the starting model answers all questions before training."""
+        return self.labels == "offline" or self.easiest < 1
+
+    @model_validator(mode="after")
+    def _answers_where_they_are_needed(self) -> Prompts:
+        if self.file == "benchmark" and (self.labels == "given" or self.easiest_by == "pass_rate"):
+            raise ValueError("labels: the benchmark's are hidden; expected labels 'none' or 'offline', by majority")
+        known = self.answer is not None or self.file == "micro"
+        if not known and (self.labels == "given" or (self.easiest < 1 and self.easiest_by == "pass_rate")):
+            raise ValueError(
+                "answer: expected the name of a column, where labels are given or a pass rate is asked for"
+            )
+        if self.file == "micro" and self.limit is None:
+            raise ValueError("limit: expected how many questions of the tiny world to draw")
+        return self
+
+
+class EarlyStopping(Part):
+    """Stop when a small labelled set has shown no better Solver for `patience` iterations, and go back to the best
+    (SRT 5.1)."""
+
+    benchmark: str  # as the evaluation's
+    patience: Positive = 2
+
+
 class Audit(Part):
-    """Who says whether a pseudo-label is right. `exact` grades all of them; TOML's word for nobody is `none`."""
+    """Who says whether a pseudo-label is right: `exact`, a program for the tiny world; `given`, the answers that came
+    with the prompts; TOML's word for nobody is `none`. Both grade all of them."""
 
     oracle: Oracle = "exact"
 
@@ -171,6 +216,23 @@ class RunConfig(Part):
     solver: Solver = Solver()
     evaluation: Evaluation = Evaluation()
     audit: Audit = Audit()
+    prompts: Prompts | None = None  # given: no Challenger, no `dataset` but its votes; `iterations` are rounds
+    early_stopping: EarlyStopping | None = None
+    guard: Guard = Guard()
+
+    @model_validator(mode="after")
+    def _labels_for_the_method(self) -> RunConfig:
+        method = self.solver.reward
+        if method.type == "supervised" and (self.prompts is None or self.prompts.labels != "given"):
+            raise ValueError(
+                "solver.reward: supervised learns from true labels: expected prompts with labels = 'given'"
+            )
+        if self.prompts is not None and self.prompts.labels == "none" and "label" in method.needs:
+            raise ValueError(
+                f"prompts.labels: {method.type} learns from labels that come with the questions: expected 'given' or "
+                "'offline', got 'none'"
+            )
+        return self
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:

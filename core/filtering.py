@@ -61,6 +61,15 @@ def judge(label: PseudoLabel, limits: tuple[float, float], filtered: bool) -> Ve
     return "kept"
 
 
+def easiest(scores: Sequence[float], share: float) -> list[int]:
+    """The places of the `share` with the highest scores, at least one, in order of place; of equals the first.
+
+    The curriculum of SRT 5.3: by the frequency of the majority answer, or by the pass rate, of a fixed model.
+    """
+    count = max(1, round(share * len(scores)))
+    return sorted(sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:count])
+
+
 def statistics(labelled: Sequence[LabelledQuestion]) -> FilterStats:
     """Count the verdicts of one iteration."""
     verdicts = Counter(question.verdict for question in labelled)

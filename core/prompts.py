@@ -53,9 +53,16 @@ def parse_question(text: str, max_chars: int = 2000) -> str | None:
     """
     inside, after = _last_block(text)
     question = inside.strip()
-    if not question or len(question) > max_chars or _CONTROL.search(question) or extract_boxed(after) is None:
-        return None
-    return question
+    return None if refuse_question(question, max_chars) or extract_boxed(after) is None else question
+
+
+def refuse_question(question: str, max_chars: int) -> str | None:
+    """Why a text may not be put to a Solver, None when it may."""
+    if not question.strip():
+        return "expected a question, got none"
+    if len(question) > max_chars:
+        return f"expected at most {max_chars} characters (dataset.max_question_chars), got {len(question)}"
+    return "holds control tokens of a chat template" if _CONTROL.search(question) else None
 
 
 def _last_block(text: str) -> tuple[str, str]:

@@ -30,7 +30,10 @@ def checkpoint_id(run: str, role: Role | Literal["base"], iteration: int) -> str
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One Challenger rollout of `generate_questions`. `text` is None when it is malformed (kept all the same)."""
+    """One Challenger rollout of `generate_questions`, or one prompt of a given set.
+
+    `text` is None when a rollout is malformed (kept all the same).
+    """
 
     id: str
     run: str
@@ -38,8 +41,9 @@ class Question:
     index: int
     text: str | None
     raw: str  # what the Challenger wrote, bounded by its max_tokens
-    checkpoint: str  # the Challenger that wrote it
+    checkpoint: str | None  # the Challenger that wrote it; None for a given prompt
     seed: int
+    answer: str | None = None  # the true one, where a given prompt came with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class OracleLabel:
     """What an oracle says of a pseudo-label."""
 
     question_id: str
-    oracle: str  # "exact", "judge" or "human"
+    oracle: str  # "exact", "given", "judge" or "human"
     verdict: OracleVerdict
     truth: str | None  # the oracle's own answer, where it has one
 

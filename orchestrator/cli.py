@@ -15,13 +15,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.config import load_config
+from core.config import ConfigError, load_config, parse_config
 from orchestrator import cli_methods, cluster
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, is_alive
-from orchestrator.runs import RunError, preset_path
+from orchestrator.plan import LOOP, plan
+from orchestrator.runs import RunError, flow_of, preset_path
 from orchestrator.terminal import AsJson, RunName, clear_errors, setting
 from storage import queries
+from storage.rows import RunRow
 from storage.session import open_store
 
 app = typer.Typer(
@@ -35,7 +37,7 @@ app.add_typer(micro, name="micro")
 app.add_typer(cli_methods.rewards, name="rewards")
 app.command()(cli_methods.replay)
 
-BENCHES = ("similarity", "voting", "store", "engine")
+BENCHES = ("similarity", "voting", "store", "engine", "methods")
 
 
 @app.command()
@@ -79,9 +81,15 @@ def status() -> None:
         table = Table("run", "status", "preset", "stages done", "now", box=SIMPLE_HEAD)
         for row, stages in runs:
             done = sum(stage.status == "done" for stage in stages)
-            total = row.config["iterations"] * len(STAGES) + 1
-            table.add_row(row.name, row.status, row.preset, f"{done} of {total}", _now(stages))
+            table.add_row(row.name, row.status, row.preset, f"{done}{_planned(row)}", _now(stages))
         Console().print(table)
+
+
+def _planned(row: RunRow) -> str:
+    try:
+        return f" of {len([*plan(parse_config(row.config, row.name))])}"
+    except ConfigError:  # another version's run must not hide all others
+        return ", by another version of coevo"
 
 
 def _now(stages: Any) -> str:
@@ -100,44 +108,47 @@ def run(
     name: Annotated[str | None, typer.Option(help="Name of the run; the preset's name by default.")] = None,
     iterations: Annotated[int, typer.Option(help="How many; 0: as the preset says.")] = 0,
     start_iteration: Annotated[int, typer.Option(help="Begin here; all before must be done. 0: where it is.")] = 0,
-    start_stage: Annotated[str, typer.Option(help=f"Its stage to begin at: {', '.join(STAGES)}.")] = STAGES[0],
+    start_stage: Annotated[str, typer.Option(help=f"Its stage to begin at: {', '.join(LOOP)}.")] = LOOP[0],
     override: Annotated[
         list[str] | None, typer.Option("--set", help="A setting by its dotted name: dataset.candidates=320.")
     ] = None,
 ) -> None:
-    """Run the loop here and now; it also shows in the Prefect UI. A run that exists goes on where it was."""
+    """Run a preset here and now; it also shows in the Prefect UI. A run that exists goes on where it was."""
     with clear_errors():
         if start_stage not in STAGES:
             raise RunError(f"start_stage: expected one of {', '.join(STAGES)}, got {start_stage!r}")
         overrides = dict(setting(text) for text in override or [])
-        load_config(preset_path(preset), overrides)  # complain before anything else is looked at
-        _co_evolve(
-            run=name or Path(preset).stem,
-            preset=preset,
-            iterations=iterations,
-            start_iteration=start_iteration,
-            start_stage=start_stage,
-            overrides=overrides,
-        )
+        config = load_config(preset_path(preset), overrides)  # complain before anything else is looked at
+        parameters = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
+        if flow_of(config) == "self_train":
+            if start_iteration or start_stage != LOOP[0]:
+                raise RunError("start_iteration, start_stage: a run on given prompts goes on where it was")
+            _run_flow("self_train", **parameters, overrides=overrides)
+        else:
+            start = {"start_iteration": start_iteration, "start_stage": start_stage}
+            _run_flow("co_evolve", **parameters, **start, overrides=overrides)
 
 
 @app.command()
 def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to this many iterations.")] = 0) -> None:
     """Go on with a run where it was: nothing that is done is done again."""
     with clear_errors():
-        _co_evolve(run=name, preset="", iterations=iterations)
+        with open_store(home().database).read() as session:
+            stored = queries.get_run(session, name).config
+        _run_flow(flow_of(parse_config(stored, f"run {name}")), run=name, preset="", iterations=iterations)
 
 
-def _co_evolve(**parameters: Any) -> None:
+def _run_flow(flow: str, **parameters: Any) -> None:
     place = home()
     os.environ.update(cluster.environment(place, cluster.needed(place)))
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
-    from orchestrator.flows import co_evolve  # Prefect reads its settings when it is imported
+    from orchestrator import flows  # Prefect reads its settings when it is imported
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(_not_of_a_flow_run)
-    result = co_evolve(**parameters)
-    print(f"run {result['run']}: {result['iterations']} iterations done; `coevo report {result['run']}` shows them")
+    result = getattr(flows, flow)(**parameters)
+    name = result["run"]
+    print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
 
 
 def _not_of_a_flow_run(record: logging.LogRecord) -> bool:

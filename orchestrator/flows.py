@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import logging
 import shutil
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
+from prefect.flow_runs import pause_flow_run
+from prefect.input import RunInput
 from prefect.runtime import flow_run
+from pydantic import Field
 
 from core.config import RunConfig, parse_config
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
-from orchestrator.ledger import STAGES, Stage, run_once
+from orchestrator.ledger import LastWrite, Stage, run_once
+from orchestrator.plan import LOOP, stages_of
 from orchestrator.stages import STAGE_FUNCTIONS, Context
+from orchestrator.stages.health import decided
 from storage import queries
 from storage.rows import RunStatus
-from storage.session import open_store
+from storage.session import Store, open_store
 
 Override = str | int | float | bool | list[float]
+
+_PATIENCE_S = 7 * 24 * 3600  # for a person; then the run fails, and asks again when it is resumed
+_POLL_S = 5
+
+
+class Answer(RunInput):
+    """What to do with a run whose guard raised an alarm."""
+
+    decision: Literal["go on", "roll back", "stop"] = Field(
+        "stop", description="roll back: on from the best checkpoint so far; stop: end the run with it"
+    )
+    note: str = Field("", description="kept with the decision")
 
 
 def _flow_run_name() -> str:
@@ -58,16 +75,66 @@ def co_evolve(
         start_stage: The stage of that iteration to begin at.
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
     """
+    return _run_to_its_end(run, preset, iterations, overrides, "co_evolve", start_iteration, start_stage)
+
+
+@flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
+def self_train(
+    run: str,
+    preset: str = "micro",
+    iterations: int = 0,
+    overrides: dict[str, Override] = {},  # noqa: B006 (as above)
+) -> dict[str, Any]:
+    """Train a Solver on a given prompt set by one of the papers' methods, round after round; there is no Challenger.
+
+    Args:
+        run: Name of the run: lowercase letters, digits, - and _. One that exists goes on where it was.
+        preset: A preset of deploy/runs with a [prompts] table, or the path of a TOML file. Empty: the run exists.
+        iterations: How many rounds. 0: as the preset says.
+        overrides: Settings by their dotted names, such as {"solver.reward.type": "evol_rl"}.
+    """
+    return _run_to_its_end(run, preset, iterations, overrides, "self_train")
+
+
+def _run_to_its_end(
+    run: str,
+    preset: str,
+    iterations: int,
+    overrides: dict[str, Override],
+    name: Literal["co_evolve", "self_train"],
+    start_iteration: int = 0,
+    start_stage: Stage = LOOP[0],
+) -> dict[str, Any]:
     place = home()
     store = open_store(place.database, create=True)
-    config = runs.prepare(place, store, run, preset, iterations, overrides)
+    config = runs.prepare(place, store, run, preset, iterations, overrides, flow=name)
     runs.check_start(store, run, config, start_iteration, start_stage)
     with runs.status_kept(store, run), tags(run):
-        _stage_task("evaluate", 0)(run, 0, "evaluate")
+        for stage in stages_of(config, 0):
+            _stage_task(stage, 0)(run, 0, stage)
         for t in range(1, config.iterations + 1):
             iteration(run, t)
+            if _ask_if_need_be(store, run, t) == "stop":
+                raise runs.RunStopped
     shutil.rmtree(place.work / run, ignore_errors=True)
-    return {"run": run, "iterations": config.iterations}
+    return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
+
+
+def _ask_if_need_be(store: Store, run: str, t: int) -> str:
+    """What was decided after iteration t; a person is asked where the guard says so and none has answered yet."""
+    before = runs.decision(store, run, t)
+    if before["action"] != "pause":
+        return str(before["action"])
+    runs.set_status(store, run, "paused")
+    why = "\n".join(f"- {warning}" for warning in before["warnings"])
+    print(f"run {run} is paused after iteration {t}, until somebody answers in the Prefect UI:\n{why}", flush=True)
+    asked = Answer.with_initial_data(description=f"**Iteration {t}:**\n\n{why}", decision="stop")
+    answer = pause_flow_run(wait_for_input=asked, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=f"{run}-{t}")
+    if answer is None:  # resumed without its form
+        raise runs.RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again")
+    runs.set_status(store, run, "running")
+    _stage_task("ask_a_person", t)(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))
+    return str(runs.decision(store, run, t)["action"])
 
 
 @flow(flow_run_name=_flow_run_name)
@@ -81,8 +148,9 @@ def iteration(run: str, t: int) -> None:
     store = open_store(home().database)
     with store.read() as session:
         config = stored_config(queries.get_run(session, run).config)
-    runs.check_start(store, run, config, t, STAGES[0])
-    for stage in STAGES:
+    stages = stages_of(config, t)
+    runs.check_start(store, run, config, t, stages[0])
+    for stage in stages:
         _stage_task(stage, t)(run, t, stage)
     artifacts.curves(store, run)
 
@@ -91,8 +159,8 @@ def _stage_task(stage: Stage, t: int) -> Any:
     return task(name=stage, task_run_name=f"{stage} {t}", cache_policy=NO_CACHE, persist_result=False)(run_stage)
 
 
-def run_stage(run: str, t: int, stage: Stage) -> None:
-    """Run one stage under the ledger, with its progress and its result as artifacts."""
+def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = None) -> None:
+    """Run one stage under the ledger, with its progress and its result as artifacts. `answer` is a person's."""
     place = home()
     services = place.services()
     store = open_store(place.database)
@@ -102,7 +170,11 @@ def run_stage(run: str, t: int, stage: Stage) -> None:
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
     with progress.shown(run, t, stage) as report:
         context = Context(place, store, services, run, config, t, report)
-        result = run_once(store, run, t, stage, lambda: STAGE_FUNCTIONS[stage](context))
+
+        def body() -> LastWrite:
+            return decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
+
+        result = run_once(store, run, t, stage, body)
     shutil.rmtree(place.work / run / str(t) / stage, ignore_errors=True)  # optimiser states, of use until it is done
     artifacts.stage_result(run, t, stage, result)
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from core.errors import CoevoError
 from core.types import BenchmarkItem
 from orchestrator.home import MICRO_MODEL
+from trainers.micro.world import make_benchmark
+
+_VALIDATION_SEED, _VALIDATION_PER_LEVEL = 777, 50
 
 
 class BenchmarkError(CoevoError):
@@ -15,7 +18,10 @@ class BenchmarkError(CoevoError):
 
 
 def load_benchmark(name: str) -> list[BenchmarkItem]:
-    """`"micro"`, the tiny world's own, or a JSONL file of `{"id", "problem", "answer", "level"?}`."""
+    """`"micro"`, the tiny world's own; `"micro-validation"`, 300 other questions of it, drawn anew each time and always
+    the same; or a JSONL file of `{"id", "problem", "answer", "level"?}`."""
+    if name == "micro-validation":
+        return _validation()
     path = MICRO_MODEL.parent / "benchmark.jsonl" if name == "micro" else Path(name)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -25,6 +31,15 @@ def load_benchmark(name: str) -> list[BenchmarkItem]:
     if len({item.id for item in items}) != len(items) or not items:
         raise BenchmarkError(f"benchmark {path}: expected at least one question, and no id twice")
     return items
+
+
+def _validation() -> list[BenchmarkItem]:
+    held_out = {item.problem for item in load_benchmark("micro")}
+    problems = [p for p in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if p.text not in held_out]
+    return [
+        BenchmarkItem(f"micro-validation/{i:04d}", p.text, str(p.answer), str(len(p.operators)))
+        for i, p in enumerate(problems)
+    ]
 
 
 def _item(path: Path, number: int, line: str) -> BenchmarkItem:

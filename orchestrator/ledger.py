@@ -31,6 +31,8 @@ Stage = Literal[
     "evaluate",
     "audit_labels",
     "check_health",
+    "read_prompts",  # of self_train: instead of the first two
+    "ask_a_person",  # where the guard says so
 ]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 

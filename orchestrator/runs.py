@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from core.config import ConfigError, RunConfig, load_config, parse_config
 from core.errors import CoevoError
 from orchestrator.held_out import load_benchmark
 from orchestrator.home import MICRO_MODEL, PRESETS, Home
-from orchestrator.ledger import STAGES, Stage
+from orchestrator.ledger import Stage
+from orchestrator.plan import plan, stages_of
+from orchestrator.prompt_sets import read_prompts
 from storage import queries
 from storage.checkpoints import publish, published_manifest
 from storage.errors import StageHeld
+from storage.rows import RunStatus
 from storage.session import Store
+
+_DECIDE: tuple[Stage, ...] = ("ask_a_person", "check_health")  # whose word counts, the first that has one
+
+
+class RunStopped(Exception):
+    """The guard, early stopping or a person ended the run; not an error."""
 
 
 class RunError(CoevoError):
@@ -38,8 +47,11 @@ def prepare(
     preset: str,
     iterations: int,
     overrides: Mapping[str, Any],
+    flow: Literal["co_evolve", "self_train"] = "co_evolve",
 ) -> RunConfig:
     """Make the run, or find it and let it go on for longer; its base model is published, all it names can be read.
+
+    `flow` is the one that runs it: a run with a prompt set is self_train's, one without co_evolve's.
 
     Raises `ConfigError`, `BenchmarkError`, `RunError`, `StoreError` before anything is written.
     """
@@ -49,7 +61,12 @@ def prepare(
     if preset:
         more = {"iterations": iterations} if iterations else {}
         config = load_config(preset_path(preset), {**overrides, **more})
+        _check_flow(config, flow, f"preset {preset}")
         load_benchmark(config.evaluation.benchmark)
+        if config.early_stopping is not None:
+            load_benchmark(config.early_stopping.benchmark)
+        if config.prompts is not None:
+            read_prompts(config)
         _create(home, store, run, preset, config)
         wanted = config.iterations
     elif overrides:
@@ -57,7 +74,20 @@ def prepare(
     with store.write() as session:
         if wanted > queries.get_run(session, run).config["iterations"]:
             queries.set_iterations(session, run, wanted)
-        return parse_config(queries.get_run(session, run).config, source=f"run {run}")
+        stored = parse_config(queries.get_run(session, run).config, source=f"run {run}")
+    _check_flow(stored, flow, f"run {run}")
+    return stored
+
+
+def flow_of(config: RunConfig) -> Literal["co_evolve", "self_train"]:
+    """The flow that runs it."""
+    return "co_evolve" if config.prompts is None else "self_train"
+
+
+def _check_flow(config: RunConfig, flow: str, what: str) -> None:
+    if flow_of(config) != flow:
+        has = "a prompt set" if config.prompts else "no prompt set"
+        raise RunError(f"{what}: has {has}, so it is {flow_of(config)}'s, not {flow}'s")
 
 
 def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) -> None:
@@ -78,11 +108,15 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int, stage
     """Raise `RunError` unless everything before `stage` of `iteration` is done; iteration 0 asks for nothing."""
     if not 0 <= iteration <= config.iterations:
         raise RunError(f"start_iteration: expected 1 to {config.iterations}, got {iteration}")
+    if iteration == 0:
+        return
+    if stage not in (known := stages_of(config, iteration)):
+        raise RunError(f"start_stage: expected one of {', '.join(known)}, got {stage!r}")
     with store.read() as session:
         done = {(row.iteration, row.stage) for row in queries.stages_of(session, run) if row.status == "done"}
-    before = [(t, s) for t in range(1, iteration) for s in STAGES]
-    before += [(iteration, s) for s in STAGES[: STAGES.index(stage)]] if iteration else []
-    for t, earlier in [(0, "evaluate"), *before] if iteration else []:
+    for t, earlier in plan(config):
+        if (t, earlier) == (iteration, stage):
+            return
         if (t, earlier) not in done:
             raise RunError(
                 f"start_stage: run {run} cannot begin at {stage} of iteration {iteration}: {earlier} of iteration {t} "
@@ -92,21 +126,47 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int, stage
 
 @contextmanager
 def status_kept(store: Store, run: str) -> Iterator[None]:
-    """The run's status while and after the block: running, then done, failed or cancelled."""
-    _set(store, run, "running")
+    """The run's status while and after the block: running, then done, stopped, failed or cancelled."""
+    set_status(store, run, "running")
     try:
         yield
+    except RunStopped:
+        set_status(store, run, "stopped")
+        return
     except StageHeld:  # another process is at this run, and its status is that one's to say
         raise
     except Exception:
-        _set(store, run, "failed")
+        set_status(store, run, "failed")
         raise
     except BaseException:  # an interrupt, or Prefect ending the process of a cancelled flow run
-        _set(store, run, "cancelled")
+        set_status(store, run, "cancelled")
         raise
-    _set(store, run, "done")
+    set_status(store, run, "done")
 
 
-def _set(store: Store, run: str, status: Any) -> None:
+def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
+    """What was decided after an iteration, by a person where one was asked: `action`, and `back_to`."""
+    with store.read() as session:
+        stages = (queries.find_stage(session, run=run, iteration=iteration, stage=s) for s in _DECIDE)
+        done = [row.result for row in stages if row is not None and row.status == "done" and row.result]
+    return dict(done[0]) if done else {"action": "ignore", "back_to": None}
+
+
+def result_of(store: Store, run: str) -> str:
+    """The Solver that a run came to: its last one, or the one that it went back to."""
+    with store.read() as session:
+        solvers = [c for c in queries.checkpoints_of(session, run) if c.role in ("base", "solver")]
+        back = queries.rolled_back(session, run)
+    if back and back[-1][0] >= solvers[-1].iteration:
+        return back[-1][1]["solver"]
+    return solvers[-1].id
+
+
+def status_of(store: Store, run: str) -> RunStatus:
+    with store.read() as session:
+        return queries.get_run(session, run).status
+
+
+def set_status(store: Store, run: str, status: RunStatus) -> None:
     with store.write() as session:
         queries.set_run_status(session, run, status)

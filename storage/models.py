@@ -101,8 +101,9 @@ class Questions(Base):
     index: Mapped[int]
     text: Mapped[str | None] = mapped_column(ModelText)
     raw: Mapped[str] = mapped_column(ModelText)
-    checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id"))
+    checkpoint: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"))  # NULL: it came from a file
     seed: Mapped[int] = mapped_column(BigInteger)
+    answer: Mapped[str | None] = mapped_column(ModelText)  # the true one, where the file has it
 
 
 class Rollouts(Base):

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from core.types import FinishReason, Role
 
-RunStatus = Literal["created", "running", "paused", "done", "failed", "cancelled"]
+# "stopped": the guard, early stopping or a person ended it
+RunStatus = Literal["created", "running", "paused", "stopped", "done", "failed", "cancelled"]
 StageStatus = Literal["running", "done", "failed"]
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from playwright.sync_api import Page, sync_playwright
 from sqlalchemy import create_engine, make_url, text
 
 from benchmarks.postgres import temporary_postgresql
 from storage.session import Store, open_store
 from tests.live import Live, live_services
+
+_CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +62,17 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Ray, Serve, Prefect and the flow runner, started for the session."""
     with live_services(tmp_path_factory.mktemp("home")) as services:
         yield services
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """A page of a real browser."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on this machine")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=_CHROMIUM_FLAGS)
+        opened = browser.new_page(viewport={"width": 1440, "height": 1600})
+        opened.set_default_timeout(60_000)
+        yield opened
+        browser.close()

@@ -9,17 +9,22 @@ from typing import Protocol
 
 from core.config import ChallengerReward, Sampling, Signals, Training, trained_rollouts
 from core.errors import CoevoError
-from core.methods import SolverReward
+from core.guard import Guard
+from core.methods import Method
 from core.types import Checkpoint, Denominator, Role
 
 
 @dataclass(frozen=True, slots=True)
 class TrainQuestion:
-    """A question that the Solver learns from. `label` is what came with it; None where the method votes anew."""
+    """A question that the Solver learns from. `label` is what came with it; None where the method votes anew.
+
+    `truth`, where it is known, is for the figures only: no reward sees it.
+    """
 
     question_id: str
     text: str
     label: str | None
+    truth: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,16 @@ class TrainJob:
     key: str  # "demo/1/train_solver"; seeds derive from it
     role: Role
     run_seed: int
-    start: Checkpoint  # the policy to begin with, and the reference of the KL term
+    start: Checkpoint  # the policy to begin with
     training: Training
-    reward: ChallengerReward | SolverReward
+    reward: ChallengerReward | Method
     questions: tuple[TrainQuestion, ...]  # the Solver's; empty for the Challenger
     solver: SolverService | None  # the Challenger's; None for the Solver
     work_dir: Path  # holds step_K folders while the job runs, so that a killed one resumes; the caller removes it
     signals: Signals = field(default_factory=Signals)  # the Solver's
+    reference: Checkpoint | None = None  # of the KL term; None: `start`
+    steps_before: int = 0  # of the same training, in jobs that came before: prompts and seeds go on from there
+    guard: Guard | None = None  # ends the job at the first step whose figures call for it
 
     @property
     def rollouts(self) -> int:
@@ -64,7 +72,7 @@ class TrainResult:
     """A finished job. `folder` is in `work_dir`, complete and synced, and not yet published."""
 
     folder: Path
-    step: int
+    step: int  # the last one: fewer than asked for where the guard ended it
     metrics: tuple[dict[str, float], ...]  # one a step, in order; metrics[i]["step"] == i + 1
 
 

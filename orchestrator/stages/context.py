@@ -48,10 +48,17 @@ class Context:
         return f"iteration {self.iteration}"
 
     def checkpoint(self, role: Role, iteration: int) -> Checkpoint:
-        """The newest checkpoint of `role` up to `iteration`; the base model where there is none."""
+        """The newest checkpoint of `role` up to `iteration`, or what the guard went back to since; the base model where
+        there is none."""
         with self.store.read() as session:
-            own = [c for c in queries.checkpoints_of(session, self.run, role) if c.iteration <= iteration]
-            return own[-1] if own else queries.get_checkpoint(session, checkpoint_id(self.run, "base", 0))
+            back = [
+                (t, to) for t, to in queries.rolled_back(session, self.run) if t <= iteration and t < self.iteration
+            ]
+            since, to = back[-1] if back else (-1, {})
+            own = [c for c in queries.checkpoints_of(session, self.run, role) if since < c.iteration <= iteration]
+            if own:
+                return own[-1]
+            return queries.get_checkpoint(session, to.get(role) or checkpoint_id(self.run, "base", 0))
 
     @contextmanager
     def serving(self, wanted: dict[str, Checkpoint]) -> Iterator[None]:

@@ -16,6 +16,7 @@ from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
 from core.voting import vote_many
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
+from orchestrator.prompt_sets import read_prompts as read_prompt_set
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
 from services.inference.engine import Prompt
@@ -56,14 +57,15 @@ def _question(context: Context, index: int, reply: Reply) -> Question:
 
 
 def label_questions(context: Context) -> LastWrite:
-    """m answers each from S(t-1), the vote, the verdict (R-Zero 2.3)."""
+    """m answers each from S(t-1), the vote, the verdict (R-Zero 2.3); of given prompts, from the base model, and all
+    that have a majority are kept."""
     t, dataset = context.iteration, context.config.dataset
+    filtered = dataset.filtered and context.config.prompts is None
     solver = context.checkpoint("solver", t - 1)
     with context.store.read() as session:
         questions = queries.questions_of(session, context.run, t)
         labelled = {row.question_id for row in queries.labels_of(session, context.run, t)}
-    held_out = {item.problem for item in load_benchmark(context.config.evaluation.benchmark)}
-    refused = filter_questions(questions, held_out)
+    refused = refused_questions(context, questions)
     asked = [question for question in questions if question.id not in refused]
     writer = TextWriter(context.home.texts, context.run, t, "label_questions")
     with context.serving({"solver": solver}), Grader() as grader:
@@ -76,7 +78,7 @@ def label_questions(context: Context) -> LastWrite:
             groups = [_rollouts(question.id, replies) for question, replies in zip(part, sampled, strict=True)]
             votes = vote_many([[r.answer for r in group] for group in groups], grader, dataset.denominator)
             labels = [
-                LabelledQuestion(question.id, question.text, label, judge(label, dataset.limits, dataset.filtered))
+                LabelledQuestion(question.id, question.text, label, judge(label, dataset.limits, filtered))
                 for question, label in zip(part, votes, strict=True)
             ]
             writer.add(batch, _with_text(context, groups, labels))
@@ -86,6 +88,39 @@ def label_questions(context: Context) -> LastWrite:
     context.progress(len(asked), len(asked), "questions labelled")
     writer.finish()
     return lambda session: _finish_labels(session, context, questions, refused)
+
+
+def refused_questions(context: Context, questions: Sequence[Question]) -> dict[str, Verdict]:
+    """The questions that are not put to the Solver, the held-out ones among them unless it is they that it shall learn
+    (test-time training)."""
+    prompts, evaluation, stopping = context.config.prompts, context.config.evaluation, context.config.early_stopping
+    names = {evaluation.benchmark} if prompts is None or prompts.file != "benchmark" else set()
+    names |= {stopping.benchmark} if stopping is not None else set()
+    return filter_questions(questions, [item.problem for name in names for item in load_benchmark(name)])
+
+
+def read_prompts(context: Context) -> LastWrite:
+    """The given prompts as questions that nobody wrote; those that are asked before training get their labels then."""
+    prompts, run = read_prompt_set(context.config), context.run
+    questions = [
+        Question(question_id(run, 0, i), run, 0, i, prompt.text, prompt.text, None, 0, prompt.answer)
+        for i, prompt in enumerate(prompts)
+    ]
+    refused = refused_questions(context, questions)
+    config = context.config.prompts
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.add_questions(session, questions)
+        if config is not None and not config.voted:
+            labelled = [
+                LabelledQuestion(question.id, question.text, None, refused.get(question.id, "kept"))
+                for question in questions
+            ]
+            queries.add_labels(session, labelled)
+            queries.add_filter_stats(session, run=run, iteration=0, stats=statistics(labelled))
+        return {"prompts": len(questions), "refused": len(refused)}
+
+    return last_write
 
 
 def _finish_labels(

@@ -1,41 +1,98 @@
-"""`check_health`: what an iteration's figures say about the run's health, stored as the stage's result and logged.
+"""`check_health`: what an iteration's figures say about the run's health, and what is to be done about it.
 
-The signals are those of R-Zero B.2 and H (decline after an early peak, falling label accuracy) and of a Challenger that
-cheats (ill-posed questions). What acts on them comes with the collapse guard.
+The signals and thresholds are `core.guard`'s. What the stage decides is in its result: `action`, and `back_to`, the
+checkpoints that the run goes back to. Where a person is to decide, the flow asks after the stage, and the answer is the
+result of a stage of its own, `ask_a_person`.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
 from core.drift import wilson
-from core.types import checkpoint_id
+from core.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
+from core.types import Role, checkpoint_id
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context
 from storage import queries
 
 log = logging.getLogger(__name__)
 
-_ILL_POSED_WARNING = 0.2
-_DECLINE_WARNING = 0.03
+Decision = Literal["go on", "roll back", "stop"]
 
 
 def check_health(context: Context) -> LastWrite:
-    """Signals of iteration t: label accuracy, ill-posed share, held-out pass@1 against its best so far."""
+    """The alarms of iteration t, of each step of its Solver's training and of the whole, and the strongest action."""
     with context.store.read() as session:
-        signals = {**_label_signals(session, context), **_held_out_signals(session, context)}
-    warnings = [*_warnings(signals)]
+        signals = {**_label_signals(session, context), **_challenger_signals(session, context)}
+        signals |= _held_out_signals(session, context)
+        steps = _solver_steps(session, context)
+        best, stale = _best(session, context)
+        back = queries.rolled_back(session, context.run)
+    guard = context.config.guard
+    ill_posed = signals.get("ill_posed_share") or {}
+    alarms = [
+        *_first_of_each(steps, context),
+        *iteration_alarms({**signals, "ill_posed_share": ill_posed.get("value")}, guard),
+    ]
+    action, warnings = strongest(alarms), [alarm.text for alarm in alarms]
+    stopping = context.config.early_stopping
+    if stopping is not None and stale >= stopping.patience:
+        warnings.append(
+            f"no better Solver for {stale} iterations by {stopping.benchmark}: the best is iteration {best}"
+        )
+        action = "stop"
+    if action == "roll_back" and len(back) >= guard.max_roll_backs:
+        warnings.append(f"rolled back {len(back)} times already: max_roll_backs")
+        action = "stop"
     for warning in warnings:
         log.warning("run %s, iteration %d: %s", context.run, context.iteration, warning)
-    return lambda _session: {"signals": signals, "warnings": warnings}
+    result = {
+        "signals": signals,
+        "alarms": [asdict(alarm) for alarm in alarms],
+        "warnings": warnings,
+        "action": action,
+        "best": best,
+        "back_to": _checkpoints_at(context, best) if action in ("roll_back", "stop") else None,
+    }
+    return lambda _session: result
+
+
+def decided(context: Context, decision: Decision, note: str) -> LastWrite:
+    """What a person said: as the action of `check_health`, with where the run goes back to."""
+    actions: dict[Decision, Action] = {"go on": "warn", "roll back": "roll_back", "stop": "stop"}
+    action = actions[decision]
+    with context.store.read() as session:
+        best, _ = _best(session, context)
+    back_to = _checkpoints_at(context, best) if action in ("roll_back", "stop") else None
+    return lambda _session: {"action": action, "note": note, "best": best, "back_to": back_to}
+
+
+def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[Alarm]:
+    """Each signal of the training at the first step where it showed."""
+    found: dict[str, Alarm] = {}
+    for end in range(1, len(steps) + 1):
+        for alarm in step_alarms(steps[:end], context.config.guard):
+            found.setdefault(alarm.signal, alarm)
+    return list(found.values())
+
+
+def _solver_steps(session: Session, context: Context) -> list[dict[str, float]]:
+    steps: dict[int, dict[str, float]] = {}
+    for metric in queries.train_metrics_of(session, context.run, iteration=context.iteration, role="solver"):
+        if metric.value is not None:
+            steps.setdefault(metric.step, {})[metric.name] = metric.value
+    return [steps[step] for step in sorted(steps)]
 
 
 def _label_signals(session: Session, context: Context) -> dict[str, Any]:
     oracle = context.config.audit.oracle
-    if oracle is None:
+    if oracle is None or context.config.prompts is not None:
         return {}
     audited = queries.oracle_labels_of(session, context.run, context.iteration, oracle)
     kept = {label.question_id for label in queries.labels_of(session, context.run, context.iteration, "kept")}
@@ -48,27 +105,50 @@ def _label_signals(session: Session, context: Context) -> dict[str, Any]:
     }
 
 
+def _challenger_signals(session: Session, context: Context) -> dict[str, Any]:
+    """How much the Challenger repeats itself: duplicates among the candidates, or its clusters' share at its last step,
+    whichever is greater."""
+    stats = queries.filter_stats_of(session, context.run).get(context.iteration)
+    if stats is None or not stats.candidates:
+        return {}
+    clustered = queries.train_metrics_of(
+        session, context.run, iteration=context.iteration, role="challenger", name="repetition"
+    )
+    last = clustered[-1].value if clustered else None
+    return {"repetition_share": max(stats.duplicate / stats.candidates, last or 0.0)}
+
+
 def _held_out_signals(session: Session, context: Context) -> dict[str, Any]:
+    seen = _held_out(session, context)
+    values = [value for value in seen if value is not None]
+    return {"pass_at_1": seen[-1], "best_pass_at_1": max(values, default=None)}
+
+
+def _held_out(session: Session, context: Context) -> list[float | None]:
+    """pass@1 of iterations 0 to t, by what early stopping goes by, or the evaluation's benchmark."""
+    stopping = context.config.early_stopping
+    benchmark = stopping.benchmark if stopping else context.config.evaluation.benchmark
+
     def pass_at_1(t: int) -> float | None:
         checkpoint = checkpoint_id(context.run, "solver" if t else "base", t)
-        items = queries.evaluations_of(session, checkpoint, context.config.evaluation.benchmark)
+        items = queries.evaluations_of(session, checkpoint, benchmark)
         return sum(item.correct / item.samples for item in items) / len(items) if items else None
 
-    now = pass_at_1(context.iteration)
-    seen = [value for t in range(context.iteration + 1) if (value := pass_at_1(t)) is not None]
-    return {"pass_at_1": now, "best_pass_at_1": max(seen, default=None)}
+    return [pass_at_1(t) for t in range(context.iteration + 1)]
+
+
+def _best(session: Session, context: Context) -> tuple[int, int]:
+    """The iteration with the highest held-out pass@1, the first of equals, and how many have come since."""
+    seen = _held_out(session, context)
+    best = max(range(len(seen)), key=lambda t: (seen[t] if seen[t] is not None else -1.0, -t))
+    return best, context.iteration - best
+
+
+def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
+    """What each role held in an iteration."""
+    roles: tuple[Role, ...] = ("solver",) if context.config.prompts is not None else ("challenger", "solver")
+    return {role: context.checkpoint(role, iteration).id for role in roles}
 
 
 def _share(count: int, n: int) -> dict[str, Any]:
     return {"value": count / n if n else None, "ci95": wilson(count, n), "n": n}
-
-
-def _warnings(signals: dict[str, Any]) -> list[str]:
-    found = []
-    ill_posed = signals.get("ill_posed_share", {}).get("value")
-    if ill_posed is not None and ill_posed > _ILL_POSED_WARNING:
-        found.append(f"{ill_posed:.0%} of the Challenger's questions are ill-posed")
-    now, best = signals["pass_at_1"], signals["best_pass_at_1"]
-    if now is not None and best is not None and best - now > _DECLINE_WARNING:
-        found.append(f"held-out pass@1 is {now:.1%}, down from {best:.1%}")
-    return found

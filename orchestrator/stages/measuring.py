@@ -18,32 +18,39 @@ from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import BATCH, Context
 from services.inference.engine import Prompt
-from services.oracles import exact
+from services.oracles import exact, given
 from storage import queries
 
 
 def evaluate(context: Context) -> LastWrite:
-    """S(t) on the held-out benchmark: `samples` at the sampling temperature, and one greedy (R-Zero D.2)."""
-    settings = context.config.evaluation
-    solver = context.checkpoint("solver", context.iteration)
-    items = load_benchmark(settings.benchmark)
-    with context.store.read() as session:
-        done = {row.item_id for row in queries.evaluations_of(session, solver.id, settings.benchmark)}
+    """S(t) on the held-out benchmark, and on what early stopping goes by: `samples` at the sampling temperature, and
+    one greedy (R-Zero D.2)."""
+    solver, stopping = context.checkpoint("solver", context.iteration), context.config.early_stopping
+    names = [context.config.evaluation.benchmark]
+    names += [stopping.benchmark] if stopping and stopping.benchmark not in names else []
     with context.serving({"solver": solver}), Grader() as grader:
-        for start in range(0, len(items), BATCH):
-            context.progress(start, len(items), "benchmark questions")
-            part = items[start : start + BATCH]
-            if all(item.id in done for item in part):
-                continue
-            answered = [*_graded(context, solver, part, grader)]
-            with context.store.write() as session:
-                queries.add_evaluations(session, checkpoint=solver.id, benchmark=settings.benchmark, items=answered)
+        counts = [_evaluate_on(context, solver, name, grader) for name in names]
+    return lambda _session: {"checkpoint": solver.id, "items": sum(counts)}
+
+
+def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str, grader: Grader) -> int:
+    items = load_benchmark(benchmark)
+    with context.store.read() as session:
+        done = {row.item_id for row in queries.evaluations_of(session, solver.id, benchmark)}
+    for start in range(0, len(items), BATCH):
+        context.progress(start, len(items), "benchmark questions")
+        part = items[start : start + BATCH]
+        if all(item.id in done for item in part):
+            continue
+        answered = [*_graded(context, solver, benchmark, part, grader)]
+        with context.store.write() as session:
+            queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=answered)
     context.progress(len(items), len(items), "benchmark questions")
-    return lambda _session: {"checkpoint": solver.id, "items": len(items)}
+    return len(items)
 
 
 def _graded(
-    context: Context, solver: Checkpoint, items: Sequence[BenchmarkItem], grader: Grader
+    context: Context, solver: Checkpoint, benchmark: str, items: Sequence[BenchmarkItem], grader: Grader
 ) -> Iterator[Evaluated]:
     settings = context.config.evaluation
     greedy = Sampling(temperature=0, max_tokens=settings.sampling.max_tokens)
@@ -51,7 +58,7 @@ def _graded(
         Prompt(
             tuple(solver_messages(item.problem)),
             # the same draws for every checkpoint, so that differences between them are paired
-            seed_for(context.config.seed, "evaluate", settings.benchmark, item.id),
+            seed_for(context.config.seed, "evaluate", benchmark, item.id),
             1 if sampling is greedy else settings.samples,
             sampling,
         )
@@ -77,18 +84,22 @@ def _graded(
 
 def audit_labels(context: Context) -> LastWrite:
     """The oracle's word on every pseudo-label, kept or not. The loop itself never sees it."""
-    if context.config.audit.oracle is None:
+    oracle = context.config.audit.oracle
+    if oracle is None:
         return lambda _session: {"oracle": None}
     with context.store.read() as session:
         rows = queries.labels_of(session, context.run, context.iteration)
-    audited = [
-        exact.audit(row.question_id, row.text, row.label.answer)
-        for row in rows
-        if row.text is not None and row.label is not None
-    ]
+        questions = queries.questions_of(session, context.run, context.iteration)
+    asked = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
+    if oracle == "exact":
+        audited = [exact.audit(*each) for each in asked]
+    else:
+        truths = {question.id: question.answer for question in questions if question.answer is not None}
+        with Grader() as grader:
+            audited = given.audit([(i, truths[i], label) for i, _, label in asked if i in truths], grader)
 
     def last_write(session: Session) -> dict[str, Any]:
         queries.add_oracle_labels(session, audited)
-        return {"oracle": "exact", "audited": len(audited)}
+        return {"oracle": oracle, "audited": len(audited)}
 
     return last_write

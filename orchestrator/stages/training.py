@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, StageError
+from orchestrator.stages.curriculum import given_questions
 from storage import queries
 from storage.checkpoints import publish, published_manifest, verify
 from trainers.base import SolverService, TrainJob, TrainQuestion
@@ -47,23 +48,15 @@ def train_challenger(context: Context) -> LastWrite:
 
 
 def train_solver(context: Context) -> LastWrite:
-    """S(t): the Solver learns from the kept questions and their pseudo-labels (R-Zero 2.4)."""
-    t, solver = context.iteration, context.config.solver
-    with context.store.read() as session:
-        kept = queries.labels_of(session, context.run, t, "kept")
-    questions = tuple(
-        TrainQuestion(row.question_id, row.text, row.label.answer)
-        for row in kept
-        if row.text is not None and row.label is not None and row.label.answer is not None
-    )
-    if not questions:
-        low, high = context.config.dataset.limits
-        raise StageError(
-            f"run {context.run}, iteration {t}: no question was kept, so the Solver has nothing to learn from: "
-            f"expected some with {low:g} <= p_hat <= {high:g}. `coevo report {context.run}` has the histogram of p_hat"
-        )
+    """S(t): the Solver learns from the kept questions and their pseudo-labels (R-Zero 2.4), or from given prompts.
+
+    Rounds on given prompts are one training, but for its optimiser, which begins anew: the prompts go on where the
+    round before left them, and the KL is to the base model.
+    """
+    t, solver, given = context.iteration, context.config.solver, context.config.prompts is not None
+    questions = given_questions(context) if given else _kept_questions(context)
     job = TrainJob(
-        key=f"{t}/train_solver",
+        key="train_solver" if given else f"{t}/train_solver",
         role="solver",
         run_seed=context.config.seed,
         start=context.checkpoint("solver", t - 1),
@@ -73,8 +66,29 @@ def train_solver(context: Context) -> LastWrite:
         solver=None,
         work_dir=context.home.work / context.run / str(t) / "train_solver",
         signals=solver.signals,
+        reference=context.checkpoint("solver", 0) if given else None,
+        steps_before=(t - 1) * solver.training.steps if given else 0,
+        guard=context.config.guard,
     )
     return _train(context, job)
+
+
+def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
+    with context.store.read() as session:
+        kept = queries.labels_of(session, context.run, context.iteration, "kept")
+    questions = tuple(
+        TrainQuestion(row.question_id, row.text, row.label.answer)
+        for row in kept
+        if row.text is not None and row.label is not None and row.label.answer is not None
+    )
+    if not questions:
+        low, high = context.config.dataset.limits
+        raise StageError(
+            f"run {context.run}, iteration {context.iteration}: no question was kept, so the Solver has nothing to "
+            f"learn from: expected some with {low:g} <= p_hat <= {high:g}. `coevo report {context.run}` has the "
+            "histogram of p_hat"
+        )
+    return questions
 
 
 def _train(context: Context, job: TrainJob) -> LastWrite:
@@ -83,7 +97,8 @@ def _train(context: Context, job: TrainJob) -> LastWrite:
     def progress(step: int, metrics: Mapping[str, float]) -> None:
         context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
 
-    verify(Path(job.start.path), job.start.sha256)  # the services may hold it since before it was damaged
+    for checkpoint in {job.start, job.reference or job.start}:  # services may hold it since before it was damaged
+        verify(Path(checkpoint.path), checkpoint.sha256)
     result = LocalTrainer().train(job, progress)
     checkpoint = publish(
         result.folder,

@@ -22,6 +22,7 @@ from storage.queries.ledger import (
     finish_stage,
     release_leases,
     renew_lease,
+    rolled_back,
     stages_of,
 )
 from storage.queries.questions import (
@@ -71,6 +72,7 @@ __all__ = [
     "questions_of",
     "release_leases",
     "renew_lease",
+    "rolled_back",
     "rollouts_of",
     "rollouts_of_question",
     "set_iterations",

@@ -94,6 +94,12 @@ def stages_of(session: Session, run: str) -> list[StageRow]:
     return [StageRow(*row) for row in session.execute(ordered)]
 
 
+def rolled_back(session: Session, run: str) -> list[tuple[int, dict[str, str]]]:
+    """Where a run went back: (iteration, role -> checkpoint), in order; the `back_to` of stages that are done."""
+    done = [row for row in stages_of(session, run) if row.status == "done" and row.result]
+    return [(row.iteration, row.result["back_to"]) for row in done if row.result and row.result.get("back_to")]
+
+
 def _update_held(session: Session, run: str, iteration: int, stage: str, owner: str, **values: Any) -> StageRow:
     key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
     held = [*key, Stages.owner == owner, Stages.status == "running"]

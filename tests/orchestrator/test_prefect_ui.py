@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 
 import httpx
 import psutil
-import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from orchestrator.ledger import STAGES
+from orchestrator.plan import LOOP
 from storage import queries
 from tests.live import Live, wait_until
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture
-def page() -> Iterator[Page]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium on this machine")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        opened = browser.new_page(viewport={"width": 1440, "height": 1600})
-        opened.set_default_timeout(60_000)
-        yield opened
-        browser.close()
 
 
 def _submit(page: Page, live: Live, run: str, settings: dict[str, object]) -> None:
@@ -57,7 +31,7 @@ def _submit(page: Page, live: Live, run: str, settings: dict[str, object]) -> No
 
 def _deployment(live: Live) -> str:
     found = httpx.post(f"{live.services.prefect_url}/api/deployments/filter", json={}, trust_env=False).json()
-    return next(d["id"] for d in found if "preset" in d["parameter_openapi_schema"]["properties"])
+    return next(d["id"] for d in found if "start_stage" in d["parameter_openapi_schema"]["properties"])
 
 
 def _settings(live: Live) -> dict[str, object]:
@@ -82,7 +56,7 @@ def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> No
     expect(page.get_by_text("Running", exact=True)).to_have_count(0)
     with live.store().read() as session:
         stages = {(row.iteration, row.stage): row.status for row in queries.stages_of(session, "by-hand")}
-    assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in STAGES}}
+    assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in LOOP}}
 
 
 def test_a_cancelled_run_leaves_nothing_running(live: Live, page: Page) -> None:

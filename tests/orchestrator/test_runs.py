@@ -78,7 +78,7 @@ def test_a_run_goes_on_for_longer_but_never_for_less(home: Home, own: Store) -> 
 @pytest.mark.parametrize(
     ("arguments", "error", "complaint"),
     [
-        (("a", "nosuch", 0, {}), ConfigError, "nosuch.*there are demo, official, rzero"),
+        (("a", "nosuch", 0, {}), ConfigError, "nosuch.*there are demo, .*rzero, "),
         (("a", "demo", -1, {}), RunError, "iterations: expected 1 or more, .* got -1"),
         (("a", "", 0, {}), StoreError, "run a: no such run"),
         (("a", "", 0, {"seed": 1}), RunError, "overrides: a run that exists keeps its settings"),

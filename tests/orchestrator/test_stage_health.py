@@ -53,12 +53,13 @@ def test_decline_and_ill_posed_questions_are_warned_of(tmp_path: Path, caplog: p
     with caplog.at_level(logging.WARNING):
         found = signals(tmp_path, correct=(5, 4), asked=8)
     assert found["warnings"] == [
-        "25% of the Challenger's questions are ill-posed",
         "held-out pass@1 is 40.0%, down from 50.0%",
+        "25% of the Challenger's questions are ill-posed",
     ]
+    assert (found["action"], found["back_to"]) == ("warn", None)
     assert [record.getMessage().split(": ", 1)[0] for record in caplog.records] == ["run h, iteration 1"] * 2
 
 
 def test_without_an_oracle_there_are_held_out_signals_only(tmp_path: Path) -> None:
     found = signals(tmp_path, correct=(5, 5), asked=8, audited=False)
-    assert found["signals"].keys() == {"pass_at_1", "best_pass_at_1"}
+    assert found["signals"].keys() == {"pass_at_1", "best_pass_at_1", "repetition_share"}

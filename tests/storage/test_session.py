@@ -5,16 +5,18 @@ import threading
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 from store_examples import fresh_run
 
+from core.config import parse_config
 from storage import queries
 from storage.errors import StoreError
 from storage.models import Base
-from storage.schema import require_current
+from storage.schema import alembic_config, require_current
 from storage.session import Store, open_store
 
 
@@ -71,9 +73,39 @@ def test_another_programs_database_is_left_alone(database_url: str, create: bool
 
 def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
-    monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "0002")
-    with pytest.raises(StoreError, match="of version 0001, expected 0002"):
+    monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
+    with pytest.raises(StoreError, match="of version 0002, expected 9999"):
         open_store(database_url)
+
+
+_FIRST = (
+    '{"solver"\\: {"training"\\: {"steps"\\: 3, "kl_coefficient"\\: 0.03, "loss_average"\\: "token"},'
+    ' "reward"\\: {"type"\\: "rzero"}}, "challenger"\\: {"training"\\: {"clip_high"\\: 0.3}}}'
+)
+
+
+def test_rows_of_the_first_version_survive_the_upgrade(database_url: str) -> None:
+    """0002 rebuilds `questions` on SQLite, which other tables refer to with ON DELETE CASCADE."""
+    engine = create_engine(database_url)
+    config = alembic_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        for statement in (
+            f"INSERT INTO runs VALUES ('r', NULL, 1, 'done', '{_FIRST}', '2026-01-01 00:00:00', '2026-01-01 00:00:00')",
+            "INSERT INTO checkpoints VALUES ('r/base/0', 'r', 'base', 0, 0, '/m', 'sha', '{}', NULL)",
+            "INSERT INTO questions VALUES ('r/1/000000', 'r', 1, 0, 'What?', 'raw', 'r/base/0', 5)",
+            "INSERT INTO rollouts VALUES ('r/1/000000', 0, '7', 3, 'stop', 0.5, 'r/base/0', 6)",
+        ):
+            connection.execute(text(statement))
+    engine.dispose()
+    with open_store(database_url, create=True).read() as session:
+        [question] = queries.questions_of(session, "r", 1)
+        assert (question.text, question.checkpoint, question.seed, question.answer) == ("What?", "r/base/0", 5, None)
+        assert [row.answer for row in queries.rollouts_of(session, "r", 1)] == ["7"]
+        config = parse_config(queries.get_run(session, "r").config, "the store")
+    assert (config.solver.reward.kl_coefficient, config.solver.reward.loss_average) == (0.03, "token")
+    assert config.challenger.reward.clip_high == 0.3
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:

@@ -16,6 +16,7 @@ from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_to
 from transformers import GraniteConfig, GraniteForCausalLM
 
 from core.config import Sampling
+from core.guard import Guard
 from core.methods import PassAtN, Srt, Ttrl
 from core.types import Scored
 from trainers.base import TrainError, TrainJob
@@ -160,6 +161,47 @@ def test_a_kl_in_the_reward_is_all_there_is_to_learn_where_nothing_else_pays(
     assert metrics["kl"] > 0.01
     assert changed == (coefficient > 0)
     assert metrics["zero_advantage_share"] == (0 if coefficient else 1)
+
+
+def saying(shares: list[float]) -> Reward:
+    """A reward whose `same_label_share` at each step is given."""
+
+    def reward(step: int, completions: Completions) -> Rewarded:
+        return Rewarded(sevens(step, completions).groups, {"same_label_share": shares[step - 1]})
+
+    return reward
+
+
+SHARES = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9]
+
+
+def test_the_guard_ends_a_job_at_the_step_where_its_signal_shows(tmp_path: Path, start: Path) -> None:
+    guard = Guard(window=1, one_answer="stop", one_answer_share=0.5)
+    job = replace(job_in(tmp_path, start, steps=6), guard=guard)
+    seen: list[Metrics] = []
+    train(job, saying(SHARES), ranks=Ranks(), device="cpu", report=seen.append, stopped=lambda: False)
+    assert [one["step"] for one in seen] == [1, 2, 3]
+    last = newest_step(job)
+    assert last is not None
+    assert last.name == "step_3"
+    assert (job.work_dir / "final/model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
+
+    train(job, saying(SHARES), ranks=Ranks(), device="cpu", report=seen.append, stopped=lambda: False)
+    assert len(seen) == 3  # it does not go on when it is resumed
+
+    warned = replace(job_in(tmp_path / "warned", start, steps=6), guard=guard.model_copy(update={"one_answer": "warn"}))
+    train(warned, saying(SHARES), ranks=Ranks(), device="cpu", report=seen.append, stopped=lambda: False)
+    assert [one["step"] for one in seen[3:]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_reference_may_be_another_than_the_start(tmp_path: Path, start: Path) -> None:
+    other = save_tiny(tmp_path / "other", answering_model(steps=20))
+    job = job_in(tmp_path, start, steps=1)
+    _, own = moved(job, start, rewarding(slice(0, 1)))
+    apart = replace(job, work_dir=tmp_path / "apart", reference=replace(job.start, path=str(other)))
+    _, far = moved(apart, start, rewarding(slice(0, 1)))
+    assert own["kl"] == pytest.approx(0, abs=1e-6)
+    assert far["kl"] > 0.01
 
 
 def test_a_killed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:

@@ -50,8 +50,9 @@ def test_the_solver_earns_one_for_the_label_however_it_is_spelled(grader: Grader
     rewarded = solver_reward(job, Ranks(), 2, [written(group) for group in groups], grader=grader)
     assert [scored.rewards.tolist() for scored in rewarded.groups] == [[1, 1, 0, 0]] * 3
     assert [scored.label for scored in rewarded.groups] == labels
+    different = {*labels}
     assert rewarded.metrics == pytest.approx(
-        {"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_answer_share": max(map(labels.count, labels)) / 12}
+        {"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_label_share": 1 / len(different)}
     )
 
 
@@ -87,10 +88,23 @@ def test_every_signal_reaches_its_method(
         assert found[0][2:] == [-1, -1]
         assert min(found[0][:2]) >= 0.5
     assert [scored.learn for scored in rewarded.groups] == learn
-    assert rewarded.metrics["same_answer_share"] == 6 / 12
+    assert rewarded.metrics["same_label_share"] == 2 / 3  # two of three questions say 3, one nothing
     assert rewarded.metrics["majority_share"] == pytest.approx((2 / 4 + 4 / 4 + 0) / 3)
     if method.type == "grpo_div":
         assert rewarded.clusters == [(1, 1, 2, 3), (100, 1, 1, 2), (1, 1, 1, 1)]
+
+
+def test_known_truths_are_measured_and_not_rewarded(grader: Grader) -> None:
+    """SCRL labels the first two groups 3; the truth is 3, 4 and 4."""
+    job = replace(tiny_job(Path("unused")), reward=Scrl())
+    at = {question.question_id: i for i, question in enumerate(questions_at(job, 1))}
+    told = [replace(q, truth="34"[min(at.get(q.question_id, 0), 1)]) for q in job.questions]
+    known = replace(job, questions=tuple(told))
+    groups = [written(group) for group in GROUPS]
+    rewarded, blind = (solver_reward(each, Ranks(), 1, groups, grader=grader) for each in (known, job))
+    assert (rewarded.metrics["labelled_share"], rewarded.metrics["label_accuracy"]) == (2 / 3, 1 / 2)
+    assert "label_accuracy" not in blind.metrics
+    assert [one.rewards.tolist() for one in rewarded.groups] == [one.rewards.tolist() for one in blind.groups]
 
 
 def test_the_challenger_earns_what_the_solver_is_unsure_of(grader: Grader) -> None:

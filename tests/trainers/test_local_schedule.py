@@ -54,3 +54,11 @@ def test_the_challenger_is_asked_the_same_each_time() -> None:
     prompts = rollouts_at(job, 1)
     assert all(list(prompt.messages) == challenger_messages() for prompt in prompts)
     assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * job.training.rollouts_per_prompt
+
+
+def test_rounds_of_one_training_go_on_where_the_one_before_ended() -> None:
+    """Four steps as two jobs of two: the same prompts with the same seeds."""
+    whole = job_of(7, 3)
+    later = replace(whole, steps_before=2)
+    assert [rollouts_at(later, step) for step in (1, 2)] == [rollouts_at(whole, step) for step in (3, 4)]
+    assert rollouts_at(later, 1) != rollouts_at(whole, 1)

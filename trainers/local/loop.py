@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from core.advantages import advantages
+from core.guard import ends_training, step_alarms
 from core.seeds import seed_for
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
@@ -45,7 +46,7 @@ class _Learner:
     ranks: Ranks
     reward: Reward
     engine: TransformersEngine  # samples from the very weights that are trained
-    reference: Any  # the start's weights, for the KL term
+    reference: Any  # for the KL term
     optimiser: torch.optim.Optimizer
 
 
@@ -67,22 +68,31 @@ def train(
     learner = _learner(job, reward, ranks, device, folder)
     done = read_state(folder) if folder else State(fingerprint(job), 0, ())
     metrics = list(done.metrics)
-    for step in range(done.step + 1, job.training.steps + 1):
+    while not _ended(job, metrics):
         if ranks.agree(stopped()):
             return
+        step = len(metrics) + 1
         metrics.append(_step(learner, step))
         if ranks.rank == 0:
             report(metrics[-1])
-            if step % job.training.checkpoint_every == 0 or step == job.training.steps:
+            if step % job.training.checkpoint_every == 0 or _ended(job, metrics):
                 state = State(done.job, step, tuple(metrics))
                 save_step(job.work_dir, state, learner.engine.model, learner.engine.tokenizer, learner.optimiser)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
-        save_final(job.work_dir, job.training.steps)
+        save_final(job.work_dir, len(metrics))
+
+
+def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
+    """After its last step, or the first at which the guard calls for an end: the same on every rank, and again when
+    the job is resumed."""
+    if not metrics or len(metrics) == job.training.steps or job.guard is None:
+        return len(metrics) == job.training.steps
+    return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard))
 
 
 def _learner(job: TrainJob, reward: Reward, ranks: Ranks, device: str, folder: Path | None) -> _Learner:
-    start = Path(job.start.path)
-    engine, reference = _engine(folder or start, device), _engine(start, device).model.requires_grad_(False)
+    start, referred = Path(job.start.path), Path((job.reference or job.start).path)
+    engine, reference = _engine(folder or start, device), _engine(referred, device).model.requires_grad_(False)
     optimiser = make_optimiser(engine.model, job.training)
     if folder:
         load_optimiser(folder, optimiser)

@@ -62,8 +62,10 @@ def solver_reward(job: TrainJob, ranks: Ranks, step: int, completions: Completio
         heard = _with_signals(job, method, own, groups)
         return [(_slim(group), METHODS[method.type](group, method)) for group in heard]
 
-    scored = ranks.map(list(zip(questions_at(job, step), completions, strict=True)), score)
-    return Rewarded([found for _, found in scored], _solver_metrics(scored), [group.clusters for group, _ in scored])
+    questions = questions_at(job, step)
+    scored = ranks.map(list(zip(questions, completions, strict=True)), score)
+    metrics = {**_solver_metrics(questions, scored), **_label_metrics(questions, scored, grader)}
+    return Rewarded([found for _, found in scored], metrics, [group.clusters for group, _ in scored])
 
 
 def _with_signals(
@@ -93,21 +95,37 @@ def _slim(group: Group) -> Group:
     return replace(group, embeddings=None)
 
 
-def _solver_metrics(scored: Sequence[tuple[Group, Scored]]) -> dict[str, float]:
-    """`majority_share` is what a self-rewarding method maximises, whatever it calls reward; `same_answer_share`, how
-    often the step's most frequent answer was given, over all its prompts: near 1, the prompt no longer matters (SRT
-    4.1.1). The methods' own figures are means over groups.
+def _solver_metrics(questions: Sequence[TrainQuestion], scored: Sequence[tuple[Group, Scored]]) -> dict[str, float]:
+    """`majority_share` is what a self-rewarding method maximises, whatever it calls reward. `same_label_share` is the
+    greatest share of the step's different questions that have one and the same majority answer: near 1, the question
+    no longer matters (SRT 4.1.1). The methods' own figures are means over groups.
     """
     groups = [group for group, _ in scored]
     answers = [answer for group in groups for answer in group.answers]
-    given = Counter(answer for answer in answers if answer is not None)
+    majorities = {q.question_id: group.vote.answer for q, group in zip(questions, groups, strict=True)}
+    same = Counter(answer for answer in majorities.values() if answer is not None)
     metrics = {
         "unparsed_share": answers.count(None) / len(answers),
         "majority_share": sum(group.vote.votes / group.vote.m for group in groups) / len(groups),
-        "same_answer_share": max(given.values(), default=0) / len(answers),
+        "same_label_share": max(same.values(), default=0) / len(majorities),
     }
     for name in scored[0][1].parts:
         metrics[name] = sum(found.parts.get(name, 0.0) for _, found in scored) / len(scored)
+    return metrics
+
+
+def _label_metrics(
+    questions: Sequence[TrainQuestion], scored: Sequence[tuple[Group, Scored]], grader: Grader
+) -> dict[str, float]:
+    """Of the questions whose truth is known: how many were labelled, and how many of these labels are right."""
+    known = [(found.label, q.truth) for q, (_, found) in zip(questions, scored, strict=True) if q.truth is not None]
+    if not known:
+        return {}
+    labelled = [(label, truth) for label, truth in known if label is not None and truth is not None]
+    metrics = {"labelled_share": len(labelled) / len(known)}
+    if labelled:
+        right = sum(comparison.verdict == "equal" for comparison in grader.compare_many(labelled))
+        metrics["label_accuracy"] = right / len(labelled)
     return metrics
 
 

@@ -16,8 +16,8 @@ def questions_at(job: TrainJob, step: int) -> list[TrainQuestion]:
 
     An epoch may end within a step; with fewer questions than prompts, a question comes more than once in a step.
     """
-    count = job.training.prompts_per_step
-    places = range((step - 1) * count, step * count)
+    count, at = job.training.prompts_per_step, job.steps_before + step
+    places = range((at - 1) * count, at * count)
     epochs = {place // len(job.questions) for place in places}
     shuffled = {epoch: _shuffled(job, epoch) for epoch in epochs}
     return [shuffled[place // len(job.questions)][place % len(job.questions)] for place in places]
@@ -25,13 +25,13 @@ def questions_at(job: TrainJob, step: int) -> list[TrainQuestion]:
 
 def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
     """One prompt a rollout, each with its own seed; the rollouts of a group stand together."""
-    training = job.training
+    training, at = job.training, job.steps_before + step
     if job.role == "solver":
         asked = [solver_messages(question.text) for question in questions_at(job, step)]
     else:
         asked = [challenger_messages()] * training.prompts_per_step
     return [
-        Prompt(tuple(messages), seed_for(job.run_seed, job.key, step, group, member), 1, training.sampling)
+        Prompt(tuple(messages), seed_for(job.run_seed, job.key, at, group, member), 1, training.sampling)
         for (group, messages), member in product(enumerate(asked), range(job.rollouts))
     ]
 

@@ -21,6 +21,7 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 from transformers.utils.logging import disable_progress_bar
 
 from core.grading import Grader
+from core.types import Checkpoint
 from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.local.checkpoints import Metrics, final_folder, newest_step, read_state, remove_unfinished
 from trainers.local.loop import train
@@ -54,7 +55,8 @@ class LocalTrainer:
         job = replace(
             job,
             work_dir=job.work_dir.resolve(),  # workers run in a directory of their own
-            start=replace(job.start, path=str(Path(job.start.path).resolve())),
+            start=_resolved(job.start),
+            reference=job.reference and _resolved(job.reference),
         )
         _check(job)
         job.work_dir.mkdir(parents=True, exist_ok=True)
@@ -66,8 +68,11 @@ class LocalTrainer:
             self._run(job, done, progress)
         if not final_folder(job.work_dir).exists():
             raise TrainError(f"{job.key}: stopped before its end by another caller in {job.work_dir}")
-        metrics = read_state(job.work_dir / f"step_{job.training.steps}").metrics
-        return TrainResult(final_folder(job.work_dir), job.training.steps, metrics)
+        last = newest_step(job)
+        if last is None:
+            raise TrainError(f"{job.key}: {job.work_dir} has a final model and no step folder: expected both")
+        state = read_state(last)
+        return TrainResult(final_folder(job.work_dir), state.step, state.metrics)
 
     def _run(self, job: TrainJob, done: int, progress: Callable[[int, Metrics], None]) -> None:
         """Train beyond step `done`, passing on what the workers append to their metrics file.
@@ -121,10 +126,15 @@ class LocalTrainer:
         )
 
 
+def _resolved(checkpoint: Checkpoint) -> Checkpoint:
+    return replace(checkpoint, path=str(Path(checkpoint.path).resolve()))
+
+
 def _check(job: TrainJob) -> None:
     """Raise `TrainError` for what could only fail once the workers are up."""
-    if not Path(job.start.path).is_dir():
-        raise TrainError(f"{job.key}: start: expected a folder with a model, got {job.start.path}")
+    for name, checkpoint in (("start", job.start), ("reference", job.reference)):
+        if checkpoint is not None and not Path(checkpoint.path).is_dir():
+            raise TrainError(f"{job.key}: {name}: expected a folder with a model, got {checkpoint.path}")
     if job.role == "solver" and not job.questions:
         raise TrainError(f"{job.key}: questions: expected at least one, got none")
     if job.role == "challenger" and job.solver is None:

@@ -1,0 +1,136 @@
+"""The collapse guard: what a run's figures must not do, step by step and iteration by iteration, and what then.
+
+Sources: SRT (arXiv 2505.21444) 4.1.1 and E, where the pseudo-reward jumps to 1, the KL with it, held-out accuracy
+falls, and one answer is given to every prompt; EVOL-RL (arXiv 2509.15194) 2.3, where entropy goes; R-Zero (arXiv
+2508.05004) B.2 and H, a decline after an early peak; and a Challenger's own ways to be paid: ill-posed questions,
+repeated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from core.settings import Part, Positive, Share
+
+Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
+Signal = Literal["hacking", "one_answer", "no_entropy", "decline", "ill_posed", "repetition"]
+StepSignal = Literal["hacking", "one_answer", "no_entropy"]
+
+_STRENGTH = {action: place for place, action in enumerate(get_args(Action))}
+
+
+class Guard(Part):
+    """What counts as a signal, and the action it calls for.
+
+    "pause" asks a person in the Prefect UI; "roll_back" goes back to the best checkpoint by held-out accuracy and on
+    from there, at most `max_roll_backs` times a run, then stops; "stop" ends the run with the best checkpoint as its
+    result. Any of the three ends a training stage at the step where a step's signal shows.
+    """
+
+    hacking: Action = "warn"
+    one_answer: Action = "warn"
+    no_entropy: Action = "warn"
+    decline: Action = "warn"
+    ill_posed: Action = "warn"
+    repetition: Action = "warn"
+
+    window: Positive = 4  # steps whose median is taken: one step may be odd
+    hacking_jump: Share = 0.1  # more of the votes agree with their majority than at the training's first steps…
+    hacking_kl: float = Field(0.2, gt=0)  # …and the KL to the reference, in nats a token, is as large
+    one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
+    entropy_floor: Share = 0.1  # of the entropy of the training's first steps
+    decline_points: Share = 0.03  # of held-out pass@1, below its best
+    ill_posed_share: Share = 0.2
+    repetition_share: Share = 0.5  # of the candidates, in clusters of the Challenger's last step or duplicates
+    max_roll_backs: int = Field(1, ge=0)
+
+    def action(self, signal: Signal) -> Action:
+        found: Action = getattr(self, signal)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A signal that showed: what was measured, the threshold that it crossed, and what is to be done."""
+
+    signal: Signal
+    action: Action
+    value: float
+    threshold: float
+    step: int | None  # of the Solver's training; None for a figure of the whole iteration
+    text: str
+
+
+def strongest(alarms: Sequence[Alarm]) -> Action:
+    """The strongest action that any of `alarms` calls for."""
+    return max((alarm.action for alarm in alarms), key=_STRENGTH.__getitem__, default="ignore")
+
+
+def ends_training(action: Action) -> bool:
+    return _STRENGTH[action] >= _STRENGTH["pause"]
+
+
+def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard) -> list[Alarm]:
+    """The signals at the last of a training's steps so far, from all of its metrics in order.
+
+    Metrics that a step lacks (all its prompts were dropped, say) make no signal.
+    """
+    step = int(metrics[-1]["step"])
+    found: list[tuple[StepSignal, float, float, str]] = []
+    begin, now = metrics[: guard.window], metrics[-guard.window :]
+    majority, majority_before = _median(now, "majority_share"), _median(begin, "majority_share")
+    kl = _median(now, "kl")
+    if majority is not None and majority_before is not None and kl is not None:
+        risen = majority - majority_before >= guard.hacking_jump
+        if risen and kl >= guard.hacking_kl:
+            text = f"{majority:.0%} of the votes agree with their majority, up from {majority_before:.0%}, at a KL of"
+            found.append(("hacking", kl, guard.hacking_kl, f"{text} {kl:.3g} nats a token"))
+    one_answer = _median(now, "same_label_share")
+    if one_answer is not None and one_answer >= guard.one_answer_share:
+        text = f"{one_answer:.0%} of the prompts have one and the same majority answer"
+        found.append(("one_answer", one_answer, guard.one_answer_share, text))
+    entropy, entropy_before = _median(now, "entropy"), _median(begin, "entropy")
+    if entropy is not None and entropy_before is not None and entropy < guard.entropy_floor * entropy_before:
+        text = f"the policy's entropy is {entropy:.3g} nats a token, of {entropy_before:.3g} at the beginning"
+        found.append(("no_entropy", entropy, guard.entropy_floor * entropy_before, text))
+    return [
+        Alarm(signal, guard.action(signal), value, threshold, step, f"step {step}: {text}")
+        for signal, value, threshold, text in found
+        if guard.action(signal) != "ignore"
+    ]
+
+
+def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[Alarm]:
+    """The signals of a whole iteration: `pass_at_1` against `best_pass_at_1`, `ill_posed_share`, `repetition_share`.
+
+    A figure that is None or missing makes no signal.
+    """
+    found: list[tuple[Signal, float, float, str]] = []
+    now, best = figures.get("pass_at_1"), figures.get("best_pass_at_1")
+    if now is not None and best is not None and best - now > guard.decline_points:
+        found.append(
+            ("decline", best - now, guard.decline_points, f"held-out pass@1 is {now:.1%}, down from {best:.1%}")
+        )
+    ill_posed = figures.get("ill_posed_share")
+    if ill_posed is not None and ill_posed > guard.ill_posed_share:
+        text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"
+        found.append(("ill_posed", ill_posed, guard.ill_posed_share, text))
+    repetition = figures.get("repetition_share")
+    if repetition is not None and repetition > guard.repetition_share:
+        text = f"{repetition:.0%} of the Challenger's questions repeat another"
+        found.append(("repetition", repetition, guard.repetition_share, text))
+    return [
+        Alarm(signal, guard.action(signal), value, threshold, None, text)
+        for signal, value, threshold, text in found
+        if guard.action(signal) != "ignore"
+    ]
+
+
+def _median(metrics: Sequence[Mapping[str, float]], name: str) -> float | None:
+    values = [each[name] for each in metrics if name in each]
+    return median(values) if values else None

@@ -1,0 +1,36 @@
+"""Which stages a run has, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.config import RunConfig
+from orchestrator.ledger import Stage
+
+LOOP: tuple[Stage, ...] = (
+    "train_challenger",
+    "generate_questions",
+    "label_questions",
+    "train_solver",
+    "evaluate",
+    "audit_labels",
+    "check_health",
+)
+_ROUND: tuple[Stage, ...] = ("train_solver", "evaluate", "check_health")
+_VOTED: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate", "audit_labels")
+
+
+def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
+    """The stages of one iteration; 0 is what comes before the first."""
+    if config.prompts is None:
+        return LOOP if iteration else ("evaluate",)
+    if iteration:
+        return _ROUND
+    return _VOTED if config.prompts.voted else ("read_prompts", "evaluate")
+
+
+def plan(config: RunConfig) -> Iterator[tuple[int, Stage]]:
+    """All stages of a run that goes to its end."""
+    for iteration in range(config.iterations + 1):
+        for stage in stages_of(config, iteration):
+            yield iteration, stage

@@ -1,0 +1,101 @@
+"""Given prompt sets: a JSONL or Parquet file, the tiny world's own, or the benchmark's questions with labels hidden."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.config import Prompts, RunConfig
+from core.errors import CoevoError
+from core.prompts import refuse_question
+from core.seeds import seed_for
+from orchestrator.held_out import load_benchmark
+from trainers.micro.world import make_problem
+
+
+class PromptsError(CoevoError):
+    """A prompt set that cannot be used; names the file, the line and the column."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPrompt:
+    """One prompt; `answer` is the true one where the set has it."""
+
+    text: str
+    answer: str | None
+
+
+def read_prompts(config: RunConfig) -> list[GivenPrompt]:
+    """The prompts of a run that has them, in the order of the file. Raises `PromptsError`, `BenchmarkError`."""
+    prompts = config.prompts
+    if prompts is None:
+        raise PromptsError("prompts: expected a prompt set, got none: this is a run of co_evolve")
+    if prompts.file == "micro":
+        return _of_the_tiny_world(config, prompts.limit or 0)
+    if prompts.file == "benchmark":
+        items = load_benchmark(config.evaluation.benchmark)
+        return [GivenPrompt(item.problem, item.answer) for item in items][: prompts.limit]
+    found: list[GivenPrompt] = []
+    for place, row in _rows(Path(prompts.file)):
+        if prompts.limit is not None and len(found) == prompts.limit:
+            break
+        found.append(_prompt(prompts, place, row, config.dataset.max_question_chars))
+    if not found:
+        raise PromptsError(f"prompts {prompts.file}: expected at least one, found none")
+    return found
+
+
+def _of_the_tiny_world(config: RunConfig, count: int) -> list[GivenPrompt]:
+    """Questions drawn as for the model's own corpus, none of them the benchmark's, none twice."""
+    rng = random.Random(seed_for(config.seed, "prompts"))
+    taken = {item.problem for item in load_benchmark("micro")}
+    found: list[GivenPrompt] = []
+    while len(found) < count:
+        problem = make_problem(rng)
+        if problem.text not in taken:
+            taken.add(problem.text)
+            found.append(GivenPrompt(problem.text, str(problem.answer)))
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """Each row and where it stands."""
+    try:
+        if path.suffix == ".parquet":
+            for number, row in enumerate(pq.read_table(path).to_pylist(), 1):
+                yield f"prompts {path}, row {number}", row
+            return
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield f"prompts {path}, line {number}", json.loads(line)
+    except json.JSONDecodeError as error:
+        raise PromptsError(f"prompts {path}, line {number}: not JSON: {error}") from error
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        raise PromptsError(f"prompts {path}: cannot be read as {path.suffix or 'JSONL'}: {error}") from error
+
+
+def _prompt(prompts: Prompts, place: str, row: Any, max_chars: int) -> GivenPrompt:
+    if not isinstance(row, dict):
+        raise PromptsError(f"{place}: expected an object with columns, got {str(row)[:80]!r}")
+    text = row.get(prompts.question)
+    if not isinstance(text, str):
+        raise PromptsError(
+            f"{place}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; there are "
+            f"{', '.join(map(repr, row))}"
+        )
+    if (why := refuse_question(text, max_chars)) is not None:
+        raise PromptsError(f"{place}: column {prompts.question!r}: {why}")
+    if prompts.answer is None:
+        return GivenPrompt(text, None)
+    answer = row.get(prompts.answer)
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
+        raise PromptsError(f"{place}: column {prompts.answer!r}: expected an answer, got {str(answer)[:80]!r}")
+    return GivenPrompt(text, str(answer))

@@ -1,0 +1,89 @@
+"""The guard's signals, worked out by hand on figures a step."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.guard import Action, Guard, ends_training, iteration_alarms, step_alarms, strongest
+
+GUARD = Guard(window=2)
+
+
+def steps(**figures: list[float]) -> list[dict[str, float]]:
+    """Metrics a step from lists of equal length."""
+    count = len(next(iter(figures.values())))
+    return [{"step": i + 1, **{name: values[i] for name, values in figures.items()}} for i in range(count)]
+
+
+def signals(metrics: list[dict[str, float]], guard: Guard = GUARD) -> list[str]:
+    return [alarm.signal for alarm in step_alarms(metrics, guard)]
+
+
+def test_hacking_is_agreement_that_rises_while_the_policy_leaves_its_reference() -> None:
+    # SRT 4.1.1. Medians over two steps: majority 0.5 at first, 0.7 now; KL 0.25.
+    hacked = steps(majority_share=[0.4, 0.6, 0.6, 0.65, 0.75], kl=[0, 0.01, 0.1, 0.2, 0.3])
+    [alarm] = step_alarms(hacked, GUARD)
+    assert (alarm.signal, alarm.action, alarm.step) == ("hacking", "warn", 5)
+    assert (alarm.value, alarm.threshold) == (pytest.approx(0.25), 0.2)
+    assert alarm.text == "step 5: 70% of the votes agree with their majority, up from 50%, at a KL of 0.25 nats a token"
+
+
+@pytest.mark.parametrize(
+    ("majority", "kl"),
+    [
+        ([0.4, 0.6, 0.6, 0.55, 0.6], [0, 0.01, 0.1, 0.2, 0.3]),  # it does not agree more than at the beginning
+        ([0.4, 0.6, 0.8, 0.95, 0.95], [0, 0.01, 0.1, 0.1, 0.1]),  # it agrees, and stays near: it learns
+    ],
+)
+def test_what_is_not_hacking(majority: list[float], kl: list[float]) -> None:
+    assert signals(steps(majority_share=majority, kl=kl)) == []
+
+
+def test_one_odd_step_is_not_hacking() -> None:
+    odd = steps(majority_share=[0.4, 0.6, 0.9, 0.9, 0.9], kl=[0, 0.01, 0.1, 0.1, 2.2])
+    assert signals(odd, Guard(window=3)) == []
+
+
+def test_one_answer_for_all_prompts() -> None:
+    assert signals(steps(same_label_share=[0.05, 0.2, 0.5])) == ["one_answer"]  # the median of two is 0.35
+    assert signals(steps(same_label_share=[0.05, 0.2, 0.3])) == []
+    assert signals(steps(same_label_share=[0.05, 0.2, 0.3]), Guard(window=2, one_answer_share=0.25)) == ["one_answer"]
+
+
+def test_entropy_gone() -> None:
+    # 0.5 at first; a tenth of it is 0.05.
+    assert signals(steps(entropy=[0.6, 0.4, 0.1, 0.04, 0.05])) == ["no_entropy"]
+    assert signals(steps(entropy=[0.6, 0.4, 0.1, 0.06, 0.05])) == []
+
+
+def test_a_step_without_figures_makes_no_signal() -> None:
+    assert signals([{"step": 1}]) == []
+    assert signals(steps(majority_share=[0.99], same_label_share=[0.1], entropy=[0.5], kl=[0.0])) == []
+
+
+def test_what_is_ignored_is_not_told() -> None:
+    one_answer = steps(same_label_share=[0.9, 0.9])
+    assert signals(one_answer, Guard(one_answer="ignore")) == []
+    [alarm] = step_alarms(one_answer, Guard(one_answer="roll_back"))
+    assert alarm.action == "roll_back"
+
+
+def test_the_signals_of_an_iteration() -> None:
+    guard = Guard(decline="stop", ill_posed="pause", repetition="roll_back")
+    healthy = {"pass_at_1": 0.5, "best_pass_at_1": 0.52, "ill_posed_share": 0.2, "repetition_share": 0.5}
+    assert iteration_alarms(healthy, guard) == []
+    ill = {"pass_at_1": 0.4, "best_pass_at_1": 0.52, "ill_posed_share": 0.25, "repetition_share": 0.75}
+    assert [(alarm.signal, alarm.action, alarm.text) for alarm in iteration_alarms(ill, guard)] == [
+        ("decline", "stop", "held-out pass@1 is 40.0%, down from 52.0%"),
+        ("ill_posed", "pause", "25% of the Challenger's questions are ill-posed"),
+        ("repetition", "roll_back", "75% of the Challenger's questions repeat another"),
+    ]
+    assert iteration_alarms({"pass_at_1": None, "best_pass_at_1": 0.5}, guard) == []
+
+
+def test_the_strongest_action_counts() -> None:
+    alarms = iteration_alarms({"ill_posed_share": 1.0, "repetition_share": 1.0}, Guard(repetition="roll_back"))
+    assert strongest(alarms) == "roll_back"
+    assert strongest([]) == "ignore"
+    expected: dict[Action, bool] = {"ignore": False, "warn": False, "pause": True, "roll_back": True, "stop": True}
+    assert {action: ends_training(action) for action in expected} == expected

@@ -1,0 +1,105 @@
+"""Given prompt sets: what is read, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.config import ConfigError, RunConfig, parse_config
+from orchestrator.held_out import load_benchmark
+from orchestrator.plan import plan, stages_of
+from orchestrator.prompt_sets import GivenPrompt, PromptsError, read_prompts
+
+
+def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> RunConfig:
+    tree = {"prompts": {"file": str(file), **prompts}, "solver": {"reward": {"type": method}}, "iterations": 2}
+    return parse_config(tree, "a test")
+
+
+ROWS: list[dict[str, Any]] = [{"problem": "What?", "a": 7}, {"problem": "Why?", "a": "x + 1", "more": [1]}]
+
+
+def test_jsonl_and_parquet_say_the_same(tmp_path: Path) -> None:
+    jsonl, parquet = tmp_path / "p.jsonl", tmp_path / "p.parquet"
+    rows = [{**row, "a": str(row["a"])} for row in ROWS]
+    jsonl.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    pq.write_table(pa.Table.from_pylist([{"problem": row["problem"], "a": row["a"]} for row in rows]), parquet)
+    expected = [GivenPrompt("What?", "7"), GivenPrompt("Why?", "x + 1")]
+    assert read_prompts(config(jsonl, answer="a")) == read_prompts(config(parquet, answer="a")) == expected
+    assert read_prompts(config(jsonl)) == [GivenPrompt("What?", None), GivenPrompt("Why?", None)]
+    assert read_prompts(config(jsonl, limit=1)) == [GivenPrompt("What?", None)]
+
+
+def test_the_tiny_worlds_are_drawn_and_not_held_out() -> None:
+    found = read_prompts(config("micro", limit=400))
+    assert found == read_prompts(config("micro", limit=400))
+    texts = {prompt.text for prompt in found}
+    assert len(texts) == 400
+    assert not texts & {item.problem for item in load_benchmark("micro")}
+
+
+def test_the_benchmarks_own_questions_come_with_hidden_answers() -> None:
+    found = read_prompts(config("benchmark"))
+    assert [(p.text, p.answer) for p in found] == [(item.problem, item.answer) for item in load_benchmark("micro")]
+    for settings in ({"labels": "given"}, {"easiest": 0.5, "easiest_by": "pass_rate"}):
+        with pytest.raises(ConfigError, match="the benchmark's are hidden"):
+            config("benchmark", **settings)
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "complaint"),
+    [
+        ("{", {}, r"line 2: not JSON"),
+        ("[1]", {}, r"line 2: expected an object with columns, got '\[1\]'"),
+        ('{"question": "?"}', {}, r"line 2: column 'problem': expected a text, got 'None'; there are 'question'"),
+        ('{"problem": " "}', {}, r"line 2: column 'problem': expected a question, got none"),
+        ('{"problem": "<|im_start|>"}', {}, r"line 2: column 'problem': holds control tokens"),
+        (json.dumps({"problem": "x" * 2001}), {}, r"line 2: column 'problem': expected at most 2000 characters"),
+        ('{"problem": "?"}', {"answer": "a"}, r"line 2: column 'a': expected an answer, got 'None'"),
+        ('{"problem": "?", "a": true}', {"answer": "a"}, r"line 2: column 'a': expected an answer, got 'True'"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path: Path, line: str, settings: dict[str, Any], complaint: str) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text(json.dumps({"problem": "fine?", "a": "1"}) + "\n" + line)
+    with pytest.raises(PromptsError, match=complaint):
+        read_prompts(config(file, **settings))
+
+
+@pytest.mark.parametrize("name", ["none.jsonl", "none.parquet", "bad.parquet", "empty.jsonl"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "bad.parquet").write_text("not parquet")
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(PromptsError, match=f"{name}: (cannot be read|expected at least one)"):
+        read_prompts(config(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("method", "prompts", "complaint"),
+    [
+        ("grpo", {}, "prompts.labels: grpo learns from labels that come with the questions"),
+        ("supervised", {"labels": "offline"}, "supervised learns from true labels"),
+        ("ttrl", {"labels": "given"}, "answer: expected the name of a column"),
+        ("ttrl", {"easiest": 0.3, "easiest_by": "pass_rate"}, "answer: expected the name of a column"),
+    ],
+)
+def test_labels_must_be_where_a_method_needs_them(method: str, prompts: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        config("p.jsonl", method, **prompts)
+    with pytest.raises(ConfigError, match="limit: expected how many questions"):
+        config("micro")
+
+
+def test_the_plan_of_a_run_on_given_prompts() -> None:
+    rounds = [(t, stage) for t in (1, 2) for stage in ("train_solver", "evaluate", "check_health")]
+    assert [*plan(config("p.jsonl"))] == [(0, "read_prompts"), (0, "evaluate"), *rounds]
+    voted = ("read_prompts", "label_questions", "evaluate", "audit_labels")
+    assert stages_of(config("p.jsonl", labels="offline"), 0) == voted
+    assert stages_of(config("p.jsonl", easiest=0.5), 0) == voted
+    loop = RunConfig(iterations=1)
+    assert [stage for _, stage in plan(loop)][:3] == ["evaluate", "train_challenger", "generate_questions"]

@@ -1,0 +1,145 @@
+"""self_train for real: rounds on given prompts, labels voted before, the curriculum, and what the guard does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from core.filtering import easiest
+from storage import queries
+from tests.live import Live, wait_until
+
+SMALL = (
+    "prompts.limit=24",
+    "early_stopping.patience=9",
+    "solver.training.steps=2",
+    "solver.training.prompts_per_step=4",
+    "solver.training.rollouts_per_prompt=4",
+    "solver.training.checkpoint_every=1",
+    "dataset.votes=4",
+    "evaluation.samples=1",
+)
+
+
+def run(live: Live, name: str, *settings: str) -> tuple[int, str]:
+    own = live.home.path / "few.jsonl"
+    lines = (live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]
+    own.write_text("\n".join(lines))
+    all_settings = (*SMALL, f"evaluation.benchmark={own}", f"early_stopping.benchmark={own}", *settings)
+    done = live.coevo("run", "micro", "--name", name, *(part for s in all_settings for part in ("--set", s)))
+    return done.returncode, done.stdout + done.stderr
+
+
+def results(live: Live, name: str) -> dict[tuple[int, str], dict[str, Any]]:
+    with live.store().read() as session:
+        return {(s.iteration, s.stage): dict(s.result or {}) for s in queries.stages_of(session, name)}
+
+
+def status(live: Live, name: str) -> str | None:
+    with live.store().read() as session:
+        return next((row.status for row in queries.list_runs(session) if row.name == name), None)
+
+
+def test_two_rounds_on_the_easiest_half_with_labels_made_before(live: Live) -> None:
+    """SRT's offline labels (5.2) on its curriculum (5.3)."""
+    offline = (
+        "solver.reward.type=srt",
+        "solver.reward.labels=offline",
+        "prompts.labels=offline",
+        "prompts.easiest=0.5",
+    )
+    code, said = run(live, "offline", "iterations=2", *offline)
+    assert code == 0, said
+    assert "run offline: done; its Solver is offline/solver/2" in said
+    done = results(live, "offline")
+    assert [*done] == [
+        (0, "read_prompts"),
+        (0, "label_questions"),
+        (0, "evaluate"),
+        (0, "audit_labels"),
+        *((t, stage) for t in (1, 2) for stage in ("train_solver", "evaluate", "check_health")),
+    ]
+    assert done[0, "read_prompts"] == {"prompts": 24, "refused": 0}
+    assert done[0, "audit_labels"]["audited"] == 24
+    with live.store().read() as session:
+        labelled = queries.labels_of(session, "offline", 0)
+        metrics = queries.train_metrics_of(session, "offline")
+        parents = [c.parent for c in queries.checkpoints_of(session, "offline", "solver")]
+        questions = queries.questions_of(session, "offline", 0)
+    assert parents == ["offline/base/0", "offline/solver/1"]
+    assert {question.checkpoint for question in questions} == {None}
+    assert all(question.answer is not None for question in questions)
+    # Of the 24, all of which the oracle can answer, the twelve that the votes agreed on most are trained on.
+    chosen = easiest([row.label.p_hat if row.label else 0 for row in labelled], 0.5)
+    assert len(chosen) == 12
+    assert {metric.name for metric in metrics} >= {"majority_share", "same_label_share", "label_accuracy"}
+
+
+def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
+    """A threshold of 0 is crossed at the first step: round 1 ends there and is rolled back, round 2 ends the run."""
+    code, said = run(live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0")
+    assert code == 0, said
+    done = results(live, "guarded")
+    assert status(live, "guarded") == "stopped"
+    first, second = done[1, "check_health"], done[2, "check_health"]
+    assert (1, "train_solver") in done
+    assert done[1, "train_solver"]["steps"] == 1  # of 2
+    assert (first["alarms"][0]["signal"], first["alarms"][0]["step"]) == ("one_answer", 1)
+    assert (first["action"], second["action"]) == ("roll_back", "stop")
+    assert "rolled back 1 times already: max_roll_backs" in second["warnings"]
+    assert (3, "train_solver") not in done
+    with live.store().read() as session:
+        parents = {c.id: c.parent for c in queries.checkpoints_of(session, "guarded", "solver")}
+    assert parents["guarded/solver/2"] == first["back_to"]["solver"]
+    assert f"its Solver is {second['back_to']['solver']}" in said
+    again, said = run(live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0")
+    assert again == 0  # stopped stays stopped
+    assert (3, "train_solver") not in results(live, "guarded")
+
+
+def test_early_stopping_goes_back_to_the_best(live: Live) -> None:
+    """A learning rate that ruins the model: the base is the best, and after two rounds without a better one it ends."""
+    ruin = ("solver.training.learning_rate=0.5", "early_stopping.patience=2", "guard.decline=ignore")
+    code, said = run(live, "ruined", "iterations=5", *ruin)
+    assert code == 0, said
+    done = results(live, "ruined")
+    last = done[2, "check_health"]
+    assert (last["action"], last["best"], last["back_to"]) == ("stop", 0, {"solver": "ruined/base/0"})
+    assert any("no better Solver for 2 iterations" in warning for warning in last["warnings"])
+    assert (3, "train_solver") not in done
+    assert "run ruined: stopped; its Solver is ruined/base/0" in said
+
+
+def test_a_run_with_prompts_is_not_co_evolves(live: Live) -> None:
+    done = live.coevo("run", "micro", "--start-iteration", "2")
+    assert done.returncode == 1
+    assert "a run on given prompts goes on where it was" in done.stderr
+    code, said = run(live, "wrong", "prompts.file=none.jsonl")
+    assert code == 1
+    assert "none.jsonl: cannot be read" in said
+    assert status(live, "wrong") is None
+
+
+def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
+    """The form says why, and its answer, to stop, is kept."""
+    own = live.home.path / "few.jsonl"
+    own.write_text("\n".join((live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]))
+    settings = (*SMALL, "iterations=3", f"evaluation.benchmark={own}", f"early_stopping.benchmark={own}")
+    paused = (*settings, "guard.one_answer=pause", "guard.one_answer_share=0")
+    process = live.start("run", "micro", "--name", "asked", *(part for s in paused for part in ("--set", s)))
+    wait_until(lambda: status(live, "asked") == "paused" or process.poll() is not None, "the run to pause")
+    assert process.poll() is None
+    page.goto(f"{live.services.prefect_url}/runs?tab=flow-runs")
+    page.get_by_role("link", name="asked", exact=True).first.click()
+    page.get_by_role("button", name="Resume").first.click()
+    expect(page.get_by_text("of the prompts have one and the same majority answer")).to_be_visible()
+    page.get_by_role("button", name="Submit").click()
+    assert process.wait(300) == 0
+    done = results(live, "asked")
+    assert done[1, "check_health"]["action"] == "pause"
+    best = done[1, "check_health"]["best"]
+    back_to = {"solver": "asked/solver/1" if best else "asked/base/0"}
+    assert done[1, "ask_a_person"] == {"action": "stop", "note": "", "best": best, "back_to": back_to}
+    assert status(live, "asked") == "stopped"
+    assert (2, "train_solver") not in done

@@ -1,0 +1,80 @@
+"""The worked example of docs/papers.md, built from the page in a copy of the repository, then used."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def example() -> dict[str, str]:
+    """Where each block of the example goes -> its text, in the order of the page."""
+    page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8").partition("## Adding a method")[2]
+    found = re.findall(r"^`([\w./]+)`[^\n]*\n\n```\w+\n(.*?)```", page, flags=re.MULTILINE | re.DOTALL)
+    return dict(found)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository with the example in it."""
+    root = tmp_path_factory.mktemp("repository")
+    for folder in ("core", "orchestrator", "storage", "services", "trainers", "tests/core", "deploy"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    blocks = example()
+    for name in ("core/rewards/soft_srt.py", "tests/core/test_rewards_soft_srt.py"):
+        (root / name).write_text(blocks[name])
+    methods, table = root / "core/methods.py", root / "core/rewards/__init__.py"
+    before, union, after = methods.read_text().partition("SolverReward = ")
+    members = after.replace("| Supervised", "| Supervised | SoftSrt")
+    methods.write_text(f"{before}{blocks['core/methods.py']}\n\n{union}{members}")
+    lines = table.read_text().replace("    scrl,\n", "    scrl,\n    soft_srt,\n")
+    table.write_text(re.sub(r"\}\n$", blocks["core/rewards/__init__.py"] + "}\n", lines))
+    preset = (root / "deploy/runs/srt.toml").read_text().replace('type = "srt"\n', blocks["deploy/runs/soft_srt.toml"])
+    (root / "deploy/runs/soft_srt.toml").write_text(preset)
+    return root
+
+
+def run(copy: Path, *command: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": f"{copy}:{copy / 'tests' / 'core'}", "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, cwd=copy, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_it_is_short() -> None:
+    blocks = example()
+    assert list(blocks) == [
+        "core/rewards/soft_srt.py",
+        "core/methods.py",
+        "core/rewards/__init__.py",
+        "deploy/runs/soft_srt.toml",
+        "tests/core/test_rewards_soft_srt.py",
+    ]
+    assert sum(block.count("\n") for block in blocks.values()) <= 45
+
+
+def test_its_own_test_passes(copy: Path) -> None:
+    test = copy / "tests/core/test_rewards_soft_srt.py"
+    out = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), str(test))
+    assert "1 passed" in out
+
+
+def test_a_preset_and_the_command_know_it(copy: Path, tmp_path: Path) -> None:
+    groups = tmp_path / "groups.jsonl"
+    groups.write_text(json.dumps({"question_id": "q", "rollouts": [{"answer": "7"}, {"answer": "7"}, {"answer": "8"}]}))
+    out = run(copy, "-m", "orchestrator.cli", "rewards", "score", "soft_srt", "--groups", str(groups), "--json")
+    assert json.loads(out)["rewards"] == pytest.approx([2 / 3, 2 / 3, 1 / 3])
+    loaded = (
+        "from core.config import load_config; from pathlib import Path; print(load_config(Path('{}')).solver.reward)"
+    )
+    assert "soft_srt" in run(copy, "-c", loaded.format(copy / "deploy/runs/soft_srt.toml"))
