@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model
 
 from core.errors import CoevoError
 from core.guard import Guard
-from core.methods import Method, Objective, RZero, SetMethod, SolverReward
+from core.methods import Method, Objective, RZero, SetMethod, SolverReward, Supervised
 from core.settings import Part, Positive, Share
 from core.types import Denominator
 
@@ -189,6 +189,22 @@ class Prompts(Part):
         return self
 
 
+class Labelled(Part):
+    """Labelled data that the Solver learns from at the end of each iteration (R-Zero B.3), by the same GRPO."""
+
+    file: str  # JSONL or Parquet, or "micro"
+    question: str = "problem"  # columns
+    answer: str = "answer"
+    limit: Positive | None = None
+    reward: Supervised = Supervised()
+    training: Training = Training()
+
+    @property
+    def prompts(self) -> Prompts:
+        """The same as a prompt set."""
+        return Prompts(file=self.file, question=self.question, answer=self.answer, labels="given", limit=self.limit)
+
+
 class EarlyStopping(Part):
     """Stop when a small labelled set has shown no better Solver for `patience` iterations, and go back to the best
     (SRT 5.1)."""
@@ -216,6 +232,7 @@ class RunConfig(Part):
     solver: Solver = Solver()
     evaluation: Evaluation = Evaluation()
     audit: Audit = Audit()
+    labelled: Labelled | None = None
     prompts: Prompts | None = None  # given: no Challenger, no `dataset` but its votes; `iterations` are rounds
     early_stopping: EarlyStopping | None = None
     guard: Guard = Guard()
@@ -227,6 +244,8 @@ class RunConfig(Part):
             raise ValueError(
                 "solver.reward: supervised learns from true labels: expected prompts with labels = 'given'"
             )
+        if self.prompts is not None and self.labelled is not None:
+            raise ValueError("labelled: belongs to the loop; a prompt set with labels = 'given' is self_train's")
         if self.prompts is not None and self.prompts.labels == "none" and "label" in method.needs:
             raise ValueError(
                 f"prompts.labels: {method.type} learns from labels that come with the questions: expected 'given' or "

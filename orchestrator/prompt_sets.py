@@ -32,11 +32,11 @@ class GivenPrompt:
     answer: str | None
 
 
-def read_prompts(config: RunConfig) -> list[GivenPrompt]:
-    """The prompts of a run that has them, in the order of the file. Raises `PromptsError`, `BenchmarkError`."""
-    prompts = config.prompts
-    if prompts is None:
-        raise PromptsError("prompts: expected a prompt set, got none: this is a run of co_evolve")
+def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
+    """The prompts of a run's prompt set, or of its labelled data, in the order of the file.
+
+    Raises `PromptsError`, `BenchmarkError`.
+    """
     if prompts.file == "micro":
         return _of_the_tiny_world(config, prompts.limit or 0)
     if prompts.file == "benchmark":

@@ -19,6 +19,7 @@ from storage.checkpoints import publish, published_manifest
 from storage.errors import StageHeld
 from storage.rows import RunStatus
 from storage.session import Store
+from trainers.base import LOCAL_SIGNALS, refuse_unmet
 
 _DECIDE: tuple[Stage, ...] = ("ask_a_person", "check_health")  # whose word counts, the first that has one
 
@@ -62,11 +63,13 @@ def prepare(
         more = {"iterations": iterations} if iterations else {}
         config = load_config(preset_path(preset), {**overrides, **more})
         _check_flow(config, flow, f"preset {preset}")
+        refuse_unmet(config.solver.reward, LOCAL_SIGNALS, "the embedded trainer")
         load_benchmark(config.evaluation.benchmark)
         if config.early_stopping is not None:
             load_benchmark(config.early_stopping.benchmark)
-        if config.prompts is not None:
-            read_prompts(config)
+        for prompts in (config.prompts, config.labelled.prompts if config.labelled else None):
+            if prompts is not None:
+                read_prompts(config, prompts)
         _create(home, store, run, preset, config)
         wanted = config.iterations
     elif overrides:

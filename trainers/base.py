@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, get_args
 
 from core.config import ChallengerReward, Sampling, Signals, Training, trained_rollouts
 from core.errors import CoevoError
 from core.guard import Guard
-from core.methods import Method
+from core.methods import Method, Signal
 from core.types import Checkpoint, Denominator, Role
 
 
@@ -78,6 +78,20 @@ class TrainResult:
 
 class TrainError(CoevoError):
     """A job that cannot be trained, or not to its end; the message names the job and the cause."""
+
+
+def refuse_unmet(method: Method, gives: frozenset[Signal], trainer: str) -> None:
+    """Raise `TrainError` naming the signals that `method` needs and `trainer` cannot give."""
+    if unmet := sorted(method.needs - gives):
+        raise TrainError(
+            f"solver.reward: {method.type} needs {', '.join(unmet)}, which {trainer} cannot give; it gives "
+            f"{', '.join(sorted(gives))}"
+        )
+
+
+# What the embedded trainer can tell of a question and its rollouts: everything. Here, since whoever asks before a run
+# starts need not load torch for it.
+LOCAL_SIGNALS: frozenset[Signal] = frozenset(get_args(Signal))
 
 
 class Trainer(Protocol):

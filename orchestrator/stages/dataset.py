@@ -17,7 +17,7 @@ from core.voting import vote_many
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import read_prompts as read_prompt_set
-from orchestrator.stages.context import BATCH, Context
+from orchestrator.stages.context import BATCH, Context, StageError
 from services.inference.client import Reply
 from services.inference.engine import Prompt
 from storage import queries
@@ -101,17 +101,19 @@ def refused_questions(context: Context, questions: Sequence[Question]) -> dict[s
 
 def read_prompts(context: Context) -> LastWrite:
     """The given prompts as questions that nobody wrote; those that are asked before training get their labels then."""
-    prompts, run = read_prompt_set(context.config), context.run
+    config, run = context.config.prompts, context.run
+    if config is None:
+        raise StageError(f"run {run}: prompts: expected a prompt set, got none")
+    prompts = read_prompt_set(context.config, config)
     questions = [
         Question(question_id(run, 0, i), run, 0, i, prompt.text, prompt.text, None, 0, prompt.answer)
         for i, prompt in enumerate(prompts)
     ]
     refused = refused_questions(context, questions)
-    config = context.config.prompts
 
     def last_write(session: Session) -> dict[str, Any]:
         queries.add_questions(session, questions)
-        if config is not None and not config.voted:
+        if not config.voted:
             labelled = [
                 LabelledQuestion(question.id, question.text, None, refused.get(question.id, "kept"))
                 for question in questions

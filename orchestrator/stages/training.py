@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core.config import Labelled
+from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
+from orchestrator.prompt_sets import read_prompts
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
 from storage import queries
-from storage.checkpoints import publish, published_manifest, verify
-from trainers.base import SolverService, TrainJob, TrainQuestion
+from storage.checkpoints import digest, manifest, publish, published_manifest, verify
+from trainers.base import SolverService, TrainJob, TrainQuestion, TrainResult
 from trainers.local.trainer import LocalTrainer
 
 
@@ -70,7 +74,39 @@ def train_solver(context: Context) -> LastWrite:
         steps_before=(t - 1) * solver.training.steps if given else 0,
         guard=context.config.guard,
     )
-    return _train(context, job)
+    labelled = context.config.labelled
+    return _train(context, job, None if labelled is None else partial(_labelled_job, context, labelled, job))
+
+
+def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: TrainResult) -> TrainJob:
+    """What follows `job`: from where it came to, on true labels (R-Zero B.3); held-out questions are left out."""
+    held_out = {" ".join(item.problem.split()) for item in load_benchmark(context.config.evaluation.benchmark)}
+    rows = enumerate(read_prompts(context.config, labelled.prompts))
+    questions = tuple(
+        TrainQuestion(f"labelled/{i:06d}", prompt.text, prompt.answer, prompt.answer)
+        for i, prompt in rows
+        if " ".join(prompt.text.split()) not in held_out
+    )
+    start = replace(job.start, path=str(result.folder), sha256=digest(manifest(result.folder)))
+    return replace(
+        job,
+        key=f"{context.iteration}/train_labelled",
+        start=start,
+        training=labelled.training,
+        reward=labelled.reward,
+        questions=questions,
+        work_dir=job.work_dir / "labelled",
+        guard=None,
+    )
+
+
+def _run(context: Context, job: TrainJob) -> TrainResult:
+    steps = job.training.steps
+
+    def progress(step: int, metrics: Mapping[str, float]) -> None:
+        context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
+
+    return LocalTrainer().train(job, progress)
 
 
 def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
@@ -91,15 +127,15 @@ def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
     return questions
 
 
-def _train(context: Context, job: TrainJob) -> LastWrite:
-    steps = job.training.steps
-
-    def progress(step: int, metrics: Mapping[str, float]) -> None:
-        context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
-
+def _train(context: Context, job: TrainJob, then: Callable[[TrainResult], TrainJob] | None = None) -> LastWrite:
+    """Train, and what follows from it, and publish where that comes to. The steps of both are counted on."""
     for checkpoint in {job.start, job.reference or job.start}:  # services may hold it since before it was damaged
         verify(Path(checkpoint.path), checkpoint.sha256)
-    result = LocalTrainer().train(job, progress)
+    result = _run(context, job)
+    if then is not None:
+        after = _run(context, then(result))
+        counted_on = [{**metrics, "step": result.step + metrics["step"]} for metrics in after.metrics]
+        result = TrainResult(after.folder, result.step + after.step, (*result.metrics, *counted_on))
     checkpoint = publish(
         result.folder,
         context.home.checkpoints,

@@ -46,7 +46,10 @@ def _status(live: Live, run: str) -> str | None:
 
 
 def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> None:
-    _submit(page, live, "by-hand", _settings(live))
+    """With labelled data after the Solver's own (R-Zero B.3): one checkpoint comes of both trainings."""
+    labelled = {"training.steps": 2, "training.prompts_per_step": 4, "training.rollouts_per_prompt": 4}
+    settings = {"labelled.file": "micro", "labelled.limit": 12, **{f"labelled.{k}": v for k, v in labelled.items()}}
+    _submit(page, live, "by-hand", {**_settings(live), **settings})
     watching = page.url
     page.goto("about:blank")  # the page draws all the time, and the run needs the processor
     wait_until(lambda: _status(live, "by-hand") not in {None, "created", "running"}, "the run to end", 500)
@@ -56,6 +59,10 @@ def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> No
     expect(page.get_by_text("Running", exact=True)).to_have_count(0)
     with live.store().read() as session:
         stages = {(row.iteration, row.stage): row.status for row in queries.stages_of(session, "by-hand")}
+        [solver] = queries.checkpoints_of(session, "by-hand", "solver")
+        rewards = queries.train_metrics_of(session, "by-hand", role="solver", name="label_accuracy")
+    assert (solver.parent, solver.step) == ("by-hand/base/0", 3 + 2)
+    assert [(metric.step, metric.value) for metric in rewards] == [(4, 1), (5, 1)]  # true labels, after three steps
     assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in LOOP}}
 
 

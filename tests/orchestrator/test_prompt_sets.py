@@ -21,6 +21,11 @@ def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> RunConfig:
     return parse_config(tree, "a test")
 
 
+def _read(config: RunConfig) -> list[GivenPrompt]:
+    assert config.prompts is not None
+    return read_prompts(config, config.prompts)
+
+
 ROWS: list[dict[str, Any]] = [{"problem": "What?", "a": 7}, {"problem": "Why?", "a": "x + 1", "more": [1]}]
 
 
@@ -30,21 +35,21 @@ def test_jsonl_and_parquet_say_the_same(tmp_path: Path) -> None:
     jsonl.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
     pq.write_table(pa.Table.from_pylist([{"problem": row["problem"], "a": row["a"]} for row in rows]), parquet)
     expected = [GivenPrompt("What?", "7"), GivenPrompt("Why?", "x + 1")]
-    assert read_prompts(config(jsonl, answer="a")) == read_prompts(config(parquet, answer="a")) == expected
-    assert read_prompts(config(jsonl)) == [GivenPrompt("What?", None), GivenPrompt("Why?", None)]
-    assert read_prompts(config(jsonl, limit=1)) == [GivenPrompt("What?", None)]
+    assert _read(config(jsonl, answer="a")) == _read(config(parquet, answer="a")) == expected
+    assert _read(config(jsonl)) == [GivenPrompt("What?", None), GivenPrompt("Why?", None)]
+    assert _read(config(jsonl, limit=1)) == [GivenPrompt("What?", None)]
 
 
 def test_the_tiny_worlds_are_drawn_and_not_held_out() -> None:
-    found = read_prompts(config("micro", limit=400))
-    assert found == read_prompts(config("micro", limit=400))
+    found = _read(config("micro", limit=400))
+    assert found == _read(config("micro", limit=400))
     texts = {prompt.text for prompt in found}
     assert len(texts) == 400
     assert not texts & {item.problem for item in load_benchmark("micro")}
 
 
 def test_the_benchmarks_own_questions_come_with_hidden_answers() -> None:
-    found = read_prompts(config("benchmark"))
+    found = _read(config("benchmark"))
     assert [(p.text, p.answer) for p in found] == [(item.problem, item.answer) for item in load_benchmark("micro")]
     for settings in ({"labels": "given"}, {"easiest": 0.5, "easiest_by": "pass_rate"}):
         with pytest.raises(ConfigError, match="the benchmark's are hidden"):
@@ -68,7 +73,7 @@ def test_a_bad_row_is_named(tmp_path: Path, line: str, settings: dict[str, Any],
     file = tmp_path / "p.jsonl"
     file.write_text(json.dumps({"problem": "fine?", "a": "1"}) + "\n" + line)
     with pytest.raises(PromptsError, match=complaint):
-        read_prompts(config(file, **settings))
+        _read(config(file, **settings))
 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "none.parquet", "bad.parquet", "empty.jsonl"])
@@ -76,7 +81,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "bad.parquet").write_text("not parquet")
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(PromptsError, match=f"{name}: (cannot be read|expected at least one)"):
-        read_prompts(config(tmp_path / name))
+        _read(config(tmp_path / name))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,139 @@
+"""The table and the picture of docs/methods.md, from what `coevo bench methods --json` printed:
+
+coevo bench methods --json > methods.json
+python -m benchmarks.methods_docs methods.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+DOCS = Path(__file__).parents[1] / "docs"
+_BEGIN, _END = "<!-- begin measured -->", "<!-- end measured -->"
+_COLOURS = {"pass_at_1": "#1f5fa8", "maj_at_k": "#2b7a56", "pass_at_k": "#b4540a"}
+_SHOWN = {"pass_at_1": "pass@1", "maj_at_k": "maj@8", "pass_at_k": "pass@8"}
+_PUSHED = {"srt_pushed": ("SRT", "#a8553a"), "truth_pushed": ("RLOO, true labels", "#1f5fa8")}
+
+
+def write(figures: dict[str, Any]) -> None:
+    """Put the measured part between its marks in docs/methods.md, and draw docs/methods.png."""
+    page = DOCS / "methods.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    measured = "\n\n".join([_BEGIN, _methods(figures), _claims(figures), _pushed(figures), _END])
+    page.write_text(f"{before}{measured}{after}", encoding="utf-8")
+    _draw(figures).savefig(DOCS / "methods.png", dpi=130)
+
+
+def _methods(figures: dict[str, Any]) -> str:
+    lines = [
+        "| method | pass@1 | pass@8 | maj@8 | entropy, nats | strategies of 8 | right ones | labels right |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in {"base": figures["base"], **figures["methods"]}.items():
+        labels = row.get("label_accuracy")
+        cells = [_percent(row[key]) for key in ("pass_at_1", "pass_at_k", "maj_at_k")]
+        cells += [_number(row["entropy"], 3), _number(row["distinct"], 2), _number(row["distinct_right"], 2)]
+        lines.append(f"| {name} | {' | '.join(cells)} | {'' if labels is None else _labels(row)} |")
+    return "\n".join(lines)
+
+
+def _labels(row: dict[str, Any]) -> str:
+    labelled = row["labelled"]["value"]
+    some = "" if labelled > 0.999 else f", {100 * labelled:.0f}% labelled"
+    return f"{_percent(row['label_accuracy'])}, n = {row['label_accuracy']['n']:,}{some}"
+
+
+def _claims(figures: dict[str, Any]) -> str:
+    lines = ["| claim | difference | by seed | |", "|---|---|---|---|"]
+    for claim, found in figures["claims"].items():
+        shown = _number(found, 3)
+        seeds = ", ".join(f"{value:+.3f}" for value in found["per_seed"])
+        lines.append(f"| {claim} | {shown} | {seeds} | {_verdict(found)} |")
+    return "\n".join(lines)
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    low, high = found["ci95"]
+    same_sign = len({value > 0 for value in found["per_seed"]}) == 1
+    if low > 0 and same_sign:
+        return "reproduces"
+    return "the other way round" if high < 0 and same_sign else "not told apart"
+
+
+def _pushed(figures: dict[str, Any]) -> str:
+    lines = ["| pushed | seed | steps | peak pass@1 | at the end | lost |", "|---|---|---|---|---|---|"]
+    names = {"srt_pushed": "SRT", "truth_pushed": "RLOO, true labels", "srt_guarded": "SRT, guard stops it"}
+    for key, name in names.items():
+        for seed, one in zip(figures["seeds"], figures["pushed"][key], strict=True):
+            peak, final = one["peak"], one["final"]
+            cells = (name, seed, one["steps"], *(f"{100 * value:.1f}" for value in (peak, final, peak - final)))
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def _percent(figure: dict[str, Any]) -> str:
+    low, high = figure["ci95"]
+    return f"{100 * figure['value']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _number(figure: dict[str, Any], digits: int) -> str:
+    low, high = figure["ci95"]
+    return f"{figure['value']:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _draw(figures: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(12, 5.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    _draw_methods(left, figures)
+    _draw_pushed(right, figures)
+    return figure
+
+
+def _draw_methods(axes: Axes, figures: dict[str, Any]) -> None:
+    rows = {"base": figures["base"], **figures["methods"]}
+    for shift, (key, shown) in zip((-0.22, 0, 0.22), _SHOWN.items(), strict=True):
+        for place, row in enumerate(rows.values()):
+            value, (low, high) = row[key]["value"], row[key]["ci95"]
+            axes.plot([100 * low, 100 * high], [place + shift] * 2, color=_COLOURS[key], linewidth=2)
+            label = shown if place == 0 else None
+            axes.plot(100 * value, place + shift, "o", color=_COLOURS[key], markersize=5, label=label)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.invert_yaxis()
+    axes.set_xlabel("percent of held-out questions, 95% intervals over questions")
+    axes.set_title("Held-out accuracy after training", loc="left", fontweight="bold")
+    axes.legend(frameon=False, loc="lower right")
+    _plain(axes, "x")
+
+
+def _draw_pushed(axes: Axes, figures: dict[str, Any]) -> None:
+    for key, (shown, colour) in _PUSHED.items():
+        for place, one in enumerate(figures["pushed"][key]):
+            curve: Sequence[tuple[int, float]] = one["curve"]
+            steps, values = [step for step, _ in curve], [100 * value for _, value in curve]
+            axes.plot(steps, values, color=colour, linewidth=1.6, label=shown if place == 0 else None)
+    for place, one in enumerate(figures["pushed"]["srt_guarded"]):
+        label = "where the guard stops SRT" if place == 0 else None
+        axes.plot(one["steps"], 100 * one["final"], "s", color="#1c2128", markersize=7, label=label)
+    axes.set_xlabel("step")
+    axes.set_ylabel("held-out pass@1, percent")
+    axes.set_title("Pushed: lr 1e-3, no KL, 128 questions; three seeds", loc="left", fontweight="bold")
+    axes.legend(frameon=False)
+    _plain(axes, "y")
+
+
+def _plain(axes: Axes, grid: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, color="#d8d5cd", linewidth=0.7)
+    axes.set_axisbelow(True)
+
+
+if __name__ == "__main__":
+    write(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
