@@ -50,7 +50,10 @@ class Training(Part):
     learning_rate: float = Field(1e-6, gt=0)
     weight_decay: float = Field(1e-2, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
-    updates_per_step: Positive = 1  # passes over the step's rollouts; above 1 the clip has something to do
+    prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all of the step's prompts
+    updates_per_step: Positive = (
+        1  # passes over the step's rollouts; with one mini-batch and one pass nothing is clipped
+    )
     micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
     checkpoint_every: Positive = 5
     workers: Positive = 1  # data-parallel

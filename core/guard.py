@@ -46,7 +46,7 @@ class Guard(Part):
     entropy_floor: Share = 0.1  # of the entropy of the training's first steps
     decline_points: Share = 0.03  # of held-out pass@1, below its best
     ill_posed_share: Share = 0.2
-    repetition_share: Share = 0.5  # of the candidates, in clusters of the Challenger's last step or duplicates
+    repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
     max_roll_backs: int = Field(1, ge=0)
 
     def action(self, signal: Signal) -> Action:
@@ -75,14 +75,17 @@ def ends_training(action: Action) -> bool:
     return _STRENGTH[action] >= _STRENGTH["pause"]
 
 
-def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard) -> list[Alarm]:
-    """The signals at the last of a training's steps so far, from all of its metrics in order.
+def step_alarms(
+    metrics: Sequence[Mapping[str, float]], guard: Guard, first: Sequence[Mapping[str, float]] = ()
+) -> list[Alarm]:
+    """The signals at the last of a job's steps so far, from all of its metrics in order.
 
+    `first` are the metrics of the training's first steps where the job goes on with one: a rise is measured from there.
     Metrics that a step lacks (all its prompts were dropped, say) make no signal.
     """
     step = int(metrics[-1]["step"])
     found: list[tuple[StepSignal, float, float, str]] = []
-    begin, now = metrics[: guard.window], metrics[-guard.window :]
+    begin, now = [*first, *metrics][: guard.window], metrics[-guard.window :]
     majority, majority_before = _median(now, "majority_share"), _median(begin, "majority_share")
     kl = _median(now, "kl")
     if majority is not None and majority_before is not None and kl is not None:

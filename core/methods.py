@@ -124,7 +124,7 @@ class EvolRl(Method):
 class Scrl(Method):
     """SCRL (3.2 to 3.4, 4.1): a positive label only under firm consensus, negative ones for what is rare and unsure.
 
-    The KL coefficient is the released script's; eq. 2 shows none.
+    The KL coefficient is the released script's; eq. 2 shows none. The cosine schedule of its learning rate is not here.
     """
 
     rollouts: ClassVar[int] = 64

@@ -111,6 +111,8 @@ def _greatest_means(rewards: Floats, size: int) -> Floats:
 def _sampled(score: Objective, n: int, size: int, sets: int, seed: int) -> Floats:
     chosen = _sample_sets(n, size, sets, np.random.default_rng(seed))
     scores = score(chosen)
+    if np.ptp(scores) <= _ROUNDING:
+        return np.zeros(n)
     sums, held = (scores - scores.mean()) @ chosen, chosen.sum(0)
     advantages: Floats = np.divide(sums, held, out=np.zeros(n), where=held > 0)
     return advantages

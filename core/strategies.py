@@ -67,10 +67,11 @@ Note: Responses may or may not explicitly state their strategy; you must infer t
 """  # noqa: E501 (verbatim, but for the bars of |5x - 1| that the paper's text lost)
 
 
-def judge_messages(question: str, responses: Sequence[str], max_chars: int = 8000) -> list[Message]:
-    """The chat that asks a judge for the strategies of one group's responses, each cut off at `max_chars`.
+def judge_messages(question: str, responses: Sequence[str], max_chars: int = 40_000) -> list[Message]:
+    """The chat that asks a judge for the strategies of one group's responses.
 
-    The paper joins the instructions and the instance to one user message.
+    The paper joins the instructions and the instance to one user message. Deviation: each response is cut off at
+    `max_chars`, several times the paper's 4,096 tokens, since what a model writes has no other bound here.
     """
     listed = "\n".join(f"{i}. {response[:max_chars]}" for i, response in enumerate(responses, 1))
     instance = f"**Context:** {question}\n**Responses:**\n{listed}"

@@ -54,6 +54,7 @@ class TrainJob:
     signals: Signals = field(default_factory=Signals)  # the Solver's
     reference: Checkpoint | None = None  # of the KL term; None: `start`
     steps_before: int = 0  # of the same training, in jobs that came before: prompts and seeds go on from there
+    first_metrics: tuple[dict[str, float], ...] = ()  # of its first steps, for the guard
     guard: Guard | None = None  # ends the job at the first step whose figures call for it
 
     @property

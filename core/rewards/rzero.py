@@ -28,7 +28,7 @@ def challenger_scores(
     1 by default, scales its penalty.
 
     `Score.parts`: `uncertainty` and `repetition` as they enter the reward, `p_hat` (0 when nobody answered),
-    `malformed` (0 or 1).
+    `malformed` (0 or 1), `cluster_size` |C_k| (0 for one that is in none).
 
     Raises:
         ValueError: `labels` does not have a label exactly where there is a question.
@@ -38,9 +38,12 @@ def challenger_scores(
     paper = config.variant == "paper"
     clustered = [i for i, question in enumerate(questions) if question is not None or not paper]
     shares = _cluster_shares([questions[i] or "" for i in clustered], len(questions), config.bleu_distance)
-    penalties = dict(zip(clustered, (config.repetition_weight * share for share in shares), strict=True))
+    share_of = dict(zip(clustered, shares, strict=True))
     of = _paper if paper else _official
-    return [of(label, penalties.get(i, 0.0)) for i, label in enumerate(labels)]
+    scores = [of(label, config.repetition_weight * share_of.get(i, 0.0)) for i, label in enumerate(labels)]
+    for i, score in enumerate(scores):
+        score.parts["cluster_size"] = float(round(share_of.get(i, 0.0) * len(labels)))
+    return scores
 
 
 def score(group: Group, method: RZero) -> Scored:

@@ -15,6 +15,6 @@ def score(group: Group, method: Srt) -> Scored:
 
     Deviations from the released code (tajwarfahim/srt): it votes on the text of answers and lets math-verify decide
     who agrees, so equal answers of two spellings vote apart there; its threshold on the majority's share, 0 in the
-    paper, is left out.
+    paper, is left out; it averages the loss over tokens, where B.1 sums them.
     """
     return agreement_scores(group, method.labels)

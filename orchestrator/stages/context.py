@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sqlalchemy.orm import Session
+
 from core.config import RunConfig
 from core.errors import CoevoError
 from core.seeds import seed_for
@@ -22,6 +24,26 @@ BATCH = 128  # questions a transaction; part of what makes a run reproducible, s
 
 class StageError(CoevoError):
     """A stage cannot go on with what the stages before it left; the message says what is wrong."""
+
+
+_RISES = ("majority_share", "entropy")  # what the guard measures from a training's first steps
+
+
+def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, float]]:
+    """The metrics of the Solver's training in an iteration, step by step; what was not a number is left out."""
+    steps: dict[int, dict[str, float]] = {}
+    for metric in queries.train_metrics_of(session, run, iteration=iteration, role="solver"):
+        if metric.value is not None:
+            steps.setdefault(metric.step, {})[metric.name] = metric.value
+    return [steps[step] for step in sorted(steps)]
+
+
+def first_steps(session: Session, context: Context) -> list[dict[str, float]]:
+    """The first steps of a training that goes on over rounds, from its second round on."""
+    if context.config.prompts is None or context.iteration == 1:
+        return []
+    steps = solver_steps(session, context.run, 1)[: context.config.guard.window]
+    return [{name: step[name] for name in _RISES if name in step} for step in steps]
 
 
 Progress = Callable[[int, int, str], None]  # done, of how many, a word on it

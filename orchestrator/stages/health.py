@@ -18,7 +18,7 @@ from core.drift import wilson
 from core.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
 from core.types import Role, checkpoint_id
 from orchestrator.ledger import LastWrite
-from orchestrator.stages.context import Context
+from orchestrator.stages.context import Context, first_steps, solver_steps
 from storage import queries
 
 log = logging.getLogger(__name__)
@@ -31,13 +31,14 @@ def check_health(context: Context) -> LastWrite:
     with context.store.read() as session:
         signals = {**_label_signals(session, context), **_challenger_signals(session, context)}
         signals |= _held_out_signals(session, context)
-        steps = _solver_steps(session, context)
+        steps = solver_steps(session, context.run, context.iteration)
+        first = first_steps(session, context)
         best, stale = _best(session, context)
         back = queries.rolled_back(session, context.run)
     guard = context.config.guard
     ill_posed = signals.get("ill_posed_share") or {}
     alarms = [
-        *_first_of_each(steps, context),
+        *_first_of_each(steps, first, context),
         *iteration_alarms({**signals, "ill_posed_share": ill_posed.get("value")}, guard),
     ]
     action, warnings = strongest(alarms), [alarm.text for alarm in alarms]
@@ -73,21 +74,15 @@ def decided(context: Context, decision: Decision, note: str) -> LastWrite:
     return lambda _session: {"action": action, "note": note, "best": best, "back_to": back_to}
 
 
-def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[Alarm]:
+def _first_of_each(
+    steps: Sequence[dict[str, float]], first: Sequence[dict[str, float]], context: Context
+) -> list[Alarm]:
     """Each signal of the training at the first step where it showed."""
     found: dict[str, Alarm] = {}
     for end in range(1, len(steps) + 1):
-        for alarm in step_alarms(steps[:end], context.config.guard):
+        for alarm in step_alarms(steps[:end], context.config.guard, first):
             found.setdefault(alarm.signal, alarm)
     return list(found.values())
-
-
-def _solver_steps(session: Session, context: Context) -> list[dict[str, float]]:
-    steps: dict[int, dict[str, float]] = {}
-    for metric in queries.train_metrics_of(session, context.run, iteration=context.iteration, role="solver"):
-        if metric.value is not None:
-            steps.setdefault(metric.step, {})[metric.name] = metric.value
-    return [steps[step] for step in sorted(steps)]
 
 
 def _label_signals(session: Session, context: Context) -> dict[str, Any]:
@@ -106,13 +101,13 @@ def _label_signals(session: Session, context: Context) -> dict[str, Any]:
 
 
 def _challenger_signals(session: Session, context: Context) -> dict[str, Any]:
-    """How much the Challenger repeats itself: duplicates among the candidates, or its clusters' share at its last step,
-    whichever is greater."""
+    """How much the Challenger repeats itself: the share of its last step's questions that are in a cluster with
+    another, or of duplicates among the candidates, whichever is greater."""
     stats = queries.filter_stats_of(session, context.run).get(context.iteration)
     if stats is None or not stats.candidates:
         return {}
     clustered = queries.train_metrics_of(
-        session, context.run, iteration=context.iteration, role="challenger", name="repetition"
+        session, context.run, iteration=context.iteration, role="challenger", name="repeated_share"
     )
     last = clustered[-1].value if clustered else None
     return {"repetition_share": max(stats.duplicate / stats.candidates, last or 0.0)}

@@ -14,7 +14,7 @@ from core.config import Labelled
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import read_prompts
-from orchestrator.stages.context import Context, StageError
+from orchestrator.stages.context import Context, StageError, first_steps
 from orchestrator.stages.curriculum import given_questions
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
@@ -59,6 +59,8 @@ def train_solver(context: Context) -> LastWrite:
     """
     t, solver, given = context.iteration, context.config.solver, context.config.prompts is not None
     questions = given_questions(context) if given else _kept_questions(context)
+    with context.store.read() as session:
+        first = first_steps(session, context)
     job = TrainJob(
         key="train_solver" if given else f"{t}/train_solver",
         role="solver",
@@ -73,6 +75,7 @@ def train_solver(context: Context) -> LastWrite:
         reference=context.checkpoint("solver", 0) if given else None,
         steps_before=(t - 1) * solver.training.steps if given else 0,
         guard=context.config.guard,
+        first_metrics=tuple(first),
     )
     labelled = context.config.labelled
     return _train(context, job, None if labelled is None else partial(_labelled_job, context, labelled, job))

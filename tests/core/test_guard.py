@@ -44,6 +44,14 @@ def test_one_odd_step_is_not_hacking() -> None:
     assert signals(odd, Guard(window=3)) == []
 
 
+def test_a_rise_is_measured_from_the_first_steps_of_the_whole_training() -> None:
+    """A later job of one training: it begins where the one before ended, and would see no rise of its own."""
+    later = steps(majority_share=[0.7, 0.7, 0.7], entropy=[0.04, 0.04, 0.04], kl=[0.3, 0.3, 0.3])
+    assert signals(later) == []
+    first = steps(majority_share=[0.5, 0.5], entropy=[0.5, 0.5])
+    assert [alarm.signal for alarm in step_alarms(later, GUARD, first)] == ["hacking", "no_entropy"]
+
+
 def test_one_answer_for_all_prompts() -> None:
     assert signals(steps(same_label_share=[0.05, 0.2, 0.5])) == ["one_answer"]  # the median of two is 0.35
     assert signals(steps(same_label_share=[0.05, 0.2, 0.3])) == []

@@ -62,11 +62,12 @@ def test_the_distance_decides_who_is_a_repetition() -> None:
 
 def test_the_parts_say_how_the_reward_came_about() -> None:
     kept, malformed = challenger_scores([ALONE, None], [label(4), None], PAPER)
-    assert kept.parts == pytest.approx({"uncertainty": 0.8, "repetition": 0.5, "p_hat": 0.4, "malformed": 0})
-    assert malformed.parts == {"uncertainty": 0, "repetition": 0, "p_hat": 0, "malformed": 1}
+    alone = {"cluster_size": 1.0}
+    assert kept.parts == pytest.approx({"uncertainty": 0.8, "repetition": 0.5, "p_hat": 0.4, "malformed": 0, **alone})
+    assert malformed.parts == {"uncertainty": 0, "repetition": 0, "p_hat": 0, "malformed": 1, "cluster_size": 0}
     kept, malformed = challenger_scores([ALONE, None], [label(4), None], OFFICIAL)
-    assert kept.parts == pytest.approx({"uncertainty": 0.4, "repetition": 0.5, "p_hat": 0.4, "malformed": 0})
-    assert malformed.parts == pytest.approx({"uncertainty": 0, "repetition": 0.5, "p_hat": 0, "malformed": 1})
+    assert kept.parts == pytest.approx({"uncertainty": 0.4, "repetition": 0.5, "p_hat": 0.4, "malformed": 0, **alone})
+    assert malformed.parts == pytest.approx({"uncertainty": 0, "repetition": 0.5, "p_hat": 0, "malformed": 1, **alone})
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,29 @@ def test_micro_batches_give_one_batch_s_gradient(average: LossAverage, passes: i
     torch.testing.assert_close(split_weights, weights, atol=1e-4, rtol=0)
 
 
+def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
+    """Two optimiser steps of a step: the second is the clipped gradient at the weights that the first left."""
+    rows, reference = some_rows(8), tiny_model(seed=5)
+    training = tiny_training(micro_batch=100, learning_rate=0.05, weight_decay=0.0)
+    method = objective("sequence", clip_low=0.01, clip_high=0.01)
+    model = tiny_model()
+    optimiser = make_optimiser(model, training)
+    both = update(
+        model, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks(), rows_per_update=4
+    )
+    assert both["clip_share"] > 0  # the first mini-batch's step moved the policy before the second was looked at
+
+    alone = tiny_model()
+    optimiser = make_optimiser(alone, training)
+    first = update(alone, reference, optimiser, rows[:4], training, method, some_advantages, ranks=Ranks())
+    assert first["clip_share"] == 0
+    whole = tiny_model()
+    optimiser = make_optimiser(whole, training)
+    one = update(whole, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks(), rows_per_update=8)
+    assert one["clip_share"] == 0
+    assert both["sampler_gap"] == pytest.approx(one["sampler_gap"], abs=1e-5)
+
+
 def test_each_row_s_kl_is_what_the_sampler_and_the_reference_say() -> None:
     """The sum of k3 over a response's tokens, whatever batch it is in, in the order of the rows (SRT B.1)."""
     rows, reference, seen = some_rows(), tiny_model(seed=5), []

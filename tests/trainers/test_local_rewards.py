@@ -50,10 +50,7 @@ def test_the_solver_earns_one_for_the_label_however_it_is_spelled(grader: Grader
     rewarded = solver_reward(job, Ranks(), 2, [written(group) for group in groups], grader=grader)
     assert [scored.rewards.tolist() for scored in rewarded.groups] == [[1, 1, 0, 0]] * 3
     assert [scored.label for scored in rewarded.groups] == labels
-    different = {*labels}
-    assert rewarded.metrics == pytest.approx(
-        {"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_label_share": 1 / len(different)}
-    )
+    assert rewarded.metrics == pytest.approx({"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_label_share": 0})
 
 
 GROUPS = [
@@ -132,6 +129,7 @@ def test_the_challenger_earns_what_the_solver_is_unsure_of(grader: Grader) -> No
             "uncertainty": (1 + 0 + 1 / 2) / 3,
             "repetition": 1 / 4,
             "p_hat": (1 / 2 + 1 + 1 / 4) / 3,
+            "repeated_share": 0,
             "unparsed_share": 3 / 12,
         }
     )

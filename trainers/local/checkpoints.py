@@ -51,7 +51,12 @@ def fingerprint(job: TrainJob) -> str:
         job.training.model_dump(exclude=free),
         job.reward.model_dump(),
         job.signals.model_dump(),
-        [job.reference and job.reference.sha256, job.steps_before, job.guard and job.guard.model_dump()],
+        [
+            job.reference and job.reference.sha256,
+            job.steps_before,
+            job.guard and job.guard.model_dump(),
+            job.first_metrics,
+        ],
         [asdict(question) for question in job.questions],
         job.solver and job.solver.checkpoint,
     ]

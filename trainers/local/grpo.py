@@ -36,8 +36,8 @@ def token_logprobs(
 
 
 def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """`exp(ref - lp) - (ref - lp) - 1`, of any shape: unbiased and never negative for KL(pi || pi_ref), where
-    the tokens were drawn from pi (Schulman, 2020; SRT B.1)."""
+    """`exp(ref - lp) - (ref - lp) - 1`, of any shape: unbiased for KL(pi || pi_ref), where the tokens were drawn from
+    pi, and never negative but for rounding (Schulman, 2020; SRT B.1)."""
     toward = reference_logprobs - logprobs
     return toward.exp() - toward - 1
 

@@ -87,7 +87,7 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
     the job is resumed."""
     if not metrics or len(metrics) == job.training.steps or job.guard is None:
         return len(metrics) == job.training.steps
-    return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard))
+    return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.first_metrics))
 
 
 def _learner(job: TrainJob, reward: Reward, ranks: Ranks, device: str, folder: Path | None) -> _Learner:
@@ -147,15 +147,23 @@ def _update(learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarde
             if objective.kl_in == "reward":
                 rewards = rewards - objective.kl_coefficient * np.array(kl[at * count : (at + 1) * count])
             clusters = rewarded.clusters[group] if rewarded.clusters else None
-            seed = seed_for(job.run_seed, job.key, step, "sets", group)
+            seed = seed_for(job.run_seed, job.key, job.steps_before + step, "sets", group)
             made = advantages(rewards, objective, clusters[:count] if clusters else None, seed)
             silent += not made.any()
             found += made.tolist()
         return found
 
-    model = learner.engine.model
+    model, prompts = learner.engine.model, job.training.prompts_per_update
     figures = update(
-        model, learner.reference, learner.optimiser, rows, job.training, objective, of_rows, ranks=learner.ranks
+        model,
+        learner.reference,
+        learner.optimiser,
+        rows,
+        job.training,
+        objective,
+        of_rows,
+        ranks=learner.ranks,
+        rows_per_update=None if prompts is None else prompts * count,
     )
     if figures["sampler_gap"] > _LARGEST_SAMPLER_GAP:
         raise TrainError(

@@ -97,20 +97,23 @@ def _slim(group: Group) -> Group:
 
 def _solver_metrics(questions: Sequence[TrainQuestion], scored: Sequence[tuple[Group, Scored]]) -> dict[str, float]:
     """`majority_share` is what a self-rewarding method maximises, whatever it calls reward. `same_label_share` is the
-    greatest share of the step's different questions that have one and the same majority answer: near 1, the question
-    no longer matters (SRT 4.1.1). The methods' own figures are means over groups.
+    greatest share of the step's different questions that have one and the same majority answer, 0 where no two do:
+    near 1, the question no longer matters (SRT 4.1.1). The methods' own figures are means over the groups that have
+    them.
     """
     groups = [group for group, _ in scored]
     answers = [answer for group in groups for answer in group.answers]
     majorities = {q.question_id: group.vote.answer for q, group in zip(questions, groups, strict=True)}
     same = Counter(answer for answer in majorities.values() if answer is not None)
+    most = max(same.values(), default=0)
     metrics = {
         "unparsed_share": answers.count(None) / len(answers),
         "majority_share": sum(group.vote.votes / group.vote.m for group in groups) / len(groups),
-        "same_label_share": max(same.values(), default=0) / len(majorities),
+        "same_label_share": most / len(majorities) if most > 1 else 0.0,
     }
-    for name in scored[0][1].parts:
-        metrics[name] = sum(found.parts.get(name, 0.0) for _, found in scored) / len(scored)
+    for name in dict.fromkeys(name for _, found in scored for name in found.parts):
+        values = [found.parts[name] for _, found in scored if name in found.parts]
+        metrics[name] = sum(values) / len(values)
     return metrics
 
 
@@ -180,5 +183,6 @@ def _challenger_metrics(scores: Sequence[Score], labels: Sequence[PseudoLabel | 
     if asked:
         for part in ("uncertainty", "repetition", "p_hat"):
             metrics[part] = sum(score.parts[part] for score, _ in asked) / len(asked)
+        metrics["repeated_share"] = sum(score.parts["cluster_size"] > 1 for score, _ in asked) / len(asked)
         metrics["unparsed_share"] = 1 - sum(label.parsed for _, label in asked) / sum(label.m for _, label in asked)
     return metrics

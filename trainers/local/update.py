@@ -19,6 +19,7 @@ from trainers.local.ranks import Ranks
 # two steps here, and a second moment that remembers a thousand is then little but its bias correction; the demo's
 # learning rates were found with (0.9, 0.99).
 BETAS = (0.9, 0.99)
+_TOKEN_KL_LIMIT = 10.0  # nats
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,17 @@ def update(
     advantages: Callable[[Sequence[float]], Sequence[float]],
     *,
     ranks: Ranks,
+    rows_per_update: int | None = None,
 ) -> dict[str, float]:
-    """Do `training.updates_per_step` passes over the whole step's `rows`, each one optimiser step.
+    """Do `training.updates_per_step` passes over the step's `rows`, an optimiser step for each mini-batch of them.
+
+    A mini-batch is `rows_per_update` rows as they come, whole groups that is, or all. The policy whose ratio is clipped
+    is the one before the first optimiser step (`pi_old`).
 
     `advantages` makes one for each row of the rows' KL to the reference under the policy that sampled them, in nats a
-    response (the sum of k3 over its tokens), which an objective with its KL in the reward takes off the reward (SRT
-    B.1).
+    response: the sum of k3 over its tokens, each cut off at 10. An objective with its KL in the reward takes it off the
+    reward (SRT B.1). B.1 prints k3 of the whole response; a sum over tokens, and the limit, are its released code's
+    (verl), to which B.1 refers.
 
     Every rank gets all rows and takes its share; the gradients are summed, so that any number of workers and any
     micro batch give one worker's result up to rounding. Rows without advantage stay in: they hold the policy to the
@@ -89,35 +95,48 @@ def update(
     (absolute difference to the sampler's log-probabilities, before the first pass), and "grad_norm" before clipping,
     a mean over passes. Raises `TrainError` when a gradient is not finite.
     """
-    batches = _batches(rows, training, objective, ranks, model.device, reference)
-    made = torch.tensor(advantages(_row_kl(batches, len(rows), ranks, model.device)), dtype=torch.float32)
-    for batch in batches:
-        batch.advantages = made[batch.places].to(model.device)
+    size = rows_per_update or len(rows)
+    parts = [range(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
+    mini_batches = [_batches(rows, part, training, objective, ranks, model.device, reference) for part in parts]
+    own = [batch for batches in mini_batches for batch in batches]
+    made = torch.tensor(advantages(_row_kl(own, len(rows), ranks, model.device)), dtype=torch.float32)
     sums, norms = _Sums(), []
+    for batch in own:
+        batch.advantages = made[batch.places].to(model.device)
+        if len(mini_batches) > 1:  # else the first pass itself is made by the policy before any update
+            with torch.no_grad():
+                _set_old(batch, token_logprobs(model, batch.ids, batch.mask, training.sampling.temperature)[0], sums)
     for _ in range(training.updates_per_step):
-        optimiser.zero_grad()
-        for batch in batches:
-            _accumulate(model, batch, training, objective, sums)
-        _add_gradients(model.parameters(), ranks)
-        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), training.max_grad_norm)))
-        if not torch.isfinite(torch.tensor(norms[-1])):
-            raise TrainError(f"gradient norm: expected a finite number, got {norms[-1]}")
-        optimiser.step()
+        for batches in mini_batches:
+            optimiser.zero_grad()
+            for batch in batches:
+                _accumulate(model, batch, training, objective, sums)
+            _add_gradients(model.parameters(), ranks)
+            norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), training.max_grad_norm)))
+            if not torch.isfinite(torch.tensor(norms[-1])):
+                raise TrainError(f"gradient norm: expected a finite number, got {norms[-1]}")
+            optimiser.step()
     return {**_means(sums, training, ranks, model.device), "grad_norm": sum(norms) / len(norms)}
 
 
 def _batches(
-    rows: Sequence[Row], training: Training, objective: Objective, ranks: Ranks, device: torch.device, reference: Any
+    rows: Sequence[Row],
+    part: range,
+    training: Training,
+    objective: Objective,
+    ranks: Ranks,
+    device: torch.device,
+    reference: Any,
 ) -> list[_Batch]:
-    """This rank's share in micro batches of like length, so that little is padding."""
-    own = ranks.own(sorted(range(len(rows)), key=lambda place: len(rows[place])))
-    tokens = sum(len(row.response) for row in rows)
+    """This rank's share of a mini-batch in micro batches of like length, so that little is padding."""
+    own = ranks.own(sorted(part, key=lambda place: len(rows[place])))
+    tokens = sum(len(rows[place].response) for place in part)
     batches = []
     for start in range(0, len(own), training.micro_batch):
         places = own[start : start + training.micro_batch]
         group = [rows[place] for place in places]
         by_token = sum(len(row.response) for row in group) / tokens
-        weight = by_token if objective.loss_average == "token" else len(group) / len(rows)
+        weight = by_token if objective.loss_average == "token" else len(group) / len(part)
         batches.append(_batch(places, group, weight, device, reference, training.sampling.temperature))
     return batches
 
@@ -139,10 +158,14 @@ def _batch(
 
 
 def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.device) -> list[float]:
-    """Each row's KL to the reference in nats, by the sampler's own log-probabilities; the rows of all ranks."""
+    """Each row's KL to the reference in nats, by the sampler's own log-probabilities; the rows of all ranks.
+
+    In double precision, where k3 does not cancel: it is what a group that agrees in all else is told apart by.
+    """
     kl = torch.zeros(count, dtype=torch.float64, device=device)
     for batch in batches:
-        kl[batch.places] = (k3(batch.sampled, batch.reference) * batch.mask).sum(1).double()
+        tokens = k3(batch.sampled.double(), batch.reference.double()).clamp(max=_TOKEN_KL_LIMIT)
+        kl[batch.places] = (tokens * batch.mask).sum(1)
     ranks.add(kl)
     found: list[float] = kl.tolist()
     return found
@@ -154,14 +177,10 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
     logprobs, entropies = token_logprobs(
         model, batch.ids, batch.mask, sampling.temperature, entropy_gradient=entropy_counts
     )
-    if batch.old is None:
-        # On the first pass the policy is the one that sampled. Its own log-probabilities rather than the sampler's,
-        # whose cache rounds differently: the ratio begins at exactly 1, whatever sampled.
-        batch.old = logprobs.detach()
-        sums.sampler_gap += float((batch.old - batch.sampled).abs().sum())
+    old = _set_old(batch, logprobs, sums) if batch.old is None else batch.old
     loss, parts = grpo_loss(
         logprobs,
-        batch.old,
+        old,
         batch.reference,
         entropies,
         batch.advantages,
@@ -174,6 +193,14 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
     sums.entropy += float(entropies.detach().sum())
     sums.kl += float(parts["kl"])
     sums.clipped += float(parts["clipped"])
+
+
+def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
+    """Before any update the policy is the one that sampled. Its own log-probabilities rather than the sampler's, whose
+    cache rounds differently: the ratio begins at exactly 1, whatever sampled."""
+    old = batch.old = logprobs.detach()
+    sums.sampler_gap += float((old - batch.sampled).abs().sum())
+    return old
 
 
 def _add_gradients(parameters: Iterable[torch.nn.Parameter], ranks: Ranks) -> None:
