@@ -88,7 +88,7 @@ class Challenger(Part):
 class Service(Part):
     """An OpenAI-compatible service of somebody else's. `key_variable` names what holds its key in the environment."""
 
-    url: str  # up to and including /v1
+    url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
     model: str
     key_variable: str | None = None
     timeout: float = Field(120.0, gt=0)  # seconds, for one request
@@ -202,6 +202,12 @@ class Labelled(Part):
     reward: Supervised = Supervised()
     training: Training = Training()
 
+    @model_validator(mode="after")
+    def _a_prompt_set_with_answers(self) -> Labelled:
+        if self.file == "benchmark" or (self.file == "micro" and self.limit is None):
+            raise ValueError('file: expected a file of labelled questions, or "micro" with a limit')
+        return self
+
     @property
     def prompts(self) -> Prompts:
         """The same as a prompt set."""
@@ -247,6 +253,10 @@ class RunConfig(Part):
             raise ValueError(
                 "solver.reward: supervised learns from true labels: expected prompts with labels = 'given'"
             )
+        stopping = self.early_stopping
+        on_benchmark = self.prompts is not None and self.prompts.file == "benchmark"
+        if on_benchmark and stopping and stopping.benchmark == self.evaluation.benchmark:
+            raise ValueError("early_stopping.benchmark: expected another than the one that is trained on")
         if self.prompts is not None and self.labelled is not None:
             raise ValueError("labelled: belongs to the loop; a prompt set with labels = 'given' is self_train's")
         if self.prompts is not None and self.prompts.labels == "none" and "label" in method.needs:

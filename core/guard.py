@@ -81,9 +81,11 @@ def step_alarms(
     """The signals at the last of a job's steps so far, from all of its metrics in order.
 
     `first` are the metrics of the training's first steps where the job goes on with one: a rise is measured from there.
-    Metrics that a step lacks (all its prompts were dropped, say) make no signal.
+    Metrics that a step lacks (all its prompts were dropped, say) make no signal, nor do fewer steps than the window.
     """
     step = int(metrics[-1]["step"])
+    if len(metrics) < guard.window:
+        return []  # a median of one or two steps would end a training for one odd batch
     found: list[tuple[StepSignal, float, float, str]] = []
     begin, now = [*first, *metrics][: guard.window], metrics[-guard.window :]
     majority, majority_before = _median(now, "majority_share"), _median(begin, "majority_share")

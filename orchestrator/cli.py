@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from core.config import ConfigError, load_config, parse_config
@@ -80,7 +81,7 @@ def status() -> None:
             runs = [(row, queries.stages_of(session, row.name)) for row in queries.list_runs(session)]
         table = Table("run", "status", "preset", "stages done", "now", box=SIMPLE_HEAD)
         for row, stages in runs:
-            done = sum(stage.status == "done" for stage in stages)
+            done = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
             table.add_row(row.name, row.status, row.preset, f"{done}{_planned(row)}", _now(stages))
         Console().print(table)
 
@@ -98,7 +99,7 @@ def _now(stages: Any) -> str:
             word = "at work" if is_alive(stage.owner) else "[yellow]cut off: coevo resume[/]"
             return f"{stage.stage} {stage.iteration}: {word}"
         if stage.status == "failed":
-            return f"[red]{stage.stage} {stage.iteration} failed: {(stage.error or '')[:80]}[/]"
+            return f"[red]{stage.stage} {stage.iteration} failed: {escape((stage.error or '')[:80])}[/]"
     return ""
 
 
@@ -257,7 +258,7 @@ def grade(
 def _pairs(file: Path) -> list[tuple[str, str]]:
     pairs = []
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise RunError(f"--file: cannot read {file}: {error.strerror}") from error
     for number, line in enumerate(lines, 1):

@@ -132,4 +132,5 @@ def replay(
             print(json.dumps(found, indent=1, allow_nan=False))
         else:
             Console(width=150).print(table(found))
-            print(f"picture: {write_picture(found, place.reports)}")
+            if found["advantage_correlation"]["methods"]:
+                print(f"picture: {write_picture(found, place.reports)}")

@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from core.config import RunConfig, parse_config
 from orchestrator import artifacts, progress, runs
@@ -34,8 +34,9 @@ _POLL_S = 5
 class Answer(RunInput):
     """What to do with a run whose guard raised an alarm."""
 
+    # No default: whoever resumes without the form has decided nothing.
     decision: Literal["go on", "roll back", "stop"] = Field(
-        "stop", description="roll back: on from the best checkpoint so far; stop: end the run with it"
+        description="roll back: on from the best checkpoint before it; stop: end the run with that one"
     )
     note: str = Field("", description="kept with the decision")
 
@@ -128,9 +129,13 @@ def _ask_if_need_be(store: Store, run: str, t: int) -> str:
     runs.set_status(store, run, "paused")
     why = "\n".join(f"- {warning}" for warning in before["warnings"])
     print(f"run {run} is paused after iteration {t}, until somebody answers in the Prefect UI:\n{why}", flush=True)
-    asked = Answer.with_initial_data(description=f"**Iteration {t}:**\n\n{why}", decision="stop")
-    answer = pause_flow_run(wait_for_input=asked, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=f"{run}-{t}")
-    if answer is None:  # resumed without its form
+    asked = Answer.with_initial_data(description=f"**Iteration {t}:**\n\n{why}")
+    key = f"{run}-{t}-{flow_run.run_count}"  # a pause that was there before would not wait again
+    try:
+        answer = pause_flow_run(wait_for_input=asked, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=key)
+    except ValidationError as error:
+        raise runs.RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again") from error
+    if answer is None:
         raise runs.RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again")
     runs.set_status(store, run, "running")
     _stage_task("ask_a_person", t)(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))

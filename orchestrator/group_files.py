@@ -52,7 +52,7 @@ class GroupLine(BaseModel):
 def read_groups(path: Path) -> list[GroupLine]:
     """The groups of a JSONL file, one a line; empty lines are skipped. Raises `GroupFileError`."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise GroupFileError(f"groups {path}: cannot be read: {error}") from error
     groups = [_group(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

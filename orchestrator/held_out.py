@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from core.config import RunConfig
 from core.errors import CoevoError
 from core.types import BenchmarkItem
 from orchestrator.home import MICRO_MODEL
@@ -24,13 +25,22 @@ def load_benchmark(name: str) -> list[BenchmarkItem]:
         return _validation()
     path = MICRO_MODEL.parent / "benchmark.jsonl" if name == "micro" else Path(name)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise BenchmarkError(f"benchmark {name}: cannot read {path}: {error.strerror}") from error
     items = [_item(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if len({item.id for item in items}) != len(items) or not items:
         raise BenchmarkError(f"benchmark {path}: expected at least one question, and no id twice")
     return items
+
+
+def held_out_texts(config: RunConfig) -> set[str]:
+    """What no Solver of a run may train on: its benchmark, unless it is that which it shall learn (test-time training),
+    and what early stopping goes by."""
+    training_on_it = config.prompts is not None and config.prompts.file == "benchmark"
+    names = set() if training_on_it else {config.evaluation.benchmark}
+    names |= {config.early_stopping.benchmark} if config.early_stopping is not None else set()
+    return {item.problem for name in names for item in load_benchmark(name)}
 
 
 def _validation() -> list[BenchmarkItem]:

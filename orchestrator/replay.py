@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Group as Stacked
+from rich.markup import escape
 from rich.table import Table
 
 from core.drift import share
@@ -19,17 +20,16 @@ from core.embedding import hashed_embeddings
 from core.errors import CoevoError
 from core.grading import Grader
 from core.groups import make_groups
-from core.methods import Method
+from core.methods import Method, SetMethod
 from core.scoring import Outcome, outcome
 from core.strategies import skeleton_clusters
 from core.types import Group, LabelledQuestion
 from orchestrator.report.canvas import as_png
 from orchestrator.report.matrix import correlations
 from storage import queries
-from storage.errors import StoreError
 from storage.rows import RolloutRow
 from storage.session import Store
-from storage.texts import read_texts
+from storage.texts import RolloutText, read_texts, texts_path
 
 _EXAMPLES = 5  # disagreements in the table; JSON has all
 
@@ -60,7 +60,8 @@ def replay(
 
     Raises `ReplayError`, `StoreError`.
     """
-    votes = _stored(store, texts, run, iteration, kept)
+    with_texts = any(method.needs & {"embeddings", "clusters"} for method in methods)
+    votes = _stored(store, texts if with_texts else None, run, iteration, kept)
     with Grader() as grader:
         answers = [[row.answer for row in group] for group in votes.rows]
         stored = [question.label.answer if question.label else None for question in votes.questions]
@@ -88,7 +89,7 @@ def replay(
     }
 
 
-def _stored(store: Store, texts: Path, run: str, iteration: int, kept: bool) -> _Votes:
+def _stored(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
     with store.read() as session:
         oracle = queries.get_run(session, run).config["audit"]["oracle"]
         labelled = queries.labels_of(session, run, iteration, "kept" if kept else None)
@@ -100,10 +101,9 @@ def _stored(store: Store, texts: Path, run: str, iteration: int, kept: bool) -> 
     ]
     if not questions:
         raise ReplayError(f"run {run}, iteration {iteration}: no votes are stored: label_questions has not been done")
-    try:
+    written: list[RolloutText] = []  # where the run keeps none, the methods that need them say so
+    if texts is not None and texts_path(texts, run, iteration, "label_questions").exists():
         written = read_texts(texts, run, iteration, "label_questions")
-    except StoreError:  # the run keeps none, which the methods that need them say
-        written = []
     by_id = {key: [text.text for text in group] for key, group in groupby(written, key=lambda text: text.question_id)}
     truth = {label.question_id: label.truth for label in audited}
     ids = [question.question_id for question in questions]
@@ -126,14 +126,19 @@ def _outcome(method: Method, group: Group, place: int, votes: _Votes) -> Outcome
         group = replace(group, embeddings=hashed_embeddings(texts or []))
     if "clusters" in method.needs:
         group = replace(group, clusters=skeleton_clusters(texts or []))
-    return outcome(group, method, seed=place)
+    try:
+        return outcome(group, method, seed=place)
+    except ValueError:  # its sets are larger than the group
+        return None
 
 
 def _lacking(method: Method) -> str:
     if method.needs & {"embeddings", "clusters"}:
-        return "no texts are stored: rollout_text"
+        return "no texts are stored (rollout_text), or groups are smaller than its sets"
     if "mean_entropy" in method.needs:
         return "no entropies are stored"
+    if isinstance(method, SetMethod):
+        return f"sets of {method.set_size} are larger than the groups"
     return "no oracle's answers are stored" if method.type == "supervised" else "no labels are stored"
 
 
@@ -231,7 +236,7 @@ def table(found: dict[str, Any]) -> Stacked:
         for name, label in example["labels"].items():
             by_label.setdefault("no label" if label is None else label, []).append(name)
         said = "\n".join(f"{label}: {', '.join(who)}" for label, who in by_label.items())
-        apart.add_row(example["text"], example["truth"] or "", said)
+        apart.add_row(*map(escape, (example["text"], example["truth"] or "", said)))
     return Stacked(main, alike, apart) if found["disagreements"] else Stacked(main, alike)
 
 

@@ -75,11 +75,13 @@ def prepare(
     elif overrides:
         raise RunError("overrides: a run that exists keeps its settings; give a preset to make another run")
     with store.write() as session:
-        if wanted > queries.get_run(session, run).config["iterations"]:
+        row = queries.get_run(session, run)
+        _check_flow(parse_config(row.config, source=f"run {run}"), flow, f"run {run}")
+        if wanted > row.config["iterations"]:
+            if row.status == "stopped":
+                raise RunError(f"run {run}: iterations: it was stopped, by the guard or a person, and stays so")
             queries.set_iterations(session, run, wanted)
-        stored = parse_config(queries.get_run(session, run).config, source=f"run {run}")
-    _check_flow(stored, flow, f"run {run}")
-    return stored
+        return parse_config(queries.get_run(session, run).config, source=f"run {run}")
 
 
 def flow_of(config: RunConfig) -> Literal["co_evolve", "self_train"]:
@@ -117,6 +119,10 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int, stage
         raise RunError(f"start_stage: expected one of {', '.join(known)}, got {stage!r}")
     with store.read() as session:
         done = {(row.iteration, row.stage) for row in queries.stages_of(session, run) if row.status == "done"}
+    for t in range(1, iteration):
+        if (action := decision(store, run, t)["action"]) in ("pause", "stop"):
+            why = "waits for a person's decision" if action == "pause" else "was stopped"
+            raise RunError(f"run {run}: {why} after iteration {t}, so iteration {iteration} cannot begin")
     for t, earlier in plan(config):
         if (t, earlier) == (iteration, stage):
             return
@@ -152,7 +158,7 @@ def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
     with store.read() as session:
         stages = (queries.find_stage(session, run=run, iteration=iteration, stage=s) for s in _DECIDE)
         done = [row.result for row in stages if row is not None and row.status == "done" and row.result]
-    return dict(done[0]) if done else {"action": "ignore", "back_to": None}
+    return {"action": "ignore", "back_to": None, "warnings": [], **(done[0] if done else {})}
 
 
 def result_of(store: Store, run: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.answers import answer_key
 from core.config import Prompts
 from core.filtering import easiest
-from core.grading import Grader
 from core.types import LabelledQuestion, Question
 from orchestrator.stages.context import Context, StageError
 from storage import queries
@@ -27,7 +27,8 @@ def given_questions(context: Context) -> tuple[TrainQuestion, ...]:
         questions = {question.id: question for question in queries.questions_of(session, context.run, 0)}
         labelled = queries.labels_of(session, context.run, 0)
         votes: dict[str, list[RolloutRow]] = {}
-        for row in queries.rollouts_of(session, context.run, 0):
+        by_pass_rate = prompts.easiest < 1 and prompts.easiest_by == "pass_rate"
+        for row in queries.rollouts_of(session, context.run, 0) if by_pass_rate else ():
             votes.setdefault(row.question_id, []).append(row)
     usable = [row for row in labelled if row.verdict != "duplicate" and _has_label(prompts, row)]
     if prompts.easiest < 1:
@@ -48,15 +49,18 @@ def _has_label(prompts: Prompts, row: LabelledQuestion) -> bool:
 def _scores(
     prompts: Prompts, rows: Sequence[LabelledQuestion], questions: Sequence[Question], votes: Sequence[list[RolloutRow]]
 ) -> list[float]:
-    """How easy each prompt was for the starting model (SRT 5.3)."""
+    """How easy each prompt was for the starting model (SRT 5.3).
+
+    For the pass rate answers are compared by their keys, text and exact numbers: a judge that may miss a deadline must
+    not choose what is trained on, or a resumed run would train on something else.
+    """
     if prompts.easiest_by == "majority":
         return [row.label.p_hat if row.label else 0.0 for row in rows]
-    with Grader() as grader:
-        return [
-            sum(comparison.verdict == "equal" for comparison in grader.compare_many(pairs)) / max(1, len(group))
-            for question, group in zip(questions, votes, strict=True)
-            for pairs in [[(vote.answer, question.answer or "") for vote in group if vote.answer is not None]]
-        ]
+    return [
+        sum(vote.answer is not None and answer_key(vote.answer) == answer_key(question.answer or "") for vote in group)
+        / max(1, len(group))
+        for question, group in zip(questions, votes, strict=True)
+    ]
 
 
 def _train_question(prompts: Prompts, row: LabelledQuestion, question: Question) -> TrainQuestion:

@@ -14,7 +14,7 @@ from core.grading import Grader
 from core.prompts import challenger_messages, parse_question, solver_messages
 from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
 from core.voting import vote_many
-from orchestrator.held_out import load_benchmark
+from orchestrator.held_out import held_out_texts
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import read_prompts as read_prompt_set
 from orchestrator.stages.context import BATCH, Context, StageError
@@ -91,12 +91,8 @@ def label_questions(context: Context) -> LastWrite:
 
 
 def refused_questions(context: Context, questions: Sequence[Question]) -> dict[str, Verdict]:
-    """The questions that are not put to the Solver, the held-out ones among them unless it is they that it shall learn
-    (test-time training)."""
-    prompts, evaluation, stopping = context.config.prompts, context.config.evaluation, context.config.early_stopping
-    names = {evaluation.benchmark} if prompts is None or prompts.file != "benchmark" else set()
-    names |= {stopping.benchmark} if stopping is not None else set()
-    return filter_questions(questions, [item.problem for name in names for item in load_benchmark(name)])
+    """The questions that are not put to the Solver, the held-out ones among them."""
+    return filter_questions(questions, held_out_texts(context.config))
 
 
 def read_prompts(context: Context) -> LastWrite:

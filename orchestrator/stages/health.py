@@ -33,8 +33,9 @@ def check_health(context: Context) -> LastWrite:
         signals |= _held_out_signals(session, context)
         steps = solver_steps(session, context.run, context.iteration)
         first = first_steps(session, context)
-        best, stale = _best(session, context)
         back = queries.rolled_back(session, context.run)
+        best, stale = _best(session, context, without=set())
+        sound = _best(session, context, without={context.iteration, *(t for t, _ in back)})[0]
     guard = context.config.guard
     ill_posed = signals.get("ill_posed_share") or {}
     alarms = [
@@ -59,7 +60,7 @@ def check_health(context: Context) -> LastWrite:
         "warnings": warnings,
         "action": action,
         "best": best,
-        "back_to": _checkpoints_at(context, best) if action in ("roll_back", "stop") else None,
+        "back_to": _checkpoints_at(context, sound) if action in ("roll_back", "stop") else None,
     }
     return lambda _session: result
 
@@ -69,7 +70,8 @@ def decided(context: Context, decision: Decision, note: str) -> LastWrite:
     actions: dict[Decision, Action] = {"go on": "warn", "roll back": "roll_back", "stop": "stop"}
     action = actions[decision]
     with context.store.read() as session:
-        best, _ = _best(session, context)
+        back = queries.rolled_back(session, context.run)
+        best, _ = _best(session, context, without={context.iteration, *(t for t, _ in back)})
     back_to = _checkpoints_at(context, best) if action in ("roll_back", "stop") else None
     return lambda _session: {"action": action, "note": note, "best": best, "back_to": back_to}
 
@@ -132,10 +134,15 @@ def _held_out(session: Session, context: Context) -> list[float | None]:
     return [pass_at_1(t) for t in range(context.iteration + 1)]
 
 
-def _best(session: Session, context: Context) -> tuple[int, int]:
-    """The iteration with the highest held-out pass@1, the first of equals, and how many have come since."""
+def _best(session: Session, context: Context, without: set[int]) -> tuple[int, int]:
+    """The iteration with the highest held-out pass@1, the first of equals, and how many have come since.
+
+    To go back to, one is looked for `without` those that raised the alarm: early in its hacking a policy may well be
+    the best by held-out accuracy.
+    """
     seen = _held_out(session, context)
-    best = max(range(len(seen)), key=lambda t: (seen[t] if seen[t] is not None else -1.0, -t))
+    known = [t for t in range(len(seen)) if t not in without]
+    best = max(known, key=lambda t: (seen[t] if seen[t] is not None else -1.0, -t))
     return best, context.iteration - best
 
 

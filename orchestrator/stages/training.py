@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.config import Labelled
-from orchestrator.held_out import load_benchmark
+from orchestrator.held_out import held_out_texts
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import read_prompts
 from orchestrator.stages.context import Context, StageError, first_steps
@@ -61,6 +61,8 @@ def train_solver(context: Context) -> LastWrite:
     questions = given_questions(context) if given else _kept_questions(context)
     with context.store.read() as session:
         first = first_steps(session, context)
+        rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
+        before = sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < t)
     job = TrainJob(
         key="train_solver" if given else f"{t}/train_solver",
         role="solver",
@@ -73,7 +75,7 @@ def train_solver(context: Context) -> LastWrite:
         work_dir=context.home.work / context.run / str(t) / "train_solver",
         signals=solver.signals,
         reference=context.checkpoint("solver", 0) if given else None,
-        steps_before=(t - 1) * solver.training.steps if given else 0,
+        steps_before=before if given else 0,
         guard=context.config.guard,
         first_metrics=tuple(first),
     )
@@ -83,7 +85,7 @@ def train_solver(context: Context) -> LastWrite:
 
 def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: TrainResult) -> TrainJob:
     """What follows `job`: from where it came to, on true labels (R-Zero B.3); held-out questions are left out."""
-    held_out = {" ".join(item.problem.split()) for item in load_benchmark(context.config.evaluation.benchmark)}
+    held_out = {" ".join(text.split()) for text in held_out_texts(context.config)}
     rows = enumerate(read_prompts(context.config, labelled.prompts))
     questions = tuple(
         TrainQuestion(f"labelled/{i:06d}", prompt.text, prompt.answer, prompt.answer)
@@ -131,13 +133,16 @@ def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
 
 
 def _train(context: Context, job: TrainJob, then: Callable[[TrainResult], TrainJob] | None = None) -> LastWrite:
-    """Train, and what follows from it, and publish where that comes to. The steps of both are counted on."""
+    """Train, and what follows from it, and publish where that comes to.
+
+    The steps of both are counted on; the figures of the second are named for what it is, and no signal of the guard's.
+    """
     for checkpoint in {job.start, job.reference or job.start}:  # services may hold it since before it was damaged
         verify(Path(checkpoint.path), checkpoint.sha256)
     result = _run(context, job)
-    if then is not None:
+    if then is not None and result.step == job.training.steps:  # not after what the guard ended
         after = _run(context, then(result))
-        counted_on = [{**metrics, "step": result.step + metrics["step"]} for metrics in after.metrics]
+        counted_on = [{f"labelled_{name}": value for name, value in metrics.items()} for metrics in after.metrics]
         result = TrainResult(after.folder, result.step + after.step, (*result.metrics, *counted_on))
     checkpoint = publish(
         result.folder,

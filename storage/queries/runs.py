@@ -11,7 +11,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from core.config import RunConfig
+from core.config import RunConfig, parse_config
 from storage.errors import StoreError
 from storage.models import Checkpoints, Questions, Runs
 from storage.queries.tables import columns, insert_new, table_of
@@ -34,7 +34,9 @@ def create_run(session: Session, *, name: str, config: RunConfig, preset: str | 
     row = {"name": name, "preset": preset, "seed": config.seed, "status": "created", "config": dump}
     insert_new(session, Runs, [{**row, "created_at": now, "updated_at": now}])
     stored = get_run(session, name)
-    differing = list(_differences({**stored.config, "iterations": config.iterations}, dump))
+    # Read again: settings that are newer than the run have their defaults.
+    known = parse_config(stored.config, f"run {name}").model_dump(mode="json")
+    differing = list(_differences({**known, "iterations": config.iterations}, dump))
     if differing:
         raise StoreError(f"run {name}: exists with another configuration: {'; '.join(differing)}. Choose another name")
     return stored

@@ -71,8 +71,8 @@ def test_a_step_without_figures_makes_no_signal() -> None:
 
 def test_what_is_ignored_is_not_told() -> None:
     one_answer = steps(same_label_share=[0.9, 0.9])
-    assert signals(one_answer, Guard(one_answer="ignore")) == []
-    [alarm] = step_alarms(one_answer, Guard(one_answer="roll_back"))
+    assert signals(one_answer, Guard(one_answer="ignore", window=2)) == []
+    [alarm] = step_alarms(one_answer, Guard(one_answer="roll_back", window=2))
     assert alarm.action == "roll_back"
 
 

@@ -60,7 +60,7 @@ def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> No
     with live.store().read() as session:
         stages = {(row.iteration, row.stage): row.status for row in queries.stages_of(session, "by-hand")}
         [solver] = queries.checkpoints_of(session, "by-hand", "solver")
-        rewards = queries.train_metrics_of(session, "by-hand", role="solver", name="label_accuracy")
+        rewards = queries.train_metrics_of(session, "by-hand", role="solver", name="labelled_label_accuracy")
     assert (solver.parent, solver.step) == ("by-hand/base/0", 3 + 2)
     assert [(metric.step, metric.value) for metric in rewards] == [(4, 1), (5, 1)]  # true labels, after three steps
     assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in LOOP}}

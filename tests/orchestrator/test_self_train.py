@@ -78,7 +78,9 @@ def test_two_rounds_on_the_easiest_half_with_labels_made_before(live: Live) -> N
 
 def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
     """A threshold of 0 is crossed at the first step: round 1 ends there and is rolled back, round 2 ends the run."""
-    code, said = run(live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0")
+    code, said = run(
+        live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
+    )
     assert code == 0, said
     done = results(live, "guarded")
     assert status(live, "guarded") == "stopped"
@@ -93,8 +95,15 @@ def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
         parents = {c.id: c.parent for c in queries.checkpoints_of(session, "guarded", "solver")}
     assert parents["guarded/solver/2"] == first["back_to"]["solver"]
     assert f"its Solver is {second['back_to']['solver']}" in said
-    again, said = run(live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0")
+    again, said = run(
+        live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
+    )
     assert again == 0  # stopped stays stopped
+    more, said = run(
+        live, "guarded", "iterations=5", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
+    )
+    assert more == 1
+    assert "iterations: it was stopped, by the guard or a person, and stays so" in " ".join(said.split())
     assert (3, "train_solver") not in results(live, "guarded")
 
 
@@ -126,7 +135,7 @@ def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
     own = live.home.path / "few.jsonl"
     own.write_text("\n".join((live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]))
     settings = (*SMALL, "iterations=3", f"evaluation.benchmark={own}", f"early_stopping.benchmark={own}")
-    paused = (*settings, "guard.one_answer=pause", "guard.one_answer_share=0")
+    paused = (*settings, "guard.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
     process = live.start("run", "micro", "--name", "asked", *(part for s in paused for part in ("--set", s)))
     wait_until(lambda: status(live, "asked") == "paused" or process.poll() is not None, "the run to pause")
     assert process.poll() is None
@@ -134,12 +143,15 @@ def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
     page.get_by_role("link", name="asked", exact=True).first.click()
     page.get_by_role("button", name="Resume").first.click()
     expect(page.get_by_text("of the prompts have one and the same majority answer")).to_be_visible()
+    decision = page.locator(".p-modal .p-select-button__control").last
+    decision.focus()  # nothing is chosen beforehand: a person has to decide
+    page.keyboard.press("ArrowDown")
+    page.locator(".p-select-option", has_text="stop").click()
     page.get_by_role("button", name="Submit").click()
     assert process.wait(300) == 0
     done = results(live, "asked")
     assert done[1, "check_health"]["action"] == "pause"
-    best = done[1, "check_health"]["best"]
-    back_to = {"solver": "asked/solver/1" if best else "asked/base/0"}
-    assert done[1, "ask_a_person"] == {"action": "stop", "note": "", "best": best, "back_to": back_to}
+    back_to = {"solver": "asked/base/0"}  # not to the one that raised the alarm
+    assert done[1, "ask_a_person"] == {"action": "stop", "note": "", "best": 0, "back_to": back_to}
     assert status(live, "asked") == "stopped"
     assert (2, "train_solver") not in done
