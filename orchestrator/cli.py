@@ -262,6 +262,8 @@ def _pairs(file: Path) -> list[tuple[str, str]]:
     except OSError as error:
         raise RunError(f"--file: cannot read {file}: {error.strerror}") from error
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             a, b = row["a"], row["b"]

@@ -142,7 +142,11 @@ def _train(context: Context, job: TrainJob, then: Callable[[TrainResult], TrainJ
     result = _run(context, job)
     if then is not None and result.step == job.training.steps:  # not after what the guard ended
         after = _run(context, then(result))
-        counted_on = [{f"labelled_{name}": value for name, value in metrics.items()} for metrics in after.metrics]
+        counted_on = [
+            {f"labelled_{name}": value for name, value in metrics.items() if name != "step"}
+            | {"step": result.step + metrics["step"]}
+            for metrics in after.metrics
+        ]
         result = TrainResult(after.folder, result.step + after.step, (*result.metrics, *counted_on))
     checkpoint = publish(
         result.folder,
