@@ -72,7 +72,7 @@ def _pushed(figures: dict[str, Any]) -> str:
     lines = ["| pushed | seed | steps | peak pass@1 | at the end | lost |", "|---|---|---|---|---|---|"]
     names = {"srt_pushed": "SRT", "truth_pushed": "RLOO, true labels", "srt_guarded": "SRT, guard stops it"}
     for key, name in names.items():
-        for seed, one in zip(figures["seeds"], figures["pushed"][key], strict=False):  # those measured so far
+        for seed, one in zip(figures["seeds"], figures["pushed"][key], strict=True):
             peak, final = one["peak"], one["final"]
             cells = (name, seed, one["steps"], *(f"{100 * value:.1f}" for value in (peak, final, peak - final)))
             lines.append(f"| {' | '.join(map(str, cells))} |")
