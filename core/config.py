@@ -19,8 +19,6 @@ from core.settings import Part, Positive, Share
 from core.types import Denominator
 
 Oracle = Annotated[Literal["exact", "given"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
-
-
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
 
 
@@ -51,9 +49,7 @@ class Training(Part):
     weight_decay: float = Field(1e-2, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all of the step's prompts
-    updates_per_step: Positive = (
-        1  # passes over the step's rollouts; with one mini-batch and one pass nothing is clipped
-    )
+    updates_per_step: Positive = 1  # passes over its rollouts; with one mini-batch and one pass nothing is clipped
     micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
     checkpoint_every: Positive = 5
     workers: Positive = 1  # data-parallel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -69,7 +70,7 @@ def fill(store: Store, texts: Path | None, entropies: bool = True) -> None:
         writer.finish()
 
 
-def played(store: Store, texts: Path, names: list[str], kept: bool = False) -> dict[str, object]:
+def played(store: Store, texts: Path, names: list[str], kept: bool = False) -> dict[str, Any]:
     return replay(store, texts, RUN, 1, [parse_method(name) for name in names], kept)
 
 
@@ -77,7 +78,7 @@ def test_figures_by_hand(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path / "texts")
     found = played(store, tmp_path / "texts", ["ttrl", "scrl", "supervised"])
     assert (found["questions"], found["rollouts"], found["over"]) == (4, 16, "asked")
-    ttrl, scrl, supervised = (found["methods"][name] for name in ("ttrl", "scrl", "supervised"))  # type: ignore[index]
+    ttrl, scrl, supervised = (found["methods"][name] for name in ("ttrl", "scrl", "supervised"))
     # Majorities 7, 8, 7 (the smaller key of a tie), 7: three of four are right. Rewards 3 + 3 + 2 + 1 of 16.
     assert (ttrl["label_accuracy"]["value"], ttrl["label_accuracy"]["n"]) == (3 / 4, 4)
     assert ttrl["reward"]["mean"] == pytest.approx(9 / 16)
@@ -88,11 +89,11 @@ def test_figures_by_hand(store: Store, tmp_path: Path) -> None:
     # The truth rewards 3 + 1 + 2 + 1 of 16, and differs from what is stored once.
     assert supervised["reward"]["mean"] == pytest.approx(7 / 16)
     assert supervised["as_stored"]["value"] == 3 / 4
-    matrix = found["advantage_correlation"]["matrix"]  # type: ignore[index]
+    matrix = found["advantage_correlation"]["matrix"]
     assert [row[i] for i, row in enumerate(matrix)] == pytest.approx([1, 1, 1])
     assert matrix[0][1] == pytest.approx(matrix[1][0])
     assert -1 <= matrix[0][2] < 1
-    apart = {row["question_id"][-1]: row["labels"] for row in found["disagreements"]}  # type: ignore[attr-defined]
+    apart = {row["question_id"][-1]: row["labels"] for row in found["disagreements"]}
     assert apart == {
         "1": {"ttrl": "8", "scrl": "8", "supervised": "7"},
         "2": {"ttrl": "7", "scrl": None, "supervised": "7"},
@@ -103,7 +104,7 @@ def test_figures_by_hand(store: Store, tmp_path: Path) -> None:
 def test_all_methods_are_replayed_and_shown(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path / "texts")
     found = played(store, tmp_path / "texts", list(METHODS))
-    assert not any("skipped" in row for row in found["methods"].values())  # type: ignore[attr-defined]
+    assert not any("skipped" in row for row in found["methods"].values())
     json.dumps(found, allow_nan=False)
     shown = io.StringIO()
     Console(width=150, file=shown).print(table(found))
@@ -123,13 +124,13 @@ def test_what_is_not_stored_is_said(store: Store, tmp_path: Path) -> None:
     found = played(store, tmp_path / "texts", ["evol_rl", "poly_epo", "scrl", "ttrl"])
     assert found["methods"]["evol_rl"] == {
         "skipped": "no texts are stored (rollout_text), or groups are smaller than its sets"
-    }  # type: ignore[index]
+    }
     assert found["methods"]["poly_epo"] == {
         "skipped": "no texts are stored (rollout_text), or groups are smaller than its sets"
-    }  # type: ignore[index]
-    assert found["methods"]["scrl"] == {"skipped": "no entropies are stored"}  # type: ignore[index]
-    assert found["methods"]["ttrl"]["questions"] == 4  # type: ignore[index]
-    assert found["advantage_correlation"]["methods"] == ["ttrl"]  # type: ignore[index]
+    }
+    assert found["methods"]["scrl"] == {"skipped": "no entropies are stored"}
+    assert found["methods"]["ttrl"]["questions"] == 4
+    assert found["advantage_correlation"]["methods"] == ["ttrl"]
 
 
 def test_an_iteration_without_votes_and_a_run_that_is_not_there(store: Store, tmp_path: Path) -> None:
