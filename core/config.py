@@ -82,7 +82,11 @@ class Challenger(Part):
 
 
 class Service(Part):
-    """An OpenAI-compatible service of somebody else's. `key_variable` names what holds its key in the environment."""
+    """An OpenAI-compatible service of somebody else's.
+
+    `key_variable` names what holds its key in the environment of the process that runs the flow: of `coevo run`, or of
+    `coevo up` where the Prefect UI triggers it.
+    """
 
     url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
     model: str
@@ -96,6 +100,11 @@ class Signals(Part):
 
     embedder: Literal["hashing"] | Service = "hashing"  # hashed words, not their meaning
     clusterer: Literal["skeleton"] | Service = "skeleton"  # the text without its numbers, not its strategy
+
+    def services(self, method: Method) -> list[Service]:
+        """Those that `method` asks."""
+        asked = {"embeddings": self.embedder, "clusters": self.clusterer}
+        return [found for signal, found in asked.items() if signal in method.needs and isinstance(found, Service)]
 
 
 class Solver(Part):

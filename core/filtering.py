@@ -35,11 +35,11 @@ def filter_questions(questions: Sequence[Question], held_out: Iterable[str]) -> 
     texts, which no Solver may train on.
     """
     verdicts: dict[str, Verdict] = {}
-    seen = {_key(text) for text in held_out}
+    seen = {normalised(text) for text in held_out}
     for question in questions:
         if question.text is None:
             verdicts[question.id] = "malformed"
-        elif (key := _key(question.text)) in seen:
+        elif (key := normalised(question.text)) in seen:
             verdicts[question.id] = "duplicate"
         else:
             seen.add(key)
@@ -89,6 +89,6 @@ def statistics(labelled: Sequence[LabelledQuestion]) -> FilterStats:
     )
 
 
-def _key(text: str) -> str:
+def normalised(text: str) -> str:
     """What two spellings of one question share: white space does not tell them apart, case does."""
     return " ".join(text.split())

@@ -21,6 +21,8 @@ Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mil
 Signal = Literal["hacking", "one_answer", "no_entropy", "decline", "ill_posed", "repetition"]
 StepSignal = Literal["hacking", "one_answer", "no_entropy"]
 
+WATCHED = ("majority_share", "kl", "same_label_share", "entropy")  # the metrics of a step that signals are made of
+
 _STRENGTH = {action: place for place, action in enumerate(get_args(Action))}
 
 
@@ -75,19 +77,26 @@ def ends_training(action: Action) -> bool:
     return _STRENGTH[action] >= _STRENGTH["pause"]
 
 
-def step_alarms(
-    metrics: Sequence[Mapping[str, float]], guard: Guard, first: Sequence[Mapping[str, float]] = ()
-) -> list[Alarm]:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Of a training that goes on in another job, what the guard must know: the metrics of its first steps, from which a
+    rise is measured, and of those just before the job."""
+
+    first: tuple[dict[str, float], ...] = ()
+    last: tuple[dict[str, float], ...] = ()
+
+
+def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Before = Before()) -> list[Alarm]:
     """The signals at the last of a job's steps so far, from all of its metrics in order.
 
-    `first` are the metrics of the training's first steps where the job goes on with one: a rise is measured from there.
     Metrics that a step lacks (all its prompts were dropped, say) make no signal, nor do fewer steps than the window.
     """
     step = int(metrics[-1]["step"])
-    if len(metrics) < guard.window:
+    now = [*before.last, *metrics][-guard.window :]
+    if len(now) < guard.window:
         return []  # a median of one or two steps would end a training for one odd batch
     found: list[tuple[StepSignal, float, float, str]] = []
-    begin, now = [*first, *metrics][: guard.window], metrics[-guard.window :]
+    begin = [*before.first, *metrics][: guard.window]
     majority, majority_before = _median(now, "majority_share"), _median(begin, "majority_share")
     kl = _median(now, "kl")
     if majority is not None and majority_before is not None and kl is not None:

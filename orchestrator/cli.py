@@ -165,55 +165,16 @@ def report(
 ) -> None:
     """Write a run's report as an HTML page, or print its figures."""
     with clear_errors():
-        from orchestrator.report import figures, write_report
+        from orchestrator.report import figures, summary_table, write_report
 
         place = home()
         store = open_store(place.database)
         if as_json:
             print(json.dumps(figures(store, name), indent=1, allow_nan=False))
         elif summary:
-            Console(width=120).print(_summary(figures(store, name)))
+            Console(width=120).print(summary_table(store, name))
         else:
             print(write_report(store, name, place.reports))
-
-
-def _summary(found: dict[str, Any]) -> Table:
-    """Shares in percent, each with its 95% interval; label accuracy with its own n."""
-    iterations = found["iterations"]
-    n, k = iterations[0]["n"], iterations[0]["k"]
-    title = f"run {found['run']}: n = {n} held-out questions, 95% intervals"
-    table = Table(
-        "iteration",
-        "pass@1",
-        "greedy",
-        f"maj@{k}",
-        "kept",
-        "labels right, kept",
-        "labels right, all",
-        title=title,
-        box=SIMPLE_HEAD,
-    )
-    for i in iterations:
-        labels = i["pseudo_label_accuracy"] or {}
-        table.add_row(
-            str(i["t"]) if i["t"] else "base",
-            _percent(i["pass_at_1"], i["ci95"]),
-            _percent(i["greedy"], i["greedy_ci95"]),
-            _percent(i["maj_at_k"], i["maj_ci95"]),
-            "" if i["kept"] is None else f"{i['kept']} of {i['candidates']}",
-            *(_counted(labels.get(slice_)) for slice_ in ("kept", "all")),
-        )
-    return table
-
-
-def _counted(accuracy: dict[str, Any] | None) -> str:
-    return f"{_percent(accuracy['value'], accuracy['ci95'])} n = {accuracy['n']}" if accuracy else ""
-
-
-def _percent(value: float | None, interval: list[float] | None) -> str:
-    if value is None or interval is None:
-        return ""
-    return f"{100 * value:.1f}\n[{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
 
 
 @app.command()

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 
 from core.config import Prompts, RunConfig
 from core.errors import CoevoError
+from core.filtering import normalised
 from core.prompts import refuse_question
 from core.seeds import seed_for
-from orchestrator.held_out import load_benchmark
+from orchestrator.held_out import held_out_texts, load_benchmark
 from trainers.micro.world import make_problem
 
 
@@ -49,6 +50,19 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
         found.append(_prompt(prompts, place, row, config.dataset.max_question_chars))
     if not found:
         raise PromptsError(f"prompts {prompts.file}: expected at least one, found none")
+    return found
+
+
+def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenPrompt]]:
+    """Those that are not held out, with their places in the set.
+
+    Raises what `read_prompts` does, and `PromptsError` when none is left.
+    """
+    held_out = {normalised(text) for text in held_out_texts(config)}
+    rows = enumerate(read_prompts(config, prompts))
+    found = [(at, prompt) for at, prompt in rows if normalised(prompt.text) not in held_out]
+    if not found:
+        raise PromptsError(f"prompts {prompts.file}: expected some to train on, but all of them are held out")
     return found
 
 

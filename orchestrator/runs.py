@@ -13,7 +13,8 @@ from orchestrator.held_out import load_benchmark
 from orchestrator.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.ledger import Stage
 from orchestrator.plan import plan, stages_of
-from orchestrator.prompt_sets import read_prompts
+from orchestrator.prompt_sets import trained_on
+from services.inference.signals import keys_of
 from storage import queries
 from storage.checkpoints import publish, published_manifest
 from storage.errors import StageHeld
@@ -54,7 +55,8 @@ def prepare(
 
     `flow` is the one that runs it: a run with a prompt set is self_train's, one without co_evolve's.
 
-    Raises `ConfigError`, `BenchmarkError`, `RunError`, `StoreError` before anything is written.
+    Raises `ConfigError`, `BenchmarkError`, `PromptsError`, `RunError`, `TrainError`, `InferenceError`, `StoreError`
+    before anything is written.
     """
     if iterations < 0:
         raise RunError(f"iterations: expected 1 or more, or 0 for what the preset says, got {iterations}")
@@ -64,12 +66,13 @@ def prepare(
         config = load_config(preset_path(preset), {**overrides, **more})
         _check_flow(config, flow, f"preset {preset}")
         refuse_unmet(config.solver.reward, LOCAL_SIGNALS, "the embedded trainer")
+        keys_of(config.solver.signals.services(config.solver.reward))
         load_benchmark(config.evaluation.benchmark)
         if config.early_stopping is not None:
             load_benchmark(config.early_stopping.benchmark)
         for prompts in (config.prompts, config.labelled.prompts if config.labelled else None):
             if prompts is not None:
-                read_prompts(config, prompts)
+                trained_on(config, prompts)
         _create(home, store, run, preset, config)
         wanted = config.iterations
     elif overrides:

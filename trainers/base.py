@@ -9,7 +9,7 @@ from typing import Protocol, get_args
 
 from core.config import ChallengerReward, Sampling, Signals, Training, trained_rollouts
 from core.errors import CoevoError
-from core.guard import Guard
+from core.guard import Before, Guard
 from core.methods import Method, Signal
 from core.types import Checkpoint, Denominator, Role
 
@@ -54,7 +54,7 @@ class TrainJob:
     signals: Signals = field(default_factory=Signals)  # the Solver's
     reference: Checkpoint | None = None  # of the KL term; None: `start`
     steps_before: int = 0  # of the same training, in jobs that came before: prompts and seeds go on from there
-    first_metrics: tuple[dict[str, float], ...] = ()  # of its first steps, for the guard
+    before: Before = field(default_factory=Before)  # the same, for the guard
     guard: Guard | None = None  # ends the job at the first step whose figures call for it
 
     @property

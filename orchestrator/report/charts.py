@@ -11,7 +11,9 @@ from matplotlib.ticker import MaxNLocator
 from core.types import Role, Verdict
 from orchestrator.report import marks
 from orchestrator.report.canvas import LIGHT, as_png, axes, step_colour
-from orchestrator.report.measures import Accuracy, Iteration, Labels, Measured, RunMeasures, measure
+from orchestrator.report.estimates import Measured
+from orchestrator.report.labels import Labels
+from orchestrator.report.measures import Accuracy, Iteration, RunMeasures, measure
 from storage.session import Store
 
 _MARKERS = "os^Dv"
@@ -39,7 +41,7 @@ def accuracy(measures: RunMeasures) -> Axes | None:
     """Held-out pass@1, greedy and maj@k per iteration."""
     if not any(each.accuracy for each in measures.iterations):
         return None
-    found = axes("Held-out accuracy by iteration")
+    found = axes(f"{measures.held_out} accuracy by iteration")
     _share_axis(found, measures)
     _draw_accuracies(found, measures)
     marks.legend(found, 3)
@@ -56,8 +58,7 @@ def gain(measures: RunMeasures) -> Axes | None:
     for shift, (name, colour, marker), select in zip((-0.09, 0, 0.09), SERIES, _SELECT, strict=True):
         values = [(t + shift, marks.scaled(select(difference), 100)) for t, difference in gains]
         marks.line(found, values, _series_name(name, measures), colour, marker)
-    found.set_xticks([t for t, _ in gains], [str(t) for t, _ in gains])
-    found.set_xlim(0.5, gains[-1][0] + 0.5)
+    marks.iteration_ticks(found, [(each.t, "" if each.stands else "left") for each in measures.iterations if each.gain])
     found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
     marks.legend(found, 3)
     return found
@@ -68,7 +69,7 @@ def by_level(measures: RunMeasures) -> Axes | None:
     scored = [each for each in measures.iterations if each.by_level]
     if not scored:
         return None
-    found = axes("Held-out pass@1 by level")
+    found = axes(f"{measures.held_out} pass@1 by level")
     levels = list(dict.fromkeys(level for each in scored for level in each.by_level))
     for each in scored:
         shift = 0.05 * (each.t - len(measures.iterations) / 2 + 0.5)
@@ -100,6 +101,19 @@ def label_accuracy(measures: RunMeasures) -> Axes | None:
     )
     found.set_xlabel("iteration; kept of all audited", color=LIGHT["muted"], fontsize=9)
     marks.legend(found, 2)
+    return found
+
+
+def training_labels(measures: RunMeasures) -> Axes | None:
+    """Right ones of the labels that the Solver learned from, on given prompts whose answers are known."""
+    points = marks.present([(each.t, each.training_labels) for each in measures.iterations])
+    if not points:
+        return None
+    found = axes("Right labels in training, by iteration")
+    marks.line(found, points, "", "majority", "o")
+    marks.percent_axis(found)
+    marks.iteration_ticks(found, [(round(t), f"n = {point.n:,}") for t, point in points])
+    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
     return found
 
 
@@ -162,10 +176,11 @@ def histogram(measures: RunMeasures, each: Iteration) -> Axes | None:
     """Questions asked by p_hat, with the band; those with a right label filled."""
     if each.labels is None:
         return None
-    found = axes(f"Iteration {each.t}, n = {each.labels.asked:,} asked", height=2.7)
+    whose = f"Iteration {each.t}" if each.t else "Base model"
+    found = axes(f"{whose}, n = {each.labels.asked:,} asked", height=2.7)
     counts, places = each.labels.histogram, each.labels.histogram.p_hat
     width = 0.82 / max(len(places) - 1, 1)
-    if measures.config.dataset.filtered:
+    if measures.filtered:
         low, high = measures.config.dataset.limits
         half = 0.5 / max(len(places) - 1, 1)
         found.axvspan(low - half, high + half, color=LIGHT["band"], linewidth=0, zorder=0, label="band")
@@ -236,7 +251,7 @@ def _draw_accuracies(found: Axes, measures: RunMeasures) -> None:
 
 def _share_axis(found: Axes, measures: RunMeasures) -> None:
     marks.percent_axis(found)
-    marks.iteration_ticks(found, [(each.t, "") for each in measures.iterations])
+    marks.iteration_ticks(found, [(each.t, "" if each.stands else "left") for each in measures.iterations])
     found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
 
 

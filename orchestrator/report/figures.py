@@ -5,7 +5,11 @@ All shares are 0..1. Where something is not there yet it is null, so that a run 
 
 from __future__ import annotations
 
-from orchestrator.report.measures import Accuracy, Iteration, Labels, Measured, Operations, RunMeasures, measure
+from dataclasses import asdict
+
+from orchestrator.report.estimates import Measured
+from orchestrator.report.labels import Labels, Operations
+from orchestrator.report.measures import Accuracy, Iteration, RunMeasures, measure
 from storage.rows import StageRow
 from storage.session import Store
 
@@ -33,7 +37,9 @@ def figures(store: Store, run: str) -> Json:
     `iterations` has one entry for the base model (t = 0) and one for each iteration begun. `pass_at_1` is the mean over
     the benchmark's n items of correct / k samples. `pseudo_label_accuracy` is the share of right pseudo-labels among
     the audited ones; the label of an ill-posed question counts as not right. `challenger_reward` is the mean reward at
-    the last step of that iteration's training. `training` maps role and name to [t, step, value].
+    the last step of that iteration's training. `training_label_accuracy` is over the labels that the Solver learned
+    from, where its prompts have answers. `result` is the iteration whose Solver the run has come to; one that does not
+    stand was left by going back. `training` maps role and name to [t, step, value].
 
     Raises `StoreError` when there is no such run.
     """
@@ -44,6 +50,7 @@ def figures(store: Store, run: str) -> Json:
         "preset": measures.run.preset,
         "config": measures.config.model_dump(mode="json"),
         "unfinished": [_stage(stage) for stage in measures.unfinished],
+        "result": measures.result and {"t": measures.result.t, "checkpoint": measures.result.checkpoint},
         "best_iteration": measures.best,
         "last_over_best": _accuracy(measures.last_over_best),
         "iterations": [_iteration(measures, each) for each in measures.iterations],
@@ -57,13 +64,17 @@ def _iteration(measures: RunMeasures, each: Iteration) -> Json:
         "checkpoint": each.checkpoint,
         **_held_out(each),
         "k": measures.config.evaluation.samples,
+        "validation_pass_at_1": measured(each.validation),
         "gain_over_base": _accuracy(each.gain),
         "by_level": {level: found.value for level, found in each.by_level.items()} or None,
         "by_level_ci95": {level: measured(found) for level, found in each.by_level.items()} or None,
         "pseudo_label_accuracy": _label_accuracy(measures, each),
         **_questions(each.labels),
+        "training_label_accuracy": measured(each.training_labels),
         "challenger_reward": measures.at_last_step("challenger", "reward_mean", each.t),
         "warnings": list(each.warnings),
+        "decision": each.decision and asdict(each.decision),
+        "stands": each.stands,
         "seconds": each.seconds,
     }
 
@@ -82,9 +93,9 @@ def _held_out(each: Iteration) -> Json:
 
 
 def _label_accuracy(measures: RunMeasures, each: Iteration) -> Json | None:
-    if each.t == 0:
-        return None
     labels, oracle = each.labels, measures.config.audit.oracle
+    if each.t == 0 and labels is None:
+        return None
     if labels is None:
         return {"kept": None, "all": None, "oracle": oracle}
     return {"kept": measured(labels.accuracy_kept), "all": measured(labels.accuracy_all), "oracle": oracle}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.report.measures import Accuracy, Iteration, Measured, RunMeasures
+from collections.abc import Sequence
+
+from orchestrator.report.estimates import Measured
+from orchestrator.report.measures import Accuracy, Decision, Iteration, RunMeasures
 
 _STAY = "\N{NO-BREAK SPACE}"  # an interval stays on the line of its figure
 
@@ -23,10 +26,10 @@ def number(found: Measured) -> str:
 def headline(measures: RunMeasures) -> str:
     """One sentence. It says that the Solver learned only when both pass@1 and greedy rose beyond their intervals:
     pass@1 alone rises also when a model grows surer of what it says."""
-    scored = _scored(measures)
-    if not scored:
-        return _not_yet(measures)
-    last, gain = scored[-1]
+    last = measures.result
+    if last is None or last.gain is None:
+        return _gone_back(measures) or _not_yet(measures)
+    gain = last.gain
     figures = f"{points(gain.pass_at_1)} for pass@1 and {points(gain.greedy)} for greedy decoding"
     what = f"{figures} against the base model after {_turns(last.t)}, over the same {gain.pass_at_1.n:,} questions"
     return {
@@ -40,20 +43,55 @@ def headline(measures: RunMeasures) -> str:
 
 
 def details(measures: RunMeasures) -> list[str]:
-    """Sentences for below the headline: where it stood best, the vote, and the labels."""
-    scored = _scored(measures)
-    said = []
-    if scored:
-        last, gain = scored[-1]
-        said.append(_levels(measures.iterations[0], last))
-        said.append(f"The majority of {measures.config.evaluation.samples} samples moved by {points(gain.majority)}.")
+    """Sentences for below the headline: where it stood best, the vote, what became of it, and the labels."""
+    said, last = [], measures.result
+    if last is not None and last.gain is not None:
+        moved = points(last.gain.majority)
+        said.append(_levels(measures.held_out, measures.iterations[0], last))
+        said.append(f"The majority of {measures.config.evaluation.samples} samples moved by {moved}.")
+    said += _picked(measures)
     if measures.last_over_best is not None and measures.best is not None:
         said.append(_since_best(measures.last_over_best, measures.best))
     return [*said, *_labels(measures)]
 
 
-def _scored(measures: RunMeasures) -> list[tuple[Iteration, Accuracy]]:
-    return [(each, each.gain) for each in measures.iterations if each.gain]
+def decisions(measures: RunMeasures) -> dict[int, str]:
+    """Where something was decided about the run: iteration -> a sentence."""
+    said = {each.t: _decision(each.t, each.decision) for each in measures.iterations if each.decision}
+    return {t: sentence for t, sentence in said.items() if sentence}
+
+
+def _decision(t: int, found: Decision) -> str:
+    to = "" if found.back_to is None else _solver(found.back_to)
+    said = {
+        "pause": f"The run waits for a person's decision after iteration {t}",
+        "roll_back": f"After iteration {t} the run went back: on from {to}",
+        "stop": f"The run was stopped after iteration {t}" + (f": it ends with {to}" if to else ""),
+        "warn": f"The run went on after iteration {t}" if found.by_a_person else "",
+    }.get(found.action, "")
+    if not found.by_a_person or not said:
+        return said and f"{said}."
+    return f"{said}, as a person decided{f' (“{found.note}”)' if found.note else ''}."
+
+
+def _gone_back(measures: RunMeasures) -> str:
+    """Of a run that came back to the model that it began with."""
+    left = [each for each in measures.iterations if each.gain]
+    if not left or left[-1].gain is None:
+        return ""
+    moved = points(left[-1].gain.pass_at_1)
+    return f"The Solver is the base model again: after {_turns(left[-1].t)} pass@1 had moved by {moved}."
+
+
+def _picked(measures: RunMeasures) -> list[str]:
+    """That the Solver is not the last one, and what picked it."""
+    last, result = max((each.t for each in measures.iterations if each.accuracy), default=0), measures.result
+    if result is None or result.t == last:
+        return []
+    stopping, benchmark = measures.config.early_stopping, measures.config.evaluation.benchmark
+    by = stopping.benchmark if stopping else benchmark
+    flatters = "this very benchmark, so its figures flatter it" if by == benchmark else f"{by}, not by this benchmark"
+    return [f"The run went on to iteration {last} and came back to {_solver(result.t)}, picked by {flatters}."]
 
 
 def _not_yet(measures: RunMeasures) -> str:
@@ -66,11 +104,11 @@ def _not_yet(measures: RunMeasures) -> str:
     )
 
 
-def _levels(base: Iteration, last: Iteration) -> str:
+def _levels(held_out: str, base: Iteration, last: Iteration) -> str:
     if base.accuracy is None or last.accuracy is None:
         return ""
     return (
-        f"Held-out pass@1 went from {percent(base.accuracy.pass_at_1)} to {percent(last.accuracy.pass_at_1)}, greedy "
+        f"{held_out} pass@1 went from {percent(base.accuracy.pass_at_1)} to {percent(last.accuracy.pass_at_1)}, greedy "
         f"from {percent(base.accuracy.greedy)} to {percent(last.accuracy.greedy)}."
     )
 
@@ -83,18 +121,34 @@ def _since_best(change: Accuracy, best: int) -> str:
 
 
 def _labels(measures: RunMeasures) -> list[str]:
-    found = [(each.t, each.labels.accuracy_kept) for each in measures.iterations if each.labels]
-    kept = [(t, value) for t, value in found if value is not None]
-    if not kept:
-        return []
-    (first, before), (last, after) = kept[0], kept[-1]
-    shown = f"{percent(before)} (n = {before.n:,}) in iteration {first}"
-    if first == last:
-        return [f"Of the kept pseudo-labels, {shown} were right by the oracle."]
+    kept = [(each.t, each.labels.accuracy_kept) for each in measures.iterations if each.labels]
+    prompts = measures.config.prompts
+    self_made = prompts is not None and prompts.labels != "given"
+    learned = [(each.t, each.training_labels) for each in measures.iterations] if self_made else []
     return [
-        f"Of the kept pseudo-labels, {shown} were right by the oracle, and {percent(after)} (n = {after.n:,}) in "
-        f"iteration {last}{_drift(before, after)}."
+        *_over_time("Of the kept pseudo-labels", "by the oracle", kept),
+        *_over_time("Of the labels that the Solver learned from", "by the prompts' answers", learned),
     ]
+
+
+def _over_time(whose: str, by: str, found: Sequence[tuple[int, Measured | None]]) -> list[str]:
+    known = [(t, value) for t, value in found if value is not None]
+    if not known:
+        return []
+    (first, before), (last, after) = known[0], known[-1]
+    shown = f"{percent(before)} (n = {before.n:,}) {_when(first)}"
+    if first == last:
+        return [f"{whose}, {shown} were right {by}."]
+    now = f"{percent(after)} (n = {after.n:,}) {_when(last)}"
+    return [f"{whose}, {shown} were right {by}, and {now}{_drift(before, after)}."]
+
+
+def _when(t: int) -> str:
+    return f"in iteration {t}" if t else "by the base model's votes"
+
+
+def _solver(t: int) -> str:
+    return f"the Solver of iteration {t}" if t else "the base model"
 
 
 def _drift(before: Measured, after: Measured) -> str:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from orchestrator.report.canvas import LIGHT, axes
-from orchestrator.report.measures import Measured
+from orchestrator.report.estimates import Measured
 
 Point = tuple[float, Measured]
 

@@ -13,7 +13,7 @@ from core.types import Role
 from orchestrator.ledger import STAGES
 from orchestrator.report import charts, table
 from orchestrator.report.canvas import COLOURS, as_svg
-from orchestrator.report.headline import details, headline
+from orchestrator.report.headline import decisions, details, headline
 from orchestrator.report.measures import RunMeasures, measure
 from storage.files import make_folder, put
 from storage.session import Store
@@ -27,6 +27,9 @@ _TRAINING = (
     ("kl", "KL, nats"),
     ("entropy", "entropy, nats"),
     ("response_length", "length, tokens"),
+    ("majority_share", "share of the majority"),
+    ("label_accuracy", "right labels"),
+    ("same_label_share", "one answer to all"),
 )
 
 
@@ -59,6 +62,7 @@ def _render(measures: RunMeasures) -> str:
         config=measures.config,
         headline=headline(measures),
         details=details(measures),
+        decisions=decisions(measures),
         pictures=_pictures(measures),
         table=table.table(measures),
         times=table.time_table(measures, STAGES),
@@ -77,7 +81,12 @@ def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
     roles: tuple[Role, ...] = ("challenger", "solver")
     drawn = {
         "held_out": [charts.accuracy(measures), charts.gain(measures), charts.by_level(measures)],
-        "labels": [charts.label_accuracy(measures), charts.ill_posed(measures), charts.verdicts(measures)],
+        "labels": [
+            charts.label_accuracy(measures),
+            charts.training_labels(measures),
+            charts.ill_posed(measures),
+            charts.verdicts(measures),
+        ],
         "p_hat": [charts.histogram(measures, each) for each in measures.iterations],
         "questions": [
             charts.operations(measures),

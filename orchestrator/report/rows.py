@@ -22,6 +22,7 @@ class IterationRows:
     stages: dict[str, StageRow]
     checkpoint: str | None  # that was evaluated
     evaluated: list[Evaluated]
+    validated: list[Evaluated]  # on what early stopping goes by, where that is another benchmark
     stats: FilterStats | None
     labelled: list[LabelledQuestion]
     audited: list[OracleLabel]
@@ -59,8 +60,11 @@ def _iteration(
     done = {name: stage.result or {} for name, stage in stages.items() if stage.status == "done"}
     # The ledger knows which checkpoint stood for the iteration: an earlier one where the Solver did not change.
     checkpoint = done.get("evaluate", {}).get("checkpoint")
-    evaluated = queries.evaluations_of(session, checkpoint, config.evaluation.benchmark) if checkpoint else []
+    benchmark, stopping = config.evaluation.benchmark, config.early_stopping
+    validation = stopping.benchmark if stopping and stopping.benchmark != benchmark else None
+    evaluated = queries.evaluations_of(session, checkpoint, benchmark) if checkpoint else []
+    validated = queries.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
     labelled = queries.labels_of(session, run.name, t) if stats is not None else []
     oracle = config.audit.oracle if "audit_labels" in done else None
     audited = queries.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
-    return IterationRows(t, stages, checkpoint, evaluated, stats, labelled, audited)
+    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited)

@@ -10,8 +10,10 @@ from core.config import Challenger, Solver
 from core.drift import share
 from core.types import Role, Verdict
 from orchestrator.report.charts import VERDICTS
+from orchestrator.report.estimates import Measured
 from orchestrator.report.headline import number, percent, points
-from orchestrator.report.measures import Accuracy, Labels, Measured, RunMeasures
+from orchestrator.report.labels import Labels
+from orchestrator.report.measures import Accuracy, RunMeasures
 
 MISSING = "–"
 
@@ -33,9 +35,9 @@ class Group:
 def table(measures: RunMeasures) -> list[Group]:
     """Groups of rows, less those that have nothing in them yet."""
     groups = {
-        "Held-out benchmark": (*_accuracy(measures), *_levels(measures)),
+        f"{measures.held_out} benchmark": (*_accuracy(measures), *_levels(measures)),
         "Questions": (*_verdicts(measures), *_questions(measures)),
-        "Pseudo-labels": tuple(_label_rows(measures)),
+        "Labels": tuple(_label_rows(measures)),
         "Training, at the last step": (*_training(measures, "challenger"), *_training(measures, "solver")),
     }
     shown = [Group(name, tuple(row for row in rows if _filled(row))) for name, rows in groups.items()]
@@ -59,6 +61,9 @@ def _accuracy(measures: RunMeasures) -> Iterator[Row]:
 def _levels(measures: RunMeasures) -> Iterator[Row]:
     for level in dict.fromkeys(level for each in measures.iterations for level in each.by_level):
         yield _row(f"pass@1, level {level}", [each.by_level.get(level) for each in measures.iterations], percent)
+    if (stopping := measures.config.early_stopping) is not None:
+        validation = [each.validation for each in measures.iterations]
+        yield _row(f"pass@1, {stopping.benchmark}, for early stopping", validation, percent)
 
 
 def _verdicts(measures: RunMeasures) -> Iterator[Row]:
@@ -88,6 +93,7 @@ def _questions(measures: RunMeasures) -> Iterator[Row]:
 def _label_rows(measures: RunMeasures) -> Iterator[Row]:
     yield _of_labels("right, of kept", measures, lambda labels: labels.accuracy_kept, percent)
     yield _of_labels("right, of all audited", measures, lambda labels: labels.accuracy_all, percent)
+    yield _row("right, of those learned from", [each.training_labels for each in measures.iterations], percent)
 
 
 def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:

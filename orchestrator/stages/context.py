@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.config import RunConfig
 from core.errors import CoevoError
+from core.guard import WATCHED, Before
 from core.seeds import seed_for
 from core.types import Checkpoint, Role, checkpoint_id
 from orchestrator.home import Home, Services
@@ -26,9 +27,6 @@ class StageError(CoevoError):
     """A stage cannot go on with what the stages before it left; the message says what is wrong."""
 
 
-_RISES = ("majority_share", "entropy")  # what the guard measures from a training's first steps
-
-
 def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, float]]:
     """The metrics of the Solver's training in an iteration, step by step; what was not a number is left out."""
     steps: dict[int, dict[str, float]] = {}
@@ -36,14 +34,6 @@ def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, f
         if metric.value is not None:
             steps.setdefault(metric.step, {})[metric.name] = metric.value
     return [steps[step] for step in sorted(steps)]
-
-
-def first_steps(session: Session, context: Context) -> list[dict[str, float]]:
-    """The first steps of a training that goes on over rounds, from its second round on."""
-    if context.config.prompts is None or context.iteration == 1:
-        return []
-    steps = solver_steps(session, context.run, 1)[: context.config.guard.window]
-    return [{name: step[name] for name in _RISES if name in step} for step in steps]
 
 
 Progress = Callable[[int, int, str], None]  # done, of how many, a word on it
@@ -81,6 +71,25 @@ class Context:
             if own:
                 return own[-1]
             return queries.get_checkpoint(session, to.get(role) or checkpoint_id(self.run, "base", 0))
+
+    def before(self) -> Before:
+        """For the guard, where rounds on given prompts are one training: the steps that led to this round's start.
+
+        Not those just before it where a person has looked at them and said to go on.
+        """
+        if self.config.prompts is None:
+            return Before()
+        start, rounds = self.checkpoint("solver", self.iteration - 1), list[Checkpoint]()
+        with self.store.read() as session:
+            while start.role == "solver":
+                rounds.insert(0, start)
+                start = queries.get_checkpoint(session, start.parent or checkpoint_id(self.run, "base", 0))
+            done = [step for each in rounds for step in solver_steps(session, self.run, each.iteration)]
+            last = rounds[-1].iteration if rounds else 0
+            asked = queries.find_stage(session, run=self.run, iteration=last, stage="ask_a_person")
+        looked_at = [{name: step[name] for name in WATCHED if name in step} for step in done]
+        window = self.config.guard.window
+        return Before(tuple(looked_at[:window]), () if asked else tuple(looked_at[-window:]))
 
     @contextmanager
     def serving(self, wanted: dict[str, Checkpoint]) -> Iterator[None]:

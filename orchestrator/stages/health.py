@@ -18,7 +18,7 @@ from core.drift import wilson
 from core.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
 from core.types import Role, checkpoint_id
 from orchestrator.ledger import LastWrite
-from orchestrator.stages.context import Context, first_steps, solver_steps
+from orchestrator.stages.context import Context, solver_steps
 from storage import queries
 
 log = logging.getLogger(__name__)
@@ -32,25 +32,26 @@ def check_health(context: Context) -> LastWrite:
         signals = {**_label_signals(session, context), **_challenger_signals(session, context)}
         signals |= _held_out_signals(session, context)
         steps = solver_steps(session, context.run, context.iteration)
-        first = first_steps(session, context)
         back = queries.rolled_back(session, context.run)
-        best, stale = _best(session, context, without=set())
-        sound = _best(session, context, without={context.iteration, *(t for t, _ in back)})[0]
+        best = _best(session, context, without=_left(session, context))
+        sound = _best(session, context, without={context.iteration, *_left(session, context)})
     guard = context.config.guard
     ill_posed = signals.get("ill_posed_share") or {}
     alarms = [
-        *_first_of_each(steps, first, context),
+        *_first_of_each(steps, context),
         *iteration_alarms({**signals, "ill_posed_share": ill_posed.get("value")}, guard),
     ]
     action, warnings = strongest(alarms), [alarm.text for alarm in alarms]
     stopping = context.config.early_stopping
+    # A roll back starts the count anew: what it threw away says nothing of what came after.
+    stale = context.iteration - max(best, *(t for t, _ in back), 0)
     if stopping is not None and stale >= stopping.patience:
         warnings.append(
             f"no better Solver for {stale} iterations by {stopping.benchmark}: the best is iteration {best}"
         )
         action = "stop"
     if action == "roll_back" and len(back) >= guard.max_roll_backs:
-        warnings.append(f"rolled back {len(back)} times already: max_roll_backs")
+        warnings.append(f"the run has gone back {len(back)} times already, as often as guard.max_roll_backs lets it")
         action = "stop"
     for warning in warnings:
         log.warning("run %s, iteration %d: %s", context.run, context.iteration, warning)
@@ -70,19 +71,17 @@ def decided(context: Context, decision: Decision, note: str) -> LastWrite:
     actions: dict[Decision, Action] = {"go on": "warn", "roll back": "roll_back", "stop": "stop"}
     action = actions[decision]
     with context.store.read() as session:
-        back = queries.rolled_back(session, context.run)
-        best, _ = _best(session, context, without={context.iteration, *(t for t, _ in back)})
+        best = _best(session, context, without={context.iteration, *_left(session, context)})
     back_to = _checkpoints_at(context, best) if action in ("roll_back", "stop") else None
     return lambda _session: {"action": action, "note": note, "best": best, "back_to": back_to}
 
 
-def _first_of_each(
-    steps: Sequence[dict[str, float]], first: Sequence[dict[str, float]], context: Context
-) -> list[Alarm]:
+def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[Alarm]:
     """Each signal of the training at the first step where it showed."""
     found: dict[str, Alarm] = {}
+    before = context.before()
     for end in range(1, len(steps) + 1):
-        for alarm in step_alarms(steps[:end], context.config.guard, first):
+        for alarm in step_alarms(steps[:end], context.config.guard, before):
             found.setdefault(alarm.signal, alarm)
     return list(found.values())
 
@@ -116,8 +115,8 @@ def _challenger_signals(session: Session, context: Context) -> dict[str, Any]:
 
 
 def _held_out_signals(session: Session, context: Context) -> dict[str, Any]:
-    seen = _held_out(session, context)
-    values = [value for value in seen if value is not None]
+    seen, left = _held_out(session, context), _left(session, context)
+    values = [value for t, value in enumerate(seen) if value is not None and t not in left]
     return {"pass_at_1": seen[-1], "best_pass_at_1": max(values, default=None)}
 
 
@@ -134,16 +133,17 @@ def _held_out(session: Session, context: Context) -> list[float | None]:
     return [pass_at_1(t) for t in range(context.iteration + 1)]
 
 
-def _best(session: Session, context: Context, without: set[int]) -> tuple[int, int]:
-    """The iteration with the highest held-out pass@1, the first of equals, and how many have come since.
+def _left(session: Session, context: Context) -> set[int]:
+    """The iterations whose alarm made the run go back. Early in its hacking a policy may well be the best by held-out
+    accuracy, and that is not what one wants to return to, or to be measured by."""
+    return {t for t, _ in queries.rolled_back(session, context.run)}
 
-    To go back to, one is looked for `without` those that raised the alarm: early in its hacking a policy may well be
-    the best by held-out accuracy.
-    """
+
+def _best(session: Session, context: Context, without: set[int]) -> int:
+    """The iteration with the highest held-out pass@1, the first of equals."""
     seen = _held_out(session, context)
     known = [t for t in range(len(seen)) if t not in without]
-    best = max(known, key=lambda t: (seen[t] if seen[t] is not None else -1.0, -t))
-    return best, context.iteration - best
+    return max(known, key=lambda t: (seen[t] if seen[t] is not None else -1.0, -t))
 
 
 def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:

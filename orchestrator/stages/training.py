@@ -11,10 +11,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.config import Labelled
-from orchestrator.held_out import held_out_texts
 from orchestrator.ledger import LastWrite
-from orchestrator.prompt_sets import read_prompts
-from orchestrator.stages.context import Context, StageError, first_steps
+from orchestrator.prompt_sets import trained_on
+from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
@@ -60,9 +59,8 @@ def train_solver(context: Context) -> LastWrite:
     t, solver, given = context.iteration, context.config.solver, context.config.prompts is not None
     questions = given_questions(context) if given else _kept_questions(context)
     with context.store.read() as session:
-        first = first_steps(session, context)
         rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
-        before = sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < t)
+        steps_before = sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < t)
     job = TrainJob(
         key="train_solver" if given else f"{t}/train_solver",
         role="solver",
@@ -75,9 +73,9 @@ def train_solver(context: Context) -> LastWrite:
         work_dir=context.home.work / context.run / str(t) / "train_solver",
         signals=solver.signals,
         reference=context.checkpoint("solver", 0) if given else None,
-        steps_before=before if given else 0,
+        steps_before=steps_before if given else 0,
         guard=context.config.guard,
-        first_metrics=tuple(first),
+        before=context.before(),
     )
     labelled = context.config.labelled
     return _train(context, job, None if labelled is None else partial(_labelled_job, context, labelled, job))
@@ -85,12 +83,9 @@ def train_solver(context: Context) -> LastWrite:
 
 def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: TrainResult) -> TrainJob:
     """What follows `job`: from where it came to, on true labels (R-Zero B.3); held-out questions are left out."""
-    held_out = {" ".join(text.split()) for text in held_out_texts(context.config)}
-    rows = enumerate(read_prompts(context.config, labelled.prompts))
     questions = tuple(
-        TrainQuestion(f"labelled/{i:06d}", prompt.text, prompt.answer, prompt.answer)
-        for i, prompt in rows
-        if " ".join(prompt.text.split()) not in held_out
+        TrainQuestion(f"labelled/{at:06d}", prompt.text, prompt.answer, prompt.answer)
+        for at, prompt in trained_on(context.config, labelled.prompts)
     )
     start = replace(job.start, path=str(result.folder), sha256=digest(manifest(result.folder)))
     return replace(

@@ -30,6 +30,20 @@ T = TypeVar("T")
 Responses = Sequence[str]
 
 
+def keys_of(services: Sequence[Service]) -> dict[str, str]:
+    """The keys of those services that have one, by their variables, from this process's environment.
+
+    Raises `InferenceError` naming a variable that is not set.
+    """
+    keys = {}
+    for service in services:
+        if (name := service.key_variable) is not None:
+            keys[name] = os.environ.get(name, "")
+            if not keys[name]:
+                raise InferenceError(f"{service.url}: key_variable: {name} is not set in the environment")
+    return keys
+
+
 def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:
     """Embeddings (N, D) of N responses' reasoning, in their order. Raises `InferenceError`."""
     if signals.embedder == "hashing":
@@ -70,12 +84,8 @@ async def _all(
 
 
 def _headers(service: Service) -> dict[str, str]:
-    if service.key_variable is None:
-        return {}
-    key = os.environ.get(service.key_variable)
-    if not key:
-        raise InferenceError(f"{service.url}: key_variable: {service.key_variable} is not set in the environment")
-    return {"Authorization": f"Bearer {key}"}
+    key = keys_of([service]).get(service.key_variable or "")
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
 async def _embed_part(http: httpx.AsyncClient, service: Service, texts: Sequence[str]) -> NDArray[np.float64]:

@@ -90,6 +90,13 @@ def finish(session: Session, run: str, t: int, stage: str, result: dict[str, obj
     session.execute(update(Stages).where(*key).values(**times))
 
 
+def held_out(correct: list[int], greedy: list[int], majority: list[int]) -> list[Evaluated]:
+    """Items of 8 samples, the first half of them of level 1, the rest of level 2."""
+    levels = ["1" if 2 * i < len(correct) else "2" for i in range(len(correct))]
+    rows = zip(correct, greedy, majority, levels, strict=True)
+    return [Evaluated(f"i{i}", level, 8, right, bool(g), bool(m)) for i, (right, g, m, level) in enumerate(rows)]
+
+
 def evaluate(session: Session, run: str, t: int, items: Iterable[Evaluated], took: float) -> None:
     """A finished evaluation of iteration t's Solver."""
     checkpoint = checkpoint_id(run, "solver" if t else "base", t)

@@ -13,7 +13,7 @@ import pytest
 from core.config import ConfigError, RunConfig, parse_config
 from orchestrator.held_out import load_benchmark
 from orchestrator.plan import plan, stages_of
-from orchestrator.prompt_sets import GivenPrompt, PromptsError, read_prompts
+from orchestrator.prompt_sets import GivenPrompt, PromptsError, read_prompts, trained_on
 
 
 def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> RunConfig:
@@ -108,3 +108,20 @@ def test_the_plan_of_a_run_on_given_prompts() -> None:
     assert stages_of(config("p.jsonl", easiest=0.5), 0) == voted
     loop = RunConfig(iterations=1)
     assert [stage for _, stage in plan(loop)][:3] == ["evaluate", "train_challenger", "generate_questions"]
+
+
+def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
+    """Places are the file's; white space does not hide a question of the benchmark."""
+    benchmark = load_benchmark("micro")
+    file = tmp_path / "p.jsonl"
+    rows = [{"problem": benchmark[0].problem.replace(" ", "  ")}, {"problem": "Why?"}]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    settings = config(file)
+    assert settings.prompts is not None
+    assert trained_on(settings, settings.prompts) == [(1, GivenPrompt("Why?", None))]
+    file.write_text(json.dumps(rows[0]))
+    with pytest.raises(PromptsError, match="expected some to train on, but all of them are held out"):
+        trained_on(settings, settings.prompts)
+    learning_it = config("benchmark")
+    assert learning_it.prompts is not None
+    assert len(trained_on(learning_it, learning_it.prompts)) == len(benchmark)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_run import CONFIG, add_iteration, create, evaluate, fill_run, finish, label, vote_of
+from synthetic_run import CONFIG, add_iteration, create, evaluate, fill_run, finish, held_out, label, vote_of
 
 from core.config import RunConfig, parse_config
 from core.types import Checkpoint, Evaluated
@@ -47,13 +47,6 @@ def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     store.close()
     assert [path] == list((folder / "reports").iterdir())
     return path.read_text(encoding="utf-8")
-
-
-def held_out(correct: list[int], greedy: list[int], majority: list[int]) -> list[Evaluated]:
-    """Items of 8 samples, the first half of them of level 1, the rest of level 2."""
-    levels = ["1" if 2 * i < len(correct) else "2" for i in range(len(correct))]
-    rows = zip(correct, greedy, majority, levels, strict=True)
-    return [Evaluated(f"i{i}", level, 8, right, bool(g), bool(m)) for i, (right, g, m, level) in enumerate(rows)]
 
 
 def small_run(store: Store, config: RunConfig = CONFIG) -> None:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.config import ConfigError
 from orchestrator import runs
+from orchestrator.held_out import load_benchmark
 from orchestrator.home import MICRO_MODEL, Home, Services
 from orchestrator.progress import artifact_key
+from orchestrator.prompt_sets import PromptsError
 from orchestrator.runs import RunError, prepare
 from orchestrator.serving import turn
 from orchestrator.stages import Context
 from orchestrator.stages.training import train_challenger
+from services.inference.client import InferenceError
 from storage import queries
 from storage.errors import CheckpointError, StoreError
 from storage.session import Store, open_store
+
+KEYED = {
+    "solver.reward.type": "evol_rl",
+    "solver.signals.embedder": {"url": "http://127.0.0.1:1/v1", "model": "m", "key_variable": "NO_SUCH_KEY"},
+}
 
 
 @pytest.fixture
@@ -85,13 +95,28 @@ def test_a_run_goes_on_for_longer_but_never_for_less(home: Home, own: Store) -> 
         (("../a", "demo", 0, {}), StoreError, "run name: expected"),
         (("a", "demo", 0, {"base_model": "nowhere"}), RunError, "base_model: nowhere is not a folder"),
         (("a", "demo", 0, {"evaluation.benchmark": "nowhere.jsonl"}), Exception, "cannot read nowhere.jsonl"),
+        (("a", "demo", 0, KEYED), InferenceError, "key_variable: NO_SUCH_KEY is not set in the environment"),
     ],
 )
 def test_what_cannot_be_run_is_refused_and_leaves_nothing(
-    home: Home, own: Store, arguments: tuple[str, str, int, dict[str, str]], error: type[Exception], complaint: str
+    home: Home, own: Store, arguments: tuple[str, str, int, dict[str, Any]], error: type[Exception], complaint: str
 ) -> None:
     with pytest.raises(error, match=complaint):
         prepare(home, own, *arguments)
+    assert _names(own) == []
+
+
+def test_a_key_is_asked_for_only_where_the_method_needs_its_service(home: Home, own: Store) -> None:
+    prepare(home, own, "a", "demo", 0, {**KEYED, "solver.reward.type": "rzero"})
+    assert _names(own) == ["a"]
+
+
+def test_labelled_data_that_are_all_held_out_are_refused(home: Home, own: Store, tmp_path: Path) -> None:
+    file = tmp_path / "labelled.jsonl"
+    item = load_benchmark("micro")[0]
+    file.write_text(json.dumps({"problem": item.problem, "answer": item.answer}))
+    with pytest.raises(PromptsError, match=r"labelled\.jsonl: expected some to train on, but all of them are held out"):
+        prepare(home, own, "a", "demo", 0, {"labelled.file": str(file)})
     assert _names(own) == []
 
 

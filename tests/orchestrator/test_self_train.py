@@ -89,7 +89,7 @@ def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
     assert done[1, "train_solver"]["steps"] == 1  # of 2
     assert (first["alarms"][0]["signal"], first["alarms"][0]["step"]) == ("one_answer", 1)
     assert (first["action"], second["action"]) == ("roll_back", "stop")
-    assert "rolled back 1 times already: max_roll_backs" in second["warnings"]
+    assert "the run has gone back 1 times already, as often as guard.max_roll_backs lets it" in second["warnings"]
     assert (3, "train_solver") not in done
     with live.store().read() as session:
         parents = {c.id: c.parent for c in queries.checkpoints_of(session, "guarded", "solver")}

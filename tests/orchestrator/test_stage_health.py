@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_run import CONFIG, create, evaluate, label, vote_of
+from synthetic_run import CONFIG, create, evaluate, finish, label, vote_of
 
-from core.config import Audit
+from core.config import Audit, parse_config
+from core.guard import Before
 from core.types import Checkpoint, Evaluated
 from orchestrator.home import Home, Services
 from orchestrator.stages import Context
@@ -63,3 +64,64 @@ def test_decline_and_ill_posed_questions_are_warned_of(tmp_path: Path, caplog: p
 def test_without_an_oracle_there_are_held_out_signals_only(tmp_path: Path) -> None:
     found = signals(tmp_path, correct=(5, 5), asked=8, audited=False)
     assert found["signals"].keys() == {"pass_at_1", "best_pass_at_1", "repetition_share"}
+
+
+def after_a_roll_back(tmp_path: Path, *right: int, patience: int = 2) -> dict[str, Any]:
+    """The check of the last round, where of ten held-out items so many were right, and round 2 was rolled back to 1."""
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    tree = {"prompts": {"file": "micro", "limit": 9}, "early_stopping": {"benchmark": "micro", "patience": patience}}
+    config = parse_config({**tree, "solver": {"reward": {"type": "srt"}}, "guard": {"decline": "stop"}}, "a test")
+    with store.write() as session:
+        create(session, "h", config)
+        for t, count in enumerate(right):
+            if t:
+                one = Checkpoint(f"h/solver/{t}", "h", "solver", t, 1, "/m", f"sha{t}", "h/base/0")
+                queries.add_checkpoint(session, one, {})
+            items = [Evaluated(f"i{i}", None, 8, 8 * (i < count), False, False) for i in range(10)]
+            evaluate(session, "h", t, items, 1)
+        finish(session, "h", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "h/solver/1"}}, 1)
+    last = len(right) - 1
+    context = Context(Home(tmp_path), store, Services("", "", "", "", "", {}), "h", config, last, lambda *_: None)
+    last_write = check_health(context)
+    with store.write() as session:
+        found: dict[str, Any] = last_write(session)
+    return found
+
+
+def test_what_was_rolled_back_is_no_peak_to_decline_from(tmp_path: Path) -> None:
+    """Round 2 had 9 of 10 right while it hacked; round 3 is as good as round 1 was."""
+    found = after_a_roll_back(tmp_path, 3, 6, 9, 6)
+    assert (found["warnings"], found["action"], found["best"]) == ([], "ignore", 1)
+    assert (found["signals"]["pass_at_1"], found["signals"]["best_pass_at_1"]) == (0.6, 0.6)
+
+
+def test_patience_begins_anew_after_a_roll_back(tmp_path: Path) -> None:
+    """Round 3 is the second after the best, and the first after the roll back; round 4 is the second."""
+    assert after_a_roll_back(tmp_path / "3", 3, 6, 5, 6)["action"] == "ignore"
+    found = after_a_roll_back(tmp_path / "4", 3, 6, 5, 6, 6)
+    assert found["warnings"] == ["no better Solver for 2 iterations by micro: the best is iteration 1"]
+    assert (found["action"], found["back_to"]) == ("stop", {"solver": "h/solver/1"})
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_guard_watches_the_steps_that_led_to_a_round(tmp_path: Path, asked: bool) -> None:
+    """Round 2 was left for round 1's Solver; where a person let round 3 go on, its steps are not held against it."""
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    tree = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}, "guard": {"window": 3}}
+    config = parse_config(tree, "a test")
+    with store.write() as session:
+        create(session, "h", config)
+        for t, parent in ((1, "h/base/0"), (2, "h/solver/1"), (3, "h/solver/1")):
+            queries.add_checkpoint(session, Checkpoint(f"h/solver/{t}", "h", "solver", t, 1, "/m", f"{t}", parent), {})
+            for step in (1, 2):
+                metrics = {"kl": t + step / 10, "response_length": 9.0}
+                queries.add_train_metrics(session, run="h", iteration=t, role="solver", step=step, metrics=metrics)
+        finish(session, "h", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "h/solver/1"}}, 1)
+        if asked:
+            finish(session, "h", 3, "ask_a_person", {"action": "warn", "back_to": None}, 1)
+    services = Services("", "", "", "", "", {})
+    before = Context(Home(tmp_path), store, services, "h", config, 4, lambda *_: None).before()
+    assert [step["kl"] for step in before.first] == [1.1, 1.2, 3.1]
+    assert [step["kl"] for step in before.last] == ([] if asked else [1.2, 3.1, 3.2])
+    assert all(step.keys() == {"kl"} for step in before.first)
+    assert Context(Home(tmp_path), store, services, "h", config, 1, lambda *_: None).before() == Before()

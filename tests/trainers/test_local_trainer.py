@@ -14,8 +14,10 @@ import torch
 from local_tiny import answering_model, save_tiny, tiny_job
 from safetensors.torch import load_file
 
-from core.config import ChallengerReward, Sampling
+from core.config import ChallengerReward, Sampling, Signals
 from core.grading import Grader
+from core.methods import EvolRl
+from tests.fake_service import fake_service, lengths
 from trainers.base import TrainError, TrainJob
 from trainers.local.checkpoints import Metrics, newest_step, read_state
 from trainers.local.loop import train
@@ -95,6 +97,19 @@ def test_a_worker_that_fails_is_a_train_error_with_its_cause(tmp_path: Path, sta
     (broken / "model.safetensors").write_bytes(b"not a model")
     with pytest.raises(TrainError, match=r"^t/1/train_solver: training failed: [^\n]*header too large"):
         LocalTrainer(restarts=0).train(job_in(tmp_path, broken), lambda step, metrics: None)
+
+
+@pytest.mark.usefixtures("_ray")
+def test_the_workers_have_the_callers_key(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray has been up since before the key was there."""
+    monkeypatch.setenv("EMBEDDER_KEY", "secret")
+    with fake_service(lengths) as (service, asked):
+        keyed = service.model_copy(update={"key_variable": "EMBEDDER_KEY"})
+        job = replace(
+            job_in(tmp_path, start, steps=1), reward=EvolRl(trained_share=1.0), signals=Signals(embedder=keyed)
+        )
+        LocalTrainer().train(job, lambda *_: None)
+    assert {key for _, _, key in asked} == {"Bearer secret"}
 
 
 @pytest.mark.usefixtures("_ray")

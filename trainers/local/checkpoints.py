@@ -55,7 +55,7 @@ def fingerprint(job: TrainJob) -> str:
             job.reference and job.reference.sha256,
             job.steps_before,
             job.guard and job.guard.model_dump(),
-            job.first_metrics,
+            asdict(job.before),
         ],
         [asdict(question) for question in job.questions],
         job.solver and job.solver.checkpoint,

@@ -87,7 +87,7 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
     the job is resumed."""
     if not metrics or len(metrics) == job.training.steps or job.guard is None:
         return len(metrics) == job.training.steps
-    return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.first_metrics))
+    return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.before))
 
 
 def _learner(job: TrainJob, reward: Reward, ranks: Ranks, device: str, folder: Path | None) -> _Learner:

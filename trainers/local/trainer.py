@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -21,7 +22,9 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 from transformers.utils.logging import disable_progress_bar
 
 from core.grading import Grader
+from core.methods import Method
 from core.types import Checkpoint
+from services.inference.signals import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.local.checkpoints import Metrics, final_folder, newest_step, read_state, remove_unfinished
 from trainers.local.loop import train
@@ -114,7 +117,8 @@ class LocalTrainer:
                 )
         return TorchTrainer(
             _worker,
-            train_loop_config={"job": job},
+            # As an object, since Ray shows a configuration to whoever looks at its state.
+            train_loop_config={"job": job, "keys": ray.put(_keys(job))},
             torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
             scaling_config=ScalingConfig(num_workers=job.training.workers, use_gpu=gpu, resources_per_worker=each),
             run_config=RunConfig(
@@ -143,9 +147,15 @@ def _check(job: TrainJob) -> None:
         raise TrainError(f"{job.key}: sampling.temperature: expected more than 0, where rollouts differ, got 0")
 
 
+def _keys(job: TrainJob) -> dict[str, str]:
+    """Of the services that the job's workers ask: Ray's processes have the environment of who started Ray."""
+    return keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {}
+
+
 def _worker(config: dict[str, Any]) -> None:
     """What each worker of Ray Train runs."""
     job: TrainJob = config["job"]
+    os.environ.update(ray.get(config["keys"]))
     disable_progress_bar()  # of loading and saving: they would land in the caller's terminal
     device = get_device()
     if device.type == "cpu":

@@ -1,0 +1,125 @@
+"""An iteration's questions and pseudo-labels measured: what became of them, and what the oracle says of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.config import RunConfig
+from core.filtering import FilterStats
+from core.types import LabelledQuestion, OracleLabel, Verdict
+from orchestrator.report.estimates import Measured, mean_of, mean_share_of, share_of
+from orchestrator.report.rows import IterationRows
+from services.oracles import exact
+
+SAMPLES = 2  # questions shown an iteration, of those with a right label and of the others
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Questions asked, by p_hat: `counts[j]` are those nearest to j/m; `right[j]` of them have a right label."""
+
+    p_hat: tuple[float, ...]
+    counts: tuple[int, ...]
+    right: tuple[int, ...] | None  # None before the audit
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """How many operations the questions take that the exact oracle can read; empty without that oracle."""
+
+    mean: Measured | None
+    counts: dict[int, int]  # operations -> questions
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A kept question as the report shows it."""
+
+    question_id: str
+    text: str
+    label: str
+    truth: str | None
+    verdict: str
+    classes: tuple[tuple[str, int], ...]  # (answer, votes), most votes first
+    m: int
+    parsed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """An iteration's questions, their pseudo-labels, and what the oracle says of those."""
+
+    stats: FilterStats
+    verdicts: dict[Verdict, int]
+    asked: int
+    p_hat: Measured | None
+    uncertainty: Measured | None
+    histogram: Histogram
+    accuracy_kept: Measured | None
+    accuracy_all: Measured | None
+    ill_posed: Measured | None  # of all questions that the oracle looked at
+    operations: Operations  # of all well-formed candidates
+    operations_kept: Operations
+    samples: tuple[Sample, ...]
+
+
+def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -> Labels:
+    """An iteration whose questions have been filtered."""
+    asked = [row for row in rows.labelled if row.label is not None]
+    p_hats = [row.label.p_hat for row in asked if row.label is not None]
+    answered = {row.question_id for row in asked if row.label is not None and row.label.answer is not None}
+    audited = {label.question_id: label for label in rows.audited if label.question_id in answered}
+    kept = [row for row in rows.labelled if row.verdict == "kept"]
+    audited_kept = [audited[row.question_id] for row in kept if row.question_id in audited]
+    readable = config.audit.oracle == "exact"
+    return Labels(
+        stats=stats,
+        verdicts=dict(Counter(row.verdict for row in rows.labelled)),
+        asked=len(asked),
+        p_hat=mean_share_of(p_hats),
+        uncertainty=mean_share_of([1 - 2 * abs(p_hat - 0.5) for p_hat in p_hats]),
+        histogram=_histogram(asked, config.dataset.votes, audited),
+        accuracy_kept=_share_with("right", audited_kept),
+        accuracy_all=_share_with("right", list(audited.values())),
+        ill_posed=_share_with("ill_posed", rows.audited),
+        operations=_operations(rows.labelled if readable else ()),
+        operations_kept=_operations(kept if readable else ()),
+        samples=_samples(kept, audited),
+    )
+
+
+def _histogram(asked: Sequence[LabelledQuestion], m: int, audited: dict[str, OracleLabel]) -> Histogram:
+    counts, right = [0] * (m + 1), [0] * (m + 1)
+    for row in asked:
+        if row.label is not None:
+            place = round(row.label.p_hat * m)
+            counts[place] += 1
+            right[place] += row.question_id in audited and audited[row.question_id].verdict == "right"
+    return Histogram(tuple(j / m for j in range(m + 1)), tuple(counts), tuple(right) if audited else None)
+
+
+def _operations(questions: Sequence[LabelledQuestion]) -> Operations:
+    found = [exact.difficulty(row.text) for row in questions if row.text is not None]
+    counts = [count for count in found if count is not None]
+    return Operations(mean_of(counts), dict(sorted(Counter(counts).items())))
+
+
+def _samples(kept: Sequence[LabelledQuestion], audited: dict[str, OracleLabel]) -> tuple[Sample, ...]:
+    """The first ones in order of generation, not the prettiest: so many right ones, so many others."""
+    shown: list[Sample] = []
+    for row in kept:
+        label, found = row.label, audited.get(row.question_id)
+        verdict = found.verdict if found else "unaudited"
+        alike = sum((sample.verdict == "right") == (verdict == "right") for sample in shown)
+        if label is not None and label.answer is not None and row.text is not None and alike < SAMPLES:
+            truth = found.truth if found else None
+            shown.append(
+                Sample(row.question_id, row.text, label.answer, truth, verdict, label.classes, label.m, label.parsed)
+            )
+    return tuple(sorted(shown, key=lambda sample: sample.verdict != "right"))
+
+
+def _share_with(verdict: str, labels: Sequence[OracleLabel]) -> Measured | None:
+    return share_of(sum(label.verdict == verdict for label in labels), len(labels))

@@ -1,0 +1,58 @@
+"""The main figures of a run as a table for the terminal."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from orchestrator.report.estimates import Measured
+from orchestrator.report.measures import Iteration, RunMeasures, measure
+from storage.session import Store
+
+
+def summary_table(store: Store, run: str) -> Table:
+    """A row an iteration: shares in percent, each with its 95% interval; label accuracy with its own n. Columns that
+    have nothing in them are left out.
+
+    Raises `StoreError` when there is no such run.
+    """
+    measures = measure(store, run)
+    base = measures.iterations[0].accuracy
+    n = base.pass_at_1.n if base else 0
+    title = f"run {run}: n = {n} {measures.held_out.lower()} questions, 95% intervals"
+    rows = [_row(measures, each) for each in measures.iterations]
+    shown = [name for name in rows[0] if any(row[name] for row in rows)]
+    table = Table(*shown, title=title, box=SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*(row[name] for name in shown))
+    if measures.result is not None and measures.result is not measures.iterations[-1]:
+        table.caption = f"its Solver is {measures.result.checkpoint}"
+    return table
+
+
+def _row(measures: RunMeasures, each: Iteration) -> dict[str, str]:
+    accuracy, labels = each.accuracy, each.labels
+    name = str(each.t) if each.t else "base"
+    return {
+        "iteration": name if each.stands else f"{name}, left",
+        "pass@1": _percent(accuracy.pass_at_1 if accuracy else None),
+        "greedy": _percent(accuracy.greedy if accuracy else None),
+        f"maj@{measures.config.evaluation.samples}": _percent(accuracy.majority if accuracy else None),
+        "for early stopping": _percent(each.validation),
+        "kept": f"{labels.stats.kept} of {labels.stats.candidates}" if labels else "",
+        "labels right, kept": _counted(labels.accuracy_kept if labels else None),
+        "labels right, all": _counted(labels.accuracy_all if labels else None),
+        "labels right, training": _counted(each.training_labels),
+    }
+
+
+def _counted(found: Measured | None) -> str:
+    return f"{_percent(found)} n = {found.n}" if found else ""
+
+
+def _percent(found: Measured | None) -> str:
+    if found is None:
+        return ""
+    if found.ci95 is None:
+        return f"{100 * found.value:.1f}"
+    return f"{100 * found.value:.1f}\n[{100 * found.ci95[0]:.1f}, {100 * found.ci95[1]:.1f}]"

@@ -1,0 +1,50 @@
+"""A fake OpenAI-compatible service, which fails and babbles on purpose."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from core.config import Service
+
+Answer = Callable[[int, dict[str, Any]], tuple[int, Any]]
+
+
+@contextmanager
+def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict[str, Any], str | None]]]]:
+    """`answer(how many came before, body)` gives the status and the reply; yields the requests as well."""
+    asked: list[tuple[str, dict[str, Any], str | None]] = []
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with lock:
+                before = len(asked)
+                asked.append((self.path, body, self.headers.get("Authorization")))
+            status, reply = answer(before, body)
+            raw = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield Service(url=f"http://127.0.0.1:{server.server_address[1]}/v1", model="m", attempts=3), asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def lengths(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+    """Each text's embedding is its length and 1; the rows come in reverse order."""
+    rows = [{"index": i, "embedding": [len(text), 1]} for i, text in enumerate(body["input"])]
+    return 200, {"data": rows[::-1]}
