@@ -19,6 +19,12 @@ DOCS = Path(__file__).parents[1] / "docs"
 _BEGIN, _END = "<!-- begin measured -->", "<!-- end measured -->"
 _COLOURS = {"pass_at_1": "#1f5fa8", "maj_at_k": "#2b7a56", "pass_at_k": "#b4540a"}
 _SHOWN = {"pass_at_1": "pass@1", "maj_at_k": "maj@8", "pass_at_k": "pass@8"}
+_ARMS = {
+    "srt_pushed": "SRT",
+    "truth_pushed": "RLOO, true labels",
+    "srt_guarded": "SRT, guard stops it",
+    "truth_guarded": "RLOO, true labels, guard on",
+}
 _PUSHED = {"srt_pushed": ("SRT", "#a8553a"), "truth_pushed": ("RLOO, true labels", "#1f5fa8")}
 
 
@@ -69,14 +75,19 @@ def _verdict(found: dict[str, Any]) -> str:
 
 
 def _pushed(figures: dict[str, Any]) -> str:
-    lines = ["| pushed | seed | steps | peak pass@1 | at the end | lost |", "|---|---|---|---|---|---|"]
-    names = {"srt_pushed": "SRT", "truth_pushed": "RLOO, true labels", "srt_guarded": "SRT, guard stops it"}
-    for key, name in names.items():
-        for seed, one in zip(figures["seeds"], figures["pushed"][key], strict=True):
-            peak, final = one["peak"], one["final"]
-            cells = (name, seed, one["steps"], *(f"{100 * value:.1f}" for value in (peak, final, peak - final)))
-            lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines = [
+        "| pushed | seed | steps | peak pass@1 | at the end | lost | best by validation |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for key, name in _ARMS.items():
+        for one in figures["pushed"][key]:
+            cells = [_points(one[figure]) for figure in ("peak", "final", "lost", "restored")]
+            lines.append(f"| {name} | {one['seed']} | {one['steps']} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _points(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
 
 
 def _percent(figure: dict[str, Any]) -> str:
@@ -119,7 +130,8 @@ def _draw_pushed(axes: Axes, figures: dict[str, Any]) -> None:
             curve: Sequence[tuple[int, float]] = one["curve"]
             steps, values = [step for step, _ in curve], [100 * value for _, value in curve]
             axes.plot(steps, values, color=colour, linewidth=1.6, label=shown if place == 0 else None)
-    for place, one in enumerate(figures["pushed"]["srt_guarded"]):
+    drawn = [one for one in figures["pushed"]["srt_guarded"] if one["seed"] in figures["seeds"]]
+    for place, one in enumerate(drawn):
         label = "where the guard stops SRT" if place == 0 else None
         axes.plot(one["steps"], 100 * one["final"], "s", color="#1c2128", markersize=7, label=label)
     axes.set_xlabel("step")

@@ -41,9 +41,10 @@ class Guard(Part):
     ill_posed: Action = "warn"
     repetition: Action = "warn"
 
-    window: Positive = 4  # steps whose median is taken: one step may be odd
-    hacking_jump: Share = 0.1  # more of the votes agree with their majority than at the training's first steps…
-    hacking_kl: float = Field(0.2, gt=0)  # …and the KL to the reference, in nats a token, is as large
+    window: Positive = 3  # steps whose median is taken: one step may be odd
+    # Chosen on pushed SRT and its control with true labels, docs/methods.md: KL tells them apart.
+    hacking_jump: Share = 0.05  # more of the votes agree with their majority than at the training's first steps…
+    hacking_kl: float = Field(0.15, gt=0)  # …and the KL to the reference, in nats a token, is as large
     one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
     entropy_floor: Share = 0.1  # of the entropy of the training's first steps
     decline_points: Share = 0.03  # of held-out pass@1, below its best

@@ -38,7 +38,7 @@ app.add_typer(micro, name="micro")
 app.add_typer(cli_methods.rewards, name="rewards")
 app.command()(cli_methods.replay)
 
-BENCHES = ("similarity", "voting", "store", "engine", "methods", "sets", "replay")
+BENCHES = ("similarity", "voting", "store", "engine", "methods", "collapse", "sets", "replay")
 
 
 @app.command()

@@ -6,7 +6,7 @@ import pytest
 
 from core.guard import Action, Before, Guard, ends_training, iteration_alarms, step_alarms, strongest
 
-GUARD = Guard(window=2)
+GUARD = Guard(window=2, hacking_jump=0.1, hacking_kl=0.2)
 
 
 def steps(**figures: list[float]) -> list[dict[str, float]]:

@@ -131,14 +131,34 @@ def test_a_run_with_prompts_is_not_co_evolves(live: Live) -> None:
 
 
 def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
-    """The form says why, and its answer, to stop, is kept."""
+    """The form says why; what it answers, to go back and then to stop, is kept and done."""
     own = live.home.path / "few.jsonl"
     own.write_text("\n".join((live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]))
     settings = (*SMALL, "iterations=3", f"evaluation.benchmark={own}", f"early_stopping.benchmark={own}")
     paused = (*settings, "guard.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
     process = live.start("run", "micro", "--name", "asked", *(part for s in paused for part in ("--set", s)))
-    wait_until(lambda: status(live, "asked") == "paused" or process.poll() is not None, "the run to pause")
-    assert process.poll() is None
+    for t, decision in ((1, "roll back"), (2, "stop")):
+        wait_until(lambda t=t: _waiting(live, t) or process.poll() is not None, "the run to pause")  # type: ignore[misc]
+        assert process.poll() is None
+        _answer(live, page, decision)
+    assert process.wait(300) == 0
+    done = results(live, "asked")
+    assert [done[t, "check_health"]["action"] for t in (1, 2)] == ["pause", "pause"]
+    back_to = {"solver": "asked/base/0"}  # not to the one that raised the alarm
+    assert done[1, "ask_a_person"] == {"action": "roll_back", "note": "", "best": 0, "back_to": back_to}
+    assert done[2, "ask_a_person"] == {"action": "stop", "note": "", "best": 0, "back_to": back_to}
+    with live.store().read() as session:
+        parents = [c.parent for c in queries.checkpoints_of(session, "asked", "solver")]
+    assert parents == ["asked/base/0", "asked/base/0"]
+    assert status(live, "asked") == "stopped"
+    assert (3, "train_solver") not in done
+
+
+def _waiting(live: Live, t: int) -> bool:
+    return status(live, "asked") == "paused" and (t, "check_health") in results(live, "asked")
+
+
+def _answer(live: Live, page: Page, choice: str) -> None:
     page.goto(f"{live.services.prefect_url}/runs?tab=flow-runs")
     page.get_by_role("link", name="asked", exact=True).first.click()
     page.get_by_role("button", name="Resume").first.click()
@@ -146,12 +166,5 @@ def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
     decision = page.locator(".p-modal .p-select-button__control").last
     decision.focus()  # nothing is chosen beforehand: a person has to decide
     page.keyboard.press("ArrowDown")
-    page.locator(".p-select-option", has_text="stop").click()
+    page.locator(".p-select-option", has_text=choice).click()
     page.get_by_role("button", name="Submit").click()
-    assert process.wait(300) == 0
-    done = results(live, "asked")
-    assert done[1, "check_health"]["action"] == "pause"
-    back_to = {"solver": "asked/base/0"}  # not to the one that raised the alarm
-    assert done[1, "ask_a_person"] == {"action": "stop", "note": "", "best": 0, "back_to": back_to}
-    assert status(live, "asked") == "stopped"
-    assert (2, "train_solver") not in done

@@ -1,0 +1,62 @@
+"""SRT pushed until it collapses, its control with true labels, and the guard: `coevo bench collapse`.
+
+Learning rate 1e-3, no KL, 128 questions. The guard's thresholds were chosen by looking at seeds 1 to 6 of the same; the
+others are new to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.tiny_training import Arm, Outcome, outcomes
+from core.guard import Guard
+
+SEEDS, GUARDED_SEEDS, SEEN = (1, 2, 3), tuple(range(1, 11)), 6
+_PUSHED: dict[str, Any] = {"prompts": 128, "steps": 60, "learning_rate": 1e-3}
+_FREE: dict[str, Any] = {"kl_coefficient": 0.0}
+ARMS: dict[str, Arm] = {
+    "srt_pushed": Arm("srt", "none", _FREE, **_PUSHED, every=4),
+    "truth_pushed": Arm("rloo", "truth", _FREE, **_PUSHED, every=4),
+    "srt_guarded": Arm("srt", "none", _FREE, **_PUSHED, every=1, guard=Guard(hacking="stop")),
+    "truth_guarded": Arm("rloo", "truth", _FREE, **_PUSHED, guard=Guard(hacking="stop")),
+}
+
+
+def run() -> dict[str, Any]:
+    """Each arm's trainings, a seed each: see `_pushed`."""
+    wanted = {(name, seed): arm for name, arm in ARMS.items() for seed in _seeds(name)}
+    done = outcomes(wanted)
+    return {name: [_pushed(seed, done[name, seed]) for seed in _seeds(name)] for name in ARMS}
+
+
+def _seeds(name: str) -> tuple[int, ...]:
+    return GUARDED_SEEDS if name == "srt_guarded" else SEEDS
+
+
+def _pushed(seed: int, outcome: Outcome) -> dict[str, Any]:
+    """What became of a training: held-out pass@1 by step, its peak, where it ended, and what the best checkpoint by the
+    validation set has, which is what a run that is stopped ends with."""
+    final = sum(outcome["held_out"]["pass_at_1"]) / len(outcome["held_out"]["pass_at_1"])
+    curve: list[tuple[int, float, float]] = outcome["curve"]
+    peak = max((value for _, value, _ in curve), default=final)
+    _, restored, _ = max(curve, key=lambda point: point[2], default=(0, None, None))
+    return {
+        "seed": seed,
+        "steps": len(outcome["metrics"]),
+        "curve": [(step, value) for step, value, _ in curve],
+        "peak": peak,
+        "final": final,
+        "lost": peak - final,
+        "restored": restored,
+        **{name: _column(outcome["metrics"], name) for name in ("majority_share", "kl", "label_accuracy")},
+    }
+
+
+def _column(metrics: list[Mapping[str, float]], name: str) -> list[float | None]:
+    return [figures.get(name) for figures in metrics]
+
+
+if __name__ == "__main__":
+    print(json.dumps(run()))
