@@ -174,7 +174,7 @@ class Prompts(Part):
     question: str = "problem"  # column
     answer: str | None = None  # column; seen by the audit, and by the reward only where labels are given
     labels: Literal["none", "given", "offline"] = "none"
-    limit: Positive | None = None  # the first so many; how many are drawn for "micro"
+    limit: Positive | None = None  # the first so many of a file; how many are drawn for "micro"
     easiest: float = Field(1.0, gt=0, le=1)  # the share that is trained on (SRT 5.3)
     easiest_by: Literal["majority", "pass_rate"] = "majority"  # frequency of the majority answer, or of the true one
 
@@ -187,6 +187,8 @@ class Prompts(Part):
     def _answers_where_they_are_needed(self) -> Prompts:
         if self.file == "benchmark" and (self.labels == "given" or self.easiest_by == "pass_rate"):
             raise ValueError("labels: the benchmark's are hidden; expected labels 'none' or 'offline', by majority")
+        if self.file == "benchmark" and self.limit is not None:
+            raise ValueError(f"limit: expected none, the benchmark is trained on whole; got {self.limit}")
         known = self.answer is not None or self.file == "micro"
         if not known and (self.labels == "given" or (self.easiest < 1 and self.easiest_by == "pass_rate")):
             raise ValueError(

@@ -42,7 +42,7 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
         return _of_the_tiny_world(config, prompts.limit or 0)
     if prompts.file == "benchmark":
         items = load_benchmark(config.evaluation.benchmark)
-        return [GivenPrompt(item.problem, item.answer) for item in items][: prompts.limit]
+        return [GivenPrompt(item.problem, item.answer) for item in items]
     found: list[GivenPrompt] = []
     for place, row in _rows(Path(prompts.file)):
         if prompts.limit is not None and len(found) == prompts.limit:

@@ -54,6 +54,8 @@ def test_the_benchmarks_own_questions_come_with_hidden_answers() -> None:
     for settings in ({"labels": "given"}, {"easiest": 0.5, "easiest_by": "pass_rate"}):
         with pytest.raises(ConfigError, match="the benchmark's are hidden"):
             config("benchmark", **settings)
+    with pytest.raises(ConfigError, match="limit: expected none, the benchmark is trained on whole; got 8"):
+        config("benchmark", limit=8)
 
 
 @pytest.mark.parametrize(
