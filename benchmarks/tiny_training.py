@@ -30,9 +30,8 @@ from core.methods import Method
 from core.prompts import solver_messages
 from core.seeds import seed_for
 from core.strategies import DEGENERATE, skeleton_clusters
-from core.types import BenchmarkItem, Checkpoint
+from core.types import Checkpoint
 from core.voting import vote, vote_many
-from orchestrator.held_out import load_benchmark
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainJob, TrainQuestion
@@ -40,7 +39,7 @@ from trainers.local.checkpoints import Metrics
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import make_reward
-from trainers.micro.world import make_problem
+from trainers.micro.world import make_benchmark, make_problem
 
 SAMPLES = 8  # held-out, a question
 TRAINED = 8  # rollouts a prompt
@@ -49,6 +48,8 @@ BASE = ("base", 0)
 _MICRO = Path(__file__).parents[1] / "trainers" / "micro"
 _SAMPLING = Sampling(top_p=1.0, max_tokens=110)
 _LABEL_VOTES = 10
+_VALIDATION_SEED, _VALIDATION_PER_LEVEL = 777, 50
+_Item = tuple[str, str, str]  # id, question, true answer
 
 Outcome = dict[str, Any]
 
@@ -166,19 +167,30 @@ def _prompt(question: str, seed: int, n: int) -> Prompt:
     return Prompt(tuple(solver_messages(question)), seed, n, _SAMPLING)
 
 
-def _sampled(engine: TransformersEngine, benchmark: str) -> list[tuple[str, list[Completion]]]:
+def _sampled(engine: TransformersEngine, benchmark: list[_Item]) -> list[tuple[str, list[Completion]]]:
     """The benchmark's true answers and the completions, drawn alike for every model."""
-    items: list[BenchmarkItem] = load_benchmark(benchmark)
-    prompts = [_prompt(item.problem, seed_for(0, "held out", item.id), SAMPLES) for item in items]
-    return [(item.answer, group) for item, group in zip(items, engine.generate(prompts), strict=True)]
+    prompts = [_prompt(text, seed_for(0, "held out", identity), SAMPLES) for identity, text, _ in benchmark]
+    return [(answer, group) for (_, _, answer), group in zip(benchmark, engine.generate(prompts), strict=True)]
+
+
+def _benchmark() -> list[_Item]:
+    lines = (_MICRO / "benchmark.jsonl").read_text(encoding="utf-8").splitlines()
+    return [(row["id"], row["problem"], row["answer"]) for row in map(json.loads, lines)]
+
+
+def _validation() -> list[_Item]:
+    """300 questions of their own, to pick a checkpoint by."""
+    held_out = {text for _, text, _ in _benchmark()}
+    problems = [p for p in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if p.text not in held_out]
+    return [(f"micro-validation/{i:04d}", p.text, str(p.answer)) for i, p in enumerate(problems)]
 
 
 def _on_the_way(engine: TransformersEngine) -> tuple[float, float]:
     """pass@1 on the benchmark, and on the validation set."""
-    return _pass_at_1(engine, "micro"), _pass_at_1(engine, "micro-validation")
+    return _pass_at_1(engine, _benchmark()), _pass_at_1(engine, _validation())
 
 
-def _pass_at_1(engine: TransformersEngine, benchmark: str) -> float:
+def _pass_at_1(engine: TransformersEngine, benchmark: list[_Item]) -> float:
     right = [extract_boxed(c.text) == truth for truth, group in _sampled(engine, benchmark) for c in group]
     return sum(right) / len(right)
 
@@ -186,7 +198,7 @@ def _pass_at_1(engine: TransformersEngine, benchmark: str) -> float:
 def _held_out(engine: TransformersEngine) -> dict[str, list[float]]:
     """Each figure for each question."""
     found: dict[str, list[float]] = {name: [] for name in FIGURES}
-    for truth, group in _sampled(engine, "micro"):
+    for truth, group in _sampled(engine, _benchmark()):
         answers = [extract_boxed(completion.text) for completion in group]
         right = [answer == truth for answer in answers]
         strategies = skeleton_clusters([completion.text for completion in group])
