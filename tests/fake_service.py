@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -31,7 +31,8 @@ def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict
             self.send_response(status)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
-            self.wfile.write(raw)
+            with suppress(BrokenPipeError):  # a client that gave up
+                self.wfile.write(raw)
 
         def log_message(self, *_: object) -> None: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import httpx
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 
 from core.config import Service, Signals
 from core.embedding import hashed_embeddings, reasoning_part
+from core.methods import Method
 from core.strategies import judge_messages, parse_clusters, skeleton_clusters
+from core.types import Group
 from services.inference.client import PASSING, InferenceError
 
 _TEXTS_A_REQUEST = 128
@@ -63,6 +66,21 @@ def cluster(signals: Signals, groups: Sequence[tuple[str, Responses]]) -> list[t
     if signals.clusterer == "skeleton":
         return [skeleton_clusters(responses) for _, responses in groups]
     return asyncio.run(_all(signals.clusterer, groups, _judge_group))
+
+
+def with_signals(
+    groups: Sequence[Group], texts: Sequence[tuple[str, Responses]], method: Method, signals: Signals
+) -> list[Group]:
+    """The groups with the embeddings and strategies that `method` needs; `texts` are each group's question and its
+    responses. Raises `InferenceError`."""
+    heard = list(groups)
+    if "embeddings" in method.needs and groups:
+        rows = embed(signals, [text for _, responses in texts for text in responses])
+        ends = np.cumsum([len(responses) for _, responses in texts])[:-1]
+        heard = [replace(group, embeddings=found) for group, found in zip(heard, np.split(rows, ends), strict=True)]
+    if "clusters" in method.needs:
+        heard = [replace(group, clusters=found) for group, found in zip(heard, cluster(signals, texts), strict=True)]
+    return heard
 
 
 async def _all(

@@ -17,7 +17,7 @@ from services.inference.engine import Completion, Prompt
 from trainers.base import SolverService, TrainError, TrainJob
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, make_reward, solver_reward
-from trainers.local.schedule import questions_at
+from trainers.schedule import questions_at
 
 
 @pytest.fixture(scope="module")

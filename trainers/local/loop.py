@@ -30,8 +30,8 @@ from trainers.local.checkpoints import (
 )
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward, Rewarded
-from trainers.local.schedule import rollouts_at
 from trainers.local.update import Row, make_optimiser, update
+from trainers.schedule import rollouts_at
 
 # Nats a token. Rounding makes 1e-5 of it in float32; more than this means that the sampler's model is not the
 # trainer's, as with an architecture that changes its logits after the output embedding.

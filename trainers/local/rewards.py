@@ -22,10 +22,10 @@ from core.types import Group, PseudoLabel, Score, Scored
 from core.voting import vote_many
 from services.inference.client import InferenceClient
 from services.inference.engine import Completion, Prompt
-from services.inference.signals import cluster, embed
+from services.inference.signals import with_signals
 from trainers.base import SolverService, TrainError, TrainJob, TrainQuestion
 from trainers.local.ranks import Ranks
-from trainers.local.schedule import questions_at
+from trainers.schedule import questions_at
 
 Completions = Sequence[Sequence[Completion]]  # group by group
 Ask = Callable[[Sequence[Prompt]], list[list[str]]]  # the Solver's answers, texts[i][j] to the j-th sample of prompt i
@@ -59,35 +59,17 @@ def solver_reward(job: TrainJob, ranks: Ranks, step: int, completions: Completio
     def score(own: list[tuple[TrainQuestion, Sequence[Completion]]]) -> list[tuple[Group, Scored]]:
         answers = [[extract_boxed(completion.text) for completion in group] for _, group in own]
         groups = make_groups(answers, [question.label for question, _ in own], grader)
-        heard = _with_signals(job, method, own, groups)
+        if "mean_entropy" in method.needs:
+            entropies = [np.array([completion.mean_entropy for completion in group]) for _, group in own]
+            groups = [replace(group, mean_entropy=found) for group, found in zip(groups, entropies, strict=True)]
+        texts = [(question.text, [completion.text for completion in group]) for question, group in own]
+        heard = with_signals(groups, texts, method, job.signals)
         return [(_slim(group), METHODS[method.type](group, method)) for group in heard]
 
     questions = questions_at(job, step)
     scored = ranks.map(list(zip(questions, completions, strict=True)), score)
     metrics = {**_solver_metrics(questions, scored), **_label_metrics(questions, scored, grader)}
     return Rewarded([found for _, found in scored], metrics, [group.clusters for group, _ in scored])
-
-
-def _with_signals(
-    job: TrainJob,
-    method: Method,
-    own: Sequence[tuple[TrainQuestion, Sequence[Completion]]],
-    groups: Sequence[Group],
-) -> list[Group]:
-    """The groups with the signals that the method needs."""
-    heard = list(groups)
-    if "mean_entropy" in method.needs:
-        entropies = [np.array([completion.mean_entropy for completion in group]) for _, group in own]
-        heard = [replace(group, mean_entropy=found) for group, found in zip(heard, entropies, strict=True)]
-    if "embeddings" in method.needs and own:
-        rows = embed(job.signals, [completion.text for _, group in own for completion in group])
-        ends = np.cumsum([len(group) for _, group in own])[:-1]
-        heard = [replace(group, embeddings=found) for group, found in zip(heard, np.split(rows, ends), strict=True)]
-    if "clusters" in method.needs:
-        texts = [(question.text, [completion.text for completion in group]) for question, group in own]
-        strategies = cluster(job.signals, texts)
-        heard = [replace(group, clusters=found) for group, found in zip(heard, strategies, strict=True)]
-    return heard
 
 
 def _slim(group: Group) -> Group:

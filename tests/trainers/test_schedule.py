@@ -13,7 +13,7 @@ from local_tiny import tiny_job
 from core.config import ChallengerReward
 from core.prompts import challenger_messages, solver_messages
 from trainers.base import TrainJob, TrainQuestion
-from trainers.local.schedule import questions_at, rollouts_at
+from trainers.schedule import questions_at, rollouts_at
 
 
 def job_of(questions: int, prompts_per_step: int, run_seed: int = 7) -> TrainJob:

@@ -1,0 +1,155 @@
+"""EasyR1's own source on our files, where it is installed; elsewhere the recorded table of what we rely on.
+
+`COEVO_EASYR1_SOURCE` names a checkout of the pinned commit, and `COEVO_EASYR1_PYTHON` an interpreter with torch,
+transformers, tensordict, codetiming, torchdata, datasets, msgspec and omegaconf 2.3.0 (docs/easyr1.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_easyr1_reward_shim import METHODS, SIZE, batch, rendered, solvers_job, texts
+from transformers import AutoTokenizer
+
+from core.prompts import solver_messages
+from core.trainer_settings import EasyR1Settings
+from trainers.easyr1.config import render
+from trainers.easyr1.reward_shim import compute_score
+from trainers.schedule import questions_at
+
+HERE = Path(__file__).parent
+MICRO = HERE.parents[1] / "trainers" / "micro" / "model"
+KEYS: dict[str, str] = json.loads((HERE / "easyr1_keys.json").read_text())
+SOURCE = os.environ.get("COEVO_EASYR1_SOURCE")
+TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "dict": (dict,),
+}
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def easyr1() -> Iterator[Ask]:
+    """Asks EasyR1's source: see `easyr1_contract.py`."""
+    if SOURCE is None:
+        pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
+    root = str(HERE.parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    python = os.environ.get("COEVO_EASYR1_PYTHON", sys.executable)
+    command = [python, str(HERE / "easyr1_contract.py"), SOURCE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ask(name: str, *arguments: Any) -> Any:
+            process.stdin.write(json.dumps([name, arguments]) + "\n")  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+            return json.loads(process.stdout.readline())  # type: ignore[union-attr]
+
+        yield ask
+        process.stdin.close()
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and f"{prefix}{name}" not in KEYS:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def of_type(value: Any, kind: str) -> bool:
+    if kind.startswith("typing.Optional"):
+        return value is None or of_type(value, kind.removeprefix("typing.Optional[").removesuffix("]"))
+    if kind.startswith(("tuple[float", "typing.Tuple[str")):
+        return all(isinstance(each, float | int if "float" in kind else str) for each in value)
+    return isinstance(value, TYPES[kind.split("[", maxsplit=1)[0]]) and (kind == "bool" or not isinstance(value, bool))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_key_is_one_of_easyr1s_and_has_its_type(tmp_path: Path, name: str) -> None:
+    rendered(solvers_job(tmp_path, name, METHODS[name]), tmp_path / "easyr1")
+    found = dict(flat(yaml.safe_load((tmp_path / "easyr1" / "config.yaml").read_text())))
+    assert found.keys() <= KEYS.keys()
+    assert [key for key, value in found.items() if not of_type(value, KEYS[key])] == []
+    assert len(found) > 50
+
+
+def test_the_table_is_the_sources(easyr1: Ask) -> None:
+    assert easyr1("keys") == KEYS
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_easyr1_takes_the_file_and_scores_through_the_shim(easyr1: Ask, tmp_path: Path, name: str) -> None:
+    """Its configuration merges it, its reward manager loads the shim, its estimator returns our advantages."""
+    job = solvers_job(tmp_path, name, METHODS[name])
+    path = rendered(job, tmp_path / "easyr1")
+    config = str(tmp_path / "easyr1" / "config.yaml")
+    merged = easyr1("merge", config)
+    assert merged["algorithm"]["adv_estimator"] == "rloo"
+    assert merged["worker"]["actor"]["optim"]["lr"] == job.training.learning_rate
+    assert merged["worker"]["actor"]["kl_coef"] == job.reward.kl_coefficient
+    assert merged["worker"]["reward"]["reward_function_name"] == "compute_score"
+
+    tokenizer = AutoTokenizer.from_pretrained(MICRO)
+    rng = random.Random(name)
+    said = texts(rng, 4)
+    rows, where = batch(job, said, rng)
+    encoded = [tokenizer(row["response"], add_special_tokens=False)["input_ids"] for row in rows]
+    asked = [
+        {"tokens": tokens, "ground_truth": row["ground_truth"], "uid": str(group)}
+        for tokens, row, (group, _) in zip(encoded, rows, where, strict=True)
+    ]
+    found = easyr1("reward", config, str(MICRO), asked)
+    decoded = [tokenizer.decode(tokens, skip_special_tokens=True) for tokens in encoded]
+    ours = compute_score(
+        [
+            {**row, "response": text, "response_length": len(tokens)}
+            for row, text, tokens in zip(rows, decoded, encoded, strict=True)
+        ],
+        path,
+    )
+    assert found["metrics"]["overall"] == [score["overall"] for score in ours]
+    assert found["metrics"]["reward"] == [score["reward"] for score in ours]
+    learned = sum(score["learned_from"] for score in ours)
+    assert learned
+    lengths = [len(tokens) for tokens in encoded]
+    average = job.reward.loss_average
+    scale = {
+        "sequence": len(ours) / learned,
+        "token": sum(lengths) / sum(n for n, score in zip(lengths, ours, strict=True) if score["learned_from"]),
+        "max_length": sum(lengths) / (learned * job.training.sampling.max_tokens),
+    }[average]
+    # float32, in which EasyR1 holds rewards
+    assert found["advantages"] == pytest.approx([scale * score["advantage"] for score in ours], rel=2e-5, abs=2e-6)
+    assert len(ours) == 4 * SIZE
+
+
+def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path) -> None:
+    job = solvers_job(tmp_path, "rzero", {})
+    tokenizer = AutoTokenizer.from_pretrained(MICRO)
+    settings = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
+    config = render(job, settings, tokenizer, tmp_path / "easyr1")
+    rows = easyr1("dataset", str(config), str(MICRO))
+    asked = [question for step in range(1, job.training.steps + 1) for question in questions_at(job, step)]
+    assert [json.loads(row["ground_truth"])["question_id"] for row in rows] == [q.question_id for q in asked]
+    for row, question in zip(rows, asked, strict=True):
+        chat = tokenizer.apply_chat_template(
+            solver_messages(question.text), add_generation_prompt=True, return_dict=True
+        )
+        assert row["ids"] == chat["input_ids"]

@@ -1,0 +1,90 @@
+"""What EasyR1 can be asked for: everything else is refused by name, with the reason, before anything starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.config import ChallengerReward, Training, parse_method
+from core.trainer_settings import EasyR1Settings
+from trainers.base import TrainError
+from trainers.easyr1.fit import deviations, refuse_layout, refuse_unfit
+
+FITTING = {
+    "rzero": {},
+    "ttrl": {},
+    "srt": {},
+    "evol_rl": {"entropy_coefficient": 0},
+    "poly_epo": {},
+    "pass_at_n": {},
+    "grpo": {},
+    "grpo_div": {},
+    "rloo": {},
+    "supervised": {},
+}
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_what_fits(name: str) -> None:
+    method = parse_method(name, FITTING[name])
+    refuse_unfit("solver", Training(), method)
+    assert all(
+        sentence[0] != sentence[0].upper() or sentence.startswith("AdamW")
+        for sentence in deviations(Training(), method)
+    )
+
+
+def test_the_challenger_fits() -> None:
+    for variant in ("paper", "official"):
+        refuse_unfit("challenger", Training(), ChallengerReward(variant=variant))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "training", "reason"),
+    [
+        ("evol_rl", {}, {}, "entropy_coefficient: EasyR1 has no entropy bonus; expected 0, got 0.003"),
+        (
+            "scrl",
+            {},
+            {},
+            "mean_entropy: EasyR1's reward function sees texts only; it gives clusters, embeddings, label",
+        ),
+        ("srt", {"advantage": "zscore"}, {}, "kl_in: in the reward only with advantage 'rloo', .* got 'zscore'"),
+        ("grpo", {"loss_average": "max_length", "kl_coefficient": 0.1}, {}, "loss_average: with a KL in the loss"),
+        ("poly_epo", {"sets": 16}, {}, "sets: .* expected all sets, got 16"),
+        ("rzero", {}, {"prompts_per_update": 48}, "expected a divisor of prompts_per_step = 128, got 48"),
+        ("poly_epo", {}, {"prompts_per_update": 64}, "with loss_average 'max_length' expected all of a step's prompts"),
+        ("rzero", {}, {"sampling": {"temperature": 0}}, "sampling.temperature: expected more than 0"),
+    ],
+)
+def test_what_does_not_fit(name: str, method: dict[str, Any], training: dict[str, Any], reason: str) -> None:
+    with pytest.raises(
+        TrainError, match=rf"(?s)solver.reward {name}: EasyR1 cannot .*trainer.type = 'local' can:.*{reason}"
+    ):
+        refuse_unfit("solver", Training(**training), parse_method(name, method))
+
+
+def test_a_reference_of_its_own_is_refused_where_it_counts() -> None:
+    method = parse_method("rzero")
+    with pytest.raises(TrainError, match="kl_coefficient: EasyR1 takes the KL to what it starts from"):
+        refuse_unfit("solver", Training(), method, own_reference=True)
+    refuse_unfit("solver", Training(), parse_method("rzero", {"kl_coefficient": 0}), own_reference=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (
+            {"gpus_per_node": 3},
+            "GPUs: EasyR1 deals out 128 prompts x 5 rollouts an update: expected a divisor of 640, got 3",
+        ),
+        ({"update_micro_batch": 3}, "trainer.update_micro_batch: .* expected a divisor of 80, got 3"),
+        ({"experience_micro_batch": 7}, "trainer.experience_micro_batch: .* expected a divisor of 640, got 7"),
+        ({"tensor_parallel": 3}, "trainer.tensor_parallel: .* expected a divisor of 8, got 3"),
+    ],
+)
+def test_batches_that_do_not_divide_are_refused(settings: dict[str, Any], complaint: str) -> None:
+    refuse_layout(Training(), 5, EasyR1Settings())
+    with pytest.raises(TrainError, match=complaint):
+        refuse_layout(Training(), 5, EasyR1Settings(**settings))

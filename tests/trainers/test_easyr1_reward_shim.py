@@ -1,0 +1,262 @@
+"""What EasyR1 makes of the reward shim's numbers is what the embedded trainer makes of its rewards."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from local_tiny import tiny_job
+
+from core.advantages import advantages
+from core.config import ChallengerReward, Training, parse_method
+from core.grading import Grader
+from core.methods import Method
+from core.prompts import parse_question
+from core.trainer_settings import EasyR1Settings
+from services.inference.client import InferenceError
+from services.inference.engine import Completion
+from tests.fake_service import fake_service
+from trainers.base import SolverService, TrainJob
+from trainers.easyr1.config import render
+from trainers.easyr1.reward_shim import compute_score
+from trainers.local.ranks import Ranks
+from trainers.local.rewards import challenger_reward, solver_reward
+from trainers.schedule import questions_at
+
+METHODS: dict[str, dict[str, Any]] = {
+    "rzero": {},
+    "ttrl": {"trained_share": 1.0},
+    "srt": {},
+    "evol_rl": {"trained_share": 1.0, "entropy_coefficient": 0.0},
+    "poly_epo": {},
+    "pass_at_n": {},
+    "grpo": {},
+    "grpo_div": {},
+    "rloo": {},
+    "supervised": {},
+}
+SIZE = 8  # rollouts
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader() as opened:
+        yield opened
+
+
+class FakeTokenizer:
+    """Renders a chat as its last message; a token a character."""
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
+        return messages[-1]["content"]
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) for letter in text]}
+
+
+def rendered(job: TrainJob, folder: Path) -> str:
+    """The path of the job's file, as EasyR1's configuration names it."""
+    render(
+        job, EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1), FakeTokenizer(), folder
+    )
+    return str(folder / "job.json")
+
+
+def solvers_job(tmp_path: Path, name: str, settings: dict[str, Any], **training: Any) -> TrainJob:
+    method = parse_method(name, settings)
+    job = tiny_job(tmp_path, reward=method, rollouts_per_prompt=SIZE, prompts_per_step=4, **training)
+    return replace(job, questions=tuple(replace(q, truth="1") for q in job.questions))
+
+
+def texts(rng: random.Random, groups: int) -> list[list[str]]:
+    """Rollouts of several strategies and answers, some without one; in the first group nobody answers."""
+
+    def one(silent: bool) -> str:
+        steps = " then ".join(rng.choice(["add 1 and 2", "double 3", "guess"]) for _ in range(rng.randint(1, 3)))
+        return steps if silent or rng.random() < 0.2 else rf"{steps} \boxed{{{rng.randint(0, 2)}}}"
+
+    return [[one(silent=group == 0) for _ in range(SIZE)] for group in range(groups)]
+
+
+def batch(
+    job: TrainJob, said: Sequence[Sequence[str]], rng: random.Random
+) -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:
+    """EasyR1's batch of step 1 in an order of its own, and each row's (group, member)."""
+    asked = questions_at(job, 1) if job.role == "solver" else [None] * len(said)
+    rows = []
+    for place, (question, group) in enumerate(zip(asked, said, strict=True)):
+        known: dict[str, Any] = {"step": 1, "place": place}
+        if question is not None:
+            known |= {"question_id": question.question_id, "question": question.text}
+            known |= {"label": question.label, "truth": question.truth}
+        rows += [
+            ({"response": text, "response_length": len(text), "ground_truth": json.dumps(known)}, (place, member))
+            for member, text in enumerate(group)
+        ]
+    rng.shuffle(rows)
+    return [row for row, _ in rows], [where for _, where in rows]
+
+
+def easyr1s_rloo(overall: np.ndarray[Any, Any], groups: list[int]) -> np.ndarray[Any, Any]:
+    """`s_i` less the mean of the others of its prompt (verl/trainer/core_algos.py)."""
+    made = np.zeros(len(overall))
+    for i, group in enumerate(groups):
+        others = [overall[j] for j in range(len(overall)) if groups[j] == group and j != i]
+        made[i] = overall[i] - np.mean(others)
+    return made
+
+
+def weights(made: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any], average: str) -> np.ndarray[Any, Any]:
+    """What a token of each rollout weighs in EasyR1's loss."""
+    return made / (len(made) * lengths) if average == "sequence" else made / lengths.sum()
+
+
+def completion(text: str) -> Completion:
+    return Completion(text, tuple(range(len(text))), (0.0,) * len(text), "stop", 0.5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("average", ["sequence", "token", "max_length"])
+def test_a_tokens_weight_is_the_embedded_trainers(tmp_path: Path, grader: Grader, name: str, average: str) -> None:
+    """Prompts that are dropped included: the weights are over what is learned from."""
+    settings = {**METHODS[name], "loss_average": average}
+    kl_in_loss = parse_method(name, METHODS[name]).kl_in == "loss"
+    if average == "max_length" and kl_in_loss:
+        settings["kl_coefficient"] = 0.0
+    job = solvers_job(tmp_path, name, settings)
+    rng = random.Random(name)
+    said = texts(rng, 4)
+    rows, where = batch(job, said, rng)
+    scores = compute_score(rows, rendered(job, tmp_path / "easyr1"))
+
+    groups = [[completion(text) for text in group] for group in said]
+    local = solver_reward(job, Ranks(), 1, groups, grader=grader)
+    assert isinstance(job.reward, Method)
+    learned = [g for g, scored in enumerate(local.groups) if scored.learn]
+    clusters = local.clusters or [None] * 4
+    expected = np.zeros((4, SIZE))
+    for g in learned:
+        expected[g] = advantages(local.groups[g].rewards, job.reward, clusters[g])
+    length = np.array([[len(text) for text in group] for group in said], dtype=float)
+    of_a_token = {
+        "sequence": 1 / (SIZE * len(learned) * length),
+        "token": np.full((4, SIZE), 1 / sum(length[g].sum() for g in learned)),
+        "max_length": np.full((4, SIZE), 1 / (SIZE * len(learned) * job.training.sampling.max_tokens)),
+    }[average]
+
+    made = easyr1s_rloo(np.array([score["overall"] for score in scores]), [group for group, _ in where])
+    lengths = np.array([row["response_length"] for row in rows], dtype=float)
+    found = weights(made, lengths, average)
+    for (g, i), weight, score in zip(where, found, scores, strict=True):
+        assert score["reward"] == pytest.approx(local.groups[g].rewards[i], abs=1e-9)
+        assert score["advantage"] == pytest.approx(expected[g, i], abs=1e-9)
+        assert weight == pytest.approx(expected[g, i] * of_a_token[g, i], abs=1e-12)
+    for figure in ("majority_share", "labelled_share", "unparsed_share"):
+        assert np.mean([score[figure] for score in scores]) == pytest.approx(local.metrics[figure])
+
+
+def test_those_that_only_vote_learn_nothing(tmp_path: Path) -> None:
+    """TTRL with half of the votes trained on: the advantages of those sum to zero, and their weight is doubled."""
+    job = solvers_job(tmp_path, "ttrl", {})
+    rng = random.Random(1)
+    said = texts(rng, 4)
+    rows, where = batch(job, said, rng)
+    scores = compute_score(rows, rendered(job, tmp_path / "easyr1"))
+    for group in range(1, 4):
+        own = [score for score, (g, _) in zip(scores, where, strict=True) if g == group]
+        assert sum(score["learned_from"] for score in own) == SIZE / 2
+        assert sum(score["advantage"] for score in own) == pytest.approx(0, abs=1e-9)
+        assert all(score["overall"] == 0 for score in own if not score["learned_from"])
+        taken = [score for score in own if score["learned_from"] and score["advantage"]]
+        for score in taken:  # 3 of 4 groups, half of each: 12 of 32 rows
+            assert score["overall"] == pytest.approx(score["advantage"] * 7 / 8 * 32 / 12)
+    assert sum(score["learned_from"] for score in scores) == 12
+    again = compute_score(rows[::-1], rendered(job, tmp_path / "again"))[::-1]
+    assert [score["overall"] for score in again] == pytest.approx([score["overall"] for score in scores])
+
+
+def test_a_step_that_nobody_learns_from_is_all_zeros(tmp_path: Path) -> None:
+    job = solvers_job(tmp_path, "srt", {})
+    rows, _ = batch(job, [["no answer"] * SIZE] * 4, random.Random(0))
+    assert {score["overall"] for score in compute_score(rows, rendered(job, tmp_path / "easyr1"))} == {0.0}
+
+
+def test_a_batch_that_is_not_whole_groups_is_refused(tmp_path: Path) -> None:
+    job = solvers_job(tmp_path, "rzero", {})
+    rows, _ = batch(job, texts(random.Random(0), 4), random.Random(0))
+    path = rendered(job, tmp_path / "easyr1")
+    with pytest.raises(ValueError, match="of step 1: expected 8 rollouts, got 7"):
+        compute_score(rows[1:], path)
+
+
+def test_the_validation_at_the_end_has_nothing_to_tell(tmp_path: Path) -> None:
+    path = rendered(solvers_job(tmp_path, "rzero", {}), tmp_path / "easyr1")
+    row = {"response": "", "response_length": 1, "ground_truth": json.dumps({"validation": True})}
+    assert compute_score([row], path) == [{"overall": 0.0}]
+
+
+def challengers_job(tmp_path: Path, url: str) -> TrainJob:
+    service = SolverService(url, "t/solver/0", Training().sampling)
+    reward = ChallengerReward(votes=4)
+    job = tiny_job(tmp_path, reward=reward, rollouts_per_prompt=3, prompts_per_step=2)
+    return replace(job, key="t/1/train_challenger", role="challenger", questions=(), solver=service)
+
+
+QUESTIONS = [
+    [r"<question>What is 1 + 1?</question> \boxed{2}", "nothing", r"<question>What is 2 + 5?</question> \boxed{7}"],
+    [r"<question>What is 1 + 1?</question> \boxed{2}", r"<question>Why?</question> \boxed{0}", "<question></question>"],
+]
+
+
+def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+    """A Solver that is sure of nothing but sums of ones."""
+    sure = "1 + 1" in body["messages"][-1]["content"]
+    answers = ["2"] * 4 if sure else ["1", "1", "2", "3"]
+    choices = [
+        {
+            "index": i,
+            "message": {"role": "assistant", "content": rf"\boxed{{{answer}}}"},
+            "finish_reason": "stop",
+            "completion_tokens": 3,
+            "mean_entropy": 0.1,
+        }
+        for i, answer in enumerate(answers)
+    ]
+    usage = {"prompt_tokens": 1, "completion_tokens": 12, "total_tokens": 13}
+    return 200, {"id": "x", "created": 0, "model": body["model"], "choices": choices, "usage": usage}
+
+
+def test_the_challengers_reward_asks_the_solver(tmp_path: Path, grader: Grader) -> None:
+    with fake_service(votes) as (service, asked):
+        job = challengers_job(tmp_path, service.url)
+        rows, where = batch(job, QUESTIONS, random.Random(2))
+        scores = compute_score(rows, rendered(job, tmp_path / "easyr1"))
+    well_formed = [text for group in QUESTIONS for text in group if parse_question(text, 2000)]
+    assert len(asked) == len(well_formed) == 4
+
+    def ask(prompts: Sequence[Any]) -> list[list[str]]:
+        bodies = [{"messages": list(prompt.messages), "model": ""} for prompt in prompts]
+        return [[c["message"]["content"] for c in votes(0, body)[1]["choices"]] for body in bodies]
+
+    groups = [[completion(text) for text in group] for group in QUESTIONS]
+    local = challenger_reward(job, Ranks(), 1, groups, grader=grader, ask=ask)
+    for (g, i), score in zip(where, scores, strict=True):
+        assert score["reward"] == pytest.approx(float(local.groups[g].rewards[i]))
+    assert all(score["uncertainty"] == 0 for score, (g, i) in zip(scores, where, strict=True) if (g, i) == (0, 1))
+
+
+def test_a_solver_that_stays_away_ends_the_job(tmp_path: Path) -> None:
+    with fake_service(lambda *_: (503, {})) as (service, _):
+        job = challengers_job(tmp_path, service.url)
+        rows, _ = batch(job, QUESTIONS, random.Random(2))
+        path = rendered(job, tmp_path / "easyr1")
+        tree = json.loads(Path(path).read_text())
+        Path(path).write_text(json.dumps({**tree, "patience_s": 0.1}))
+        with pytest.raises(InferenceError, match=r"no answer after waiting 0\.1 s"):
+            compute_score(rows, path)

@@ -1,0 +1,6 @@
+"""EasyR1 (github.com/hiyouga/EasyR1, Apache-2.0) as a trainer: its configuration, data and reward made from a
+`TrainJob`. It runs in an environment of its own, so nothing here imports it."""
+
+from __future__ import annotations
+
+PINNED = "b44b311"  # the commit that the contract tests and docs/easyr1.md are of

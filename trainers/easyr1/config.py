@@ -1,0 +1,172 @@
+"""From a `TrainJob` to the folder that EasyR1 is started with: configuration, data set, reward and what that needs.
+
+The keys are EasyR1's; `contract.py` says what we rely on of them, and a test merges every preset's file with the
+structured configuration of the pinned commit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.trainer_settings import EasyR1Settings
+from trainers.base import TrainJob
+from trainers.easyr1 import reward_shim
+from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset
+from trainers.easyr1.fit import refuse_layout, refuse_unfit
+
+CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
+_JOB, _SHIM, _TEMPLATE = "job.json", "reward_shim.py", "chat_template.jinja"
+_NEVER = 1e9  # a ratio that no token reaches: the dual clip is none of the papers'
+_PATIENCE_S = 600.0  # a replica that is lost comes back within minutes; the GPUs wait meanwhile
+_KEPT = 2  # checkpoints: the newest may be half written when the machine dies
+
+
+def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path) -> Path:
+    """Write all that EasyR1 needs for `job` into `folder`, and return the configuration's path.
+
+    `tokenizer` is the start model's. Raises `TrainError` for what EasyR1 cannot train, before anything is written.
+    """
+    own_reference = job.reference is not None and job.reference.sha256 != job.start.sha256
+    refuse_unfit(job.role, job.training, job.reward, own_reference=own_reference)
+    refuse_layout(job.training, job.rollouts, settings)
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    longest = write_dataset(job, tokenizer, folder)
+    (folder / _TEMPLATE).write_text(CHAT_TEMPLATE, encoding="utf-8")
+    (folder / _JOB).write_text(json.dumps(_for_the_reward(job), indent=1), encoding="utf-8")
+    shutil.copyfile(reward_shim.__file__, folder / _SHIM)
+    path = folder / CONFIG
+    path.write_text(yaml.safe_dump(configuration(job, settings, folder, longest), sort_keys=False), encoding="utf-8")
+    return path
+
+
+def _for_the_reward(job: TrainJob) -> dict[str, Any]:
+    """What the reward shim reads."""
+    return {
+        "role": job.role,
+        "key": job.key,
+        "run_seed": job.run_seed,
+        "steps_before": job.steps_before,
+        "rollouts": job.rollouts,
+        "trained": job.trained,
+        "max_tokens": job.training.sampling.max_tokens,
+        "patience_s": _PATIENCE_S,
+        "reward": job.reward.model_dump(mode="json"),
+        "signals": job.signals.model_dump(mode="json"),
+        "solver": job.solver and {**asdict(job.solver), "sampling": job.solver.sampling.model_dump(mode="json")},
+    }
+
+
+def configuration(job: TrainJob, settings: EasyR1Settings, folder: Path, longest_prompt: int) -> dict[str, Any]:
+    """EasyR1's configuration as a tree; `longest_prompt` in tokens."""
+    return {
+        "data": _data(job, folder, longest_prompt),
+        "algorithm": _algorithm(job),
+        "worker": {
+            "actor": _actor(job, settings),
+            "rollout": _rollout(job, settings, longest_prompt),
+            "ref": {"fsdp": {"enable_full_shard": True}, "offload": {"offload_params": settings.offload}},
+            "reward": {
+                "reward_function": f"{folder / _SHIM}:compute_score",
+                "reward_function_kwargs": {"job": str(folder / _JOB)},
+                "skip_special_tokens": True,
+                "num_cpus": 2,
+            },
+        },
+        "trainer": _trainer(job, settings, folder),
+    }
+
+
+def _data(job: TrainJob, folder: Path, longest_prompt: int) -> dict[str, Any]:
+    return {
+        "train_files": str(folder / "train.parquet"),
+        "val_files": str(folder / "validation.parquet"),
+        "prompt_key": "prompt",
+        "answer_key": "ground_truth",
+        "override_chat_template": str(folder / _TEMPLATE),
+        "max_prompt_length": longest_prompt,
+        "max_response_length": job.training.sampling.max_tokens,
+        "rollout_batch_size": job.training.prompts_per_step,
+        "val_batch_size": 1,
+        "shuffle": False,  # the rows are in order
+        "seed": job.run_seed % 2**31,
+        "filter_overlong_prompts": False,  # none is; and a step short of one would shift all that follow
+    }
+
+
+def _algorithm(job: TrainJob) -> dict[str, Any]:
+    return {
+        "adv_estimator": "rloo",  # passes the reward shim's advantages on: see fit.py
+        "disable_kl": False,  # the KL is watched also where it has no weight
+        "use_kl_loss": job.reward.kl_in == "loss",
+        "kl_penalty": "low_var_kl",  # k3
+        "kl_coef": job.reward.kl_coefficient,
+        "online_filtering": False,
+    }
+
+
+def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
+    training, objective = job.training, job.reward
+    return {
+        "global_batch_size": training.prompts_per_update or training.prompts_per_step,  # prompts, not rollouts
+        "micro_batch_size_per_device_for_update": settings.update_micro_batch,
+        "micro_batch_size_per_device_for_experience": settings.experience_micro_batch,
+        "max_grad_norm": training.max_grad_norm,
+        "clip_ratio_low": objective.clip_low,
+        "clip_ratio_high": objective.clip_high,
+        "clip_ratio_dual": _NEVER,
+        "loss_avg_mode": "seq" if objective.loss_average == "sequence" else "token",
+        "ppo_epochs": training.updates_per_step,
+        "model": {
+            "model_path": str(Path(job.start.path).resolve()),
+            "enable_gradient_checkpointing": True,
+            "trust_remote_code": False,
+        },
+        "optim": {
+            "lr": training.learning_rate,
+            "betas": [0.9, 0.999],
+            "weight_decay": training.weight_decay,
+            "strategy": "adamw",
+            "lr_scheduler_type": "constant",
+        },
+        "fsdp": {"enable_full_shard": True, "enable_cpu_offload": False},
+        "offload": {"offload_params": settings.offload, "offload_optimizer": settings.offload},
+    }
+
+
+def _rollout(job: TrainJob, settings: EasyR1Settings, longest_prompt: int) -> dict[str, Any]:
+    sampling = job.training.sampling
+    return {
+        "n": job.rollouts,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": job.run_seed % 2**31,
+        "gpu_memory_utilization": settings.gpu_memory_share,
+        "tensor_parallel_size": settings.tensor_parallel,
+        "max_model_len": longest_prompt + sampling.max_tokens,
+        "val_override_config": {"temperature": sampling.temperature, "top_p": sampling.top_p, "n": 1},
+    }
+
+
+def _trainer(job: TrainJob, settings: EasyR1Settings, folder: Path) -> dict[str, Any]:
+    return {
+        "total_epochs": 1,
+        "max_steps": job.training.steps,
+        "project_name": "coevo",
+        "experiment_name": job.key,
+        "logger": ["file", "console"],
+        "nnodes": settings.nodes,
+        "n_gpus_per_node": settings.gpus_per_node,
+        "val_freq": -1,
+        "val_before_train": False,
+        "save_freq": job.training.checkpoint_every,
+        "save_limit": _KEPT,
+        "save_checkpoint_path": str(folder / CHECKPOINTS),
+        "find_last_checkpoint": True,
+    }

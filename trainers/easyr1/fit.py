@@ -1,0 +1,86 @@
+"""Which trainings EasyR1 can do as asked, and where it differs from the embedded trainer though it can.
+
+Its own estimators are not used. The reward shim makes the advantages (`core.advantages`), as the embedded trainer does,
+and hands them on as rewards: EasyR1's RLOO returns `N/(N-1) (s - mean s)`, so that `(N-1)/N A` of a zero-sum A comes
+out as A. What is left to fit is the rest of the objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.config import Training
+from core.methods import Method, Objective, SetMethod, Signal
+from core.trainer_settings import EasyR1Settings
+from trainers.base import TrainError
+
+SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})  # no token entropies reach its reward
+
+
+def refuse_unfit(name: str, training: Training, objective: Objective, *, own_reference: bool = False) -> None:
+    """Raise `TrainError` with every reason why EasyR1 cannot train `name` ("solver" or "challenger") as asked.
+
+    `own_reference`: the KL is to another model than the one that the training starts from.
+    """
+    reasons = list(_unfit(training, objective))
+    if own_reference and objective.kl_coefficient > 0:
+        reasons.append("kl_coefficient: EasyR1 takes the KL to what it starts from; expected 0 after a first round")
+    if reasons:
+        kind = f"{name}.reward {objective.type}" if isinstance(objective, Method) else f"{name}.reward"
+        listed = "".join(f"\n  {reason}" for reason in reasons)
+        raise TrainError(f"{kind}: EasyR1 cannot train this as asked; trainer.type = 'local' can:{listed}")
+
+
+def refuse_layout(training: Training, rollouts: int, settings: EasyR1Settings) -> None:
+    """Raise `TrainError` when batches do not divide among the GPUs as EasyR1 asks (fsdp_workers.py, ray_trainer.py):
+    it would find out only once they are reserved."""
+    gpus, prompts = settings.nodes * settings.gpus_per_node, training.prompts_per_update or training.prompts_per_step
+    whole = {
+        f"{prompts} prompts x {rollouts} rollouts an update": (prompts * rollouts, gpus),
+        "sequences of an update on one GPU": (prompts * rollouts // gpus, settings.update_micro_batch),
+        "a step's sequences": (training.prompts_per_step * rollouts, settings.experience_micro_batch),
+        "GPUs": (gpus, settings.tensor_parallel),
+    }
+    names = ("GPUs", "trainer.update_micro_batch", "trainer.experience_micro_batch", "trainer.tensor_parallel")
+    for (what, (count, parts)), name in zip(whole.items(), names, strict=True):
+        if count == 0 or count % parts:
+            raise TrainError(f"{name}: EasyR1 deals out {what}: expected a divisor of {count}, got {parts}")
+
+
+def _unfit(training: Training, objective: Objective) -> Iterator[str]:
+    if isinstance(objective, Method):
+        for signal in sorted(objective.needs - SIGNALS):
+            yield f"{signal}: EasyR1's reward function sees texts only; it gives {', '.join(sorted(SIGNALS))}"
+    if objective.entropy_coefficient > 0:
+        yield f"entropy_coefficient: EasyR1 has no entropy bonus; expected 0, got {objective.entropy_coefficient:g}"
+    if objective.kl_in == "reward" and objective.kl_coefficient > 0 and objective.advantage != "rloo":
+        yield f"kl_in: in the reward only with advantage 'rloo', which is linear; got {objective.advantage!r}"
+    if objective.loss_average == "max_length" and objective.kl_in == "loss" and objective.kl_coefficient > 0:
+        yield "loss_average: with a KL in the loss expected 'token' or 'sequence', got 'max_length'"
+    if isinstance(objective, SetMethod) and objective.sets is not None:
+        yield f"sets: advantages of sampled sets do not sum to zero; expected all sets, got {objective.sets}"
+    size = training.prompts_per_update
+    if size is not None and training.prompts_per_step % size:
+        yield f"prompts_per_update: expected a divisor of prompts_per_step = {training.prompts_per_step}, got {size}"
+    if size not in (None, training.prompts_per_step) and objective.loss_average == "max_length":
+        yield f"prompts_per_update: with loss_average 'max_length' expected all of a step's prompts, got {size}"
+    if training.sampling.temperature == 0:
+        yield "sampling.temperature: expected more than 0, where rollouts differ, got 0"
+
+
+def deviations(training: Training, objective: Objective) -> list[str]:
+    """Where a training that fits is not what the embedded trainer does, in sentences."""
+    found = [
+        "rollouts are vLLM's, sampled with seeds of its own: two runs of one job differ",
+        "AdamW's second beta is 0.999, as R-Zero was trained with; the embedded trainer's is 0.99",
+    ]
+    if objective.loss_average == "sequence":
+        found.append("a micro batch's mean over sequences is weighed by its tokens, and not by its sequences")
+    if training.prompts_per_update not in (None, training.prompts_per_step):
+        found.append("the weight of dropped prompts is evened out over a step, not over each of its mini-batches")
+    if objective.trained_share < 1:
+        found.append("rollouts that only vote have advantage 0 and a part in the KL term, instead of none")
+    if objective.kl_coefficient > 0:
+        found.append("prompts that are dropped from the loss keep their part in the KL term")
+    found.append("the entropy is estimated by the mean negative log-probability of the sampled tokens")
+    return found

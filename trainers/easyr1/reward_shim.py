@@ -1,0 +1,230 @@
+"""The reward function that EasyR1 loads: `reward_shim.py:compute_score`.
+
+It runs in EasyR1's environment, in the process that EasyR1 gives its reward to, and imports `core` and the inference
+client only. EasyR1 hands over a whole step's rollouts in an order of its own, and takes one number each; what that
+number is, `trainers/easyr1/fit.py` says. A service that stays away ends the job: no reward is ever made up.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.advantages import advantages
+from core.answers import extract_boxed
+from core.config import ChallengerReward, Sampling, Signals, parse_method
+from core.grading import Grader
+from core.groups import make_groups
+from core.methods import Method
+from core.prompts import parse_question, solver_messages
+from core.rewards import METHODS
+from core.rewards.rzero import challenger_scores
+from core.seeds import seed_for
+from core.types import Group, PseudoLabel, Scored
+from core.voting import vote_many
+from services.inference.client import InferenceClient
+from services.inference.engine import Prompt
+from services.inference.signals import with_signals
+
+REWARD_NAME = "coevo"
+REWARD_TYPE = "batch"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """The rollouts of one prompt: their places in EasyR1's batch, what they say, and what is known of the prompt."""
+
+    places: tuple[int, ...]
+    texts: tuple[str, ...]
+    known: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.known["step"], self.known["place"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Earned:
+    """What the rollouts of one prompt earned, and figures: of each of them, or one for all."""
+
+    scored: Scored
+    clusters: tuple[int, ...] | None
+    figures: dict[str, Sequence[float] | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the job's file says: see `trainers/easyr1/config.py`."""
+
+    key: str
+    run_seed: int
+    steps_before: int
+    rollouts: int  # a prompt
+    trained: int  # of them
+    max_tokens: int
+    patience_s: float  # before a service that does not answer ends the job
+    objective: Method | ChallengerReward
+    signals: Signals
+    solver: dict[str, Any] | None  # the Challenger's service
+
+
+def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[str, float]]:
+    """For each of `{"response", "response_length", "ground_truth"}` its `overall`, which EasyR1's RLOO makes its
+    advantage of, and figures by their own names: `reward` is the method's. `job` is the path of the job's file.
+
+    The validation that EasyR1 does at its end has nothing to tell: 0.
+
+    Raises:
+        ValueError: the batch is not whole groups of the job's size.
+        InferenceError: a service did not answer before its deadline.
+    """
+    asked = _read(Path(job))
+    known = [json.loads(each["ground_truth"]) for each in reward_inputs]
+    if all("validation" in each for each in known):
+        return [{"overall": 0.0} for _ in known]
+    groups = _grouped([each["response"] for each in reward_inputs], known, asked.rollouts)
+    earn = _solver if isinstance(asked.objective, Method) else _challenger
+    with Grader() as grader:
+        earned = earn(groups, asked, grader)
+    made = [_advantages(group, found, asked) for group, found in zip(groups, earned, strict=True)]
+    lengths = np.array([each["response_length"] for each in reward_inputs], dtype=np.float64)
+    scale = _scale(groups, made, lengths, asked)
+    scores: list[dict[str, float]] = [{} for _ in reward_inputs]
+    for group, found, (values, taken) in zip(groups, earned, made, strict=True):
+        size = len(group.places)
+        for member, place in enumerate(group.places):
+            figures = {n: v if isinstance(v, float) else v[member] for n, v in found.figures.items()}
+            scores[place] = {
+                "overall": float(scale * values[member] * (size - 1) / size),
+                "reward": float(found.scored.rewards[member]),
+                "advantage": float(values[member]),
+                "learned_from": float(member in taken),
+                **figures,
+            }
+    return scores
+
+
+def _read(path: Path) -> Asked:
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    reward, signals = tree.pop("reward"), Signals.model_validate(tree.pop("signals"))
+    if tree.pop("role") == "challenger":
+        return Asked(**tree, objective=ChallengerReward.model_validate(reward), signals=signals)
+    return Asked(**tree, objective=parse_method(reward.pop("type"), reward), signals=signals)
+
+
+def _grouped(texts: Sequence[str], known: Sequence[dict[str, Any]], size: int) -> list[Rollouts]:
+    """The groups in order of step and place; within one by text, which EasyR1's order has no part in."""
+    by_key: dict[tuple[int, int], list[int]] = {}
+    for place, each in enumerate(known):
+        by_key.setdefault((each["step"], each["place"]), []).append(place)
+    groups = []
+    for key in sorted(by_key):
+        places = sorted(by_key[key], key=lambda place: texts[place])
+        if len(places) != size:
+            raise ValueError(f"prompt {key[1]} of step {key[0]}: expected {size} rollouts, got {len(places)}")
+        groups.append(Rollouts(tuple(places), tuple(texts[place] for place in places), known[places[0]]))
+    return groups
+
+
+def _solver(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> list[Earned]:
+    method = asked.objective
+    assert isinstance(method, Method)
+    answers = [[extract_boxed(text) for text in group.texts] for group in groups]
+    bare = make_groups(answers, [group.known["label"] for group in groups], grader)
+    heard = with_signals(bare, [(group.known["question"], group.texts) for group in groups], method, asked.signals)
+    scored = [METHODS[method.type](group, method) for group in heard]
+    right = _right(scored, groups, grader)
+    return [
+        Earned(found, group.clusters, {**found.parts, **_figures(group), **truth})
+        for found, group, truth in zip(scored, heard, right, strict=True)
+    ]
+
+
+def _figures(group: Group) -> dict[str, Sequence[float] | float]:
+    unparsed = [float(answer is None) for answer in group.answers]
+    return {"majority_share": group.vote.votes / group.vote.m, "unparsed_share": unparsed}
+
+
+def _right(scored: Sequence[Scored], groups: Sequence[Rollouts], grader: Grader) -> list[dict[str, float]]:
+    """Of the prompts whose truth is known: whether they were labelled, and of those whether the label is right."""
+    truths = [group.known["truth"] for group in groups]
+    both = [(found.label, truth) for found, truth in zip(scored, truths, strict=True)]
+    pairs = [(label, truth) for label, truth in both if label is not None and truth is not None]
+    verdicts = (comparison.verdict == "equal" for comparison in grader.compare_many(pairs))
+    figures: list[dict[str, float]] = []
+    for found, truth in zip(scored, truths, strict=True):
+        labelled = found.label is not None
+        right = {"label_accuracy": float(next(verdicts))} if labelled and truth is not None else {}
+        figures.append({} if truth is None else {"labelled_share": float(labelled), **right})
+    return figures
+
+
+def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> list[Earned]:
+    """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
+    config, service = asked.objective, asked.solver
+    assert isinstance(config, ChallengerReward)
+    assert service is not None
+    questions = [parse_question(text, service["max_question_chars"]) for group in groups for text in group.texts]
+    well_formed = [(i, question) for i, question in enumerate(questions) if question is not None]
+    sampling, step = Sampling.model_validate(service["sampling"]), asked.steps_before + groups[0].known["step"]
+    seeds = [seed_for(asked.run_seed, asked.key, step, "vote", i) for i, _ in well_formed]
+    prompts = [
+        Prompt(tuple(solver_messages(question)), seed, config.votes, sampling)
+        for (_, question), seed in zip(well_formed, seeds, strict=True)
+    ]
+    replies = InferenceClient(service["url"], asked.patience_s).generate(prompts, service["checkpoint"])
+    answers = [[extract_boxed(reply.text) for reply in group] for group in replies]
+    labels: list[PseudoLabel | None] = [None] * len(questions)
+    for (i, _), label in zip(well_formed, vote_many(answers, grader, service["denominator"]), strict=True):
+        labels[i] = label
+    scores = iter(challenger_scores(questions, labels, config))
+    earned = []
+    for group in groups:
+        own = [next(scores) for _ in group.texts]
+        names = dict.fromkeys(name for score in own for name in score.parts)
+        parts: dict[str, Sequence[float] | float] = {n: [score.parts.get(n, 0.0) for score in own] for n in names}
+        earned.append(Earned(Scored(None, np.array([score.value for score in own])), None, parts))
+    return earned
+
+
+def _advantages(group: Rollouts, earned: Earned, asked: Asked) -> tuple[Floats, frozenset[int]]:
+    """The advantages of a group, 0 for those that only vote, and who is trained on.
+
+    Those are drawn: EasyR1's order goes by length, and the first ones of it would not be draws like any others.
+    """
+    size, (step, place) = len(group.texts), group.key
+    values = np.zeros(size)
+    if not earned.scored.learn:
+        return values, frozenset()
+    taken = list(range(size))
+    if asked.trained < size:
+        seed = seed_for(asked.run_seed, asked.key, asked.steps_before + step, "trained", place)
+        taken = sorted(random.Random(seed).sample(taken, asked.trained))
+    clusters = [earned.clusters[i] for i in taken] if earned.clusters else None
+    values[taken] = advantages(earned.scored.rewards[taken], asked.objective, clusters)
+    return values, frozenset(taken)
+
+
+def _scale(
+    groups: Sequence[Rollouts], made: Sequence[tuple[Floats, frozenset[int]]], lengths: Floats, asked: Asked
+) -> float:
+    """What makes EasyR1's mean over the whole batch the method's mean over what is learned from.
+
+    EasyR1 averages over sequences or over tokens; "max_length" is a mean over tokens but for a constant.
+    """
+    learned = [group.places[i] for group, (_, taken) in zip(groups, made, strict=True) for i in taken]
+    tokens, average = float(lengths.sum()), asked.objective.loss_average
+    if not learned:
+        return 0.0
+    if average == "sequence":
+        return len(lengths) / len(learned)
+    return tokens / (float(lengths[learned].sum()) if average == "token" else len(learned) * float(asked.max_tokens))
