@@ -16,6 +16,7 @@ from core.errors import CoevoError
 from core.guard import Guard
 from core.methods import Method, Objective, RZero, SetMethod, SolverReward, Supervised
 from core.settings import Part, Positive, Share
+from core.trainer_settings import LocalSettings, TrainerSettings
 from core.types import Denominator
 
 Oracle = Annotated[Literal["exact", "given"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
@@ -252,6 +253,7 @@ class RunConfig(Part):
     prompts: Prompts | None = None  # given: no Challenger, no `dataset` but its votes; `iterations` are rounds
     early_stopping: EarlyStopping | None = None
     guard: Guard = Guard()
+    trainer: TrainerSettings = LocalSettings()
 
     @model_validator(mode="after")
     def _labels_for_the_method(self) -> RunConfig:

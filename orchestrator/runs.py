@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from core.config import ConfigError, RunConfig, load_config, parse_config
 from core.errors import CoevoError
+from core.trainer_settings import EasyR1Settings
 from orchestrator.held_out import load_benchmark
 from orchestrator.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.ledger import Stage
@@ -21,6 +22,7 @@ from storage.errors import StageHeld
 from storage.rows import RunStatus
 from storage.session import Store
 from trainers.base import LOCAL_SIGNALS, refuse_unmet
+from trainers.easyr1.fit import refuse_layout, refuse_unfit
 
 _DECIDE: tuple[Stage, ...] = ("ask_a_person", "check_health")  # whose word counts, the first that has one
 
@@ -65,7 +67,7 @@ def prepare(
         more = {"iterations": iterations} if iterations else {}
         config = load_config(preset_path(preset), {**overrides, **more})
         _check_flow(config, flow, f"preset {preset}")
-        refuse_unmet(config.solver.reward, LOCAL_SIGNALS, "the embedded trainer")
+        _refuse_unfit(config)
         keys_of(config.solver.signals.services(config.solver.reward))
         load_benchmark(config.evaluation.benchmark)
         if config.early_stopping is not None:
@@ -85,6 +87,25 @@ def prepare(
                 raise RunError(f"run {run}: iterations: it was stopped, by the guard or a person, and stays so")
             queries.set_iterations(session, run, wanted)
         return parse_config(queries.get_run(session, run).config, source=f"run {run}")
+
+
+def _refuse_unfit(config: RunConfig) -> None:
+    """Raise `TrainError` for what the run's trainer cannot do, of either role."""
+    trainer, solver, challenger = config.trainer, config.solver, config.challenger
+    if not isinstance(trainer, EasyR1Settings):
+        refuse_unmet(solver.reward, LOCAL_SIGNALS, "the embedded trainer")
+        return
+    # From the second round on a prompt set's reference is the model before the first.
+    rounds = config.prompts is not None and config.iterations > 1
+    refuse_unfit("solver", solver.training, solver.reward, own_reference=rounds)
+    refuse_layout(solver.training, solver.rollouts, trainer)
+    if config.prompts is None and challenger.trained:
+        refuse_unfit("challenger", challenger.training, challenger.reward)
+        refuse_layout(challenger.training, challenger.rollouts, trainer)
+    if config.labelled is not None:
+        rollouts = config.labelled.training.rollouts_per_prompt or config.labelled.reward.rollouts
+        refuse_unfit("labelled", config.labelled.training, config.labelled.reward)
+        refuse_layout(config.labelled.training, rollouts, trainer)
 
 
 def flow_of(config: RunConfig) -> Literal["co_evolve", "self_train"]:

@@ -11,13 +11,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.config import Labelled
+from core.trainer_settings import EasyR1Settings
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import trained_on
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
-from trainers.base import SolverService, TrainJob, TrainQuestion, TrainResult
+from trainers.base import SolverService, Trainer, TrainJob, TrainQuestion, TrainResult
+from trainers.easyr1.launch import EasyR1Trainer
 from trainers.local.trainer import LocalTrainer
 
 
@@ -106,7 +108,9 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
     def progress(step: int, metrics: Mapping[str, float]) -> None:
         context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
 
-    return LocalTrainer().train(job, progress)
+    settings = context.config.trainer
+    trainer: Trainer = EasyR1Trainer(settings) if isinstance(settings, EasyR1Settings) else LocalTrainer()
+    return trainer.train(job, progress)
 
 
 def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:

@@ -23,7 +23,9 @@ from services.inference.client import InferenceError
 from storage import queries
 from storage.errors import CheckpointError, StoreError
 from storage.session import Store, open_store
+from trainers.base import TrainError
 
+EASYR1 = {"trainer.type": "easyr1"}
 KEYED = {
     "solver.reward.type": "evol_rl",
     "solver.signals.embedder": {"url": "http://127.0.0.1:1/v1", "model": "m", "key_variable": "NO_SUCH_KEY"},
@@ -95,6 +97,12 @@ def test_a_run_goes_on_for_longer_but_never_for_less(home: Home, own: Store) -> 
         (("../a", "demo", 0, {}), StoreError, "run name: expected"),
         (("a", "demo", 0, {"base_model": "nowhere"}), RunError, "base_model: nowhere is not a folder"),
         (("a", "demo", 0, {"evaluation.benchmark": "nowhere.jsonl"}), Exception, "cannot read nowhere.jsonl"),
+        (
+            ("a", "demo", 0, EASYR1 | {"solver.reward.type": "scrl"}),
+            TrainError,
+            "scrl: EasyR1 cannot (?s:.*)mean_entropy",
+        ),
+        (("a", "demo", 0, EASYR1 | {"trainer.gpus_per_node": 7}), TrainError, "GPUs: .* expected a divisor of"),
         (("a", "demo", 0, KEYED), InferenceError, "key_variable: NO_SUCH_KEY is not set in the environment"),
     ],
 )

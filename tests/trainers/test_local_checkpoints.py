@@ -11,13 +11,13 @@ import torch
 from local_tiny import tiny_job, tiny_model, tiny_tokenizer
 
 from trainers.base import TrainError, TrainJob, TrainQuestion
+from trainers.folders import remove_unfinished
 from trainers.local.checkpoints import (
     State,
     fingerprint,
     load_optimiser,
     newest_step,
     read_state,
-    remove_unfinished,
     save_final,
     save_step,
 )

@@ -12,12 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +22,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from trainers.base import TrainError, TrainJob
+from trainers.folders import appearing, remove
 
 _KEPT = 2
 _OPTIMISER, _STATE = "optimizer.safetensors", "state.json"
@@ -83,13 +80,13 @@ def read_state(folder: Path) -> State:
 
 def save_step(work_dir: Path, state: State, model: Any, tokenizer: Any, optimiser: torch.optim.Optimizer) -> None:
     """Write step_K, where K is `state.step`, and remove all but the newest two."""
-    with _appearing(work_dir / f"step_{state.step}") as folder:
+    with appearing(work_dir / f"step_{state.step}") as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         save_file(_tensors(optimiser), folder / _OPTIMISER)
         (folder / _STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
     for old in _steps(work_dir)[:-_KEPT]:
-        _remove(old)
+        remove(old)
 
 
 def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
@@ -107,16 +104,10 @@ def final_folder(work_dir: Path) -> Path:
 
 def save_final(work_dir: Path, step: int) -> None:
     """Copy the last step's model and tokenizer, without what only training needs."""
-    with _appearing(final_folder(work_dir)) as folder:
+    with appearing(final_folder(work_dir)) as folder:
         for file in (work_dir / f"step_{step}").iterdir():
             if file.name not in (_OPTIMISER, _STATE):
                 shutil.copyfile(file, folder / file.name)
-
-
-def remove_unfinished(work_dir: Path) -> None:
-    """Remove what a killed writer left half-written."""
-    for folder in work_dir.glob(".*.part"):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _steps(work_dir: Path) -> list[Path]:
@@ -128,36 +119,3 @@ def _tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """The optimiser's moments as "<index of the parameter>.<name of the moment>"."""
     state = optimiser.state_dict()["state"]
     return {f"{index}.{kind}": tensor for index, moments in state.items() for kind, tensor in moments.items()}
-
-
-@contextmanager
-def _appearing(target: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `target` at once and durably, unless another writer was first."""
-    folder = target.parent / f".{target.name}-{uuid.uuid4().hex}.part"
-    folder.mkdir(parents=True)
-    yield folder
-    for path in [*folder.iterdir(), folder]:
-        _sync(path)
-    try:
-        folder.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-        shutil.rmtree(folder)
-    _sync(target.parent)
-
-
-def _remove(folder: Path) -> None:
-    """Take `folder` out of sight at once, then delete it: half a folder must never look like a whole one."""
-    doomed = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}.part")
-    with suppress(FileNotFoundError):  # another writer was first
-        folder.rename(doomed)
-        shutil.rmtree(doomed)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

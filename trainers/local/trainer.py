@@ -26,7 +26,8 @@ from core.methods import Method
 from core.types import Checkpoint
 from services.inference.signals import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
-from trainers.local.checkpoints import Metrics, final_folder, newest_step, read_state, remove_unfinished
+from trainers.folders import remove_unfinished
+from trainers.local.checkpoints import Metrics, final_folder, newest_step, read_state
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import make_reward

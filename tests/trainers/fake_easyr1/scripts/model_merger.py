@@ -1,0 +1,14 @@
+"""A fake of EasyR1's merger, for one GPU's shard."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+if __name__ == "__main__":
+    actor = Path(sys.argv[sys.argv.index("--local_dir") + 1])
+    weights = torch.load(actor / "model_world_size_1_rank_0.pt")
+    save_file(weights, actor / "huggingface" / "model.safetensors", metadata={"format": "pt"})

@@ -1,0 +1,116 @@
+"""A fake EasyR1: it reads the configuration, asks the reward function, logs and saves as EasyR1 does.
+
+It learns nothing: a step adds 1 to every number of the model. A file `misbehave` beside the configuration has words on
+how: `fail_at=K`, once, and `hang_at=K`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+import yaml
+from safetensors.torch import load_file
+
+
+def main(path: str) -> None:
+    config = yaml.safe_load(Path(path).read_text())
+    trainer, data, actor = config["trainer"], config["data"], config["worker"]["actor"]
+    folder = Path(trainer["save_checkpoint_path"])
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "experiment_log.jsonl"
+    log.write_text("")  # as EasyR1's file logger does
+    rows = pq.read_table(data["train_files"]).to_pylist()
+    reward = _reward(config)
+    start = Path(actor["model"]["model_path"])
+    weights, done = load_file(start / "model.safetensors"), 0
+    tracker = folder / "checkpoint_tracker.json"
+    if tracker.exists():
+        done = json.loads(tracker.read_text())["last_global_step"]
+        weights = torch.load(folder / f"global_step_{done}" / "actor" / "model_world_size_1_rank_0.pt")
+    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)  # its Ray
+    (folder / "helper.pid").write_text(str(helper.pid))
+    print(f"GPUs {os.environ.get('CUDA_VISIBLE_DEVICES')}", flush=True)
+    for step in range(done + 1, trainer["max_steps"] + 1):
+        _misbehave(step, folder)
+        size = data["rollout_batch_size"]
+        batch = _batch(rows[(step - 1) * size : step * size], config["worker"]["rollout"]["n"], step)
+        scores = reward(batch)
+        weights = {name: value + 1 for name, value in weights.items()}
+        if step % trainer["save_freq"] == 0 or step == trainer["max_steps"]:
+            _save(folder, step, weights, start)
+        names = dict.fromkeys(name for score in scores for name in score)
+        means = {name: _mean([score[name] for score in scores if name in score]) for name in names}
+        figures = {"reward": means, "actor": {"kl_loss": 0.01 * step, "entropy_loss": 1 / step, "grad_norm": 1.0}}
+        record = {"step": step, **figures, "response_length": {"mean": 3.0, "clip_ratio": 0.0}}
+        with log.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+    reward([{"response": "", "response_length": 1, "ground_truth": row["ground_truth"]} for row in _validation(data)])
+    with log.open("a") as file:
+        file.write(json.dumps({"step": trainer["max_steps"], "val": {"reward_score": 0.0}}) + "\n")
+    helper.kill()
+
+
+def _reward(config: dict[str, Any]) -> Any:
+    settings = config["worker"]["reward"]
+    file, name = settings["reward_function"].rsplit(":", 1)
+    spec = importlib.util.spec_from_file_location("custom_reward_fn", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["custom_reward_fn"] = module
+    spec.loader.exec_module(module)
+    return lambda batch: getattr(module, name)(batch, **settings["reward_function_kwargs"])
+
+
+def _batch(rows: list[dict[str, str]], n: int, step: int) -> list[dict[str, Any]]:
+    """Made-up responses, in an order of their own."""
+    rng = random.Random(step)
+    batch = [
+        {"response": rf"\boxed{{{rng.randint(0, 2)}}}", "response_length": 3, "ground_truth": row["ground_truth"]}
+        for row in rows
+        for _ in range(n)
+    ]
+    rng.shuffle(batch)
+    return batch
+
+
+def _validation(data: dict[str, Any]) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = pq.read_table(data["val_files"]).to_pylist()
+    return rows
+
+
+def _save(folder: Path, step: int, weights: dict[str, torch.Tensor], start: Path) -> None:
+    actor = folder / f"global_step_{step}" / "actor"
+    (actor / "huggingface").mkdir(parents=True, exist_ok=True)
+    torch.save(weights, actor / "model_world_size_1_rank_0.pt")
+    (actor / "huggingface" / "config.json").write_text((start / "config.json").read_text())
+    (folder / "checkpoint_tracker.json").write_text(json.dumps({"last_global_step": step}))
+
+
+def _misbehave(step: int, folder: Path) -> None:
+    said = folder.parent / "misbehave"
+    words = dict(word.split("=") for word in said.read_text().split()) if said.exists() else {}
+    once = folder / "failed"
+    if step == int(words.get("fail_at", 0)) and not once.exists():
+        once.touch()
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    if step == int(words.get("hang_at", 0)):
+        time.sleep(600)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1].removeprefix("config="))

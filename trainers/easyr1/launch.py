@@ -1,0 +1,211 @@
+"""The EasyR1 trainer: GPUs reserved on our Ray, EasyR1 in its own environment on them, its checkpoints made ours.
+
+    work_dir/easyr1/              what EasyR1 is started with, its log, and its checkpoints, from which it resumes
+    work_dir/metrics.jsonl        a line a step; EasyR1's own log begins anew whenever it is started
+    work_dir/final/               the model and its tokenizer
+
+EasyR1 needs another torch, vLLM, transformers and Ray than we do, so nothing of it is imported and it starts a Ray of
+its own, within the GPUs that ours has given away. The reservation is an actor: when it goes, EasyR1 goes, however it
+went, and the GPUs are free.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from transformers import AutoTokenizer
+
+from core.guard import ends_training, step_alarms
+from core.methods import Method
+from core.trainer_settings import EasyR1Settings
+from services.inference.signals import keys_of
+from trainers.base import TrainError, TrainJob, TrainResult
+from trainers.easyr1 import checkpoint
+from trainers.easyr1.config import CHECKPOINTS, CONFIG, render
+from trainers.easyr1.progress import parse
+from trainers.folders import remove_unfinished
+from trainers.local.checkpoints import fingerprint
+
+_ROOT = Path(__file__).resolve().parents[2]
+_FOLDER, _METRICS, _LOG, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "easyr1.log", "final", "fingerprint"
+_POLL_S = 0.5
+_SAID = 4000  # characters of EasyR1's log that go with a failure
+
+Metrics = dict[str, float]
+Progress = Callable[[int, Metrics], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EasyR1Trainer:
+    """Runs jobs on GPUs of the Ray that the caller is connected to; on one node of it."""
+
+    settings: EasyR1Settings
+    restarts: int = 1  # of a training that failed or whose machine was lost, before giving up
+
+    def train(self, job: TrainJob, progress: Progress) -> TrainResult:
+        """Run `job` to its end, from EasyR1's newest checkpoint if there is one. `progress` is called in this thread,
+        once for each new step. When it raises, or the wait is interrupted, EasyR1 ends and its GPUs are free.
+
+        Raises `TrainError`.
+        """
+        job = replace(job, work_dir=job.work_dir.resolve())
+        folder = job.work_dir / _FOLDER
+        self._prepare(job, folder)
+        remove_unfinished(job.work_dir)
+        final, checkpoints = job.work_dir / _FINAL, folder / CHECKPOINTS
+        for left in reversed(range(self.restarts + 1)):
+            if _end(job, checkpoints) is not None:
+                break
+            failure = self._run(job, folder, progress)
+            if failure is not None and not left:
+                raise TrainError(f"{job.key}: {failure}")
+        step = _end(job, checkpoints)
+        if step is None:
+            last = checkpoint.newest_step(checkpoints)
+            raise TrainError(f"{job.key}: EasyR1 ended early: expected step {job.training.steps}, its last is {last}")
+        if not final.exists():
+            checkpoint.merge(checkpoints, step, Path(job.start.path), self.settings, final)
+        return TrainResult(final, step, tuple(_metrics(job)[:step]))
+
+    def _prepare(self, job: TrainJob, folder: Path) -> None:
+        if self.settings.nodes > 1:
+            raise TrainError("trainer.nodes: several nodes are a RayJob of EasyR1's image on KubeRay, expected 1 here")
+        main = Path(self.settings.source) / "verl" / "trainer" / "main.py"
+        if not main.is_file():
+            raise TrainError(f"{job.key}: trainer.source: expected a checkout of EasyR1, there is no {main}")
+        if not Path(job.start.path).is_dir():
+            raise TrainError(f"{job.key}: start: expected a folder with a model, got {job.start.path}")
+        mine = folder / _FINGERPRINT
+        if mine.exists() and mine.read_text() != fingerprint(job):
+            raise TrainError(f"{job.key}: {folder} belongs to another job")
+        job = replace(job, training=job.training.model_copy(update={"checkpoint_every": _save_every(job)}))
+        render(job, self.settings, AutoTokenizer.from_pretrained(job.start.path, local_files_only=True), folder)
+        mine.write_text(fingerprint(job))
+
+    def _run(self, job: TrainJob, folder: Path, progress: Progress) -> str | None:
+        """One start of EasyR1, to its end; what went wrong, or None. Steps that were lost are done again."""
+        found = ray.cluster_resources().get("GPU", 0)
+        if found < self.settings.gpus_per_node:  # Ray would wait for them for ever
+            raise TrainError(f"{job.key}: gpus_per_node: {self.settings.gpus_per_node} asked for, Ray has {found:g}")
+        keep = checkpoint.newest_step(folder / CHECKPOINTS) or 0
+        _write(job, _metrics(job)[:keep])
+        log = folder / CHECKPOINTS / "experiment_log.jsonl"
+        log.unlink(missing_ok=True)
+        keys = ray.put(keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {})
+        actor: Any = _Reservation
+        reservation = actor.options(num_gpus=self.settings.gpus_per_node, num_cpus=1).remote()
+        try:
+            waiting = reservation.run.remote(
+                _command(self.settings, folder), self.settings.source, folder / _LOG, [keys]
+            )
+            offset, ended = 0, list[Any]()
+            while not ended:
+                ended, _ = ray.wait([waiting], timeout=_POLL_S)
+                offset = _pass_on(job, log, offset, progress)
+                if _guarded(job) is not None:
+                    return None
+            code = ray.get(waiting)
+            return None if code == 0 else f"EasyR1 failed (exit status {code}): {_tail(folder / _LOG)}"
+        except RayError as error:
+            return f"the machine with its GPUs was lost: {type(error).__name__}: {error}"
+        finally:
+            ray.kill(reservation)
+
+
+def _save_every(job: TrainJob) -> int:
+    """Every step where the guard may end the training at any: EasyR1 logs a step after it has saved it, so that what
+    the guard sees is on the disk."""
+    guard = job.guard
+    may_end = guard is not None and any(map(ends_training, (guard.hacking, guard.one_answer, guard.no_entropy)))
+    return 1 if may_end else job.training.checkpoint_every
+
+
+def _guarded(job: TrainJob) -> int | None:
+    """The first step at which the guard calls for an end."""
+    guard, metrics = job.guard, _metrics(job)
+    if guard is None:
+        return None
+    for step in range(1, len(metrics) + 1):
+        if any(ends_training(alarm.action) for alarm in step_alarms(metrics[:step], guard, job.before)):
+            return step
+    return None
+
+
+def _end(job: TrainJob, checkpoints: Path) -> int | None:
+    """The step whose checkpoint is the job's result; None as long as there is more to do.
+
+    What EasyR1 did beyond the guard's step, before it was ended, does not count where that step is still there.
+    """
+    newest, guarded = checkpoint.newest_step(checkpoints) or 0, _guarded(job)
+    if guarded is not None and guarded <= newest:
+        return guarded if (checkpoints / f"global_step_{guarded}").is_dir() else newest
+    return newest if newest >= job.training.steps else None
+
+
+@ray.remote(max_restarts=0)
+class _Reservation:
+    """Holds GPUs, and runs EasyR1 on them."""
+
+    def run(self, command: list[str], source: str, log: Path, keys: list[Any]) -> int:
+        """The exit status. Blocks; whoever kills this actor ends EasyR1."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
+        with tempfile.TemporaryDirectory(prefix="er1-") as own:  # a short path: Ray puts sockets below it
+            environment = {
+                **clean,
+                **ray.get(keys[0]),  # in a list Ray passes it on as it is
+                "RAY_ADDRESS": "local",
+                "RAY_TMPDIR": own,
+                "PYTHONPATH": os.pathsep.join([source, str(_ROOT)]),
+                "HF_HUB_OFFLINE": "1",
+            }
+            child = [sys.executable, str(Path(__file__).with_name("child.py")), str(log), *command]
+            with subprocess.Popen(
+                child, env=environment, cwd=source, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as process:
+                said = process.stdout.read() if process.stdout else ""
+        return int(said or -1)
+
+
+def _command(settings: EasyR1Settings, folder: Path) -> list[str]:
+    return [settings.python, "-m", "verl.trainer.main", f"config={folder / CONFIG}"]
+
+
+def _pass_on(job: TrainJob, log: Path, offset: int, progress: Progress) -> int:
+    """Keep and report what EasyR1 has logged since `offset`; returns where its whole lines end."""
+    if not log.exists():
+        return offset
+    with log.open("rb") as stream:
+        stream.seek(offset)
+        whole, _, _ = stream.read().rpartition(b"\n")
+    for line in whole.splitlines():
+        metrics, known = parse(line.decode()), _metrics(job)
+        if metrics is not None and metrics["step"] == len(known) + 1:
+            _write(job, [*known, metrics])
+            progress(len(known) + 1, metrics)
+    return offset + len(whole) + bool(whole)
+
+
+def _metrics(job: TrainJob) -> list[Metrics]:
+    path = job.work_dir / _METRICS
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _write(job: TrainJob, metrics: list[Metrics]) -> None:
+    path = job.work_dir / _METRICS
+    temporary = path.with_suffix(".part")
+    temporary.write_text("".join(json.dumps(each) + "\n" for each in metrics))
+    temporary.replace(path)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-_SAID:] if log.exists() else "it left no log"
