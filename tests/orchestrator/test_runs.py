@@ -100,7 +100,7 @@ def test_a_run_goes_on_for_longer_but_never_for_less(home: Home, own: Store) -> 
         (
             ("a", "demo", 0, EASYR1 | {"solver.reward.type": "scrl"}),
             TrainError,
-            "scrl: EasyR1 cannot (?s:.*)mean_entropy",
+            "scrl: EasyR1 (?s:.*)mean_entropy",
         ),
         (("a", "demo", 0, EASYR1 | {"trainer.gpus_per_node": 7}), TrainError, "GPUs: .* expected a divisor of"),
         (("a", "demo", 0, KEYED), InferenceError, "key_variable: NO_SUCH_KEY is not set in the environment"),
