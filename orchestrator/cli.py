@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.config import ConfigError, load_config, parse_config
-from orchestrator import cli_methods, cluster
+from orchestrator import cli_easyr1, cli_methods, cluster
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, is_alive
 from orchestrator.plan import LOOP, plan
@@ -36,6 +36,7 @@ app = typer.Typer(
 micro = typer.Typer(help="The tiny base model that the demo runs on.", no_args_is_help=True)
 app.add_typer(micro, name="micro")
 app.add_typer(cli_methods.rewards, name="rewards")
+app.add_typer(cli_easyr1.easyr1, name="easyr1")
 app.command()(cli_methods.replay)
 
 BENCHES = ("similarity", "voting", "store", "engine", "methods", "collapse", "sets", "replay")

@@ -15,7 +15,7 @@ from orchestrator.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.ledger import Stage
 from orchestrator.plan import plan, stages_of
 from orchestrator.prompt_sets import trained_on
-from services.inference.signals import keys_of
+from services.inference.keys import keys_of
 from storage import queries
 from storage.checkpoints import publish, published_manifest
 from storage.errors import StageHeld

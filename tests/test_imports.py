@@ -13,6 +13,7 @@ HOUSE = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"
 INFERENCE = {
     "services.inference.client",
     "services.inference.engine",
+    "services.inference.keys",
     "services.inference.signals",
     "services.inference.transformers_engine",
 }

@@ -7,7 +7,6 @@ cannot be read is another matter: that group's strategies are unknown.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from core.methods import Method
 from core.strategies import judge_messages, parse_clusters, skeleton_clusters
 from core.types import Group
 from services.inference.client import PASSING, InferenceError
+from services.inference.keys import keys_of
 
 _TEXTS_A_REQUEST = 128
 _CONCURRENCY = 32
@@ -31,20 +31,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
 T = TypeVar("T")
 
 Responses = Sequence[str]
-
-
-def keys_of(services: Sequence[Service]) -> dict[str, str]:
-    """The keys of those services that have one, by their variables, from this process's environment.
-
-    Raises `InferenceError` naming a variable that is not set.
-    """
-    keys = {}
-    for service in services:
-        if (name := service.key_variable) is not None:
-            keys[name] = os.environ.get(name, "")
-            if not keys[name]:
-                raise InferenceError(f"{service.url}: key_variable: {name} is not set in the environment")
-    return keys
 
 
 def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:

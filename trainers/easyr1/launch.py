@@ -28,7 +28,7 @@ from transformers import AutoTokenizer
 from core.guard import ends_training, step_alarms
 from core.methods import Method
 from core.trainer_settings import EasyR1Settings
-from services.inference.signals import keys_of
+from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.easyr1 import checkpoint
 from trainers.easyr1.config import CHECKPOINTS, CONFIG, render

@@ -24,7 +24,7 @@ from transformers.utils.logging import disable_progress_bar
 from core.grading import Grader
 from core.methods import Method
 from core.types import Checkpoint
-from services.inference.signals import keys_of
+from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.local.checkpoints import Metrics, final_folder, newest_step, read_state
