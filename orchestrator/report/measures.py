@@ -91,10 +91,9 @@ def measure(store: Store, run: str) -> RunMeasures:
     """Measure a run, however far it is. Raises `StoreError` when there is no such run."""
     rows = read_rows(store, run)
     decisions = [_decision(each, rows) for each in rows.iterations]
-    back = [(at, each.back_to) for at, each in enumerate(decisions) if each and each.back_to is not None]
-    left = {t for at, to in back for t in range(to + 1, at + 1)}
+    standing_at = _standing(decisions)
     iterations = tuple(
-        _iteration(each, rows, decision, each.t not in left)
+        _iteration(each, rows, decision, each.t in standing_at)
         for each, decision in zip(rows.iterations, decisions, strict=True)
     )
     standing = [each for each in iterations if each.accuracy and each.stands]
@@ -139,6 +138,21 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
 def _voted(config: RunConfig) -> bool:
     """Whether questions were asked before training; those of a prompt set often are not."""
     return config.prompts is None or config.prompts.voted
+
+
+def _standing(decisions: Sequence[Decision | None]) -> set[int]:
+    """The iterations that led to the Solver that the run has come to."""
+    parents, now = dict[int, int](), 0
+    for t, decision in enumerate(decisions):
+        if t:
+            parents[t], now = now, t
+        if decision is not None and decision.back_to is not None:
+            now = decision.back_to
+    found = {now}
+    while now:
+        now = parents[now]
+        found.add(now)
+    return found
 
 
 def _decision(rows: IterationRows, run: RunRows) -> Decision | None:

@@ -8,7 +8,7 @@ result of a stage of its own, `ask_a_person`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -33,8 +33,8 @@ def check_health(context: Context) -> LastWrite:
         signals |= _held_out_signals(session, context)
         steps = solver_steps(session, context.run, context.iteration)
         back = queries.rolled_back(session, context.run)
-        best = _best(session, context, without=_left(session, context))
-        sound = _best(session, context, without={context.iteration, *_left(session, context)})
+        best = _best(session, context)
+        before = _best(session, context, without={context.iteration, *_left(session, context)})
     guard = context.config.guard
     ill_posed = signals.get("ill_posed_share") or {}
     alarms = [
@@ -61,7 +61,7 @@ def check_health(context: Context) -> LastWrite:
         "warnings": warnings,
         "action": action,
         "best": best,
-        "back_to": _checkpoints_at(context, sound) if action in ("roll_back", "stop") else None,
+        "back_to": _back_to(context, action, best, before),
     }
     return lambda _session: result
 
@@ -71,9 +71,17 @@ def decided(context: Context, decision: Decision, note: str) -> LastWrite:
     actions: dict[Decision, Action] = {"go on": "warn", "roll back": "roll_back", "stop": "stop"}
     action = actions[decision]
     with context.store.read() as session:
-        best = _best(session, context, without={context.iteration, *_left(session, context)})
-    back_to = _checkpoints_at(context, best) if action in ("roll_back", "stop") else None
+        best = _best(session, context)
+        before = _best(session, context, without={context.iteration, *_left(session, context)})
+    back_to = _back_to(context, action, best, before)
     return lambda _session: {"action": action, "note": note, "best": best, "back_to": back_to}
+
+
+def _back_to(context: Context, action: Action, best: int, before: int) -> dict[Role, str] | None:
+    """The checkpoints that an action goes back to. A run that stops ends with the best of all, be it that which raised
+    the alarm; one that goes on does so from the best before that, or it would run into the same again."""
+    to = {"stop": best, "roll_back": before}.get(action)
+    return None if to is None else _checkpoints_at(context, to)
 
 
 def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[Alarm]:
@@ -134,12 +142,11 @@ def _held_out(session: Session, context: Context) -> list[float | None]:
 
 
 def _left(session: Session, context: Context) -> set[int]:
-    """The iterations whose alarm made the run go back. Early in its hacking a policy may well be the best by held-out
-    accuracy, and that is not what one wants to return to, or to be measured by."""
+    """The iterations whose alarm made the run go back: early in its hacking a policy may well be the best."""
     return {t for t, _ in queries.rolled_back(session, context.run)}
 
 
-def _best(session: Session, context: Context, without: set[int]) -> int:
+def _best(session: Session, context: Context, without: Set[int] = frozenset()) -> int:
     """The iteration with the highest held-out pass@1, the first of equals."""
     seen = _held_out(session, context)
     known = [t for t in range(len(seen)) if t not in without]

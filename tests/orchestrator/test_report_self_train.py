@@ -174,3 +174,13 @@ def test_the_page_and_the_table_are_about_given_prompts(sqlite: Store, tmp_path:
     assert "2, left" in text
     assert "its Solver is st/solver/1" in text
     assert "labels right, training" not in text  # nothing is known of those
+
+
+def test_a_run_may_end_with_a_solver_that_it_had_left(sqlite: Store) -> None:
+    """Round 2 was left for round 1, and at the end it was the best of all: 1 and 2 led to it, 3 did not."""
+    rounds(sqlite, config(), 2, 4, 6, 3)
+    decide(sqlite, 2, "roll_back", "st/solver/1")
+    decide(sqlite, 3, "stop", "st/solver/2")
+    measures = measure(sqlite, "st")
+    assert [each.t for each in measures.iterations if each.stands] == [0, 1, 2]
+    assert figures(sqlite, "st")["result"] == {"t": 2, "checkpoint": "st/solver/2"}

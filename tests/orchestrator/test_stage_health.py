@@ -91,7 +91,7 @@ def after_a_roll_back(tmp_path: Path, *right: int, patience: int = 2) -> dict[st
 def test_what_was_rolled_back_is_no_peak_to_decline_from(tmp_path: Path) -> None:
     """Round 2 had 9 of 10 right while it hacked; round 3 is as good as round 1 was."""
     found = after_a_roll_back(tmp_path, 3, 6, 9, 6)
-    assert (found["warnings"], found["action"], found["best"]) == ([], "ignore", 1)
+    assert (found["warnings"], found["action"], found["best"]) == ([], "ignore", 2)  # of a run that stopped now
     assert (found["signals"]["pass_at_1"], found["signals"]["best_pass_at_1"]) == (0.6, 0.6)
 
 
@@ -125,3 +125,27 @@ def test_the_guard_watches_the_steps_that_led_to_a_round(tmp_path: Path, asked: 
     assert [step["kl"] for step in before.last] == ([] if asked else [1.2, 3.1, 3.2])
     assert all(step.keys() == {"kl"} for step in before.first)
     assert Context(Home(tmp_path), store, services, "h", config, 1, lambda *_: None).before() == Before()
+
+
+def test_a_run_that_stops_ends_with_the_best_and_one_that_goes_on_leaves_the_alarm(tmp_path: Path) -> None:
+    """Round 2 gives one answer to all and is the best that there was; what goes on does so from round 1."""
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    tree = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
+    for action, best in (("stop", "h/solver/2"), ("roll_back", "h/solver/1")):
+        config = parse_config({**tree, "guard": {"one_answer": action, "window": 1, "max_roll_backs": 9}}, "a test")
+        run = f"h{action[0]}"
+        with store.write() as session:
+            create(session, run, config)
+            for t, count in enumerate((3, 6, 9)):
+                if t:
+                    one = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, "/m", f"{run}{t}", f"{run}/base/0")
+                    queries.add_checkpoint(session, one, {})
+                items = [Evaluated(f"i{i}", None, 8, 8 * (i < count), False, False) for i in range(10)]
+                evaluate(session, run, t, items, 1)
+            metrics = {"same_label_share": 0.9, "step": 1.0}
+            queries.add_train_metrics(session, run=run, iteration=2, role="solver", step=1, metrics=metrics)
+        context = Context(Home(tmp_path), store, Services("", "", "", "", "", {}), run, config, 2, lambda *_: None)
+        last_write = check_health(context)
+        with store.write() as session:
+            found: dict[str, Any] = last_write(session)
+        assert (found["action"], found["back_to"]) == (action, {"solver": best.replace("h/", f"{run}/")})
