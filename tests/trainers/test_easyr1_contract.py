@@ -16,12 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from local_tiny import save_tiny, tiny_model
+from safetensors.torch import load_file
 from test_easyr1_reward_shim import METHODS, SIZE, batch, rendered, solvers_job, texts
 from transformers import AutoTokenizer
 
 from core.prompts import solver_messages
 from core.trainer_settings import EasyR1Settings
+from storage.checkpoints import manifest
+from trainers.base import TrainError
+from trainers.easyr1.checkpoint import merge
 from trainers.easyr1.config import render
 from trainers.easyr1.reward_shim import compute_score
 from trainers.schedule import questions_at
@@ -153,3 +159,22 @@ def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path)
             solver_messages(question.text), add_generation_prompt=True, return_dict=True
         )
         assert row["ids"] == chat["input_ids"]
+
+
+def test_easyr1s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
+    """bfloat16 of what was trained, whole and loadable, with the start's tokenizer."""
+    if SOURCE is None:
+        pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
+    start, trained = save_tiny(tmp_path / "start"), save_tiny(tmp_path / "trained", tiny_model(seed=3))
+    actor = tmp_path / "checkpoints" / "global_step_4" / "actor"
+    subprocess.run([sys.executable, str(HERE / "easyr1_shards.py"), str(trained), str(actor)], check=True)
+    settings = EasyR1Settings(python=os.environ.get("COEVO_EASYR1_PYTHON", sys.executable), source=SOURCE)
+    merge(tmp_path / "checkpoints", 4, start, settings, tmp_path / "final")
+    expected, found = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "final"))
+    assert found.keys() - expected.keys() <= {"lm_head.weight"}  # the embeddings once more
+    assert all(torch.equal(found[name].float(), expected[name].bfloat16().float()) for name in expected)
+    assert "tokenizer.json" in manifest(tmp_path / "final")
+    (actor / "model_world_size_2_rank_1.pt").unlink()
+    with pytest.raises(TrainError, match="expected a shard of each of 2 GPUs, rank 1's is missing"):
+        merge(tmp_path / "checkpoints", 4, start, settings, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
