@@ -71,6 +71,8 @@ def _job(
     if config.prompts is None:
         raise RunError("prompts: this preset's Solver learns from what its Challenger will ask; --set prompts.file=…")
     given = config.prompts.labels == "given"
+    if "label" in config.solver.reward.needs and not given:
+        raise RunError("prompts.labels: the base model's votes are not known yet; expected 'given'")
     questions = tuple(
         TrainQuestion(f"{at:06d}", prompt.text, prompt.answer if given else None, prompt.answer)
         for at, prompt in trained_on(config, config.prompts)

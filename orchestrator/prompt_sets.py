@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.config import Prompts, RunConfig
+from core.config import RunConfig
 from core.errors import CoevoError
 from core.filtering import normalised
+from core.prompt_settings import Prompts
 from core.prompts import refuse_question
 from core.seeds import seed_for
 from orchestrator.held_out import held_out_texts, load_benchmark

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -22,6 +23,7 @@ from core.types import (
     checkpoint_id,
     question_id,
 )
+from orchestrator.report import figures
 from services.oracles import exact
 from storage import queries
 from storage.models import Stages
@@ -185,3 +187,10 @@ def _training(session: Session, run: str, t: int, role: Role, rng: random.Random
 def _checkpoint(session: Session, run: str, role: Role | str, t: int, parent: str | None) -> None:
     key = f"{run}/{role}/{t}"
     queries.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})  # type: ignore[arg-type]
+
+
+def iterations(store: Store, run: str) -> list[dict[str, Any]]:
+    """The figures of each iteration, as the JSON has them."""
+    found = figures(store, run)["iterations"]
+    assert isinstance(found, list)
+    return found

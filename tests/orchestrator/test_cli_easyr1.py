@@ -55,6 +55,10 @@ def test_the_challengers(tmp_path: Path) -> None:
     ("arguments", "complaint"),
     [
         (("--preset", "demo"), "this preset's Solver learns from what its Challenger will ask"),
+        (
+            ("--preset", "micro", "--set", "solver.reward.type=rzero", "--set", "prompts.labels=offline"),
+            "prompts.labels: the base model's votes are not known yet; expected 'given'",
+        ),
         (("--preset", "micro", "--role", "judge"), "role: expected solver or challenger, got 'judge'"),
         (
             ("--preset", "micro", "--set", "solver.reward.type=scrl"),

@@ -10,13 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_run import CONFIG, add_iteration, create, evaluate, fill_run, finish, held_out, label, vote_of
+from synthetic_run import (
+    CONFIG,
+    add_iteration,
+    create,
+    evaluate,
+    fill_run,
+    finish,
+    held_out,
+    iterations,
+    label,
+    vote_of,
+)
 
 from core.config import RunConfig, parse_config
 from core.types import Checkpoint, Evaluated
 from orchestrator.report import curves_png, figures, write_report
 from orchestrator.report.canvas import COLOURS, as_svg, axes, step_colour
-from orchestrator.report.headline import details, headline
+from orchestrator.report.headline import headline
 from orchestrator.report.measures import measure
 from storage import queries
 from storage.errors import StoreError
@@ -71,12 +82,6 @@ def small_run(store: Store, config: RunConfig = CONFIG) -> None:
         for step, reward in enumerate((0.1, math.inf, 0.3), 1):
             metrics = {"reward_mean": reward, "kl": math.nan}
             queries.add_train_metrics(session, run="small", iteration=1, role="challenger", step=step, metrics=metrics)
-
-
-def iterations(store: Store, run: str) -> list[dict[str, Any]]:
-    found = figures(store, run)["iterations"]
-    assert isinstance(found, list)
-    return found
 
 
 def test_held_out_figures_by_hand(store: Store) -> None:
@@ -173,41 +178,6 @@ def test_an_unknown_run_is_named(sqlite: Store, report: Any) -> None:
     with pytest.raises(StoreError, match="run nobody: no such run"):
         report(sqlite, "nobody")
     assert not Path("never").exists()
-
-
-@pytest.mark.parametrize(
-    ("correct", "greedy", "said"),
-    [
-        (6, 1, "The Solver learned: +50.0"),
-        (6, 0, "The Solver got surer, not better: +50.0"),
-        (2, 1, "The Solver gained in greedy decoding only"),
-        (2, 0, "The Solver did not learn, as far as can be told"),
-        (0, 0, "The Solver did not learn, it got worse: \N{MINUS SIGN}25.0"),
-    ],
-)
-def test_the_headline_says_what_the_figures_bear(sqlite: Store, correct: int, greedy: int, said: str) -> None:
-    with sqlite.write() as session:
-        create(session, "run")
-        evaluate(session, "run", 0, held_out([2] * 20, [0] * 20, [0] * 20), took=1)
-        solver = Checkpoint("run/solver/1", "run", "solver", 1, 20, "/models", "sha", "run/base/0")
-        queries.add_checkpoint(session, solver, {})
-        evaluate(session, "run", 1, held_out([correct] * 20, [greedy] * 20, [0] * 20), took=1)
-    measures = measure(sqlite, "run")
-    assert said in headline(measures).replace("\N{NO-BREAK SPACE}", " ")
-    assert "20 questions" in headline(measures)
-
-
-def test_a_fall_since_the_best_iteration_is_told(sqlite: Store) -> None:
-    with sqlite.write() as session:
-        create(session, "run")
-        evaluate(session, "run", 0, held_out([1] * 20, [0] * 20, [0] * 20), took=1)
-        for t, correct in ((1, 7), (2, 4)):
-            solver = Checkpoint(f"run/solver/{t}", "run", "solver", t, 20, "/models", "sha", "run/base/0")
-            queries.add_checkpoint(session, solver, {})
-            evaluate(session, "run", t, held_out([correct] * 20, [1] * 20, [1] * 20), took=1)
-    measures = measure(sqlite, "run")
-    assert figures(sqlite, "run")["best_iteration"] == 1
-    assert any(said.startswith("Some of it was lost again: since iteration 1") for said in details(measures))
 
 
 def test_the_page_needs_nothing_from_outside(full_page: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from synthetic_run import create, evaluate, finish, held_out, label, vote_of
+from synthetic_run import create, evaluate, finish, held_out, iterations, label, vote_of
 
 from core.config import RunConfig, parse_config
 from core.types import Checkpoint
@@ -64,7 +64,7 @@ def test_the_result_is_the_solver_that_the_run_came_back_to(sqlite: Store) -> No
     decide(sqlite, 3, "stop", "st/solver/1")
     found, measures = figures(sqlite, "st"), measure(sqlite, "st")
     assert found["result"] == {"t": 1, "checkpoint": "st/solver/1"}
-    assert [each["stands"] for each in found["iterations"]] == [True, True, False, False]  # type: ignore[attr-defined]
+    assert [each["stands"] for each in iterations(sqlite, "st")] == [True, True, False, False]
     assert plain(headline(measures)).startswith("The Solver learned: +37.5 points")
     assert "after one iteration" in headline(measures)
     said = details(measures)
@@ -129,7 +129,7 @@ def test_labels_made_in_training_are_counted_with_n(sqlite: Store) -> None:
             session, **add, iteration=1, step=2, metrics={**first, "labelled_share": 1.0, "label_accuracy": 0.5}
         )
         queries.add_train_metrics(session, **add, iteration=2, step=1, metrics={"labelled_share": 0.0})
-    _, one, two = figures(sqlite, "st")["iterations"]  # type: ignore[misc]
+    _, one, two = iterations(sqlite, "st")
     found = one["training_label_accuracy"]
     assert (found["value"], found["n"]) == (3 / 7, 7)
     assert found["ci95"] == pytest.approx([0.1582, 0.7495], abs=1e-4)  # Wilson, 3 of 7
@@ -151,7 +151,7 @@ def test_the_page_and_the_table_are_about_given_prompts(sqlite: Store, tmp_path:
             items = held_out([right] * 10, [0] * 10, [0] * 10)
             queries.add_evaluations(session, checkpoint=checkpoint, benchmark="micro-validation", items=items)
     decide(sqlite, 2, "stop", "st/solver/1")
-    base, one, _ = figures(sqlite, "st")["iterations"]  # type: ignore[misc]
+    base, one, _ = iterations(sqlite, "st")
     assert base["pseudo_label_accuracy"]["kept"]["value"] == 0.5
     assert one["pseudo_label_accuracy"]["kept"] is None
     assert (base["validation_pass_at_1"]["value"], one["validation_pass_at_1"]["n"]) == (0.25, 10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from functools import partial
 from typing import Any
 
 from playwright.sync_api import Page, expect
@@ -138,7 +140,7 @@ def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
     paused = (*settings, "guard.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
     process = live.start("run", "micro", "--name", "asked", *(part for s in paused for part in ("--set", s)))
     for t, decision in ((1, "roll back"), (2, "stop")):
-        wait_until(lambda t=t: _waiting(live, t) or process.poll() is not None, "the run to pause")  # type: ignore[misc]
+        wait_until(partial(_waiting, live, t, process), "the run to pause")
         assert process.poll() is None
         _answer(live, page, decision)
     assert process.wait(300) == 0
@@ -156,8 +158,10 @@ def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
     assert (3, "train_solver") not in done
 
 
-def _waiting(live: Live, t: int) -> bool:
-    return status(live, "asked") == "paused" and (t, "check_health") in results(live, "asked")
+def _waiting(live: Live, t: int, process: subprocess.Popen[bytes]) -> bool:
+    """The run is paused after round t, or its process has ended."""
+    paused = status(live, "asked") == "paused" and (t, "check_health") in results(live, "asked")
+    return paused or process.poll() is not None
 
 
 def _answer(live: Live, page: Page, choice: str) -> None:

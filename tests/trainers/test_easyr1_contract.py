@@ -61,14 +61,15 @@ def easyr1() -> Iterator[Ask]:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
 
         def ask(name: str, *arguments: Any) -> Any:
-            process.stdin.write(json.dumps([name, arguments]) + "\n")  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
-            return json.loads(process.stdout.readline())  # type: ignore[union-attr]
+            requests.write(json.dumps([name, arguments]) + "\n")
+            requests.flush()
+            return json.loads(answers.readline())
 
         yield ask
-        process.stdin.close()
+        requests.close()
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

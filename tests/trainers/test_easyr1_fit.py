@@ -7,32 +7,29 @@ from typing import Any
 import pytest
 
 from core.config import ChallengerReward, Training, parse_method
+from core.rewards import METHODS
 from core.trainer_settings import EasyR1Settings
 from trainers.base import TrainError
 from trainers.easyr1.fit import deviations, refuse_layout, refuse_unfit
 
-FITTING = {
-    "rzero": {},
-    "ttrl": {},
-    "srt": {},
-    "evol_rl": {"entropy_coefficient": 0},
-    "poly_epo": {},
-    "pass_at_n": {},
-    "grpo": {},
-    "grpo_div": {},
-    "rloo": {},
-    "supervised": {},
-}
+FITTING: dict[str, dict[str, Any]] = {name: {} for name in METHODS if name != "scrl"}
+FITTING["evol_rl"] = {"entropy_coefficient": 0}
 
 
 @pytest.mark.parametrize("name", FITTING)
 def test_what_fits(name: str) -> None:
-    method = parse_method(name, FITTING[name])
-    refuse_unfit("solver", Training(), method)
-    assert all(
-        sentence[0] != sentence[0].upper() or sentence.startswith("AdamW")
-        for sentence in deviations(Training(), method)
-    )
+    refuse_unfit("solver", Training(), parse_method(name, FITTING[name]))
+
+
+def test_where_it_differs_is_said() -> None:
+    always = {"rollouts are vLLM's", "AdamW's second beta", "the entropy is estimated"}
+    kl, average, votes = "prompts that are dropped", "a micro batch's mean", "rollouts that only vote"
+    expected = {"poly_epo": always, "rzero": {*always, kl, average}, "ttrl": {*always, kl, average, votes}}
+    for name, begins in expected.items():
+        said = deviations(Training(), parse_method(name))
+        assert all(any(sentence.startswith(begin) for sentence in said) for begin in begins), said
+        assert len(said) == len(begins)
+    assert len(deviations(Training(prompts_per_update=64), parse_method("rzero"))) == 6
 
 
 def test_the_challenger_fits() -> None:

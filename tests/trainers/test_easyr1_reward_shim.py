@@ -157,7 +157,7 @@ def test_a_tokens_weight_is_the_embedded_trainers(tmp_path: Path, grader: Grader
         assert score["reward"] == pytest.approx(local.groups[g].rewards[i], abs=1e-9)
         assert score["advantage"] == pytest.approx(expected[g, i], abs=1e-9)
         assert weight == pytest.approx(expected[g, i] * of_a_token[g, i], abs=1e-12)
-    for figure in ("majority_share", "labelled_share", "unparsed_share"):
+    for figure in ("majority_share", "same_label_share", "labelled_share", "unparsed_share"):
         assert np.mean([score[figure] for score in scores]) == pytest.approx(local.metrics[figure])
 
 

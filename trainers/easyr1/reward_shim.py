@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,11 +143,19 @@ def _solver(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> list[Ea
     bare = make_groups(answers, [group.known["label"] for group in groups], grader)
     heard = with_signals(bare, [(group.known["question"], group.texts) for group in groups], method, asked.signals)
     scored = [METHODS[method.type](group, method) for group in heard]
-    right = _right(scored, groups, grader)
+    right, same = _right(scored, groups, grader), _same_label_share(groups, heard)
     return [
-        Earned(found, group.clusters, {**found.parts, **_figures(group), **truth})
+        Earned(found, group.clusters, {**found.parts, **_figures(group), **truth, "same_label_share": same})
         for found, group, truth in zip(scored, heard, right, strict=True)
     ]
+
+
+def _same_label_share(groups: Sequence[Rollouts], heard: Sequence[Group]) -> float:
+    """The greatest share of the step's different questions that have one and the same majority answer, 0 where no two
+    do: the guard watches it."""
+    majorities = {each.known["question_id"]: group.vote.answer for each, group in zip(groups, heard, strict=True)}
+    most = max(Counter(answer for answer in majorities.values() if answer is not None).values(), default=0)
+    return most / len(majorities) if most > 1 else 0.0
 
 
 def _figures(group: Group) -> dict[str, Sequence[float] | float]:
