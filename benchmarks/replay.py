@@ -57,7 +57,7 @@ def _fill(home: Path, groups: Sequence[Sequence[str | None]]) -> None:
     ]
     labels = vote_many(groups, None)
     rollouts = [
-        Rollout(question.id, place, _text(answer, rng), answer, 40, "stop", rng.random(), base, place)
+        Rollout(question.id, place, _text(answer, rng), answer, 40, "stop", rng.random(), 0.0, base, place)
         for question, group in zip(questions, groups, strict=True)
         for place, answer in enumerate(group)
     ]

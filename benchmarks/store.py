@@ -94,7 +94,7 @@ def _batch(name: str, base: str, start: int) -> Batch:
         Question(ids[i], name, 1, i, text.format(i), f"<question>{text.format(i)}</question>", base, i) for i in indices
     ]
     rollouts = [
-        Rollout(ids[i], sample, "", str(i % 7), 200, "stop", 0.25, base, i * VOTES + sample)
+        Rollout(ids[i], sample, "", str(i % 7), 200, "stop", 0.25, 0.0, base, i * VOTES + sample)
         for i in indices
         for sample in range(VOTES)
     ]

@@ -56,7 +56,8 @@ class Rollout:
     answer: str | None  # content of the last \boxed{}
     tokens: int
     finish_reason: FinishReason
-    mean_entropy: float | None  # nats a token, under the sampling policy's full distribution
+    mean_entropy: float | None  # nats a token, of the sampling policy
+    entropy_error: float | None  # the exact one is within mean_entropy -+ this: 0 where it is exact, else an estimate
     checkpoint: str  # the model that wrote it
     seed: int
 

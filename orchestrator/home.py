@@ -13,7 +13,7 @@ from core.errors import CoevoError
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESETS = ROOT / "deploy" / "runs"
-SERVE_CONFIG = ROOT / "deploy" / "serve.yaml"
+APPLICATIONS = ROOT / "deploy" / "serve"
 MICRO_MODEL = ROOT / "trainers" / "micro" / "model"
 
 
@@ -23,7 +23,10 @@ class NotUp(CoevoError):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The running services' addresses, and the processes that `coevo up` started: pid -> (name, start time)."""
+    """The running services' addresses, and the processes that `coevo up` started: pid -> (name, start time).
+
+    No processes: each service is a container of its own, and somebody else's to start and to end.
+    """
 
     ray_address: str
     dashboard_url: str
@@ -31,6 +34,18 @@ class Services:
     prefect_url: str
     ray_token: str  # who has it may run code on this Ray
     processes: dict[int, tuple[str, float]]
+
+    @classmethod
+    def from_environment(cls) -> Services:
+        """Services that other containers run. Raises `NotUp` naming a variable that is not set."""
+        return cls(
+            ray_address=_variable("COEVO_RAY_ADDRESS"),
+            dashboard_url=_variable("COEVO_RAY_DASHBOARD_URL").rstrip("/"),
+            serve_url=_variable("COEVO_SERVE_URL").rstrip("/"),
+            prefect_url=_variable("PREFECT_API_URL").rstrip("/").removesuffix("/api"),
+            ray_token=_variable("RAY_AUTH_TOKEN"),
+            processes={},
+        )
 
     def endpoint(self, role: str) -> str:
         """The OpenAI-compatible base address of one application."""
@@ -40,6 +55,15 @@ class Services:
     def ray_headers(self) -> dict[str, str]:
         """What requests to Ray's dashboard must carry."""
         return {"Authorization": f"Bearer {self.ray_token}"}
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise NotUp(
+            f"{name}: expected a value, since COEVO_RAY_ADDRESS says that the services are elsewhere; it is not set"
+        )
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +112,9 @@ class Home:
         return self.path / "services.json"
 
     def services(self) -> Services:
-        """What `coevo up` started. Raises `NotUp`."""
+        """What the environment names, where `$COEVO_RAY_ADDRESS` is set; what `coevo up` started. Raises `NotUp`."""
+        if os.environ.get("COEVO_RAY_ADDRESS"):
+            return Services.from_environment()
         try:
             state = json.loads(self._state.read_text())
         except FileNotFoundError as error:

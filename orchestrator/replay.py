@@ -83,10 +83,17 @@ def replay(
         "over": "kept" if kept else "asked",
         "questions": len(votes.questions),
         "rollouts": sum(map(len, votes.rows)),
+        "estimated_entropies": _estimated(votes),
         "methods": {**figures, **{name: {"skipped": why} for name, why in skipped.items()}},
         "advantage_correlation": {"methods": played, "matrix": _correlations([outcomes[name] for name in played])},
         "disagreements": apart,
     }
+
+
+def _estimated(votes: _Votes) -> dict[str, Any]:
+    """The rollouts whose entropy is an estimate, as vLLM's are, and the most that one of them can be wrong by, nats."""
+    errors = [row.entropy_error for group in votes.rows for row in group if row.entropy_error]
+    return {"rollouts": len(errors), "greatest_error": max(errors, default=0.0)}
 
 
 def _stored(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
@@ -216,6 +223,8 @@ def table(found: dict[str, Any]) -> Stacked:
         f"run {found['run']}, iteration {found['iteration']}: {found['questions']} questions {found['over']}, "
         f"{found['rollouts']} stored votes; 95% intervals"
     )
+    if (estimated := found["estimated_entropies"])["rollouts"]:
+        title += f"; entropies are estimates, wrong by at most {estimated['greatest_error']:.3f} nats a token"
     columns = ("method", "n", "labelled", "label as stored", "label right", "dropped", "no advantage", "reward")
     main = Table(*columns, title=title, box=SIMPLE_HEAD)
     for name, row in found["methods"].items():

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from core.config import ConfigError, RunConfig, load_config, parse_config
 from core.errors import CoevoError
 from core.trainer_settings import EasyR1Settings
+from orchestrator.applications import refuse_missing, refuse_missing_engine
 from orchestrator.held_out import load_benchmark
 from orchestrator.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.ledger import Stage
@@ -68,6 +69,8 @@ def prepare(
         config = load_config(preset_path(preset), {**overrides, **more})
         _check_flow(config, flow, f"preset {preset}")
         _refuse_unfit(config)
+        refuse_missing_engine(config.serving.applications)
+        refuse_missing(config.serving.applications, [*config.solver.signals.served(config.solver.reward)])
         keys_of(config.solver.signals.services(config.solver.reward))
         load_benchmark(config.evaluation.benchmark)
         if config.early_stopping is not None:

@@ -4,52 +4,57 @@ from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx
-import yaml
 
 from core.errors import CoevoError
+from core.serving_settings import Serving
 from core.types import Checkpoint
-from orchestrator.home import SERVE_CONFIG, Home, Services
+from orchestrator.applications import Application, read_applications, refuse_missing
+from orchestrator.home import Home, Services
 from storage.checkpoints import verify
 
-_PATIENCE_S = 180.0
+_PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; what fails is said at once
+
+EMBEDDED = Serving()
 
 
 class ServeError(CoevoError):
     """An application did not take a checkpoint; the message says which and why."""
 
 
-def serve_checkpoints(services: Services, wanted: dict[str, Checkpoint]) -> None:
+def serve_checkpoints(
+    services: Services, wanted: dict[str, Checkpoint], serving: Serving = EMBEDDED, fixed: Sequence[str] = ()
+) -> None:
     """Make each application (role -> checkpoint) hold its checkpoint, starting Serve when it is not up.
 
-    Applications that are not named keep what they hold. Replicas swap in place, one after the other; until the last
-    has, it answers 409 to whoever asks for the new checkpoint, and the client asks again. Raises `ServeError`, and
-    `CheckpointError` when a checkpoint is not what was published.
+    Applications that are not named keep what they hold, or are stopped, as `serving.release` says; so do those of
+    `serving` that hold a fixed model, but for the `fixed` ones, which are wanted. What is not in its file is stopped.
+    Replicas swap in place; until the last has, it answers 409 to whoever asks for the new checkpoint, and the client
+    asks again. Raises `ServeError`, `ConfigError`, and `CheckpointError` when a checkpoint is not what was published.
     """
     with _dashboard(services) as http:
         before = _applications(http)
-        config = _config(services, before)
-        for application in config["applications"]:
-            checkpoint = wanted.get(application["name"])
-            if checkpoint is not None:
-                application["deployments"][0]["user_config"] = _user_config(checkpoint)
-        config["applications"] = [a for a in config["applications"] if "user_config" in a["deployments"][0]]
+        refuse_missing(serving.applications, [*wanted, *fixed])
+        applications = _with_checkpoints(read_applications(serving.applications), before, wanted, fixed, serving)
         new = [c for name, c in wanted.items() if _held(before.get(name)) != _user_config(c)]
         for checkpoint in new:  # replicas verify it too; here before any of them lets go of its own
             verify(Path(checkpoint.path), checkpoint.sha256)
-        failed = {name for name in wanted if before.get(name, {}).get("status") == "DEPLOY_FAILED"}
+        failed = {name for name in applications if before.get(name, {}).get("status") == "DEPLOY_FAILED"}
         if failed:  # Serve does not try it again under the same configuration, so it goes first
-            _put(http, {**config, "applications": [a for a in config["applications"] if a["name"] not in failed]})
+            _put(http, services, {name: a for name, a in applications.items() if name not in failed})
             _wait_until_gone(http, failed)
-        if new or failed:
-            _put(http, config)
-        _wait(http, wanted)
+        gone = before.keys() - applications.keys()
+        changed = {name for name, a in applications.items() if _deployed(before.get(name)) != a}
+        if changed or failed or gone:
+            _put(http, services, applications)
+        _wait_until_gone(http, gone)  # and what they held of GPUs with them
+        _wait(http, {**dict.fromkeys(fixed), **wanted})
 
 
 @contextmanager
@@ -69,19 +74,45 @@ def held_checkpoints(services: Services) -> dict[str, str]:
     return {name: config["checkpoint"] for name, config in found.items() if config}
 
 
+def reserved(services: Services, kind: Literal["CPU", "GPU"]) -> float:
+    """What the applications' replicas hold of Ray's CPUs or GPUs."""
+    with _dashboard(services) as http:
+        deployments = [d for a in _applications(http).values() for d in a["deployments"].values()]
+    return sum(len(d["replicas"]) * _each(d["deployment_config"], kind) for d in deployments)
+
+
+def _each(deployment: dict[str, Any], kind: Literal["CPU", "GPU"]) -> float:
+    """What one replica holds: its bundles where it has some, which count its actor in."""
+    if bundles := deployment.get("placement_group_bundles"):
+        return float(sum(bundle.get(kind, 0.0) for bundle in bundles))
+    options = deployment.get("ray_actor_options") or {}
+    return float(options.get(f"num_{kind.lower()}s", 1.0 if kind == "CPU" else 0.0))
+
+
 def _dashboard(services: Services) -> httpx.Client:
     return httpx.Client(base_url=services.dashboard_url, headers=services.ray_headers, timeout=60, trust_env=False)
 
 
-def _config(services: Services, before: dict[str, Any]) -> dict[str, Any]:
-    """The Serve config file, with the checkpoints that the running applications hold."""
-    config: dict[str, Any] = yaml.safe_load(SERVE_CONFIG.read_text())
-    config["http_options"]["port"] = urlsplit(services.serve_url).port
-    for application in config["applications"]:
-        held = _held(before.get(application["name"]))
-        if held:
-            application["deployments"][0]["user_config"] = held
-    return config
+def _with_checkpoints(
+    applications: dict[str, Application],
+    before: dict[str, Any],
+    wanted: dict[str, Checkpoint],
+    fixed: Sequence[str],
+    serving: Serving,
+) -> dict[str, Application]:
+    """Those that are to run: a checkpoint in each that is swapped, the wanted one or what it holds."""
+    running = dict[str, Application]()
+    for name, application in applications.items():
+        if name not in wanted and name not in fixed and serving.release:
+            continue
+        if "deployments" not in application:
+            running[name] = application
+            continue
+        first, *others = application["deployments"]
+        config = _user_config(wanted[name]) if name in wanted else _held(before.get(name))
+        if config:
+            running[name] = {**application, "deployments": [{**first, "user_config": config}, *others]}
+    return running
 
 
 def _applications(http: httpx.Client) -> dict[str, Any]:
@@ -94,25 +125,36 @@ def _held(application: dict[str, Any] | None) -> dict[str, str] | None:
     return next((d.get("user_config") for d in config.get("deployments", [])), None)
 
 
+def _deployed(application: dict[str, Any] | None) -> Application | None:
+    """What was last asked of it."""
+    return (application or {}).get("deployed_app_config")
+
+
 def _user_config(checkpoint: Checkpoint) -> dict[str, str]:
     return {"checkpoint": checkpoint.id, "folder": checkpoint.path, "sha256": checkpoint.sha256}
 
 
-def _put(http: httpx.Client, config: dict[str, Any]) -> None:
+def _put(http: httpx.Client, services: Services, applications: dict[str, Application]) -> None:
+    address = urlsplit(services.serve_url)
+    config = {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": address.hostname, "port": address.port},
+        "applications": list(applications.values()),
+    }
     response = http.put("/api/serve/applications/", json=config)
     if response.is_error:
         raise ServeError(f"Ray Serve refused the configuration: HTTP {response.status_code}: {response.text}")
 
 
-def _wait_until_gone(http: httpx.Client, names: set[str]) -> None:
+def _wait_until_gone(http: httpx.Client, names: Set[str]) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while left := names & _applications(http).keys():
         if time.monotonic() > deadline:
-            raise ServeError(f"{', '.join(left)}: failed to deploy, and did not go within {_PATIENCE_S:g} s")
+            raise ServeError(f"{', '.join(left)}: did not stop within {_PATIENCE_S:g} s")
         time.sleep(0.1)
 
 
-def _wait(http: httpx.Client, wanted: dict[str, Checkpoint]) -> None:
+def _wait(http: httpx.Client, wanted: dict[str, Checkpoint | None]) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         applications = _applications(http)
@@ -121,7 +163,8 @@ def _wait(http: httpx.Client, wanted: dict[str, Checkpoint]) -> None:
             return
         for name, application in waiting.items():
             if application.get("status") == "DEPLOY_FAILED":  # an unhealthy one is being mended
-                raise ServeError(f"{name} did not take {wanted[name].id}: {_reason(application)}")
+                what = f"did not take {checkpoint.id}" if (checkpoint := wanted[name]) else "did not start"
+                raise ServeError(f"{name} {what}: {_reason(application)}")
         if time.monotonic() > deadline:
             raise ServeError(f"{', '.join(waiting)}: no answer within {_PATIENCE_S:g} s: {waiting}")
         time.sleep(0.1)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from core.config import Service
+from core.serving_settings import Service
 
 Answer = Callable[[int, dict[str, Any]], tuple[int, Any]]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -92,15 +94,32 @@ class Context:
         return Before(tuple(looked_at[:window]), () if asked else tuple(looked_at[-window:]))
 
     @contextmanager
-    def serving(self, wanted: dict[str, Checkpoint]) -> Iterator[None]:
-        """The inference applications to oneself, each of `wanted` (role -> checkpoint) holding its own, for the block.
+    def serving(self, wanted: dict[str, Checkpoint], fixed: Sequence[str] = ()) -> Iterator[None]:
+        """The inference applications to oneself, each of `wanted` (role -> checkpoint) holding its own, for the block,
+        and those of `fixed`, which hold one model, up.
 
         Waits for its turn; the time it waits counts as the stage's.
         """
         self.progress(0, 1, "waiting for the services")
         with turn(self.home):
-            serve_checkpoints(self.services, wanted)
+            serve_checkpoints(self.services, wanted, self.config.serving, fixed)
             yield
 
+    def ask_in_turn(
+        self, role: Role, checkpoint: Checkpoint, batches: Iterable[Sequence[Prompt]]
+    ) -> Iterator[list[list[Reply]]]:
+        """The replies to each batch, in order, with `serving.batches` of them under way at once."""
+        under_way = deque[Future[list[list[Reply]]]]()
+        threads = ThreadPoolExecutor(self.config.serving.batches, "ask")
+        try:
+            for batch in batches:
+                under_way.append(threads.submit(self.ask, role, checkpoint, batch))
+                if len(under_way) == self.config.serving.batches:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
     def ask(self, role: Role, checkpoint: Checkpoint, prompts: Sequence[Prompt]) -> list[list[Reply]]:
-        return InferenceClient(self.services.endpoint(role)).generate(prompts, checkpoint.id)
+        return InferenceClient(self.services.endpoint(role), role).generate(prompts, checkpoint.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -32,22 +32,23 @@ def generate_questions(context: Context) -> LastWrite:
     challenger = context.checkpoint("challenger", t)
     with context.store.read() as session:
         done = queries.count_questions(session, context.run, t)
-    first = context.seed("generate")
     with context.serving({"challenger": challenger}):
-        for start in range(done - done % BATCH, wanted, BATCH):
-            context.progress(start, wanted, "questions")
-            end = min(start + BATCH, wanted)
-            sampling = context.config.challenger.training.sampling
-            prompts = [
-                Prompt(tuple(challenger_messages()), first + i, min(_CHALLENGER_N, end - i), sampling)
-                for i in range(start, end, _CHALLENGER_N)
-            ]
-            replies = [reply for group in context.ask("challenger", challenger, prompts) for reply in group]
-            questions = [_question(context, start + i, reply) for i, reply in enumerate(replies)]
+        starts = range(done - done % BATCH, wanted, BATCH)
+        batches = ([*_challenger_prompts(context, start, min(start + BATCH, wanted))] for start in starts)
+        context.progress(done, wanted, "questions")
+        for start, replies in zip(starts, context.ask_in_turn("challenger", challenger, batches), strict=True):
+            written = [reply for group in replies for reply in group]
+            questions = [_question(context, start + i, reply) for i, reply in enumerate(written)]
             with context.store.write() as session:
                 queries.add_questions(session, questions)
-    context.progress(wanted, wanted, "questions")
+            context.progress(start + len(written), wanted, "questions")
     return lambda _session: {"candidates": wanted, "challenger": challenger.id}
+
+
+def _challenger_prompts(context: Context, start: int, end: int) -> Iterator[Prompt]:
+    first, sampling = context.seed("generate"), context.config.challenger.training.sampling
+    for i in range(start, end, _CHALLENGER_N):
+        yield Prompt(tuple(challenger_messages()), first + i, min(_CHALLENGER_N, end - i), sampling)
 
 
 def _question(context: Context, index: int, reply: Reply) -> Question:
@@ -69,12 +70,11 @@ def label_questions(context: Context) -> LastWrite:
     asked = [question for question in questions if question.id not in refused]
     writer = TextWriter(context.home.texts, context.run, t, "label_questions")
     with context.serving({"solver": solver}), Grader() as grader:
-        for batch, start in enumerate(range(0, len(asked), BATCH)):
-            context.progress(start, len(asked), "questions labelled")
-            part = asked[start : start + BATCH]
-            if all(question.id in labelled for question in part):
-                continue
-            sampled = context.ask("solver", solver, [_vote_prompt(context, question) for question in part])
+        whole = [(batch, asked[start : start + BATCH]) for batch, start in enumerate(range(0, len(asked), BATCH))]
+        parts = [(batch, part) for batch, part in whole if not all(question.id in labelled for question in part)]
+        prompts = ([_vote_prompt(context, question) for question in part] for _, part in parts)
+        for (batch, part), sampled in zip(parts, context.ask_in_turn("solver", solver, prompts), strict=True):
+            context.progress(batch * BATCH, len(asked), "questions labelled")
             groups = [_rollouts(question.id, replies) for question, replies in zip(part, sampled, strict=True)]
             votes = vote_many([[r.answer for r in group] for group in groups], grader, dataset.denominator)
             labels = [
@@ -151,6 +151,7 @@ def _rollouts(identity: str, replies: Sequence[Reply]) -> list[Rollout]:
             tokens=reply.tokens,
             finish_reason=reply.finish_reason,
             mean_entropy=reply.mean_entropy,
+            entropy_error=reply.entropy_error,
             checkpoint=reply.checkpoint,
             seed=reply.seed,
         )

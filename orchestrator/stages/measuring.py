@@ -17,6 +17,7 @@ from core.voting import vote
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import BATCH, Context
+from services.inference.client import Reply
 from services.inference.engine import Prompt
 from services.oracles import exact, given
 from storage import queries
@@ -37,24 +38,23 @@ def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str, grader: G
     items = load_benchmark(benchmark)
     with context.store.read() as session:
         done = {row.item_id for row in queries.evaluations_of(session, solver.id, benchmark)}
-    for start in range(0, len(items), BATCH):
-        context.progress(start, len(items), "benchmark questions")
-        part = items[start : start + BATCH]
-        if all(item.id in done for item in part):
-            continue
-        answered = [*_graded(context, solver, benchmark, part, grader)]
+    whole = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+    parts = [part for part in whole if not all(item.id in done for item in part)]
+    context.progress(len(items) - sum(map(len, parts)), len(items), "benchmark questions")
+    prompts = (_prompts(context, benchmark, part) for part in parts)
+    for part, replies in zip(parts, context.ask_in_turn("solver", solver, prompts), strict=True):
+        answered = [*_graded(part, replies, grader)]
         with context.store.write() as session:
             queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=answered)
-    context.progress(len(items), len(items), "benchmark questions")
+        context.progress(items.index(part[-1]) + 1, len(items), "benchmark questions")
     return len(items)
 
 
-def _graded(
-    context: Context, solver: Checkpoint, benchmark: str, items: Sequence[BenchmarkItem], grader: Grader
-) -> Iterator[Evaluated]:
+def _prompts(context: Context, benchmark: str, items: Sequence[BenchmarkItem]) -> list[Prompt]:
+    """All items at the sampling temperature, then all greedy."""
     settings = context.config.evaluation
     greedy = Sampling(temperature=0, max_tokens=settings.sampling.max_tokens)
-    prompts = [
+    return [
         Prompt(
             tuple(solver_messages(item.problem)),
             # the same draws for every checkpoint, so that differences between them are paired
@@ -65,7 +65,9 @@ def _graded(
         for sampling in (settings.sampling, greedy)
         for item in items
     ]
-    replies = context.ask("solver", solver, prompts)
+
+
+def _graded(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], grader: Grader) -> Iterator[Evaluated]:
     for item, sampled, single in zip(items, replies[: len(items)], replies[len(items) :], strict=True):
         answers = [extract_boxed(reply.text) for reply in sampled]
 

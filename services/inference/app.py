@@ -1,8 +1,8 @@
 """The Ray Serve application of one role: an OpenAI-compatible server whose weights are swapped in place.
 
-`deploy/serve.yaml` builds two of them, `challenger` and `solver`. Which checkpoint a replica holds is its deployment's
-`user_config`: a change of it reaches every replica without a restart, and a replica that Serve starts anew after a
-crash gets the current one.
+`deploy/serve/embedded.yaml` builds two of them, `challenger` and `solver`. Which checkpoint a replica holds is its
+deployment's `user_config`: a change of it reaches every replica without a restart, and a replica that Serve starts anew
+after a crash gets the current one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from core.config import Sampling
 from core.prompts import solver_messages
 from services.inference.engine import Completion, Engine, ModelMismatch, Prompt, PromptTooLong
 from services.inference.openai_api import ChatRequest, ChatResponse, Model, ModelList, chat_response
+from services.inference.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
 from services.inference.transformers_engine import TransformersEngine
 from storage.checkpoints import verify
 
@@ -37,16 +37,6 @@ class ServerArgs(BaseModel):
     role: str
     device: str = "cpu"
     max_rows: int = 512  # rows sampled together
-
-
-class Served(BaseModel):
-    """The checkpoint that a replica must hold: the deployment's `user_config`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    checkpoint: str
-    folder: Path
-    sha256: str
 
 
 @serve.deployment(max_ongoing_requests=1024)
@@ -83,9 +73,9 @@ class ModelServer:
             self._engine = None  # first, so that two never share the memory
         if self._engine is None:
             self._engine = TransformersEngine(served.folder, self._args.device, self._args.max_rows)
-        canary = Prompt(tuple(solver_messages("What is 1 + 1?")), 0, 1, Sampling(temperature=0, max_tokens=8))
+        canary = Prompt(tuple(solver_messages(CANARY)), 0, 1, Sampling(temperature=0, max_tokens=CANARY_TOKENS))
         if not math.isfinite(self._engine.generate([canary])[0][0].mean_entropy):
-            raise ValueError(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
+            raise CanaryFailed(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
         self._served = served
 
     async def check_health(self) -> None:
@@ -103,7 +93,7 @@ class ModelServer:
 
     @api.post("/v1/chat/completions")
     async def chat(self, request: ChatRequest) -> ChatResponse:
-        self._refuse_other(request.model)
+        self._refuse_other(request)
         prompt = request.prompt()
         try:
             if self._engine is not None:
@@ -111,19 +101,20 @@ class ModelServer:
         except PromptTooLong as error:
             raise HTTPException(400, str(error)) from error
         checkpoint, completions = await self._sample(prompt)
-        if checkpoint != request.model:  # it may have been swapped while this request waited
-            self._refuse_other(request.model)
-        return chat_response(checkpoint, completions, request.logprobs)
+        self._refuse_other(request, checkpoint)  # it may have been swapped while this request waited
+        return chat_response(self._args.role, checkpoint, completions, request.logprobs)
 
     @api.get("/v1/models")
     async def models(self) -> ModelList:
         data = [Model(id=self._args.role, checkpoint=s.checkpoint, sha256=s.sha256)] if (s := self._served) else []
         return ModelList(data=data)
 
-    def _refuse_other(self, model: str) -> None:
-        now = self._served.checkpoint if self._served else None
-        if model not in (self._args.role, now):
-            raise HTTPException(409, f"model {model!r}: {self._args.role} holds {now!r}")
+    def _refuse_other(self, request: ChatRequest, answered: str | None = None) -> None:
+        if request.model != self._args.role:
+            raise HTTPException(404, f"model: expected {self._args.role!r}, got {request.model!r}")
+        now = answered or (self._served.checkpoint if self._served else None)
+        if request.policy_version not in (None, now):
+            raise HTTPException(409, f"policy_version {request.policy_version!r}: {self._args.role} holds {now!r}")
 
 
 def build(args: dict[str, Any]) -> Application:

@@ -28,16 +28,18 @@ class Reply:
     text: str
     tokens: int
     finish_reason: FinishReason
-    mean_entropy: float
+    mean_entropy: float | None
+    entropy_error: float | None
     checkpoint: str
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceClient:
-    """Talks to one application. `url` ends in /v1."""
+    """Talks to one application, whatever engine is behind it. `url` ends in /v1."""
 
     url: str
+    model: str  # the application's name
     patience_s: float = 120.0  # spent between attempts, before a request is given up; an attempt takes what it takes
     concurrency: int = 256
 
@@ -79,7 +81,7 @@ class InferenceClient:
     async def _try(self, http: httpx.AsyncClient, prompt: Prompt, checkpoint: str) -> list[Reply] | str:
         """The replies, or what went wrong and may pass."""
         try:
-            response = await http.post(f"{self.url}/chat/completions", json=_body(prompt, checkpoint))
+            response = await http.post(f"{self.url}/chat/completions", json=self._body(prompt, checkpoint))
         except httpx.TransportError as error:
             return f"{type(error).__name__}: {error}"
         if response.status_code in PASSING:
@@ -87,22 +89,30 @@ class InferenceClient:
         if response.status_code != 200:
             raise InferenceError(f"{self.url}: HTTP {response.status_code}: {response.text[:300]}")
         chat = ChatResponse.model_validate_json(response.content)
-        if chat.model != checkpoint or len(chat.choices) != prompt.n:
-            return f"{len(chat.choices)} of {prompt.n} choices by {chat.model!r} instead of {checkpoint!r}"
+        if chat.policy_version != checkpoint or len(chat.choices) != prompt.n:
+            return f"{len(chat.choices)} of {prompt.n} choices by {chat.policy_version!r} instead of {checkpoint!r}"
         return [
-            Reply(c.message.content, c.completion_tokens, c.finish_reason, c.mean_entropy, chat.model, prompt.seed + j)
-            for j, c in enumerate(chat.choices)
+            Reply(
+                text=choice.message.content,
+                tokens=choice.completion_tokens,
+                finish_reason=choice.finish_reason,
+                mean_entropy=choice.mean_entropy,
+                entropy_error=choice.entropy_error,
+                checkpoint=chat.policy_version,
+                seed=prompt.seed + choice.index,
+            )
+            for choice in sorted(chat.choices, key=lambda choice: choice.index)
         ]
 
-
-def _body(prompt: Prompt, checkpoint: str) -> dict[str, object]:
-    return {
-        "model": checkpoint,
-        "messages": list(prompt.messages),
-        "n": prompt.n,
-        "seed": prompt.seed,
-        "temperature": prompt.sampling.temperature,
-        "top_p": prompt.sampling.top_p,
-        "max_tokens": prompt.sampling.max_tokens,
-        "stop": list(prompt.stop),
-    }
+    def _body(self, prompt: Prompt, checkpoint: str) -> dict[str, object]:
+        return {
+            "model": self.model,
+            "policy_version": checkpoint,
+            "messages": list(prompt.messages),
+            "n": prompt.n,
+            "seed": prompt.seed,
+            "temperature": prompt.sampling.temperature,
+            "top_p": prompt.sampling.top_p,
+            "max_tokens": prompt.sampling.max_tokens,
+            "stop": list(prompt.stop),
+        }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from core.config import Service
+from core.serving_settings import Service
 from services.inference.client import InferenceError
 
 

@@ -20,7 +20,8 @@ class Message(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    model: str  # the application's name, or a checkpoint: then any other checkpoint is refused with 409
+    model: str  # the application's name
+    policy_version: str | None = None  # ours: a checkpoint; a replica that holds another refuses with 409
     messages: list[Message] = Field(min_length=1, max_length=64)
     n: int = Field(1, ge=1, le=1024)
     temperature: float = Field(1.0, ge=0, le=10)
@@ -54,7 +55,8 @@ class Choice(BaseModel):
     finish_reason: FinishReason
     logprobs: Logprobs | None = None
     completion_tokens: int  # ours
-    mean_entropy: float  # ours: nats a token, over the full distribution
+    mean_entropy: float | None  # ours: nats a token
+    entropy_error: float | None  # ours: the exact one is within mean_entropy -+ this; 0 where it is the exact one
 
 
 class Usage(BaseModel):
@@ -63,7 +65,8 @@ class Usage(BaseModel):
 
 class ChatResponse(BaseModel):
     object: Literal["chat.completion"] = "chat.completion"
-    model: str  # the checkpoint that answered
+    model: str
+    policy_version: str  # ours: the checkpoint that answered
     choices: list[Choice]
     usage: Usage
 
@@ -81,7 +84,7 @@ class ModelList(BaseModel):
     data: list[Model]
 
 
-def chat_response(checkpoint: str, completions: list[Completion], logprobs: bool) -> ChatResponse:
+def chat_response(model: str, checkpoint: str, completions: list[Completion], logprobs: bool) -> ChatResponse:
     """What the engine sampled, as the API says it."""
     choices = [
         Choice(
@@ -91,12 +94,12 @@ def chat_response(checkpoint: str, completions: list[Completion], logprobs: bool
             logprobs=_logprobs(c) if logprobs else None,
             completion_tokens=len(c.tokens),
             mean_entropy=c.mean_entropy,
+            entropy_error=0.0,
         )
         for i, c in enumerate(completions)
     ]
-    return ChatResponse(
-        model=checkpoint, choices=choices, usage=Usage(completion_tokens=sum(len(c.tokens) for c in completions))
-    )
+    usage = Usage(completion_tokens=sum(len(c.tokens) for c in completions))
+    return ChatResponse(model=model, policy_version=checkpoint, choices=choices, usage=usage)
 
 
 def _logprobs(completion: Completion) -> Logprobs:

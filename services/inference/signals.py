@@ -15,9 +15,9 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from core.config import Service, Signals
 from core.embedding import hashed_embeddings, reasoning_part
 from core.methods import Method
+from core.serving_settings import Service, Signals
 from core.strategies import judge_messages, parse_clusters, skeleton_clusters
 from core.types import Group
 from services.inference.client import PASSING, InferenceError
@@ -37,7 +37,7 @@ def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:
     """Embeddings (N, D) of N responses' reasoning, in their order. Raises `InferenceError`."""
     if signals.embedder == "hashing":
         return hashed_embeddings(responses)
-    service = signals.embedder
+    service = _service(signals.embedder)
     texts = [reasoning_part(response) for response in responses]
     parts = [texts[at : at + _TEXTS_A_REQUEST] for at in range(0, len(texts), _TEXTS_A_REQUEST)]
     return np.concatenate(asyncio.run(_all(service, parts, _embed_part)))
@@ -51,7 +51,7 @@ def cluster(signals: Signals, groups: Sequence[tuple[str, Responses]]) -> list[t
     """
     if signals.clusterer == "skeleton":
         return [skeleton_clusters(responses) for _, responses in groups]
-    return asyncio.run(_all(signals.clusterer, groups, _judge_group))
+    return asyncio.run(_all(_service(signals.clusterer), groups, _judge_group))
 
 
 def with_signals(
@@ -67,6 +67,12 @@ def with_signals(
     if "clusters" in method.needs:
         heard = [replace(group, clusters=found) for group, found in zip(heard, cluster(signals, texts), strict=True)]
     return heard
+
+
+def _service(found: Service | str) -> Service:
+    if isinstance(found, Service):
+        return found
+    raise InferenceError(f"signals: expected the address of a service, got {found!r}, which a run's stage replaces")
 
 
 async def _all(

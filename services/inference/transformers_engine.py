@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
 from services.inference.decoder import Decoder, padded_width
 from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
 from services.inference.sampling import Uniforms, draw
+from services.inference.text_side import text_side
 
 _SHRINK = 0.75  # finished rows leave the batch when fewer than this share are live
 
@@ -42,7 +43,7 @@ class TransformersEngine:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         self.model = model.to(device).eval()
         self.max_rows = max_rows
-        self.tokenizer, self._ends = _text_side(folder, self.model.generation_config)
+        self.tokenizer, self._ends = text_side(folder, self.model.generation_config)
 
     def load(self, folder: Path) -> None:
         """Replace weights, tokenizer and end tokens in place. All is read and checked before anything is changed.
@@ -53,7 +54,7 @@ class TransformersEngine:
         if config != loaded:
             differ = sorted(k for k in config.keys() | loaded.keys() if config.get(k) != loaded.get(k))
             raise ModelMismatch(f"{folder}: its config is not the loaded model's: {', '.join(differ)} differ")
-        tokenizer, ends = _text_side(folder, GenerationConfig.from_pretrained(folder))
+        tokenizer, ends = text_side(folder)
         files = sorted(folder.glob("*.safetensors"))
         new = {name: tensor for file in files for name, tensor in load_file(file).items()}
         own = dict(self.model.state_dict())
@@ -155,13 +156,6 @@ class TransformersEngine:
     def _holds_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return any(stop in text for stop in stops)
-
-
-def _text_side(folder: Path, generation: Any) -> tuple[Any, set[int]]:
-    """The tokenizer of a model, and the tokens that end an answer."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    ends = generation.eos_token_id
-    return tokenizer, {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
 
 
 # What a config says of where it came from and how it is run, not of what the model computes.

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Store:
     return open_store(f"sqlite:///{tmp_path / 'coevo.db'}", create=True)
 
 
-def fill(store: Store, texts: Path | None, entropies: bool = True) -> None:
+def fill(store: Store, texts: Path | None, entropies: bool = True, entropy_error: float = 0.0) -> None:
     base = f"{RUN}/base/0"
     questions = [Question(question_id(RUN, 1, i), RUN, 1, i, f"q{i}?", "raw", base, i) for i in range(len(VOTES))]
     rollouts = [
@@ -48,6 +48,7 @@ def fill(store: Store, texts: Path | None, entropies: bool = True) -> None:
             5,
             "stop",
             0.1 * place if entropies else None,
+            entropy_error if entropies else None,
             base,
             place,
         )
@@ -131,6 +132,15 @@ def test_what_is_not_stored_is_said(store: Store, tmp_path: Path) -> None:
     assert found["methods"]["scrl"] == {"skipped": "no entropies are stored"}
     assert found["methods"]["ttrl"]["questions"] == 4
     assert found["advantage_correlation"]["methods"] == ["ttrl"]
+
+
+def test_estimated_entropies_are_named_as_such(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path / "texts", entropy_error=0.25)
+    found = played(store, tmp_path / "texts", ["scrl"])
+    assert found["estimated_entropies"] == {"rollouts": found["rollouts"], "greatest_error": 0.25}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table(found))
+    assert "wrong by at most 0.250 nats a token" in " ".join(console.export_text().split())
 
 
 def test_an_iteration_without_votes_and_a_run_that_is_not_there(store: Store, tmp_path: Path) -> None:

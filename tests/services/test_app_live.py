@@ -7,68 +7,44 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
-from safetensors.torch import load_file, save_file
 
 from core.config import Sampling
 from core.prompts import solver_messages
 from core.types import Checkpoint
-from orchestrator.home import MICRO_MODEL
 from orchestrator.serving import held_checkpoints, serve_checkpoints
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine
-from storage.checkpoints import publish
 from storage.errors import CheckpointError
 from tests.live import Live, wait_until
-
-PROMPTS = [
-    Prompt(tuple(solver_messages(f"What is {a} + {a * 7}?")), 100 * a, 5, Sampling(max_tokens=60)) for a in range(2, 30)
-]
+from tests.served import PROMPTS, base_checkpoint, replicas, scaled_checkpoint
 
 
 @pytest.fixture(scope="module")
 def base(live: Live) -> Checkpoint:
-    return publish(MICRO_MODEL, live.home.checkpoints, run="app", role="base", iteration=0, step=0, parent=None)
+    return base_checkpoint(live)
 
 
 @pytest.fixture(scope="module")
 def other(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("other") / "model"
-    shutil.copytree(MICRO_MODEL, folder)
-    tensors = {name: tensor * 0.97 for name, tensor in load_file(folder / "model.safetensors").items()}
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    return publish(folder, live.home.checkpoints, run="app", role="solver", iteration=1, step=1, parent="app/base/0")
+    return scaled_checkpoint(live, tmp_path_factory.mktemp("other") / "model", 0.97, iteration=1)
 
 
 def _client(live: Live) -> InferenceClient:
-    return InferenceClient(live.services.endpoint("solver"))
-
-
-def _replicas(live: Live) -> dict[int, psutil.Process]:
-    """The Solver's replica processes below our Ray, by pid."""
-    ray = next(pid for pid, (name, _) in live.services.processes.items() if name == "ray")
-    found = {}
-    for process in psutil.Process(ray).children(recursive=True):
-        try:
-            if "ServeReplica:solver" in " ".join(process.cmdline()):
-                found[process.pid] = process
-        except psutil.NoSuchProcess:
-            continue
-    return found
+    return InferenceClient(live.services.endpoint("solver"), "solver")
 
 
 def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_maker(
     live: Live, base: Checkpoint, other: Checkpoint
 ) -> None:
     serve_checkpoints(live.services, {"solver": base, "challenger": base})
-    before = _replicas(live)
+    before = replicas(live)
     assert len(before) == 2
     first = _client(live).generate(PROMPTS, base.id)
     serve_checkpoints(live.services, {"solver": other})
     second = _client(live).generate(PROMPTS, other.id)
-    assert _replicas(live).keys() == before.keys()
+    assert replicas(live).keys() == before.keys()
     assert held_checkpoints(live.services) == {"solver": other.id, "challenger": base.id}
     assert {reply.checkpoint for group in first for reply in group} == {base.id}
     assert {reply.checkpoint for group in second for reply in group} == {other.id}
@@ -81,10 +57,10 @@ def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_maker(
 def test_a_killed_replica_costs_nothing_but_time(live: Live, base: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": base})
     expected = _client(live).generate(PROMPTS, base.id)
-    pid, victim = next(iter(_replicas(live).items()))
+    pid, victim = next(iter(replicas(live).items()))
     victim.kill()
     assert _client(live).generate(PROMPTS, base.id) == expected
-    wait_until(lambda: len(_replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
+    wait_until(lambda: len(replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
 
 
 def test_another_checkpoint_than_the_one_held_is_refused(live: Live, base: Checkpoint) -> None:
@@ -113,7 +89,7 @@ def test_openai_routes(live: Live, base: Checkpoint) -> None:
     body = {"model": "solver", "messages": solver_messages("What is 3 + 4?"), "temperature": 0, "logprobs": True}
     chat = httpx.post(f"{url}/chat/completions", json=body, trust_env=False).json()
     choice = chat["choices"][0]
-    assert chat["model"] == base.id
+    assert (chat["model"], chat["policy_version"]) == ("solver", base.id)
     assert "\\boxed{" in choice["message"]["content"]
     assert choice["finish_reason"] == "stop"
     assert len(choice["logprobs"]["content"]) == choice["completion_tokens"] == chat["usage"]["completion_tokens"]

@@ -48,9 +48,23 @@ def fake_service(*outcomes: int | str) -> Iterator[tuple[str, list[int | str]]]:
 
 
 def _reply(maker: str) -> dict[str, object]:
-    choice = {"finish_reason": "stop", "logprobs": None, "completion_tokens": 3, "mean_entropy": 0.25}
+    choice = {
+        "finish_reason": "stop",
+        "logprobs": None,
+        "completion_tokens": 3,
+        "mean_entropy": 0.25,
+        "entropy_error": 0.0,
+    }
     choices = [{**choice, "index": j, "message": {"role": "assistant", "content": f"answer {j}"}} for j in range(2)]
-    return {"id": "x", "object": "chat.completion", "created": 0, "model": maker, "choices": choices, "usage": USAGE}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "solver",
+        "policy_version": maker,
+        "choices": choices,
+        "usage": USAGE,
+    }
 
 
 USAGE = {"prompt_tokens": 1, "completion_tokens": 6, "total_tokens": 7}
@@ -58,7 +72,7 @@ USAGE = {"prompt_tokens": 1, "completion_tokens": 6, "total_tokens": 7}
 
 def test_what_may_pass_is_tried_again_and_taken_once() -> None:
     with fake_service(500, 503, 409, "wanted") as (url, given):
-        replies = InferenceClient(url).generate([PROMPT], "wanted")
+        replies = InferenceClient(url, "solver").generate([PROMPT], "wanted")
     assert given == [500, 503, 409, "wanted"]
     assert [(r.text, r.seed, r.tokens, r.mean_entropy, r.checkpoint) for r in replies[0]] == [
         ("answer 0", 5, 3, 0.25, "wanted"),
@@ -68,26 +82,26 @@ def test_what_may_pass_is_tried_again_and_taken_once() -> None:
 
 def test_a_reply_by_another_checkpoint_is_never_taken() -> None:
     with fake_service("other", "wanted") as (url, given):
-        assert InferenceClient(url).generate([PROMPT], "wanted")[0][0].checkpoint == "wanted"
+        assert InferenceClient(url, "solver").generate([PROMPT], "wanted")[0][0].checkpoint == "wanted"
     assert given == ["other", "wanted"]
 
 
 def test_what_will_not_pass_fails_at_once_with_what_the_service_said() -> None:
     with fake_service(400) as (url, given), pytest.raises(InferenceError, match=r'HTTP 400: \{"detail": "no"\}'):
-        InferenceClient(url).generate([PROMPT], "wanted")
+        InferenceClient(url, "solver").generate([PROMPT], "wanted")
     assert given == [400]
 
 
 def test_patience_is_for_the_pauses_and_not_for_the_sampling() -> None:
     """A request that was lost after minutes of sampling is tried again, however short the patience between is."""
     with fake_service(500, "wanted") as (url, given):
-        InferenceClient(url, patience_s=0.06).generate([PROMPT], "wanted")  # one pause of 0.05 s
+        InferenceClient(url, "solver", patience_s=0.06).generate([PROMPT], "wanted")  # one pause of 0.05 s
     assert len(given) == 2
     with fake_service(500) as (url, given), pytest.raises(InferenceError, match=r"waiting 0\.06 s, last: HTTP 500"):
-        InferenceClient(url, patience_s=0.06).generate([PROMPT], "wanted")
+        InferenceClient(url, "solver", patience_s=0.06).generate([PROMPT], "wanted")
     assert len(given) == 2
 
 
 def test_nobody_there_is_said() -> None:
     with pytest.raises(InferenceError, match="ConnectError"):
-        InferenceClient("http://127.0.0.1:1/v1", patience_s=0.01).generate([PROMPT], "wanted")
+        InferenceClient("http://127.0.0.1:1/v1", "solver", patience_s=0.01).generate([PROMPT], "wanted")

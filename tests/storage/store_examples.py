@@ -34,7 +34,7 @@ def question(run: str, index: int, text: str | None = "What is 1 + 2?") -> Quest
 
 def rollout(run: str, index: int, sample: int, answer: str | None = "3", text: str = "so \\boxed{3}") -> Rollout:
     key = question_id(run, 1, index)
-    return Rollout(key, sample, text, answer, 7, "stop", 0.1 + sample / 3, f"{run}/base/0", index * 100 + sample)
+    return Rollout(key, sample, text, answer, 7, "stop", 0.1 + sample / 3, 0.0, f"{run}/base/0", index * 100 + sample)
 
 
 def label(run: str, index: int) -> LabelledQuestion:

@@ -225,11 +225,19 @@ def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
             "finish_reason": "stop",
             "completion_tokens": 3,
             "mean_entropy": 0.1,
+            "entropy_error": 0.0,
         }
         for i, answer in enumerate(answers)
     ]
     usage = {"prompt_tokens": 1, "completion_tokens": 12, "total_tokens": 13}
-    return 200, {"id": "x", "created": 0, "model": body["model"], "choices": choices, "usage": usage}
+    return 200, {
+        "id": "x",
+        "created": 0,
+        "model": body["model"],
+        "policy_version": body["policy_version"],
+        "choices": choices,
+        "usage": usage,
+    }
 
 
 def test_the_challengers_reward_asks_the_solver(tmp_path: Path, grader: Grader) -> None:
@@ -241,7 +249,7 @@ def test_the_challengers_reward_asks_the_solver(tmp_path: Path, grader: Grader) 
     assert len(asked) == len(well_formed) == 4
 
     def ask(prompts: Sequence[Any]) -> list[list[str]]:
-        bodies = [{"messages": list(prompt.messages), "model": ""} for prompt in prompts]
+        bodies = [{"messages": list(prompt.messages), "model": "", "policy_version": ""} for prompt in prompts]
         return [[c["message"]["content"] for c in votes(0, body)[1]["choices"]] for body in bodies]
 
     groups = [[completion(text) for text in group] for group in QUESTIONS]

@@ -14,9 +14,10 @@ import torch
 from local_tiny import answering_model, save_tiny, tiny_job
 from safetensors.torch import load_file
 
-from core.config import ChallengerReward, Sampling, Signals
+from core.config import ChallengerReward, Sampling
 from core.grading import Grader
 from core.methods import EvolRl
+from core.serving_settings import Signals
 from tests.fake_service import fake_service, lengths
 from trainers.base import TrainError, TrainJob
 from trainers.local.checkpoints import Metrics, newest_step, read_state

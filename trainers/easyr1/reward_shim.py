@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from core.advantages import advantages
 from core.answers import extract_boxed
-from core.config import ChallengerReward, Sampling, Signals, parse_method
+from core.config import ChallengerReward, Sampling, parse_method
 from core.grading import Grader
 from core.groups import make_groups
 from core.methods import Method
@@ -28,6 +28,7 @@ from core.prompts import parse_question, solver_messages
 from core.rewards import METHODS
 from core.rewards.rzero import challenger_scores
 from core.seeds import seed_for
+from core.serving_settings import Signals
 from core.types import Group, PseudoLabel, Scored
 from core.voting import vote_many
 from services.inference.client import InferenceClient
@@ -190,7 +191,7 @@ def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> lis
         Prompt(tuple(solver_messages(question)), seed, config.votes, sampling)
         for (_, question), seed in zip(well_formed, seeds, strict=True)
     ]
-    replies = InferenceClient(service["url"], asked.patience_s).generate(prompts, service["checkpoint"])
+    replies = InferenceClient(service["url"], "solver", asked.patience_s).generate(prompts, service["checkpoint"])
     answers = [[extract_boxed(reply.text) for reply in group] for group in replies]
     labels: list[PseudoLabel | None] = [None] * len(questions)
     for (i, _), label in zip(well_formed, vote_many(answers, grader, service["denominator"]), strict=True):

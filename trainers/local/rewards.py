@@ -150,7 +150,7 @@ def _service(job: TrainJob) -> SolverService:
 
 
 def _asker(service: SolverService) -> Ask:
-    client = InferenceClient(service.url)
+    client = InferenceClient(service.url, "solver")
 
     def ask(prompts: Sequence[Prompt]) -> list[list[str]]:
         return [[reply.text for reply in replies] for replies in client.generate(prompts, service.checkpoint)]

@@ -1,0 +1,204 @@
+"""The server of a `ray.serve.llm` application whose checkpoint is swapped in place: `server_cls` in deploy/serve.
+
+It speaks as the embedded engine's server does (services/inference/app.py): the checkpoint is the deployment's
+`user_config`, every reply names it as `policy_version`, whoever asks for another gets 409, an answer is as long as the
+context leaves room for. It needs the extra `vllm` or docs/vllm.md's CPU build.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ray.llm._internal.serve.core.configs.openai_api_models import (
+    ChatCompletionRequest,
+    ChatCompletionResponse,
+    ErrorInfo,
+    ErrorResponse,
+)
+from ray.serve.llm.deployment import LLMServer
+
+from core.prompts import solver_messages
+from services.inference.engine import ModelMismatch
+from services.inference.entropy import mean_entropy
+from services.inference.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
+from services.inference.text_side import text_side
+from storage.checkpoints import verify
+
+_TOP = 20  # vLLM's own default of `max_logprobs`
+
+
+class SwappedLLMServer(LLMServer):
+    """One replica: one vLLM engine, which begins with the first checkpoint that it is told to hold."""
+
+    _llm_config: Any
+
+    async def start(self) -> None:
+        """What `__init__` ends with: no engine yet, since `reconfigure` knows the model."""
+        self._served: Served | None = None
+        self._limits = {"context": 0, "vocabulary": 0}
+        self._tokenizer: Any = None
+        self._ends = set[int]()
+        self._top = int(self._llm_config.engine_kwargs.get("max_logprobs", _TOP))
+        self._asking = 0  # requests under way
+        self._swapping = False
+        self._change = asyncio.Condition()
+
+    async def reconfigure(self, user_config: dict[str, str]) -> None:
+        """Swap in a checkpoint once the requests under way are answered. Serve calls it on every replica, and reports
+        what it raises; then it starts the replica anew, with this checkpoint."""
+        served = Served.model_validate(user_config)
+        if served == self._served:
+            return
+        await asyncio.to_thread(verify, served.folder, served.sha256)
+        async with self._alone():
+            before, self._served = self._served, None
+            await (self._begin(served.folder) if before is None else self._swap(served.folder))
+            await self._try_out(served)
+            self._served = served
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """With no request under way; those that come meanwhile wait."""
+        async with self._change:
+            self._swapping = True
+            await self._change.wait_for(lambda: self._asking == 0)
+        try:
+            yield
+        finally:
+            async with self._change:
+                self._swapping = False
+                self._change.notify_all()
+
+    @asynccontextmanager
+    async def _not_alone(self) -> AsyncIterator[None]:
+        async with self._change:
+            await self._change.wait_for(lambda: not self._swapping)
+            self._asking += 1
+        try:
+            yield
+        finally:
+            async with self._change:
+                self._asking -= 1
+                self._change.notify_all()
+
+    async def _begin(self, folder: Path) -> None:
+        self._llm_config.model_loading_config.model_source = str(folder)
+        self._llm_config.get_engine_config().hf_model_id = str(folder)  # it was made when the model was not known
+        await super().start()
+        self._limits = (await self.collective_rpc("limits"))[0]
+        self._tokenizer, self._ends = text_side(folder)
+
+    async def _swap(self, folder: Path) -> None:
+        tokenizer, ends = text_side(folder)
+        if _said(tokenizer) != _said(self._tokenizer) or ends != self._ends:  # vLLM read them when it began
+            raise ModelMismatch(f"{folder}: its tokenizer, chat template or end tokens are not the loaded model's")
+        await self.pause(mode="wait", clear_cache=True)
+        await self.collective_rpc("swap_weights", args=(str(folder),))
+        await self.reset_prefix_cache()
+        await self.resume()
+
+    async def _try_out(self, served: Served) -> None:
+        request = ChatCompletionRequest(
+            model=self._llm_config.model_id,
+            messages=solver_messages(CANARY),
+            temperature=0,
+            max_tokens=CANARY_TOKENS,
+            logprobs=True,
+            top_logprobs=0,
+        )
+        reply = await self._reply(request)
+        if not isinstance(reply, ChatCompletionResponse):
+            raise CanaryFailed(f"checkpoint {served.checkpoint}: the canary prompt got {reply.error.message}")
+        logprobs = [token.logprob for token in reply.choices[0].logprobs.content]
+        # vLLM says -9999 for what is not a number
+        if not all(math.isfinite(logprob) and logprob > -9999 for logprob in logprobs):
+            raise CanaryFailed(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
+
+    async def check_health(self) -> None:
+        if self._served is None and not self._swapping:
+            raise RuntimeError(f"{self._llm_config.model_id}: no checkpoint is loaded")
+        if not self._swapping:
+            await super().check_health()
+
+    async def chat(self, request: Any, raw_request_info: Any = None) -> AsyncIterator[Any]:
+        """vLLM's reply, with what the loop adds to it: services/inference/openai_api.py."""
+
+        async def answer() -> AsyncIterator[Any]:
+            async with self._not_alone():
+                yield self._refusal(request) or await self._answer(request, raw_request_info)
+
+        return answer()
+
+    def _refusal(self, request: Any) -> Any:
+        now = self._served.checkpoint if self._served else None
+        wanted = (request.model_extra or {}).get("policy_version")
+        if now is None or wanted not in (None, now):
+            return _error(409, f"policy_version {wanted!r}: {self._llm_config.model_id} holds {now!r}")
+        if request.stream:
+            return _error(400, "stream: expected false, since every reply names its policy_version, got true")
+        return self._cut_to_context(request)
+
+    def _cut_to_context(self, request: Any) -> Any:
+        """vLLM refuses an answer that might not fit; here, as in the embedded engine, it gets what room there is."""
+        encoded = self._tokenizer.apply_chat_template(request.messages, add_generation_prompt=True, return_dict=True)
+        length, context = len(encoded["input_ids"]), self._limits["context"]
+        if length >= context:
+            return _error(400, f"prompt of {length} tokens: the context holds {context}")
+        wanted = request.max_completion_tokens or request.max_tokens or context
+        request.max_tokens, request.max_completion_tokens = min(wanted, context - length), None
+        return None
+
+    async def _answer(self, request: Any, raw_request_info: Any) -> Any:
+        asked = (request.top_logprobs or 0) if request.logprobs else None
+        entropic = self._top > 0 and request.temperature in (None, 0, 1)
+        request.return_token_ids = True
+        if entropic:
+            request.logprobs, request.top_logprobs = True, max(self._top, asked or 0)
+        reply = await self._reply(request, raw_request_info)
+        if not isinstance(reply, ChatCompletionResponse):
+            return reply
+        for choice in reply.choices:
+            if choice.finish_reason not in ("stop", "length"):
+                return _error(503, f"choice {choice.index} ended with {choice.finish_reason!r}")
+            estimate = self._entropy(choice) if entropic else (None, None)
+            choice.message.content = choice.message.content or ""
+            choice.completion_tokens = len(choice.token_ids)
+            choice.mean_entropy, choice.entropy_error = estimate
+            choice.token_ids = None
+            _cut_logprobs(choice, asked)
+        reply.prompt_token_ids = None
+        reply.policy_version = self._served.checkpoint if self._served else None
+        return reply
+
+    def _entropy(self, choice: Any) -> tuple[float, float]:
+        """Before temperature, which is what vLLM tells: so the policy's own at temperature 1, and at 0 as elsewhere."""
+        known = [[top.logprob for top in token.top_logprobs] for token in choice.logprobs.content]
+        return mean_entropy(known, self._limits["vocabulary"])
+
+    async def _reply(self, request: Any, raw_request_info: Any = None) -> Any:
+        stream = await super().chat(request, raw_request_info)
+        reply, *_ = [item async for item in stream]
+        return reply
+
+
+def _error(code: int, message: str) -> ErrorResponse:
+    return ErrorResponse(error=ErrorInfo(message=message, type="coevo", code=code))
+
+
+def _cut_logprobs(choice: Any, asked: int | None) -> None:
+    """What the caller asked for is left."""
+    if asked is None:
+        choice.logprobs = None
+        return
+    for token in choice.logprobs.content:
+        token.top_logprobs = token.top_logprobs[:asked]
+
+
+def _said(tokenizer: Any) -> tuple[str, str]:
+    """All that makes text of tokens and tokens of a chat."""
+    return tokenizer.backend_tokenizer.to_str(), str(tokenizer.chat_template)

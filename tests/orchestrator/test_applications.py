@@ -1,0 +1,60 @@
+"""Serve files: what a preset may name, and what is refused before a run is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.config import ConfigError
+from orchestrator import applications
+from orchestrator.applications import read_applications, refuse_missing_engine
+from orchestrator.home import APPLICATIONS, Home
+from orchestrator.runs import prepare
+from storage import queries
+from storage.session import open_store
+
+PAIR = "applications: [{name: challenger, deployments: [{name: A}]}, {name: solver, deployments: [{name: A}]}"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in APPLICATIONS.glob("*.yaml")))
+def test_the_shipped_files_have_both_roles(name: str) -> None:
+    assert {"challenger", "solver"} <= read_applications(name).keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "no such file; there are embedded, .*vllm-cpu"),
+        ("a: [", "not valid YAML"),
+        ("[]", "expected a Serve config file with `applications`"),
+        ("applications: [{route_prefix: /x}]", "each with a name"),
+        ("applications: [{name: challenger, deployments: [{name: A}]}]", "expected an application solver"),
+        (PAIR.replace("{name: challenger, deployments: [{name: A}]}", "{name: challenger}") + "]", "challenger with"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, text: str | None, complaint: str) -> None:
+    path = tmp_path / "mine.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=f"serving.applications: .*{complaint}"):
+        read_applications(str(path) if text is not None else "nosuch")
+
+
+def test_vllm_is_asked_for_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applications, "find_spec", lambda _name: None)
+    refuse_missing_engine("embedded")
+    with pytest.raises(ConfigError, match=r"vllm-cpu needs vLLM: .*deploy/vllm-cpu\.sh"):
+        refuse_missing_engine("vllm-cpu")
+
+
+def test_a_method_whose_application_is_missing_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'coevo.db'}", create=True)
+    settings = {"solver.reward.type": "evol_rl", "solver.signals.embedder": "served"}
+    with pytest.raises(ConfigError, match="embedded has no application embedder; it has challenger, solver"):
+        prepare(Home(tmp_path), store, "a", "demo", 0, settings)
+    with store.read() as session:
+        assert queries.list_runs(session) == []
+    with_it = tmp_path / "with.yaml"
+    with_it.write_text(PAIR + ", {name: embedder}]")
+    prepare(Home(tmp_path), store, "a", "demo", 0, {**settings, "serving.applications": str(with_it)})

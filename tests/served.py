@@ -1,0 +1,50 @@
+"""What the tests of both engines' applications share: prompts, checkpoints, the replicas' processes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import psutil
+from safetensors.torch import load_file, save_file
+
+from core.config import Sampling
+from core.prompts import solver_messages
+from core.types import Checkpoint
+from orchestrator.home import MICRO_MODEL
+from services.inference.engine import Prompt
+from storage.checkpoints import publish
+from tests.live import Live
+
+PROMPTS = [
+    Prompt(tuple(solver_messages(f"What is {a} + {a * 7}?")), 100 * a, 5, Sampling(max_tokens=60)) for a in range(2, 30)
+]
+
+
+def base_checkpoint(live: Live) -> Checkpoint:
+    """The shipped model."""
+    return publish(MICRO_MODEL, live.home.checkpoints, run="app", role="base", iteration=0, step=0, parent=None)
+
+
+def scaled_checkpoint(live: Live, folder: Path, scale: float, iteration: int) -> Checkpoint:
+    """The shipped model with every weight times `scale`: its iteration tells it from others."""
+    shutil.copytree(MICRO_MODEL, folder)
+    tensors = {name: tensor * scale for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return publish(
+        folder, live.home.checkpoints, run="app", role="solver", iteration=iteration, step=1, parent="app/base/0"
+    )
+
+
+def replicas(live: Live, application: str = "solver") -> dict[int, psutil.Process]:
+    """The processes below our Ray that hold an application's model, by pid."""
+    ray = next(pid for pid, (name, _) in live.services.processes.items() if name == "ray")
+    found = {}
+    for process in psutil.Process(ray).children(recursive=True):
+        try:
+            title = " ".join(process.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+        if f"ServeReplica:{application}:" in title and "Ingress" not in title:
+            found[process.pid] = process
+    return found

