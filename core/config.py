@@ -16,8 +16,9 @@ from core.errors import CoevoError
 from core.guard import Guard
 from core.methods import Method, Objective, RZero, SetMethod, SolverReward, Supervised
 from core.prompt_settings import Prompts
+from core.serving_settings import Serving, Signals
 from core.settings import Part, Positive, Share
-from core.trainer_settings import LocalSettings, TrainerSettings
+from core.trainer_settings import LocalSettings, PoolSettings, TrainerSettings
 from core.types import Denominator
 
 Oracle = Annotated[Literal["exact", "given"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
@@ -81,32 +82,6 @@ class Challenger(Part):
     def rollouts(self) -> int:
         """How many a prompt gets."""
         return self.training.rollouts_per_prompt or self.reward.rollouts
-
-
-class Service(Part):
-    """An OpenAI-compatible service of somebody else's.
-
-    `key_variable` names what holds its key in the environment of the process that runs the flow: of `coevo run`, or of
-    `coevo up` where the Prefect UI triggers it.
-    """
-
-    url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
-    model: str
-    key_variable: str | None = None
-    timeout: float = Field(120.0, gt=0)  # seconds, for one request
-    attempts: Positive = 5
-
-
-class Signals(Part):
-    """Where a method's signals come from, beyond what the sampling itself tells."""
-
-    embedder: Literal["hashing"] | Service = "hashing"  # hashed words, not their meaning
-    clusterer: Literal["skeleton"] | Service = "skeleton"  # the text without its numbers, not its strategy
-
-    def services(self, method: Method) -> list[Service]:
-        """Those that `method` asks."""
-        asked = {"embeddings": self.embedder, "clusters": self.clusterer}
-        return [found for signal, found in asked.items() if signal in method.needs and isinstance(found, Service)]
 
 
 class Solver(Part):
@@ -217,7 +192,9 @@ class RunConfig(Part):
     prompts: Prompts | None = None  # given: no Challenger, no `dataset` but its votes; `iterations` are rounds
     early_stopping: EarlyStopping | None = None
     guard: Guard = Guard()
+    serving: Serving = Serving()
     trainer: TrainerSettings = LocalSettings()
+    pool: PoolSettings = PoolSettings()
 
     @model_validator(mode="after")
     def _labels_for_the_method(self) -> RunConfig:

@@ -17,14 +17,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.config import ConfigError, load_config, parse_config
-from orchestrator import cli_easyr1, cli_methods, cluster
+from orchestrator import cli_easyr1, cli_methods, cli_plan, cluster
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, is_alive
 from orchestrator.plan import LOOP, plan
 from orchestrator.runs import RunError, flow_of, preset_path
 from orchestrator.terminal import AsJson, RunName, clear_errors, setting
 from storage import queries
-from storage.rows import RunRow
+from storage.rows import PoolRow, RunRow
 from storage.session import open_store
 
 app = typer.Typer(
@@ -38,8 +38,9 @@ app.add_typer(micro, name="micro")
 app.add_typer(cli_methods.rewards, name="rewards")
 app.add_typer(cli_easyr1.easyr1, name="easyr1")
 app.command()(cli_methods.replay)
+app.command()(cli_plan.plan)
 
-BENCHES = ("similarity", "voting", "store", "engine", "methods", "collapse", "sets", "replay")
+BENCHES = ("similarity", "voting", "store", "engine", "methods", "collapse", "sets", "replay", "serving", "swap")
 
 
 @app.command()
@@ -80,11 +81,24 @@ def status() -> None:
         store = open_store(place.database)
         with store.read() as session:
             runs = [(row, queries.stages_of(session, row.name)) for row in queries.list_runs(session)]
+            trainings = [row for row in queries.pool_jobs(session) if row.status != "done"]
         table = Table("run", "status", "preset", "stages done", "now", box=SIMPLE_HEAD)
         for row, stages in runs:
             done = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
             table.add_row(row.name, row.status, row.preset, f"{done}{_planned(row)}", _now(stages))
         Console().print(table)
+        if trainings:
+            Console().print(_pool_table(trainings))
+
+
+def _pool_table(trainings: list[PoolRow]) -> Table:
+    table = Table("training", "asks for", "priority", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
+    for row in trainings:
+        status = "stops at its next checkpoint" if row.preempted else row.status
+        now = status if is_alive(row.owner) else "[yellow]cut off[/]"
+        name, wish = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
+        table.add_row(name, wish, str(row.priority), now, f"{row.since:%F %H:%M:%S}")
+    return table
 
 
 def _planned(row: RunRow) -> str:
@@ -106,7 +120,10 @@ def _now(stages: Any) -> str:
 
 @app.command()
 def run(
-    preset: Annotated[str, typer.Argument(help="A preset of deploy/runs, or a TOML file.", show_default=False)],
+    preset: Annotated[
+        str | None, typer.Argument(help="A preset of deploy/runs, or a TOML file.", show_default=False)
+    ] = None,
+    preset_option: Annotated[str | None, typer.Option("--preset", help="The same.", show_default=False)] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; the preset's name by default.")] = None,
     iterations: Annotated[int, typer.Option(help="How many; 0: as the preset says.")] = 0,
     start_iteration: Annotated[int, typer.Option(help="Begin here; all before must be done. 0: where it is.")] = 0,
@@ -117,6 +134,9 @@ def run(
 ) -> None:
     """Run a preset here and now; it also shows in the Prefect UI. A run that exists goes on where it was."""
     with clear_errors():
+        preset = preset or preset_option
+        if preset is None:
+            raise RunError("preset: expected a preset of deploy/runs, or a TOML file, got none")
         if start_stage not in STAGES:
             raise RunError(f"start_stage: expected one of {', '.join(STAGES)}, got {start_stage!r}")
         overrides = dict(setting(text) for text in override or [])

@@ -1,5 +1,6 @@
 """The tables. Their keys are natural (`core.types.question_id`, `checkpoint_id`), so that writing a row twice is
-writing it once; rows are never updated, except those of `runs` and `stages`. `docs/storage.md` describes them.
+writing it once; rows are never updated, except those of `runs`, `stages` and `pool_jobs`. `docs/storage.md` describes
+them.
 
 A class is named for its table, in the plural: the singular names are the carriers in `core.types`.
 """
@@ -118,6 +119,7 @@ class Rollouts(Base):
     tokens: Mapped[int]
     finish_reason: Mapped[str]
     mean_entropy: Mapped[float | None]
+    entropy_error: Mapped[float | None]
     checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id"))
     seed: Mapped[int] = mapped_column(BigInteger)
 
@@ -137,6 +139,24 @@ class PseudoLabels(Base):
     p_hat: Mapped[float | None]
     denominator: Mapped[str | None]
     classes: Mapped[list[list[Any]] | None] = mapped_column(JSON(none_as_null=True))  # [[answer, votes], …]
+
+
+class PoolJobs(Base):
+    """The worker pool's queue: the trainings that wait for GPUs or CPUs, those that have them, and what they used."""
+
+    __tablename__ = "pool_jobs"
+
+    run: Mapped[str] = _run()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    stage: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    kind: Mapped[str]
+    units: Mapped[float]
+    priority: Mapped[int]
+    status: Mapped[str]
+    since: Mapped[datetime]  # in this status
+    preempted: Mapped[bool]
+    used: Mapped[float]  # unit-seconds, in all
 
 
 class OracleLabels(Base):

@@ -44,6 +44,26 @@ class StageRow:
     error: str | None
 
 
+PoolStatus = Literal["queued", "running", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A training in the worker pool's queue."""
+
+    run: str
+    iteration: int
+    stage: str
+    owner: str
+    kind: Literal["CPU", "GPU"]
+    units: float
+    priority: int
+    status: PoolStatus
+    since: datetime  # in this status
+    preempted: bool
+    used: float  # unit-seconds, in all
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
     """A `core.types.Rollout` without its text, which `storage.texts` keeps."""
@@ -54,6 +74,7 @@ class RolloutRow:
     tokens: int
     finish_reason: FinishReason
     mean_entropy: float | None  # nats a token
+    entropy_error: float | None
     checkpoint: str
     seed: int
 

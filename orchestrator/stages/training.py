@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.config import Labelled
+from core.serving_settings import Service
 from core.trainer_settings import EasyR1Settings
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import trained_on
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
+from orchestrator.stages.pool import Preempted, demand_of, place
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
 from trainers.base import SolverService, Trainer, TrainJob, TrainQuestion, TrainResult
@@ -59,6 +62,8 @@ def train_solver(context: Context) -> LastWrite:
     round before left them, and the KL is to the base model.
     """
     t, solver, given = context.iteration, context.config.solver, context.config.prompts is not None
+    served = solver.signals.served(solver.reward)
+    own = {setting: Service(url=context.services.endpoint(name), model=name) for name, setting in served.items()}
     questions = given_questions(context) if given else _kept_questions(context)
     with context.store.read() as session:
         rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
@@ -73,14 +78,18 @@ def train_solver(context: Context) -> LastWrite:
         questions=questions,
         solver=None,
         work_dir=context.home.work / context.run / str(t) / "train_solver",
-        signals=solver.signals,
+        signals=solver.signals.model_copy(update=own),
         reference=context.checkpoint("solver", 0) if given else None,
         steps_before=steps_before if given else 0,
         guard=context.config.guard,
         before=context.before(),
     )
     labelled = context.config.labelled
-    return _train(context, job, None if labelled is None else partial(_labelled_job, context, labelled, job))
+    then = None if labelled is None else partial(_labelled_job, context, labelled, job)
+    # Where applications give way to it, or are asked by it, their turn is taken too: another run's would take the GPUs.
+    waits = context.config.serving.release or served
+    with context.serving({}, tuple(served)) if waits else nullcontext():
+        return _train(context, job, then)
 
 
 def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: TrainResult) -> TrainJob:
@@ -103,14 +112,27 @@ def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: T
 
 
 def _run(context: Context, job: TrainJob) -> TrainResult:
-    steps = job.training.steps
-
-    def progress(step: int, metrics: Mapping[str, float]) -> None:
-        context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
-
-    settings = context.config.trainer
+    """Train in the worker pool, as often as the place there is taken away: each time on from the last checkpoint."""
+    settings, steps, done = context.config.trainer, job.training.steps, 0
     trainer: Trainer = EasyR1Trainer(settings) if isinstance(settings, EasyR1Settings) else LocalTrainer()
-    return trainer.train(job, progress)
+
+    def say(word: str) -> None:
+        context.progress(done, steps, word)
+
+    while True:
+        with (
+            suppress(Preempted),
+            place(context, f"train_{job.role}", demand_of(context, job), say) as give_up_if_asked,
+        ):
+
+            def progress(step: int, metrics: Mapping[str, float], check: Callable[[], None] = give_up_if_asked) -> None:
+                nonlocal done
+                done = step
+                say(f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
+                if step % job.training.checkpoint_every == 0 and step < steps:
+                    check()
+
+            return trainer.train(job, progress)
 
 
 def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:

@@ -25,6 +25,7 @@ from storage.queries.ledger import (
     rolled_back,
     stages_of,
 )
+from storage.queries.pool import drop_abandoned, join_pool, leave_pool, lock_pool, pool_jobs, preempt_job, start_job
 from storage.queries.questions import (
     add_labels,
     add_oracle_labels,
@@ -57,6 +58,7 @@ __all__ = [
     "count_verdicts",
     "create_run",
     "delete_run",
+    "drop_abandoned",
     "evaluations_of",
     "fail_stage",
     "filter_stats_of",
@@ -64,11 +66,16 @@ __all__ = [
     "finish_stage",
     "get_checkpoint",
     "get_run",
+    "join_pool",
     "labels_of",
+    "leave_pool",
     "lineage",
     "list_runs",
+    "lock_pool",
     "manifest_of",
     "oracle_labels_of",
+    "pool_jobs",
+    "preempt_job",
     "questions_of",
     "release_leases",
     "renew_lease",
@@ -78,5 +85,6 @@ __all__ = [
     "set_iterations",
     "set_run_status",
     "stages_of",
+    "start_job",
     "train_metrics_of",
 ]

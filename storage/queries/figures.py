@@ -32,7 +32,7 @@ def add_train_metrics(
 ) -> None:
     """Store the figures of one optimiser step. What is not a number is stored as missing: SQLite has no NaN."""
     key = {"run": run, "iteration": iteration, "role": role, "step": step}
-    figures = {name: None if math.isnan(value) else value for name, value in metrics.items()}
+    figures = {name: None if math.isnan(value) else float(value) for name, value in metrics.items()}
     insert_new(session, TrainMetrics, [{**key, "name": name, "value": value} for name, value in figures.items()])
 
 

@@ -28,7 +28,7 @@ def claim_stage(
     Raises `StageHeld` when someone else's lease is live, `StoreError` when there is no such run.
     """
     get_run(session, run)
-    now = _now(session)
+    now = database_time(session)
     lease = {"status": "running", "owner": owner, "lease_expires": now + timedelta(seconds=lease_seconds)}
     fresh = {"attempt": Stages.attempt + 1, "started_at": now, "finished_at": None, "result": None, "error": None}
     # One statement decides, so of two claims at once one wins.
@@ -57,7 +57,7 @@ def renew_lease(
     session: Session, *, run: str, iteration: int, stage: str, owner: str, lease_seconds: float
 ) -> StageRow:
     """Prolong the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer holds the stage."""
-    expires = _now(session) + timedelta(seconds=lease_seconds)
+    expires = database_time(session) + timedelta(seconds=lease_seconds)
     return _update_held(session, run, iteration, stage, owner, lease_expires=expires)
 
 
@@ -65,20 +65,20 @@ def finish_stage(
     session: Session, *, run: str, iteration: int, stage: str, owner: str, result: dict[str, Any]
 ) -> StageRow:
     """Mark a stage done, in the transaction of its last write. Raises `LeaseLost` when `owner` no longer holds it."""
-    done = {"status": "done", "finished_at": _now(session), "result": result}
+    done = {"status": "done", "finished_at": database_time(session), "result": result}
     return _update_held(session, run, iteration, stage, owner, **done)
 
 
 def fail_stage(session: Session, *, run: str, iteration: int, stage: str, owner: str, error: str) -> StageRow:
     """Mark a stage failed, free to be claimed. Raises `LeaseLost` when `owner` no longer holds it."""
-    failed = {"status": "failed", "finished_at": _now(session), "error": error}
+    failed = {"status": "failed", "finished_at": database_time(session), "error": error}
     return _update_held(session, run, iteration, stage, owner, **failed)
 
 
 def release_leases(session: Session, *, run: str, owner: str) -> list[StageRow]:
     """End the leases of an owner who is known to be dead; the stages, which are returned, can be claimed at once."""
     held = [Stages.run == run, Stages.owner == owner, Stages.status == "running"]
-    release = update(table_of(Stages)).where(*held).values(lease_expires=_now(session))
+    release = update(table_of(Stages)).where(*held).values(lease_expires=database_time(session))
     return [StageRow(*row) for row in session.execute(release.returning(*columns(Stages, StageRow)))]
 
 
@@ -111,7 +111,7 @@ def _update_held(session: Session, run: str, iteration: int, stage: str, owner: 
     return StageRow(*row)
 
 
-def _now(session: Session) -> datetime:
+def database_time(session: Session) -> datetime:
     """The time by the database server's clock, which all machines share; on SQLite there is but one machine."""
     if not is_postgresql(session):
         return datetime.now(UTC)

@@ -26,6 +26,8 @@ _IGNORED = {
     "created_at",
     "updated_at",
     "path",
+    "since",
+    "used",
     "error",
 }
 _TIMED = {"tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds"}

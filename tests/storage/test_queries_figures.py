@@ -25,7 +25,7 @@ def test_filter_statistics_by_iteration(store: Store) -> None:
 
 def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
     run = fresh_run(store)
-    figures = {"reward": 0.1, "kl": math.inf, "loss": math.nan, "tokens": 1e-300}
+    figures = {"reward": 0.1, "kl": math.inf, "loss": math.nan, "tokens": 1e-300, "steps": 3}
     with store.write() as session:
         queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=10, metrics=figures)
         queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=9, metrics={"reward": 1.0})
@@ -37,6 +37,7 @@ def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
             TrainMetric(1, "solver", 10, "kl", math.inf),
             TrainMetric(1, "solver", 10, "loss", None),
             TrainMetric(1, "solver", 10, "reward", 0.1),
+            TrainMetric(1, "solver", 10, "steps", 3.0),
             TrainMetric(1, "solver", 10, "tokens", 1e-300),
         ]
         assert queries.train_metrics_of(session, run, name="reward") == [found[0], found[3]]

@@ -74,7 +74,7 @@ def test_another_programs_database_is_left_alone(database_url: str, create: bool
 def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="of version 0002, expected 9999"):
+    with pytest.raises(StoreError, match="of version 0004, expected 9999"):
         open_store(database_url)
 
 
@@ -102,7 +102,8 @@ def test_rows_of_the_first_version_survive_the_upgrade(database_url: str) -> Non
     with open_store(database_url, create=True).read() as session:
         [question] = queries.questions_of(session, "r", 1)
         assert (question.text, question.checkpoint, question.seed, question.answer) == ("What?", "r/base/0", 5, None)
-        assert [row.answer for row in queries.rollouts_of(session, "r", 1)] == ["7"]
+        [row] = queries.rollouts_of(session, "r", 1)
+        assert (row.answer, row.mean_entropy, row.entropy_error) == ("7", 0.5, 0.0)
         config = parse_config(queries.get_run(session, "r").config, "the store")
     assert (config.solver.reward.kl_coefficient, config.solver.reward.loss_average) == (0.03, "token")
     assert config.challenger.reward.clip_high == 0.3

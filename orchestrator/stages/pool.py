@@ -1,0 +1,152 @@
+"""A training's place in the worker pool: waited for in the store's queue, kept while the block runs, given up when a
+training of higher priority needs it.
+
+Who waits asks every second, and whoever asks decides for all (trainers/pool.py) in one transaction. A job lives as long
+as its owner holds its stage in the ledger: a driver that is killed loses its place with its lease, at once on the same
+machine. A stage that needs the inference applications has its turn of them before it queues here, and none that has a
+place waits for a turn: two runs cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import get_args
+
+import ray
+from sqlalchemy.orm import Session
+
+from core.errors import CoevoError
+from core.trainer_settings import EasyR1Settings
+from orchestrator.ledger import is_alive, owner
+from orchestrator.serving import reserved
+from orchestrator.stages.context import Context
+from storage import queries
+from storage.rows import PoolRow
+from trainers.base import TrainJob
+from trainers.pool import Decision, Kind, PoolJob, decide
+
+_POLL_S = 1.0
+LIMIT = "COEVO_POOL_LIMIT"  # in the environment of whoever runs flows: the units that one training may have at most
+
+
+class PoolError(CoevoError):
+    """A training that can never get what it asks for; the message says what there is."""
+
+
+class Preempted(Exception):
+    """A training of higher priority needs the place. Not an error: the job goes on later where it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a training asks of the cluster."""
+
+    kind: Kind
+    units: float
+
+
+def demand_of(context: Context, job: TrainJob) -> Demand:
+    """GPUs where the cluster has some, else CPUs."""
+    settings = context.config.trainer
+    if isinstance(settings, EasyR1Settings):
+        return Demand("GPU", settings.nodes * settings.gpus_per_node)
+    kind: Kind = "GPU" if ray.cluster_resources().get("GPU", 0) else "CPU"
+    return Demand(kind, job.training.workers)
+
+
+@contextmanager
+def place(context: Context, stage: str, demand: Demand, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Wait for the demand, and have it for the block, which is given a function that raises `Preempted` when the place
+    is to be given up: to be called where nothing would be lost. Raises `PoolError`."""
+    run, t, me = context.run, context.iteration, owner()
+    _refuse_impossible(context, demand)
+    join = partial(queries.join_pool, kind=demand.kind, units=demand.units, priority=context.config.pool.priority)
+    with context.store.write() as session:
+        join(session, run=run, iteration=t, stage=stage, owner=me)
+    try:
+        while not _began(context, stage, say):
+            time.sleep(_POLL_S)
+        yield partial(_give_up_if_asked, context, stage)
+    finally:
+        with context.store.write() as session:
+            queries.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
+
+
+def _refuse_impossible(context: Context, demand: Demand) -> None:
+    total = ray.cluster_resources().get(demand.kind, 0.0)
+    limit = float(os.environ.get(LIMIT) or "inf")
+    if demand.units > min(total, limit):
+        at_most = f"the cluster has {total:g}" if total < limit else f"{LIMIT} allows {limit:g}"
+        raise PoolError(f"run {context.run}: the training asks for {demand.units:g} {demand.kind}, {at_most}")
+
+
+def _began(context: Context, stage: str, say: Callable[[str], None]) -> bool:
+    capacity: dict[Kind, float] = {kind: _capacity(context, kind) for kind in get_args(Kind)}
+    with context.store.write() as session:
+        queries.lock_pool(session)
+        _drop_dead(session)
+        rows = {_key(row): row for row in queries.pool_jobs(session)}
+        decision = decide(_jobs(rows), capacity)
+        _carry_out(session, rows, decision)
+    mine = f"{context.run}/{context.iteration}/{stage}"
+    if mine in decision.start or rows[mine].status == "running":
+        return True
+    row = rows[mine]
+    others = [f"{other.run} ({other.units:g})" for other in rows.values() if other.status == "running"]
+    say(f"waiting for {row.units:g} {row.kind} of {capacity[row.kind]:g}; at work: {', '.join(others) or 'none'}")
+    return False
+
+
+def _capacity(context: Context, kind: Kind) -> float:
+    """What the cluster has of it beside what the inference applications hold."""
+    return float(ray.cluster_resources().get(kind, 0.0)) - reserved(context.services, kind)
+
+
+def _drop_dead(session: Session) -> None:
+    for row in queries.pool_jobs(session):
+        if row.status != "done" and not is_alive(row.owner):  # killed on this very machine: no need to wait
+            queries.release_leases(session, run=row.run, owner=row.owner)
+    queries.drop_abandoned(session)
+
+
+def _jobs(rows: Mapping[str, PoolRow]) -> list[PoolJob]:
+    used = dict[str, float]()
+    for row in rows.values():
+        used[row.run] = used.get(row.run, 0.0) + row.used
+    return [
+        PoolJob(
+            key,
+            row.kind,
+            row.units,
+            row.priority,
+            used[row.run],
+            row.since.timestamp(),
+            row.status == "running",
+            row.preempted,
+        )
+        for key, row in rows.items()
+        if row.status != "done"
+    ]
+
+
+def _carry_out(session: Session, rows: Mapping[str, PoolRow], decision: Decision) -> None:
+    for key in decision.start:
+        queries.start_job(session, rows[key])
+    for key in decision.preempt:
+        queries.preempt_job(session, rows[key])
+
+
+def _give_up_if_asked(context: Context, stage: str) -> None:
+    mine = f"{context.run}/{context.iteration}/{stage}"
+    with context.store.read() as session:
+        if any(_key(row) == mine and row.preempted for row in queries.pool_jobs(session)):
+            raise Preempted(mine)
+
+
+def _key(row: PoolRow) -> str:
+    return f"{row.run}/{row.iteration}/{row.stage}"
