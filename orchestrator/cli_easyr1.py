@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
 
 from core.config import RunConfig, load_config
+from core.prompt_settings import Prompts
 from core.trainer_settings import EasyR1Settings
-from core.types import Checkpoint
+from core.types import Checkpoint, Role
 from orchestrator.home import MICRO_MODEL
-from orchestrator.prompt_sets import trained_on
+from orchestrator.prompt_sets import GivenPrompt, read_prompts, trained_on
 from orchestrator.runs import RunError, preset_path
 from orchestrator.terminal import clear_errors, setting
 from trainers.base import SolverService, TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
 easyr1 = typer.Typer(help="EasyR1 as the trainer: docs/easyr1.md.", no_args_is_help=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """What the Solver is rendered with, and why others stand in for its own; None where they are its own."""
+
+    prompts: tuple[TrainQuestion, ...]
+    stands_in: str | None = None
 
 
 @easyr1.callback()
@@ -37,10 +48,9 @@ def render(
 ) -> None:
     """Write what EasyR1 would be started with for the first training of a preset: nothing is run, no GPU is needed.
 
-    The Solver's questions are those of the preset's [prompts]: what a loop's Challenger will ask is not known yet.
+    What is not known before a run, or not on this machine, is stood in for, and the output says by what: a loop's
+    questions and labels by those of the tiny world, the base model's tokenizer by the tiny model's.
     """
-    from transformers import AutoTokenizer  # seconds, which no other command should take
-
     from trainers.easyr1.config import render as write
 
     with clear_errors():
@@ -49,33 +59,81 @@ def render(
             raise RunError(f"role: expected solver or challenger, got {role!r}")
         settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
         folder = MICRO_MODEL if config.base_model == "micro" else Path(config.base_model)
-        if not (folder / "config.json").is_file():
-            raise RunError(f"base_model: {folder} is not a folder with a Hugging Face model (it has no config.json)")
-        job = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
-        path = write(job, settings, AutoTokenizer.from_pretrained(folder, local_files_only=True), out)
+        tokenizer, lent = _tokenizer(folder)
+        job, stands_in = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
+        path = write(job, settings, tokenizer, out)
         print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
-        print("It differs from the embedded trainer's in this:")
-        for sentence in deviations(job.training, job.reward):
-            print(f"- {sentence}")
+        _say("What stands in for something else:", [said for said in (stands_in, lent) if said])
+        _say("It differs from the embedded trainer's in this:", deviations(job.training, job.reward))
 
 
-def _job(
-    config: RunConfig, role: Literal["solver", "challenger"], folder: Path, out: Path, solver_url: str
-) -> TrainJob:
+def _say(title: str, sentences: list[str]) -> None:
+    if sentences:
+        print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
+
+
+def _tokenizer(folder: Path) -> tuple[Any, str | None]:
+    """The base model's tokenizer, or the tiny model's and a sentence about it."""
+    from transformers import AutoTokenizer  # seconds, which no other command should take
+
+    here = (folder / "config.json").is_file()
+    tokenizer = AutoTokenizer.from_pretrained(folder if here else MICRO_MODEL, local_files_only=True)
+    if tokenizer.chat_template is None:
+        raise RunError(f"base_model: {folder}: its tokenizer has no chat template; put a chat_template.jinja there")
+    if here:
+        return tokenizer, None
+    return tokenizer, (
+        f"the tiny model's tokenizer and chat template, for those of {folder}, which has no config.json here: the "
+        "prompts' texts, and data.max_prompt_length in config.yaml, are that tokenizer's and not the model's"
+    )
+
+
+def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str) -> tuple[TrainJob, str | None]:
+    """The first training of a role, and what stands in for its questions."""
     start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
     key = f"1/train_{role}"
     if role == "challenger":
+        if config.prompts is not None or not config.challenger.trained:
+            raise RunError("role: this preset trains no Challenger; expected solver")
         service = SolverService(solver_url or "http://127.0.0.1:8000/solver/v1", start.id, config.dataset.sampling)
         training, reward = config.challenger.training, config.challenger.reward
-        return TrainJob(key, role, config.seed, start, training, reward, (), service, out)
-    if config.prompts is None:
-        raise RunError("prompts: this preset's Solver learns from what its Challenger will ask; --set prompts.file=…")
-    given = config.prompts.labels == "given"
-    if "label" in config.solver.reward.needs and not given:
-        raise RunError("prompts.labels: the base model's votes are not known yet; expected 'given'")
-    questions = tuple(
-        TrainQuestion(f"{at:06d}", prompt.text, prompt.answer if given else None, prompt.answer)
-        for at, prompt in trained_on(config, config.prompts)
+        return TrainJob(key, role, config.seed, start, training, reward, (), service, out), None
+    asked, solver = _questions(config), config.solver
+    job = TrainJob(
+        key, role, config.seed, start, solver.training, solver.reward, asked.prompts, None, out, solver.signals
     )
-    solver = config.solver
-    return TrainJob(key, role, config.seed, start, solver.training, solver.reward, questions, None, out, solver.signals)
+    return job, asked.stands_in
+
+
+def _questions(config: RunConfig) -> _Questions:
+    """Those of the preset's prompt set with what labels they bring; else, and saying why, the tiny world's."""
+    given = config.prompts is not None and config.prompts.labels == "given"
+    if (why := next(_unknown(config), None)) is None and config.prompts is not None:
+        return _Questions(tuple(_question(at, prompt, given) for at, prompt in trained_on(config, config.prompts)))
+    labelled = "label" in config.solver.reward.needs
+    count = config.solver.training.steps * config.solver.training.prompts_per_step
+    drawn = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
+    what = "questions and true answers as labels" if labelled else "questions"
+    return _Questions(
+        tuple(_question(at, prompt, labelled) for at, prompt in enumerate(drawn)),
+        f"{count} {what} of the tiny world, since {why}",
+    )
+
+
+def _unknown(config: RunConfig) -> Iterator[str]:
+    """Why the Solver's own questions, or their labels, cannot be had before a run."""
+    prompts = config.prompts
+    if prompts is None:
+        yield "what this preset's Challenger will ask is not known yet"
+        return
+    files = [prompts.file, config.evaluation.benchmark]
+    files += [config.early_stopping.benchmark] if config.early_stopping is not None else []
+    for file in files:
+        if file != "benchmark" and not file.startswith("micro") and not Path(file).is_file():
+            yield f"{file} is not on this machine"
+    if "label" in config.solver.reward.needs and prompts.labels != "given":
+        yield "the base model's votes are not known yet"
+
+
+def _question(at: int, prompt: GivenPrompt, labelled: bool) -> TrainQuestion:
+    return TrainQuestion(f"{at:06d}", prompt.text, prompt.answer if labelled else None, prompt.answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from core.config import load_config
 from orchestrator.cli import app
+from orchestrator.home import MICRO_MODEL, PRESETS
 from orchestrator.prompt_sets import read_prompts
 from orchestrator.runs import preset_path
 
@@ -51,20 +53,108 @@ def test_the_challengers(tmp_path: Path) -> None:
     assert (job["role"], job["solver"]["url"]) == ("challenger", "http://127.0.0.1:8000/solver/v1")
 
 
+def test_a_loops_solver_is_rendered_with_stand_ins_that_are_named(tmp_path: Path) -> None:
+    """On a machine with neither the model nor a Challenger's questions."""
+    out = tmp_path / "out"
+    code, said = render("--preset", "rzero-qwen3-4b", "--role", "solver", "--out", str(out))
+    assert code == 0, said
+    assert "15 steps of 128 x 5 rollouts" in said
+    assert "1920 questions and true answers as labels of the tiny world, since what this preset's Challenger" in said
+    assert "the tiny model's tokenizer and chat template, for those of models/Qwen3-4B-Base" in said
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    actor, rollout = config["worker"]["actor"], config["worker"]["rollout"]
+    assert actor["model"]["model_path"].endswith("models/Qwen3-4B-Base")
+    assert (actor["global_batch_size"], actor["optim"]["lr"], actor["optim"]["weight_decay"]) == (128, 1e-6, 1e-2)
+    assert (config["algorithm"]["kl_coef"], config["algorithm"]["use_kl_loss"]) == (1e-2, True)
+    assert (rollout["n"], rollout["temperature"], rollout["top_p"]) == (5, 1.0, 0.99)
+    assert (config["trainer"]["max_steps"], config["trainer"]["n_gpus_per_node"]) == (15, 4)
+    truths = [json.loads(row["ground_truth"]) for row in pq.read_table(out / "train.parquet").to_pylist()]
+    assert len(truths) == 15 * 128
+    assert len({truth["question"] for truth in truths}) == 15 * 128
+    assert all(int(truth["label"]) == int(truth["truth"]) for truth in truths)
+
+
+def test_its_challenger_needs_the_tokenizer_only(tmp_path: Path) -> None:
+    code, said = render("--preset", "rzero-qwen3-4b", "--role", "challenger", "--out", str(tmp_path / "out"))
+    assert code == 0, said
+    assert "5 steps of 128 x 4 rollouts" in said
+    assert said.count("tiny world") == 0
+    assert said.count("the tiny model's tokenizer") == 1
+    config = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
+    assert (config["trainer"]["max_steps"], config["worker"]["rollout"]["n"]) == (5, 4)
+
+
+def test_nothing_stands_in_where_all_is_known(tmp_path: Path) -> None:
+    sets = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    code, said = render("--preset", "micro", "--out", str(tmp_path / "out"), *sets)
+    assert code == 0
+    assert "stands in" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (
+            ("--preset", "micro", "--set", "solver.reward.type=rzero", "--set", "prompts.labels=offline"),
+            "320 questions and true answers as labels of the tiny world, since the base model's votes are not known",
+        ),
+        (("--preset", "grpo"), "of the tiny world, since prompts/polaris.parquet is not on this machine"),
+        (("--preset", "ttrl"), "192 questions of the tiny world, since benchmarks/aime24.jsonl is not on this machine"),
+    ],
+)
+def test_a_prompt_set_that_is_not_known_here_is_stood_in_for(
+    tmp_path: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    code, said = render(*arguments, "--out", str(tmp_path / "out"))
+    assert code == 0, said
+    assert why in said
+
+
+def test_a_model_that_is_here_lends_its_own_tokenizer_and_must_have_a_template(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(MICRO_MODEL, model)
+    arguments = ("--preset", "demo", "--set", f"base_model={model}", "--out", str(tmp_path / "out"))
+    code, said = render(*arguments)
+    assert code == 0, said
+    assert "the tiny model's tokenizer" not in said
+    shutil.rmtree(tmp_path / "out")
+    (model / "chat_template.jinja").unlink()
+    code, said = render(*arguments)
+    assert code == 1
+    assert "its tokenizer has no chat template; put a chat_template.jinja there" in " ".join(said.split())
+    assert not (tmp_path / "out").exists()
+
+
+# What EasyR1 cannot train of the presets, and in whose words.
+UNFIT = {
+    "dr_grpo": "solver.reward grpo",
+    "evol_rl": "solver.reward evol_rl",
+    "pass_at_n": "solver.reward pass_at_n",
+    "poly_epo": "solver.reward poly_epo",
+    "scrl": "solver.reward scrl",
+}
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
+def test_every_preset_is_rendered_or_refused_by_its_methods_name(tmp_path: Path, preset: str) -> None:
+    code, said = render("--preset", preset, "--out", str(tmp_path / "out"))
+    if preset in UNFIT:
+        assert code == 1
+        assert f"{UNFIT[preset]}: EasyR1 cannot train this as asked" in " ".join(said.split())
+    else:
+        assert code == 0, said
+        assert (tmp_path / "out" / "config.yaml").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--preset", "demo"), "this preset's Solver learns from what its Challenger will ask"),
-        (
-            ("--preset", "micro", "--set", "solver.reward.type=rzero", "--set", "prompts.labels=offline"),
-            "prompts.labels: the base model's votes are not known yet; expected 'given'",
-        ),
+        (("--preset", "micro", "--role", "challenger"), "role: this preset trains no Challenger; expected solver"),
         (("--preset", "micro", "--role", "judge"), "role: expected solver or challenger, got 'judge'"),
         (
             ("--preset", "micro", "--set", "solver.reward.type=scrl"),
             "solver.reward scrl: EasyR1 cannot train this as asked",
         ),
-        (("--preset", "rzero"), "base_model: models/Qwen3-4B-Base is not a folder with a Hugging Face model"),
     ],
 )
 def test_what_cannot_be_rendered_is_said_and_nothing_written(

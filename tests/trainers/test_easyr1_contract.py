@@ -22,13 +22,18 @@ from local_tiny import save_tiny, tiny_model
 from safetensors.torch import load_file
 from test_easyr1_reward_shim import METHODS, SIZE, batch, rendered, solvers_job, texts
 from transformers import AutoTokenizer
+from typer.testing import CliRunner
 
+from core.config import load_config
 from core.prompts import solver_messages
 from core.trainer_settings import EasyR1Settings
+from orchestrator.cli import app
+from orchestrator.home import PRESETS
 from storage.checkpoints import manifest
 from trainers.base import TrainError
 from trainers.easyr1.checkpoint import merge
 from trainers.easyr1.config import render
+from trainers.easyr1.fit import refuse_unfit
 from trainers.easyr1.reward_shim import compute_score
 from trainers.schedule import questions_at
 
@@ -145,6 +150,36 @@ def test_easyr1_takes_the_file_and_scores_through_the_shim(easyr1: Ask, tmp_path
     # float32, in which EasyR1 holds rewards
     assert found["advantages"] == pytest.approx([scale * score["advantage"] for score in ours], rel=2e-5, abs=2e-6)
     assert len(ours) == 4 * SIZE
+
+
+def presets_that_fit() -> list[tuple[str, str]]:
+    """Every preset that `coevo easyr1 render` writes, with each role that it trains."""
+    found = []
+    for path in sorted(PRESETS.glob("*.toml")):
+        config = load_config(path)
+        try:
+            refuse_unfit("solver", config.solver.training, config.solver.reward)
+        except TrainError:
+            continue
+        found.append((path.stem, "solver"))
+        found += [(path.stem, "challenger")] if config.prompts is None and config.challenger.trained else []
+    return found
+
+
+@pytest.mark.parametrize(("preset", "role"), presets_that_fit())
+def test_easyr1_merges_every_presets_file(easyr1: Ask, tmp_path: Path, preset: str, role: str) -> None:
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["easyr1", "render", "--preset", preset, "--role", role, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    config = load_config(PRESETS / f"{preset}.toml")
+    part = config.solver if role == "solver" else config.challenger
+    merged = easyr1("merge", str(out / "config.yaml"))
+    assert merged["worker"]["actor"]["optim"]["lr"] == part.training.learning_rate
+    assert merged["worker"]["actor"]["kl_coef"] == part.reward.kl_coefficient
+    assert merged["worker"]["rollout"]["n"] == part.rollouts
+    assert merged["trainer"]["max_steps"] == part.training.steps
+    found = dict(flat(yaml.safe_load((out / "config.yaml").read_text())))
+    assert [key for key, value in found.items() if not of_type(value, KEYS[key])] == []
 
 
 def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path) -> None:

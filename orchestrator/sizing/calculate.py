@@ -1,0 +1,232 @@
+"""The calculator: from a configuration and the assumptions to GPUs, memory, tokens and hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from core.config import RunConfig
+from core.trainer_settings import EasyR1Settings
+from orchestrator.ledger import Stage
+from orchestrator.plan import stages_of
+from orchestrator.sizing.assumptions import Assumptions
+from orchestrator.sizing.layout import TRAINING, Layout, layout_of, proposals
+from orchestrator.sizing.memory import USABLE, Memory, app_memory, trainer_memory
+from orchestrator.sizing.shapes import Shape, SizingError, shape_of
+from orchestrator.sizing.work import Work, work_of
+
+HOUR = 3600.0
+Range = tuple[float, float]  # typical, maximum
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One holder's work in a stage: millions of tokens, 1e15 FLOPs and hours, each typical and at most.
+
+    `waiting`: the hours that its rounds of sampling last at least, however many GPUs there are.
+    """
+
+    work: Work
+    devices: int  # GPUs, or cores
+    tokens: Range
+    petaflops: Range
+    waiting: float
+    hours: Range
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """A stage: what is done, and the GPUs that each holder has meanwhile. `working` holders are asked something."""
+
+    stage: Stage
+    parts: tuple[Part, ...]
+    places: dict[str, list[int]]
+    working: tuple[str, ...]
+
+    @property
+    def hours(self) -> Range:
+        return _sum(part.hours for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of it; `problems` is empty where it fits."""
+
+    preset: str
+    config: RunConfig
+    assumed: Assumptions
+    shape: Shape
+    source: str
+    layout: Layout
+    gpus: int  # that it needs, or that were given
+    before: tuple[StagePlan, ...]  # iteration 0
+    stages: tuple[StagePlan, ...]  # of each iteration from 1 on
+    memory: tuple[Memory, ...]
+    fullest: dict[str, float]  # stage -> GiB on its fullest GPU
+    problems: tuple[str, ...]
+    proposed: bool  # the layout was found for a number of GPUs, and is not the preset's own
+
+    @property
+    def hours(self) -> Range:
+        """Of one iteration."""
+        return _sum(stage.hours for stage in self.stages)
+
+    @property
+    def run_hours(self) -> Range:
+        first = _sum(stage.hours for stage in self.before)
+        return first[0] + self.config.iterations * self.hours[0], first[1] + self.config.iterations * self.hours[1]
+
+
+def calculate(preset: str, config: RunConfig, assumed: Assumptions, gpus: int | None = None) -> Plan:
+    """The preset as it is, or, where `gpus` are given, the fastest layout of up to so many that fits.
+
+    Where none fits, the one that lacks least. Raises `SizingError`, `ConfigError`, `BenchmarkError`.
+    """
+    shape, source = shape_of(config.base_model)
+    base = layout_of(config, shape.parameters)
+    works = {t: [(stage, work_of(config, stage, assumed)) for stage in stages_of(config, t)] for t in (0, 1)}
+
+    def of(layout: Layout) -> Plan:
+        return _plan(preset, config, assumed, shape, source, layout, works, gpus)
+
+    if gpus is None:
+        return of(base)
+    stages = tuple(stage for t in works for stage, _ in works[t])
+    found = [layout for layout in proposals(config, base, gpus, assumed) if layout.needed(config, stages) <= gpus]
+    if not found:
+        raise SizingError(
+            f"--gpus: there is no layout of up to {gpus}: batches must divide among the trainer's GPUs and by "
+            "trainer.tensor_parallel, and every application needs a GPU"
+        )
+    plans = [of(layout) for layout in found]
+    # the first of equals: the least careful with memory, and so, if anything, the faster
+    return min(plans, key=_merit)
+
+
+def _merit(plan: Plan) -> tuple[bool, float]:
+    """The lower the better: hours where it fits, typical ones, and GiB where it does not."""
+    return bool(plan.problems), max(plan.fullest.values()) if plan.problems else plan.hours[0]
+
+
+def _plan(
+    preset: str,
+    config: RunConfig,
+    assumed: Assumptions,
+    shape: Shape,
+    source: str,
+    layout: Layout,
+    works: dict[int, list[tuple[Stage, list[Work]]]],
+    gpus: int | None,
+) -> Plan:
+    staged = {t: tuple(_stage(config, assumed, shape, layout, *each) for each in works[t]) for t in works}
+    names = tuple(plan.stage for t in staged for plan in staged[t])
+    memory = _memory(config, assumed, shape, layout, [work for t in works for _, each in works[t] for work in each])
+    fullest: dict[str, float] = {
+        plan.stage: _fullest(plan, memory) for t in staged for plan in staged[t] if plan.places
+    }
+    needed = layout.needed(config, names)
+    return Plan(
+        preset,
+        config,
+        assumed,
+        shape,
+        source,
+        layout,
+        needed if gpus is None else gpus,
+        staged[0],
+        staged[1],
+        tuple(each for held in memory.values() for each in held),
+        fullest,
+        tuple(_problems(memory, fullest, assumed)),
+        gpus is not None,
+    )
+
+
+def _stage(
+    config: RunConfig, assumed: Assumptions, shape: Shape, layout: Layout, stage: Stage, works: list[Work]
+) -> StagePlan:
+    parts = tuple(_part(work, assumed, shape, layout) for work in works)
+    busy = bool(works) or stage not in TRAINING
+    places = layout.places(stage, config) if busy else {}
+    return StagePlan(stage, parts, places, tuple(dict.fromkeys(work.holder for work in works)))
+
+
+def _part(work: Work, assumed: Assumptions, shape: Shape, layout: Layout) -> Part:
+    held = layout.trainer if work.holder == "trainer" else layout.app(work.holder)
+    devices = layout.trainer.gpus if work.holder == "trainer" else layout.app(work.holder).devices
+    peak = assumed.peak_tflops if held.device == "gpu" else assumed.cpu_peak_tflops
+    speed = devices * peak * 1e12 * (assumed.mfu_train if work.training else assumed.mfu_sample)
+    shares = assumed.typical_share, 1.0
+    low, high = (work.flops(shape.parameters, share, assumed.prompt_tokens) for share in shares)
+    fewest, most = (work.tokens(share) / 1e6 for share in shares)
+    waiting = work.rounds * work.max_tokens * assumed.token_seconds / HOUR if held.device == "gpu" else 0.0
+    hours = max(low / speed / HOUR, waiting), max(high / speed / HOUR, waiting)
+    return Part(work, devices, (fewest, most), (low / 1e15, high / 1e15), waiting, hours)
+
+
+def _memory(
+    config: RunConfig, assumed: Assumptions, shape: Shape, layout: Layout, works: list[Work]
+) -> dict[str, tuple[Memory, ...]]:
+    """Holder -> what it has on each of its GPUs; the trainer twice, sampling and updating."""
+    context = shape.max_position_embeddings
+
+    def longest(holder: str) -> int:
+        limits = [work.max_tokens for work in works if work.holder == holder]
+        return min(max(limits, default=0) + assumed.longest_prompt, context)
+
+    training, rollouts = config.solver.training, config.solver.rollouts
+    rows = -(-training.prompts_per_step * rollouts // layout.trainer.gpus)
+    asked = {work.holder for work in works}
+    found = {"trainer": trainer_memory(layout.trainer, shape, longest("trainer"), rows, assumed)}
+    for app in layout.apps:
+        if app.name in asked or not app.swapped:
+            found[app.name] = (app_memory(app, shape, longest(app.name), assumed),)
+    return found
+
+
+def _fullest(plan: StagePlan, memory: dict[str, tuple[Memory, ...]]) -> float:
+    """GiB on the fullest GPU of a stage, everything on it counted."""
+    gpus: dict[int, float] = {}
+    for holder, places in plan.places.items():
+        held = max((each.gib for each in memory.get(holder, ())), default=0.0)
+        for gpu in places:
+            gpus[gpu] = gpus.get(gpu, 0.0) + held
+    return max(gpus.values(), default=0.0)
+
+
+def _problems(memory: dict[str, tuple[Memory, ...]], fullest: dict[str, float], assumed: Assumptions) -> list[str]:
+    found = [f"{each.title}: {each.problem}" for held in memory.values() for each in held if each.problem]
+    limit = USABLE * assumed.gpu_memory
+    found += [
+        f"{stage}: {gib:.1f} GiB on the fullest GPU, of {limit:.1f} that can be used ({USABLE:.0%} of "
+        f"{assumed.gpu_memory:g})"
+        for stage, gib in fullest.items()
+        if gib > limit
+    ]
+    return found
+
+
+def advice(plan: Plan) -> list[str]:
+    """What to change where it does not fit."""
+    if not plan.problems:
+        return []
+    trainer = plan.layout.trainer
+    if not isinstance(plan.config.trainer, EasyR1Settings):
+        return ["trainer.type = 'easyr1' shards the model over the GPUs; the embedded trainer holds all of it on each"]
+    found = []
+    if not trainer.offload:
+        found.append("trainer.offload = true: parameters and moments in the machine's memory while vLLM samples")
+    if trainer.micro_batch > 1:
+        found.append("trainer.update_micro_batch = 1: fewer activations and logits at once")
+    if any(app.unreserved for app in plan.layout.apps) or plan.gpus < 2:
+        found.append("two GPUs: the Solver then answers on the other while the Challenger is trained")
+    if not plan.layout.release:
+        found.append("serving.release = true: the applications that a stage does not ask leave their GPUs")
+    found.append("more GPUs for the trainer (trainer.gpus_per_node): each then holds a smaller shard")
+    found.append("a smaller base model, or shorter answers (max_tokens of [….training] sampling)")
+    return found
+
+
+def _sum(ranges: Iterable[Range]) -> Range:
+    pairs = list(ranges)
+    return sum(low for low, _ in pairs), sum(high for _, high in pairs)

@@ -1,0 +1,178 @@
+"""What lies in a GPU's memory, line by line, in GiB. Formulas, and no measurement: docs/sizing.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.sizing.assumptions import GIB, Assumptions
+from orchestrator.sizing.layout import App, Trainer
+from orchestrator.sizing.shapes import Shape
+
+CONTEXT_GIB = 1.5  # of each process: CUDA's context and NCCL's buffers
+ENGINE_GIB = 3.0  # of vLLM: CUDA's context, graphs, and the activations of a batch
+USABLE = 0.95  # of a GPU's memory; the rest is what an allocator cannot hand out
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One part: what it is, how it is reckoned, GiB."""
+
+    what: str
+    how: str
+    gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Of one holder on each of its GPUs, or in the machine's memory; `problem` says why it cannot work at all."""
+
+    title: str
+    lines: tuple[Line, ...]
+    note: str = ""
+    problem: str | None = None
+
+    @property
+    def gib(self) -> float:
+        return sum(line.gib for line in self.lines)
+
+
+def app_memory(app: App, shape: Shape, longest: int, assumed: Assumptions) -> Memory:
+    """Of a replica, on each GPU of its own. `longest`: tokens of the longest answer and its prompt."""
+    title = f"{app.name} application, {app.engine}" + (
+        ", on each of its GPUs" if app.device == "gpu" else ", a replica"
+    )
+    if not app.swapped:
+        share = app.memory_share or 1.0
+        return Memory(
+            title, (Line("a model of its own", f"{share:g} x {assumed.gpu_memory:g}", share * assumed.gpu_memory),)
+        )
+    width = 2 if app.device == "gpu" else 4
+    number, ranks = power(shape.parameters), app.tensor_parallel
+    weights = Line(_typed("weights", width), f"{width} x {number} / {ranks}", width * shape.parameters / ranks / GIB)
+    if app.engine == "embedded":
+        cache = app.sequences * longest * shape.kv_bytes(width) / GIB
+        how = f"at most {app.sequences} answers x {longest:,} tokens x {shape.kv_bytes(width):,} bytes"
+        return Memory(title, (weights, Line("KV cache", how, cache)))
+    own = Line("context, graphs, activations", "assumed", ENGINE_GIB if app.device == "gpu" else 0.0)
+    each = shape.kv_bytes(width) / ranks
+    if app.kv_bytes is not None:
+        cache, how = app.kv_bytes / GIB, "kv_cache_memory_bytes"
+    else:
+        share = app.memory_share or 1.0
+        cache = share * assumed.gpu_memory - weights.gib - own.gib
+        how = f"{share:g} x {assumed.gpu_memory:g} less the lines above"
+    fits = cache * GIB / each / (app.context or longest)
+    problem = None if fits >= 1 else f"its KV cache does not hold one answer of {app.context or longest:,} tokens"
+    note = (
+        f"{each:,.0f} bytes a token: room for {max(cache, 0) * GIB / each:,.0f} tokens, which is {max(fits, 0):.1f} "
+        f"answers as long as its context ({app.context or longest:,}) of the {app.sequences} that it may take at once; "
+        "the others wait"
+    )
+    return Memory(title, (weights, own, Line("KV cache", how, cache)), note, problem)
+
+
+def trainer_memory(trainer: Trainer, shape: Shape, longest: int, rows: int, assumed: Assumptions) -> tuple[Memory, ...]:
+    """Of the trainer on each of its GPUs: while it samples, and while it updates. `rows`: answers that one of them
+    samples in a step."""
+    return (
+        _easyr1(trainer, shape, longest, assumed) if trainer.kind == "easyr1" else _local(trainer, shape, longest, rows)
+    )
+
+
+def _easyr1(trainer: Trainer, shape: Shape, longest: int, assumed: Assumptions) -> tuple[Memory, ...]:
+    p, offload = shape.parameters, trainer.offload
+    each = f"{power(p)} / {trainer.gpus} GPU{'s' * (trainer.gpus > 1)}"
+
+    def shard(what: str, width: int, *, gone: bool = False) -> Line:
+        if gone:
+            return Line(what, "in the machine's memory (trainer.offload)", 0.0)
+        return Line(what, f"{width} x {each}", width * p / trainer.gpus / GIB)
+
+    weights, moments = "weights, float32", "AdamW's two moments, float32"
+    reference = shard("reference, bfloat16", 2, gone=offload)
+    sampling = (shard(weights, 4, gone=offload), shard(moments, 8, gone=offload), reference)
+    updating = (shard(weights, 4), shard("gradients, float32", 4), shard(moments, 8), reference)
+    return (
+        _easyr1_samples(trainer, shape, longest, assumed, sampling),
+        _easyr1_updates(trainer, shape, longest, updating),
+    )
+
+
+def _easyr1_samples(
+    trainer: Trainer, shape: Shape, longest: int, assumed: Assumptions, states: tuple[Line, ...]
+) -> Memory:
+    share, ranks = trainer.memory_share, trainer.tensor_parallel
+    engine, weights = share * assumed.gpu_memory, 2 * shape.parameters / ranks / GIB
+    answers = (engine - weights - ENGINE_GIB) * GIB / (shape.kv_bytes() / ranks) / longest
+    return Memory(
+        "trainer, on each of its GPUs, while it samples",
+        (
+            *states,
+            Line("vLLM, for the rollouts", f"gpu_memory_share {share:g} x {assumed.gpu_memory:g}", engine),
+            Line("context", "assumed", CONTEXT_GIB),
+        ),
+        f"in it weights of {weights:.1f} GiB, and a KV cache for {max(answers, 0):.1f} answers of {longest:,} tokens",
+        None if answers >= 1 else f"trainer.gpu_memory_share: vLLM's KV cache does not hold {longest:,} tokens",
+    )
+
+
+def _easyr1_updates(trainer: Trainer, shape: Shape, longest: int, states: tuple[Line, ...]) -> Memory:
+    tokens, layers, hidden = trainer.micro_batch * longest, shape.num_hidden_layers, shape.hidden_size
+    inside = 8 * hidden + 4 * shape.intermediate_size
+    gathered = f"2 x 2 x ({shape.embedding / 1e6:,.0f}e6 embeddings + 2 x {shape.layer / 1e6:,.0f}e6 layers)"
+    kept = f"2 x {tokens:,} tokens x ({layers} x {hidden:,} + one layer's {inside:,})"
+    logits = f"2 x 2 x {tokens:,} tokens x {shape.vocab_size:,}"
+    return Memory(
+        "trainer, on each of its GPUs, while it updates",
+        (
+            *states,
+            Line("gathered, bfloat16", gathered, 4 * (shape.embedding + 2 * shape.layer) / GIB),
+            Line("activations, bfloat16", kept, 2 * tokens * (layers * hidden + inside) / GIB),
+            Line("logits and their gradient", logits, 4 * tokens * shape.vocab_size / GIB),
+            Line("context, and vLLM asleep", "assumed", CONTEXT_GIB + 1.0),
+        ),
+        f"a micro batch of {trainer.micro_batch} x {longest:,} tokens at most",
+    )
+
+
+def _local(trainer: Trainer, shape: Shape, longest: int, rows: int) -> tuple[Memory, ...]:
+    """Not sharded: every worker holds all of it, and the reference, in float32."""
+    p, number = shape.parameters, power(shape.parameters)
+    where = "on each of its GPUs" if trainer.device == "gpu" else "a worker"
+    held = (
+        Line("weights, float32", f"4 x {number}", 4 * p / GIB),
+        Line("AdamW's two moments, float32", f"8 x {number}", 8 * p / GIB),
+        Line("reference, float32", f"4 x {number}", 4 * p / GIB),
+    )
+    cached, tokens = min(rows, 512), trainer.micro_batch * longest
+    cache = cached * longest * shape.kv_bytes(4) / GIB
+    inside = 16 * shape.hidden_size + 6 * shape.intermediate_size
+    updating = (
+        *held,
+        Line("gradients, float32", f"4 x {number}", 4 * p / GIB),
+        Line(
+            "activations, float32",
+            f"4 x {tokens:,} tokens x {shape.num_hidden_layers} layers x {inside:,}",
+            4 * tokens * shape.num_hidden_layers * inside / GIB,
+        ),
+        Line(
+            "logits, float32, three times",
+            f"12 x {tokens:,} tokens x {shape.vocab_size:,}",
+            12 * tokens * shape.vocab_size / GIB,
+        ),
+    )
+    how = f"at most {cached} answers x {longest:,} tokens x {shape.kv_bytes(4):,} bytes"
+    return (
+        Memory(f"trainer, {where}, while it samples", (*held, Line("KV cache, float32", how, cache))),
+        Memory(f"trainer, {where}, while it updates", updating),
+    )
+
+
+def power(value: float) -> str:
+    """4.02e9"""
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _typed(what: str, width: int) -> str:
+    return f"{what}, {'bfloat16' if width == 2 else 'float32'}"

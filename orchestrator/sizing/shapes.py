@@ -1,0 +1,114 @@
+"""What a model's parameters and its KV cache come to, from its shape alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import CoevoError
+from orchestrator.home import MICRO_MODEL
+
+
+class SizingError(CoevoError):
+    """What cannot be sized; the message names the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A dense decoder as Qwen2, Qwen3 and Llama have it; the names are those of its config.json."""
+
+    hidden_size: int
+    num_hidden_layers: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    tie_word_embeddings: bool
+    normed_heads: bool = False  # Qwen3: a norm each of queries and keys
+    attention_bias: bool = False  # Qwen2: of queries, keys and values
+    max_position_embeddings: int = 32768
+
+    @property
+    def embedding(self) -> int:
+        """Parameters before the first layer and after the last."""
+        return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
+
+    @property
+    def layer(self) -> int:
+        """Parameters of one layer."""
+        wide, narrow = (n * self.head_dim for n in (self.num_attention_heads, self.num_key_value_heads))
+        attention = self.hidden_size * 2 * (wide + narrow)
+        norms = 2 * self.hidden_size + (2 * self.head_dim if self.normed_heads else 0)
+        bias = wide + 2 * narrow if self.attention_bias else 0
+        return attention + 3 * self.hidden_size * self.intermediate_size + norms + bias
+
+    @property
+    def parameters(self) -> int:
+        return self.embedding + self.num_hidden_layers * self.layer + self.hidden_size
+
+    def kv_bytes(self, width: int = 2) -> int:
+        """Bytes of the KV cache a token, in numbers of `width` bytes."""
+        return 2 * self.num_hidden_layers * self.num_key_value_heads * self.head_dim * width
+
+
+def _qwen3(hidden: int, layers: int, intermediate: int, heads: int, *, tied: bool) -> Shape:
+    return Shape(hidden, layers, intermediate, heads, 8, 128, 151936, tied, normed_heads=True)
+
+
+# As published with the models; OctoThinker goes on from Llama 3.2 3B and Llama 3.1 8B.
+PUBLISHED = {
+    "Qwen3-0.6B": _qwen3(1024, 28, 3072, 16, tied=True),
+    "Qwen3-1.7B": _qwen3(2048, 28, 6144, 16, tied=True),
+    "Qwen3-4B": _qwen3(2560, 36, 9728, 32, tied=True),
+    "Qwen3-8B": _qwen3(4096, 36, 12288, 32, tied=False),
+    "Qwen2.5-3B": Shape(2048, 36, 11008, 16, 2, 128, 151936, True, attention_bias=True),
+    "Qwen2.5-Math-7B": Shape(3584, 28, 18944, 28, 4, 128, 152064, False, False, True, 4096),
+    "OctoThinker-3B": Shape(3072, 28, 8192, 24, 8, 128, 128256, True),
+    "OctoThinker-8B": Shape(4096, 32, 14336, 32, 8, 128, 128256, False),
+}
+_NORMED_HEADS = {"llama": False, "qwen2": False, "qwen3": True}
+
+
+def shape_of(base_model: str) -> tuple[Shape, str]:
+    """The base model's shape, and where it is from: its config.json, or the table above where that is not here.
+
+    Raises `SizingError`.
+    """
+    folder = MICRO_MODEL if base_model == "micro" else Path(base_model)
+    file = folder / "config.json"
+    if file.is_file():
+        return _read(file), f"{base_model}: its config.json" if base_model != "micro" else "micro: the shipped model"
+    for name, shape in PUBLISHED.items():
+        if folder.name.startswith(name):
+            return shape, f"{folder.name}: published shape of {name} ({base_model} has no config.json here)"
+    raise SizingError(
+        f"base_model: {folder} has no config.json, and its name is not of a known shape: expected one that begins with "
+        f"{', '.join(PUBLISHED)}, got {folder.name!r}"
+    )
+
+
+def _read(file: Path) -> Shape:
+    try:
+        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SizingError(f"base_model: cannot read {file}: {error}") from error
+    kind = config.get("model_type")
+    if kind not in _NORMED_HEADS:
+        raise SizingError(f"base_model: {file}: model_type: expected one of {', '.join(_NORMED_HEADS)}, got {kind!r}")
+    heads = config["num_attention_heads"]
+    return Shape(
+        config["hidden_size"],
+        config["num_hidden_layers"],
+        config["intermediate_size"],
+        heads,
+        config.get("num_key_value_heads") or heads,
+        config.get("head_dim") or config["hidden_size"] // heads,
+        config["vocab_size"],
+        bool(config.get("tie_word_embeddings", False)),
+        normed_heads=_NORMED_HEADS[kind],
+        attention_bias=kind == "qwen2",
+        max_position_embeddings=config["max_position_embeddings"],
+    )

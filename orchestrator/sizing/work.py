@@ -1,0 +1,141 @@
+"""The tokens of each stage, who makes them, and the floating-point operations that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.config import ChallengerReward, RunConfig, Training, trained_rollouts
+from core.methods import Method
+from core.trainer_settings import EasyR1Settings
+from orchestrator.held_out import load_benchmark
+from orchestrator.ledger import Stage
+from orchestrator.sizing.assumptions import Assumptions
+
+BATCH = 128  # questions: that of orchestrator.stages.context
+Holder = Literal["trainer", "solver", "challenger"]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Answers that one holder samples in a stage, or trains on."""
+
+    holder: Holder
+    training: bool
+    answers: int
+    max_tokens: int  # of an answer
+    prompts: int  # read once each when sampling: the answers of a prompt share its cache
+    why: str  # where `answers` comes from
+    rounds: int = 0  # of sampling, one after the other: each lasts as long as its longest answer
+    passes: int = 0  # over the parameters, in units of a forward pass of one token; 2 FLOPs a parameter each
+
+    def tokens(self, share: float) -> int:
+        """Of the answers alone, at `share` of their limit."""
+        return round(self.answers * self.max_tokens * share)
+
+    def flops(self, parameters: int, share: float, prompt_tokens: int) -> float:
+        """2 P a token that is sampled or read; `passes` times that where the token is trained on."""
+        if self.training:
+            return 2.0 * parameters * self.passes * (self.tokens(share) + self.answers * prompt_tokens)
+        return 2.0 * parameters * (self.tokens(share) + self.prompts * prompt_tokens)
+
+
+def work_of(config: RunConfig, stage: Stage, assumed: Assumptions) -> list[Work]:
+    """What a stage samples and trains, in order; nothing where it asks no model."""
+    made = {
+        "train_challenger": _train_challenger,
+        "generate_questions": _generate,
+        "label_questions": _label,
+        "train_solver": _train_solver,
+        "evaluate": _evaluate,
+    }.get(stage)
+    return [] if made is None else list(made(config, assumed))
+
+
+def _train_challenger(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
+    challenger, dataset = config.challenger, config.dataset
+    if not challenger.trained:
+        return
+    sampled, *trained = _training(config, challenger.training, challenger.rollouts, challenger.reward)
+    votes = challenger.reward.votes
+    yield sampled
+    yield Work(
+        "solver",
+        False,
+        sampled.answers * votes,
+        dataset.sampling.max_tokens,
+        sampled.answers,
+        f"{sampled.answers:,} questions x {votes} votes",
+        challenger.training.steps,
+    )
+    yield from trained
+
+
+def _generate(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
+    count, limit = config.dataset.candidates, config.challenger.training.sampling.max_tokens
+    yield Work("challenger", False, count, limit, 1, f"{count:,} candidates", _rounds(config, count))
+
+
+def _label(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
+    dataset = config.dataset
+    count = dataset.candidates if config.prompts is None else _given(config, assumed)
+    why = f"{count:,} questions x {dataset.votes} votes"
+    yield Work("solver", False, count * dataset.votes, dataset.sampling.max_tokens, count, why, _rounds(config, count))
+
+
+def _train_solver(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
+    solver, labelled = config.solver, config.labelled
+    yield from _training(config, solver.training, solver.rollouts, solver.reward)
+    if labelled is not None:
+        rollouts = labelled.training.rollouts_per_prompt or labelled.reward.rollouts
+        yield from _training(config, labelled.training, rollouts, labelled.reward)
+
+
+def _evaluate(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
+    names = [config.evaluation.benchmark]
+    if config.early_stopping is not None:
+        names.append(config.early_stopping.benchmark)
+    counts, samples = [_items(name, assumed) for name in names], config.evaluation.samples
+    count = sum(counts)
+    why = f"{count:,} questions x ({samples} samples + 1 greedy)"
+    limit = config.evaluation.sampling.max_tokens
+    yield Work(
+        "solver", False, count * (samples + 1), limit, 2 * count, why, sum(_rounds(config, count) for count in counts)
+    )
+
+
+def _training(
+    config: RunConfig, training: Training, rollouts: int, reward: Method | ChallengerReward
+) -> tuple[Work, ...]:
+    """Sampling by the trainer, and the update: forward and backward are 3 passes, and the reference's and the old
+    policy's log-probabilities one each; the embedded trainer needs the latter with several mini-batches only."""
+    prompts, limit = training.steps * training.prompts_per_step, training.sampling.max_tokens
+    # EasyR1 passes all of a group through the model, those that only vote with an advantage of 0.
+    trained = rollouts if isinstance(config.trainer, EasyR1Settings) else trained_rollouts(rollouts, reward)
+    why = f"{training.steps} steps x {training.prompts_per_step} prompts x {rollouts} rollouts"
+    learned = why.replace(f"{rollouts} rollouts", f"{trained} rollouts")
+    several = training.prompts_per_update not in (None, training.prompts_per_step)
+    passes = 3 * training.updates_per_step + (2 if isinstance(config.trainer, EasyR1Settings) or several else 1)
+    return (
+        Work("trainer", False, prompts * rollouts, limit, prompts, why, training.steps),
+        Work("trainer", True, prompts * trained, limit, prompts, learned, passes=passes),
+    )
+
+
+def _rounds(config: RunConfig, questions: int) -> int:
+    """How often whoever serves waits for the longest answer of all that are under way."""
+    return -(-questions // (BATCH * config.serving.batches))
+
+
+def _items(benchmark: str, assumed: Assumptions) -> int:
+    here = benchmark.startswith("micro") or Path(benchmark).is_file()
+    return len(load_benchmark(benchmark)) if here else assumed.benchmark_items
+
+
+def _given(config: RunConfig, assumed: Assumptions) -> int:
+    prompts = config.prompts
+    if prompts is not None and prompts.file == "benchmark":
+        return _items(config.evaluation.benchmark, assumed)
+    return (prompts.limit if prompts else None) or assumed.given_prompts

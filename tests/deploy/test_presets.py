@@ -1,0 +1,112 @@
+"""The presets for real models and the Serve files that they name: every check that needs no GPU."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+
+from core.config import RunConfig, load_config
+from core.trainer_settings import EasyR1Settings
+from orchestrator.applications import read_applications
+from orchestrator.home import APPLICATIONS, PRESETS
+from orchestrator.sizing import Assumptions, calculate
+from trainers.easyr1.fit import refuse_layout, refuse_unfit
+
+REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu")
+ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
+FILES = sorted(path.name for path in APPLICATIONS.glob("*.yaml"))
+VLLM = [name for name in FILES if "ray.serve.llm" in (APPLICATIONS / name).read_text()]
+
+
+def preset(name: str) -> RunConfig:
+    return load_config(PRESETS / f"{name}.toml")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_preset_loads_and_names_a_serve_file_that_is_there(name: str) -> None:
+    assert {"challenger", "solver"} <= read_applications(preset(name).serving.applications).keys()
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_its_trainer_takes_both_roles(name: str) -> None:
+    config = preset(name)
+    assert isinstance(config.trainer, EasyR1Settings)
+    for role, part in (("solver", config.solver), ("challenger", config.challenger)):
+        refuse_unfit(role, part.training, part.reward)
+        refuse_layout(part.training, part.rollouts, config.trainer)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_its_numbers_are_the_papers(name: str) -> None:
+    """R-Zero E.1.1, E.1.2 and D.1."""
+    config = preset(name)
+    for part, steps, rollouts in ((config.solver, 15, 5), (config.challenger, 5, 4)):
+        training, reward = part.training, part.reward
+        assert (training.steps, training.prompts_per_step, part.rollouts) == (steps, 128, rollouts)
+        assert (training.learning_rate, training.weight_decay, reward.kl_coefficient) == (1e-6, 1e-2, 1e-2)
+        assert (training.sampling.temperature, training.sampling.top_p) == (1.0, 0.99)
+        assert training.prompts_per_update is None
+    assert config.solver.reward.type == "rzero"
+    assert (config.dataset.candidates, config.dataset.votes, config.dataset.delta) == (8000, 10, 0.25)
+    assert (config.challenger.reward.votes, config.challenger.reward.bleu_distance) == (10, 0.5)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_it_fits_the_gpus_that_it_is_for(name: str) -> None:
+    plan = calculate(name, preset(name), Assumptions())
+    assert plan.problems == ()
+    assert plan.gpus == (1 if name == "rzero-single-gpu" else 8)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_an_answer_and_its_prompt_fit_the_served_context(name: str) -> None:
+    config = preset(name)
+    longest = max(part.training.sampling.max_tokens for part in (config.solver, config.challenger))
+    for application in read_applications(config.serving.applications).values():
+        engine = application["args"]["llm_configs"][0]["engine_kwargs"]
+        assert engine["max_model_len"] >= longest + 2048
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_serve_takes_the_file(name: str) -> None:
+    ServeDeploySchema.model_validate(yaml.safe_load((APPLICATIONS / name).read_text()))
+
+
+def llm_configs(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each with its application."""
+    tree = yaml.safe_load((APPLICATIONS / name).read_text())
+    llm = [app for app in tree["applications"] if app["import_path"].startswith("ray.serve.llm")]
+    return [(app, config) for app in llm for config in app["args"]["llm_configs"]]
+
+
+@pytest.mark.parametrize("name", VLLM)
+def test_what_is_swapped_has_our_server_and_its_deployments_name(name: str) -> None:
+    for app, config in llm_configs(name):
+        if "deployments" not in app:
+            continue
+        model = config["model_loading_config"]["model_id"]
+        assert config["server_cls"] == "services.inference.vllm_server.SwappedLLMServer"
+        assert config["engine_kwargs"]["worker_extension_cls"] == "services.inference.vllm_weights.SwappedWeights"
+        assert (app["name"], app["deployments"]) == (model, [{"name": f"SwappedLLMServer:{model}"}])
+        assert "max_ongoing_requests" not in config["deployment_config"]  # control calls share its slots
+
+
+@pytest.mark.parametrize("name", VLLM)
+def test_ray_and_vllm_take_each_model(name: str) -> None:
+    """`LLMConfig` builds it, its engine's arguments are vLLM's, and the server and worker classes are there."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from ray.serve.llm import LLMConfig
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    for _, config in llm_configs(name):
+        built = LLMConfig(**config)
+        assert built.model_id == config["model_loading_config"]["model_id"]
+        assert built.get_engine_config().engine_kwargs.items() >= config["engine_kwargs"].items()
+        assert config["engine_kwargs"].keys() <= AsyncEngineArgs.__dataclass_fields__.keys()
+        if extension := config["engine_kwargs"].get("worker_extension_cls"):
+            module, _, attribute = extension.rpartition(".")
+            assert hasattr(importlib.import_module(module), attribute)

@@ -1,0 +1,285 @@
+"""The calculator's sums, worked out by hand for one preset, and what must hold for all."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+
+from core.config import RunConfig, load_config
+from orchestrator.home import APPLICATIONS, MICRO_MODEL
+from orchestrator.runs import preset_path
+from orchestrator.sizing import Assumptions, Plan, SizingError, advice, calculate, work
+from orchestrator.sizing.memory import Memory
+from orchestrator.sizing.shapes import PUBLISHED, Shape, shape_of
+from orchestrator.stages.context import BATCH
+
+GIB = 1024**3
+P = 4_022_468_096  # Qwen3-4B: 151,936 x 2,560 + 36 x 100,930,816 + 2,560
+
+
+def planned(preset: str, gpus: int | None = None, **overrides: object) -> Plan:
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return calculate(preset, load_config(preset_path(preset), named), Assumptions(), gpus)
+
+
+def lines(memory: Memory) -> dict[str, float]:
+    return {line.what: line.gib for line in memory.lines}
+
+
+def built(shape: Shape) -> int:
+    """Parameters of the model that transformers makes of the shape, without its memory."""
+    kind = Qwen3Config if shape.normed_heads else Qwen2Config if shape.attention_bias else LlamaConfig
+    names = (
+        "hidden_size",
+        "num_hidden_layers",
+        "intermediate_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+        "tie_word_embeddings",
+    )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(kind(**{name: getattr(shape, name) for name in names}))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_of_the_model_that_transformers_builds(name: str) -> None:
+    assert PUBLISHED[name].parameters == built(PUBLISHED[name])
+
+
+def test_a_shape_is_read_from_the_models_config() -> None:
+    shape, source = shape_of(str(MICRO_MODEL))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(MICRO_MODEL))
+    assert shape.parameters == sum(parameter.numel() for parameter in model.parameters())
+    assert shape.kv_bytes(4) == 2 * 4 * 1 * 32 * 4
+    assert source.endswith("its config.json")
+
+
+def test_a_model_of_unknown_shape_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SizingError, match="models/Other-9B has no config"):
+        shape_of("models/Other-9B")
+    (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
+    with pytest.raises(SizingError, match="model_type: expected one of llama, qwen2, qwen3, got 'mixtral'"):
+        shape_of(str(tmp_path))
+
+
+def test_rzero_on_eight_gpus_by_hand() -> None:
+    plan = planned("rzero-qwen3-4b")
+    assert (plan.shape.parameters, plan.gpus, plan.problems) == (P, 8, ())
+    assert plan.shape.kv_bytes() == 2 * 36 * 8 * 128 * 2 == 147_456
+
+    sampling, updating, *apps = plan.memory
+    shard = P / 4 / GIB  # the trainer's four GPUs
+    assert lines(sampling) == pytest.approx(
+        {
+            "weights, float32": 4 * shard,
+            "AdamW's two moments, float32": 8 * shard,
+            "reference, bfloat16": 2 * shard,
+            "vLLM, for the rollouts": 48.0,
+            "context": 1.5,
+        }
+    )
+    tokens = 4 * (4096 + 1024)  # a micro batch
+    assert lines(updating) == pytest.approx(
+        {
+            "weights, float32": 4 * shard,
+            "gradients, float32": 4 * shard,
+            "AdamW's two moments, float32": 8 * shard,
+            "reference, bfloat16": 2 * shard,
+            "gathered, bfloat16": 4 * (388_956_160 + 2 * 100_930_816) / GIB,
+            "activations, bfloat16": 2 * tokens * (36 * 2560 + 8 * 2560 + 4 * 9728) / GIB,
+            "logits and their gradient": 4 * tokens * 151_936 / GIB,
+            "context, and vLLM asleep": 2.5,
+        }
+    )
+    assert sampling.gib == pytest.approx(62.61, abs=0.01)
+    assert updating.gib == pytest.approx(38.93, abs=0.01)
+    for app in apps:
+        assert app.gib == pytest.approx(0.9 * 80)
+        assert lines(app)["weights, bfloat16"] == pytest.approx(2 * P / GIB)
+
+
+def test_rzeros_tokens_and_hours_by_hand() -> None:
+    plan = planned("rzero-qwen3-4b")
+    stages = {stage.stage: stage for stage in plan.stages}
+    answers = {
+        (name, part.work.holder, part.work.training): part.work.answers
+        for name, stage in stages.items()
+        for part in stage.parts
+    }
+    assert answers == {
+        ("train_challenger", "trainer", False): 5 * 128 * 4,
+        ("train_challenger", "solver", False): 5 * 128 * 4 * 10,
+        ("train_challenger", "trainer", True): 5 * 128 * 4,
+        ("generate_questions", "challenger", False): 8000,
+        ("label_questions", "solver", False): 8000 * 10,
+        ("train_solver", "trainer", False): 15 * 128 * 5,
+        ("train_solver", "trainer", True): 15 * 128 * 5,
+        ("evaluate", "solver", False): 500 * 9,
+    }
+    (labelling,) = stages["label_questions"].parts
+    assert labelling.tokens == pytest.approx((80_000 * 1024 / 1e6, 80_000 * 4096 / 1e6))
+    typical, most = (2 * P * (80_000 * tokens + 8000 * 256) / (4 * 989e12 * 0.1) / 3600 for tokens in (1024, 4096))
+    rounds = 8  # of 8 x 128 questions, each as long as its longest answer
+    assert labelling.waiting == pytest.approx(rounds * 4096 * 0.01 / 3600)
+    assert labelling.hours == pytest.approx((typical, most))
+    (asking,) = stages["generate_questions"].parts
+    assert asking.hours[0] == pytest.approx(asking.waiting)  # 8 rounds too, and few FLOPs
+    assert asking.waiting == labelling.waiting < typical
+    training = stages["train_solver"].parts[1]
+    flops = 10 * P * 9600 * (1024 + 256)  # 6 forward and backward, 2 the reference's, 2 the old policy's
+    assert training.hours[0] == pytest.approx(flops / (4 * 989e12 * 0.3) / 3600)
+    assert plan.run_hours[1] == pytest.approx(3 * plan.hours[1] + plan.before[0].hours[1])
+
+
+def test_rounds_are_those_of_the_stages() -> None:
+    assert work.BATCH == BATCH
+    rounds = {
+        (stage.stage, part.work.holder): part.work.rounds
+        for stage in planned("rzero-qwen3-4b").stages
+        for part in stage.parts
+        if not part.work.training
+    }
+    assert rounds == {
+        ("train_challenger", "trainer"): 5,
+        ("train_challenger", "solver"): 5,
+        ("generate_questions", "challenger"): 8,
+        ("label_questions", "solver"): 8,
+        ("train_solver", "trainer"): 15,
+        ("evaluate", "solver"): 1,
+    }
+
+
+def test_who_holds_what_when() -> None:
+    """The Challenger's training needs a live Solver beside it, the Solver's needs nobody."""
+    held = {stage.stage: stage.places for stage in planned("rzero-qwen3-4b").stages}
+    assert held == {
+        "train_challenger": {"trainer": [0, 1, 2, 3], "solver": [4, 5, 6, 7]},
+        "generate_questions": {"challenger": [0, 1, 2, 3, 4, 5, 6, 7]},
+        "label_questions": {"solver": [0, 1, 2, 3]},
+        "train_solver": {"trainer": [0, 1, 2, 3]},
+        "evaluate": {"solver": [0, 1, 2, 3]},
+        "audit_labels": {},
+        "check_health": {},
+    }
+
+
+def test_without_release_applications_stay_and_need_gpus_of_their_own() -> None:
+    plan = planned("rzero-qwen3-4b", serving__release=False)
+    assert plan.gpus == 4 + 4 + 8
+    assert plan.stages[3].places.keys() == {"trainer", "solver", "challenger"}
+
+
+def test_a_fixed_model_has_a_gpu_of_its_own_where_its_method_asks_it(tmp_path: Path) -> None:
+    tree = yaml.safe_load((APPLICATIONS / "rzero-8-gpus.yaml").read_text())
+    judge = copy.deepcopy(tree["applications"][1]) | {"name": "judge"}
+    del judge["deployments"]
+    judge["args"]["llm_configs"][0]["deployment_config"] = {"num_replicas": 1}
+    file = tmp_path / "judged.yaml"
+    file.write_text(yaml.safe_dump({"applications": [*tree["applications"], judge]}))
+    places = {
+        method: {
+            stage.stage: stage.places
+            for stage in planned(
+                "rzero-qwen3-4b",
+                serving__applications=str(file),
+                solver__reward__type=method,
+                solver__signals__clusterer="served",
+            ).stages
+        }
+        for method in ("rzero", "grpo_div")
+    }
+    assert places["grpo_div"]["train_solver"] == {"trainer": [0, 1, 2, 3], "judge": [4]}
+    assert places["rzero"]["train_solver"] == {"trainer": [0, 1, 2, 3]}
+    assert planned("rzero-qwen3-4b", 5, serving__applications=str(file)).gpus == 5
+
+
+def test_a_number_of_gpus_without_a_layout_is_refused() -> None:
+    with pytest.raises(SizingError, match="--gpus: there is no layout of up to 1: batches must divide"):
+        planned("rzero-qwen3-4b", 1, trainer__tensor_parallel=2)
+
+
+def test_the_layout_that_is_found_is_no_slower_than_the_presets() -> None:
+    own, found = planned("rzero-qwen3-4b"), planned("rzero-qwen3-4b", 8)
+    assert (own.problems, found.problems) == ((), ())
+    assert found.hours[1] <= own.hours[1]
+
+
+def test_a_4b_model_does_not_fit_one_gpu_and_the_single_gpu_preset_does() -> None:
+    large, small = planned("rzero-qwen3-4b", 1), planned("rzero-single-gpu")
+    assert 16 * P / GIB > 59.9  # AdamW's float32 alone
+    assert [problem.split(":")[0] for problem in large.problems] == ["train_challenger"]
+    assert large.fullest["train_challenger"] > 76 > large.fullest["train_solver"]
+    assert (small.gpus, small.problems) == (1, ())
+    assert 70 < small.fullest["train_challenger"] < 76
+
+
+@pytest.mark.parametrize("preset", ["demo", "micro", "micro-vllm", "micro_test_time"])
+def test_the_tiny_worlds_presets_need_no_gpu(preset: str) -> None:
+    plan = planned(preset)
+    assert (plan.gpus, plan.problems, plan.fullest) == (0, (), {})
+    assert 0 < plan.hours[0] <= plan.hours[1] < 1
+
+
+def test_the_embedded_trainer_does_not_hold_a_4b_model_and_what_would_is_said() -> None:
+    plan = planned("rzero")
+    assert {problem.split(":")[0] for problem in plan.problems} == {"train_challenger", "train_solver"}
+    assert "easyr1" in advice(plan)[0]
+
+
+def test_easyr1_passes_all_of_a_group_through_the_model() -> None:
+    local = planned("ttrl").stages[0].parts[1].work
+    shared = planned("ttrl", trainer__type="easyr1").stages[0].parts[1].work
+    assert (local.answers, shared.answers) == (24 * 8 * 32, 24 * 8 * 64)
+
+
+HOURS = {gpus: planned("rzero-qwen3-4b", gpus).hours[0] for gpus in range(1, 65)}
+
+
+@given(st.integers(1, 63))
+@settings(max_examples=63, deadline=None)
+def test_more_gpus_never_take_more_hours(gpus: int) -> None:
+    """Typical ones, by which a layout is chosen; of those that fit, and one GPU does not."""
+    assert HOURS[gpus + 1] <= HOURS[gpus]
+
+
+@given(st.integers(1, 8192), st.integers(0, 4096), st.sampled_from(["rzero-qwen3-4b", "demo"]))
+@settings(max_examples=40, deadline=None)
+def test_longer_answers_never_make_fewer_tokens_hours_or_bytes(tokens: int, more: int, preset: str) -> None:
+    def of(limit: int) -> Plan:
+        return planned(preset, solver__training__sampling__max_tokens=limit, dataset__sampling__max_tokens=limit)
+
+    short, long = of(tokens), of(tokens + more)
+    for before, after in zip(short.stages, long.stages, strict=True):
+        for one, other in zip(before.parts, after.parts, strict=True):
+            assert one.tokens <= other.tokens
+        assert before.hours <= after.hours
+    assert all(one.gib <= other.gib for one, other in zip(short.memory, long.memory, strict=True))
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1))
+@settings(max_examples=20, deadline=None)
+def test_hours_go_down_as_the_assumed_speed_goes_up(slow: float, fast: float) -> None:
+    slow, fast = sorted((slow, fast))
+    config = load_config(preset_path("rzero-qwen3-4b"))
+    hours = [calculate("p", config, Assumptions(mfu_sample=mfu, mfu_train=mfu)).hours for mfu in (slow, fast)]
+    assert hours[0] >= hours[1]
+
+
+def test_every_preset_has_a_plan() -> None:
+    presets = sorted(preset_path("demo").parent.glob("*.toml"))
+    assert len(presets) > 10
+    for path in presets:
+        plan = calculate(path.stem, load_config(path), Assumptions())
+        assert isinstance(plan.config, RunConfig)
+        assert plan.hours[1] > 0
