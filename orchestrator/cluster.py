@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,8 +59,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def up(home: Home, ports: Ports, say: Callable[[str], None]) -> Services:
-    """Start everything and wait until it answers. Raises `StartError`; then nothing is left running."""
+def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str] | None = None) -> Services:
+    """Start everything, or what `only` names, and wait until it answers. Raises `StartError`; then nothing is left
+    running."""
     alive = running(home)
     if alive:
         raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` ends them")
@@ -76,6 +77,8 @@ def up(home: Home, ports: Ports, say: Callable[[str], None]) -> Services:
     )
     try:
         for name, command, ready in _plan(home, ports, services):
+            if only is not None and name not in only:
+                continue
             say(f"starting {name}")
             process = _spawn(home, name, command, environment(home, services))
             services = replace(
@@ -140,21 +143,37 @@ def down(home: Home) -> list[str]:
 
 
 def running(home: Home) -> list[str]:
-    """The names of the services that are alive."""
+    """The names of the services that are alive, or, where they are containers, that answer."""
     try:
-        recorded = home.services().processes
+        services = home.services()
     except NotUp:
         return []
-    return [name for pid, (name, started) in recorded.items() if processes.is_running(pid, started)]
+    if services.processes:
+        recorded = services.processes.items()
+        return [name for pid, (name, started) in recorded if processes.is_running(pid, started)]
+    return [name for name, (url, headers) in _elsewhere(services).items() if _answers(url, headers)]
 
 
 def needed(home: Home) -> Services:
     """The services, all of which run. Raises `NotUp` naming those that are gone, after a reboot, say."""
     services, alive = home.services(), running(home)
+    if not services.processes:
+        silent = [f"{name} ({url})" for name, (url, _) in _elsewhere(services).items() if name not in alive]
+        if silent:
+            raise NotUp(f"{', '.join(silent)}: no answer at the address that the environment gives")
+        return services
     gone = [name for name, _ in services.processes.values() if name not in alive]
     if gone or not alive:
         raise NotUp(f"{', '.join(gone) or 'no services'} of {home.path} ended: `coevo down` and `coevo up` start anew")
     return services
+
+
+def _elsewhere(services: Services) -> dict[str, tuple[str, dict[str, str]]]:
+    """Where to ask services that have no pid here whether they are up: name -> address, headers."""
+    return {
+        "ray": (f"{services.dashboard_url}/api/version", services.ray_headers),
+        "prefect": (f"{services.prefect_url}/api/health", {}),
+    }
 
 
 def _end(process: psutil.Process, patience_s: float = 20.0) -> None:

@@ -1,0 +1,175 @@
+"""docker-compose.yml: by the Compose specification's schema, by Compose itself where there is one, and by our rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from sqlalchemy import make_url
+
+from benchmarks.postgres import server_folder
+from orchestrator.home import ROOT
+
+FILE = ROOT / "docker-compose.yml"
+COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+UIS = {"prefect": 4200, "ray-head": 8265, "prometheus": 9090, "grafana": 3000}
+VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:[?-])?([^}]*)\}")
+each_service = pytest.mark.parametrize("name", sorted(SERVICES))
+
+
+def test_it_follows_the_compose_specification() -> None:
+    schema = json.loads((Path(__file__).parent / "schemas" / "compose-spec.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(COMPOSE)
+
+
+def test_compose_itself_takes_it(tmp_path: Path) -> None:
+    command = _compose()
+    if command is None:
+        pytest.skip("no Docker Compose on this machine")
+    secrets = {name: "x" for name, kind, _ in VARIABLE.findall(FILE.read_text()) if kind == ":?"}
+    environment = {**os.environ, **secrets, "DOCKER_CONFIG": os.environ.get("DOCKER_CONFIG", str(tmp_path))}
+    asked = [*command, "--project-directory", str(ROOT), "--file", str(FILE), "--profile", "*", "config", "--quiet"]
+    done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _compose() -> list[str] | None:
+    for command in (["docker", "compose"], ["docker-compose"]):
+        try:
+            found = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            continue
+        if found.returncode == 0 and found.stdout.startswith("2"):
+            return command
+    return None
+
+
+@each_service
+def test_every_service_says_whether_it_is_healthy_and_comes_back(name: str) -> None:
+    check = SERVICES[name]["healthcheck"]
+    assert check["test"][0] == "CMD"
+    assert {"interval", "timeout", "retries", "start_period"} <= check.keys()
+    assert SERVICES[name]["restart"] == "unless-stopped"
+
+
+@each_service
+def test_no_service_is_root_or_may_become_it(name: str) -> None:
+    service = SERVICES[name]
+    user = int(str(service["user"]).partition(":")[0])
+    assert user > 0
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.keys() & {"privileged", "cap_add", "pid", "ipc", "network_mode", "devices"}
+
+
+def test_only_the_uis_are_published_and_only_on_loopback() -> None:
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published == {name: [f"127.0.0.1:{port}:{port}"] for name, port in UIS.items()}
+
+
+@each_service
+def test_every_image_is_pinned(name: str) -> None:
+    repository, _, tag = SERVICES[name]["image"].partition(":")
+    assert re.match(r"v?\d+\.\d+", tag), tag
+    assert repository != "coevo" or "build" in SERVICES[name]
+
+
+def test_our_images_have_the_version_of_the_package() -> None:
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    version = re.search(r'^version = "(.+)"$', pyproject, re.MULTILINE)
+    assert version is not None
+    images = [service["image"] for service in SERVICES.values() if service["image"].startswith("coevo:")]
+    assert images
+    assert all(image.startswith(f"coevo:{version[1]}-") for image in images)
+
+
+def test_every_volume_is_declared_and_used() -> None:
+    mounted = {volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    files = {source for source in mounted if source.startswith("./")}
+    assert mounted - files == COMPOSE["volumes"].keys()
+    assert all((ROOT / file).exists() for file in files)
+
+
+def test_everything_waits_for_healthy_services_that_exist() -> None:
+    for service in SERVICES.values():
+        for needed, how in service.get("depends_on", {}).items():
+            assert needed in SERVICES
+            assert how == {"condition": "service_healthy"}
+
+
+def test_ray_nodes_share_the_home_the_token_and_the_name_that_prometheus_asks() -> None:
+    nodes = {name: service for name, service in SERVICES.items() if name == "runner" or name.startswith("ray-")}
+    assert set(nodes) == {"runner", "ray-head", "ray-cpu", "ray-gpu", "ray-easyr1"}
+    for service in nodes.values():
+        assert service["volumes"] == ["home:/var/lib/coevo"]
+        assert service["networks"] == {"default": {"aliases": ["ray-node"]}}
+        assert "RAY_AUTH_TOKEN" in service["environment"]
+
+
+def test_workers_are_in_profiles_and_those_on_gpus_reserve_them() -> None:
+    assert {name: s["profiles"] for name, s in SERVICES.items() if "profiles" in s} == {
+        "ray-cpu": ["cpu"],
+        "ray-gpu": ["gpu"],
+        "ray-easyr1": ["easyr1"],
+    }
+    for name in ("ray-gpu", "ray-easyr1"):
+        (device,) = SERVICES[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+
+
+def test_the_runner_has_every_address() -> None:
+    runner = SERVICES["runner"]["environment"]
+    addresses = {name: value for name, value in runner.items() if "TOKEN" not in name and "PORT" not in name}
+    for name, value in addresses.items():
+        host = re.search(r"(?:@|//|^)([a-z-]+):\d+", value)
+        assert host is not None, name
+        assert host[1] in SERVICES
+    assert {"COEVO_RAY_ADDRESS", "COEVO_RAY_DASHBOARD_URL", "COEVO_SERVE_URL", "PREFECT_API_URL"} <= addresses.keys()
+
+
+def test_variables_are_documented_and_secrets_have_no_default() -> None:
+    documented = (ROOT / "docs" / "deploying.md").read_text()
+    found = VARIABLE.findall(FILE.read_text())
+    assert found
+    assert [name for name, _, _ in found if f"`{name}`" not in documented] == []
+    required = {name for name, kind, _ in found if kind == ":?"}
+    assert required == {name for name, _, _ in found if re.search(r"PASSWORD|TOKEN", name)}
+    assert all(message for _, kind, message in found if kind == ":?")
+
+
+@pytest.fixture
+def psql(postgresql_server: str) -> Iterator[list[str]]:
+    """How to speak to a server for real, but for user and database; what the test made is gone after it."""
+    folder, socket = server_folder(), make_url(postgresql_server).query["host"]
+    assert folder is not None
+    command = [str(folder / "psql"), "--no-psqlrc", f"--host={socket}"]
+    yield command
+    made = ("DATABASE ours", "DATABASE prefect", "ROLE ours", "ROLE prefect")
+    drops = [part for name in made for part in ("--command", f"DROP {name}")]
+    subprocess.run([*command, "--username=coevo", "--dbname=postgres", *drops], check=True)
+
+
+def test_the_two_databases_have_owners_that_cannot_read_each_others(psql: list[str]) -> None:
+    script = COMPOSE["configs"]["databases"]["content"].replace("$$", "$")
+    script = script.replace("coevo", "ours")  # the server's own user has that name already
+    given = {"POSTGRES_USER": "coevo", "COEVO_DATABASE_PASSWORD": "it's", "PREFECT_DATABASE_PASSWORD": "b"}
+    where = {"PATH": f"{Path(psql[0]).parent}:/usr/bin:/bin", "PGHOST": psql[-1].removeprefix("--host=")}
+    subprocess.run(["bash", "-eu", "-c", script], env={**where, **given}, check=True)
+
+    def may_use(user: str, database: str) -> bool:
+        asked = [*psql, f"--username={user}", f"--dbname={database}", "--command=CREATE TABLE t ()"]
+        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+    assert may_use("ours", "ours")
+    assert may_use("prefect", "prefect")
+    assert not may_use("ours", "prefect")
+    assert not may_use("prefect", "ours")

@@ -1,0 +1,100 @@
+"""The Dockerfiles: pinned, not root, without secrets; hadolint's word where it is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster import environment
+from orchestrator.home import ROOT, Home, Services
+
+FOLDER = ROOT / "deploy" / "docker"
+SERVICE, EASYR1 = FOLDER / "service.Dockerfile", FOLDER / "easyr1.Dockerfile"
+each_file = pytest.mark.parametrize("file", [SERVICE, EASYR1], ids=lambda file: file.stem)
+
+
+def instructions(file: Path) -> list[tuple[str, str]]:
+    """Every instruction and its arguments, continued lines joined and comments left out."""
+    lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\s*\\\n\s*", " ", "\n".join(lines))
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.splitlines() if line.strip())]
+
+
+def arguments(file: Path, name: str) -> list[str]:
+    return [rest for found, rest in instructions(file) if found == name]
+
+
+@each_file
+def test_it_ends_as_a_user_that_is_not_root(file: Path) -> None:
+    assert arguments(file, "USER")[-1] == "1000:1000"
+
+
+@each_file
+def test_its_bases_are_pinned(file: Path) -> None:
+    defaults = dict(argument.split("=", 1) for argument in arguments(file, "ARG") if "=" in argument)
+    for base in arguments(file, "FROM"):
+        image = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], base.split()[0])
+        assert re.search(r":v?\d+\.\d+\.\d+", image), image
+
+
+@each_file
+def test_it_has_no_secret(file: Path) -> None:
+    given = [*arguments(file, "ENV"), *arguments(file, "ARG")]
+    assert not re.search(r"\b\w*(PASSWORD|SECRET|AUTH_TOKEN|API_KEY)\w*=", " ".join(given))
+
+
+def test_the_image_says_whether_it_is_healthy() -> None:
+    assert len(arguments(SERVICE, "HEALTHCHECK")) == 1
+
+
+def test_its_environment_is_that_of_coevo_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (joined,) = arguments(SERVICE, "ENV")[1:]
+    image = dict(pair.split("=", 1) for pair in joined.split())
+    monkeypatch.setattr("os.environ", {})
+    services = Services("address:1", "http://dashboard:1", "http://serve:1", "http://prefect:1", "token", {})
+    expected = environment(Home(tmp_path), services)
+    elsewhere = {"COEVO_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_UI_API_URL", "RAY_AUTH_TOKEN"}
+    assert {name: image.get(name) for name in expected.keys() - elsewhere} == {
+        name: value for name, value in expected.items() if name not in elsewhere
+    }
+
+
+def test_easyr1_is_the_documented_commit_and_lies_where_the_presets_look() -> None:
+    text = EASYR1.read_text()
+    documented = re.search(r"commit `(\w+)`", (ROOT / "docs" / "easyr1.md").read_text())
+    assert documented is not None
+    assert re.search(rf"/EasyR1 {documented[1]}[0-9a-f]{{33}}\b", text)
+    copied = set(re.findall(r"^COPY --from=build (/opt/[\w-]+) \1$", text, re.MULTILINE))
+    presets = "".join(file.read_text() for file in (ROOT / "deploy" / "runs").glob("*.toml"))
+    places = re.findall(r'^(?:source|python) = "(/opt/[\w-]+)', presets, re.MULTILINE)
+    assert set(places) <= copied == {"/opt/EasyR1", "/opt/easyr1-env"}
+
+
+def test_easyr1_has_what_the_reward_imports() -> None:
+    documented = re.search(r"^pip install (.+?)\s+#", (ROOT / "docs" / "easyr1.md").read_text(), re.MULTILINE)
+    assert documented is not None
+    installed = " ".join(arguments(EASYR1, "RUN")).replace('"', " ")
+    for package in documented[1].split():
+        assert re.search(rf"\s{re.escape(package)}[\s><=,]", installed), package
+
+
+def test_the_build_sees_no_secrets_and_no_state() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert lines[0] == "*"
+    admitted = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    assert all((ROOT / name).exists() for name in admitted)
+    assert not admitted & {".git", ".env", ".coevo", "shared", "tests"}
+    assert "**/.env*" in lines
+
+
+@each_file
+def test_hadolint_has_no_complaint(file: Path) -> None:
+    program = shutil.which("hadolint")
+    if program is None:
+        pytest.skip("no hadolint on this machine")
+    done = subprocess.run([program, str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,158 @@
+"""The KubeRay manifests: by Kubernetes' schemas, by Serve's, and by what coevo needs of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+
+from orchestrator.applications import ROLES
+from orchestrator.home import ROOT
+
+FOLDER = ROOT / "deploy" / "kuberay"
+OBJECTS: dict[str, dict[str, Any]] = {
+    f"{file.stem}/{found['kind']}": found
+    for file in sorted(FOLDER.glob("*.yaml"))
+    for found in yaml.safe_load_all(file.read_text())
+}
+RAY = [name for name, found in OBJECTS.items() if found["apiVersion"] == "ray.io/v1"]
+KUBERNETES = "1.33"
+
+
+def cluster(name: str) -> dict[str, Any]:
+    """The Ray cluster of a RayCluster or a RayService."""
+    spec: dict[str, Any] = OBJECTS[name]["spec"]
+    found: dict[str, Any] = spec.get("rayClusterConfig", spec)
+    return found
+
+
+def templates() -> dict[str, dict[str, Any]]:
+    """Every pod template by its place."""
+    found = {"runner/StatefulSet": OBJECTS["runner/StatefulSet"]["spec"]["template"]}
+    for name in RAY:
+        found[f"{name}/head"] = cluster(name)["headGroupSpec"]["template"]
+        found |= {f"{name}/{group['groupName']}": group["template"] for group in cluster(name)["workerGroupSpecs"]}
+    return found
+
+
+each_template = pytest.mark.parametrize("name", sorted(templates()))
+
+
+@pytest.mark.parametrize("name", sorted(set(OBJECTS) - set(RAY)))
+def test_objects_follow_kubernetes_schemas(name: str) -> None:
+    kubernetes_validate.validate(OBJECTS[name], KUBERNETES, strict=True)
+
+
+@each_template
+def test_pod_templates_follow_kubernetes_schemas(name: str) -> None:
+    template = templates()[name]
+    pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "checked"}, "template": template}
+    kubernetes_validate.validate(pod, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("name", RAY)
+def test_ray_objects_have_only_words_of_kuberays(name: str) -> None:
+    schema = json.loads((Path(__file__).parent / "schemas" / "kuberay.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(OBJECTS[name])
+    assert cluster(name)["rayVersion"] == version("ray")
+
+
+@each_template
+def test_pods_are_not_root_and_cannot_become_it(name: str) -> None:
+    spec = templates()[name]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] == 1000  # the image's
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = spec["containers"]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+@each_template
+def test_pods_have_probes_resources_and_a_shared_folder(name: str) -> None:
+    spec = templates()[name]["spec"]
+    (container,) = spec["containers"]
+    assert {"livenessProbe", "readinessProbe"} <= container.keys()
+    assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+    assert "memory" in container["resources"]["limits"]
+    claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"][:1]}
+    mount = container["volumeMounts"][0]
+    assert mount["mountPath"] == "/var/lib/coevo"
+    declared = {found["metadata"]["name"]: found for found in OBJECTS.values() if "Claim" in found["kind"]}
+    assert declared[claims[mount["name"]]]["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+@each_template
+def test_images_are_pinned_and_ports_are_named_as_probes_name_them(name: str) -> None:
+    (container,) = templates()[name]["spec"]["containers"]
+    assert re.fullmatch(r"coevo:\d+\.\d+\.\d+-(gpu|easyr1)", container["image"])
+    ports = {port["name"] for port in container["ports"]}
+    named = [probe["httpGet"]["port"] for key, probe in container.items() if key.endswith("Probe")]
+    assert ports >= {port for port in named if isinstance(port, str)}
+    assert "metrics" in ports
+
+
+@pytest.mark.parametrize("name", RAY)
+def test_workers_have_the_gpus_and_the_head_has_nothing(name: str) -> None:
+    assert cluster(name)["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    for group in cluster(name)["workerGroupSpecs"]:
+        resources = group["template"]["spec"]["containers"][0]["resources"]
+        assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] > 0
+
+
+def test_the_rayservice_serves_two_fixed_models_and_none_that_coevo_swaps() -> None:
+    config = ServeDeploySchema.model_validate(yaml.safe_load(OBJECTS["rayservice/RayService"]["spec"]["serveConfigV2"]))
+    assert [application.name for application in config.applications] == ["judge", "embedder"]
+    assert not {application.name for application in config.applications} & set(ROLES)
+    assert config.http_options.host == "0.0.0.0"
+    for application in config.applications:
+        assert application.import_path == "ray.serve.llm:build_openai_app"
+        (llm,) = application.args["llm_configs"]
+        assert application.route_prefix == f"/{application.name}"
+        address = f'"http://coevo-fixed-serve-svc:8000/{application.name}/v1", model = "'
+        assert address + llm["model_loading_config"]["model_id"] in (FOLDER / "rayservice.yaml").read_text()
+
+
+def test_the_two_models_fit_the_one_gpu() -> None:
+    config = yaml.safe_load(OBJECTS["rayservice/RayService"]["spec"]["serveConfigV2"])
+    models = [application["args"]["llm_configs"][0] for application in config["applications"]]
+    (group,) = cluster("rayservice/RayService")["workerGroupSpecs"]
+    gpus = group["replicas"] * group["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+    assert sum(model["placement_group_config"]["bundle_per_worker"]["GPU"] for model in models) <= gpus
+    assert sum(model["engine_kwargs"]["gpu_memory_utilization"] for model in models) < 1
+
+
+def test_serve_takes_each_model_as_an_llm_config() -> None:
+    llm = pytest.importorskip("ray.serve.llm", reason="ray[llm] is not installed", exc_type=ImportError)
+    config = yaml.safe_load(OBJECTS["rayservice/RayService"]["spec"]["serveConfigV2"])
+    for application in config["applications"]:
+        for model in application["args"]["llm_configs"]:
+            llm.LLMConfig.model_validate(model)
+
+
+def test_the_runner_joins_the_cluster_of_the_raycluster() -> None:
+    environment = {e["name"]: e for e in templates()["runner/StatefulSet"]["spec"]["containers"][0]["env"]}
+    head = f"{OBJECTS['raycluster/RayCluster']['metadata']['name']}-head-svc"  # KubeRay's name for it
+    assert environment["COEVO_RAY_ADDRESS"]["value"] == f"{head}:6379"
+    assert environment["COEVO_RAY_DASHBOARD_URL"]["value"] == f"http://{head}:8265"
+    assert environment["COEVO_SERVE_URL"]["value"] == f"http://{head}:8000"
+    secret = environment["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
+    assert secret == {"name": cluster("raycluster/RayCluster")["authOptions"]["secretName"], "key": "auth_token"}
+    images = {t["spec"]["containers"][0]["image"] for name, t in templates().items() if "rayservice" not in name}
+    assert len(images) == 1
+
+
+def test_no_manifest_holds_a_secret() -> None:
+    assert not [found["kind"] for found in OBJECTS.values() if found["kind"] == "Secret"]
+    for template in templates().values():
+        for variable in template["spec"]["containers"][0].get("env", []):
+            if re.search(r"TOKEN|DATABASE|PASSWORD|PREFECT_API_URL", variable["name"]):
+                assert "secretKeyRef" in variable["valueFrom"]

@@ -1,0 +1,106 @@
+"""Services in containers: their addresses come from the environment, and they are asked, not looked up by pid."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from orchestrator import cluster
+from orchestrator.home import Home, NotUp
+
+TOKEN = "0123abcd" * 8
+
+
+class _Ray(BaseHTTPRequestHandler):
+    """Ray's dashboard and Prefect's API, as far as `needed` asks them; the former wants the token."""
+
+    def do_GET(self) -> None:
+        allowed = self.path == "/api/health" or self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        self.send_response(200 if allowed and self.path in ("/api/health", "/api/version") else 401)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ray)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def environment(address: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    found = {
+        "COEVO_RAY_ADDRESS": "ray-head:6379",
+        "COEVO_RAY_DASHBOARD_URL": address,
+        "COEVO_SERVE_URL": "http://ray-head:8000/",
+        "PREFECT_API_URL": f"{address}/api",
+        "RAY_AUTH_TOKEN": TOKEN,
+    }
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_environment_names_the_services(tmp_path: Path, address: str) -> None:
+    services = Home(tmp_path).services()
+    assert (services.ray_address, services.dashboard_url) == ("ray-head:6379", address)
+    assert services.endpoint("solver") == "http://ray-head:8000/solver/v1"
+    assert services.prefect_url == address
+    assert services.ray_headers == {"Authorization": f"Bearer {TOKEN}"}
+    assert services.processes == {}
+
+
+@pytest.mark.parametrize("name", ["COEVO_RAY_DASHBOARD_URL", "COEVO_SERVE_URL", "PREFECT_API_URL", "RAY_AUTH_TOKEN"])
+def test_a_missing_variable_is_named(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert name in environment
+    monkeypatch.setenv(name, "")
+    with pytest.raises(NotUp, match=f"^{name}: expected a value"):
+        Home(tmp_path).services()
+
+
+def test_without_the_variable_it_is_what_coevo_up_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
+    with pytest.raises(NotUp, match="coevo up"):
+        Home(tmp_path).services()
+
+
+@pytest.mark.usefixtures("environment")
+def test_services_that_answer_are_up(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert cluster.running(home) == ["ray", "prefect"]
+    assert cluster.needed(home) == home.services()
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_service_that_does_not_answer_is_named_with_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = f"http://127.0.0.1:{cluster.free_port()}"
+    monkeypatch.setenv("PREFECT_API_URL", f"{silent}/api")
+    assert cluster.running(Home(tmp_path)) == ["ray"]
+    with pytest.raises(NotUp, match=rf"^prefect \({silent}/api/health\): no answer"):
+        cluster.needed(Home(tmp_path))
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_wrong_token_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "another")
+    with pytest.raises(NotUp, match=r"^ray \("):
+        cluster.needed(Home(tmp_path))
+
+
+@pytest.mark.usefixtures("environment")
+def test_what_others_started_is_not_ended(tmp_path: Path) -> None:
+    assert cluster.down(Home(tmp_path)) == []
