@@ -56,6 +56,7 @@ class Training(Part):
     micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
     checkpoint_every: Positive = 5
     workers: Positive = 1  # data-parallel
+    sharded: bool = False  # weights, gradients and AdamW's moments over the workers (FSDP); nothing to a single one
     sampling: Sampling = Sampling()
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import psutil
 import pytest
 import ray
 import torch
@@ -111,6 +114,45 @@ def test_the_workers_have_the_callers_key(tmp_path: Path, start: Path, monkeypat
         )
         LocalTrainer().train(job, lambda *_: None)
     assert {key for _, _, key in asked} == {"Bearer secret"}
+
+
+def workers_of(job: TrainJob) -> list[psutil.Process]:
+    """The processes that have the job's metrics open."""
+    found, file = [], str((job.work_dir / "metrics.jsonl").resolve())
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # one that ended meanwhile, or another user's
+            if file in [opened.path for opened in process.open_files()]:
+                found.append(process)
+    return found
+
+
+@pytest.mark.usefixtures("_ray")
+def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(tmp_path: Path, start: Path) -> None:
+    """Two that share the model out. The third step's first question for embeddings, from whichever worker it comes, is
+    the last thing that one of them lives to see; both begin again from the second step's checkpoint."""
+    jobs = [job_in(tmp_path / name, start, workers=2, sharded=True) for name in ("unbroken", "broken")]
+    lock, killed, steps = Lock(), list[int](), list[int]()
+
+    def kill_one(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+        with lock:
+            if (jobs[1].work_dir / "step_2").exists() and not killed:
+                victim = workers_of(jobs[1])[-1]
+                killed.append(victim.pid)
+                victim.kill()
+        return lengths(before, body)
+
+    results = []
+    for job, answer in zip(jobs, (lengths, kill_one), strict=True):
+        with fake_service(answer) as (service, _):
+            asking = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
+            results.append(LocalTrainer().train(asking, lambda step, _: steps.append(step)))
+    assert len(killed) == 1
+    assert steps == [1, 2, 3, 4] * 2
+    for metrics, others in zip(*(result.metrics for result in results), strict=True):
+        assert {n: metrics[n] for n in metrics.keys() - TIMINGS} == {n: others[n] for n in others.keys() - TIMINGS}
+    for file in ("final/model.safetensors", "step_4/optimizer.safetensors"):
+        unbroken, broken = ((job.work_dir / file).read_bytes() for job in jobs)
+        assert broken == unbroken, file
 
 
 @pytest.mark.usefixtures("_ray")

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from trainers.base import TrainError, TrainJob
 from trainers.folders import appearing, remove
+from trainers.local.sharding import gathered, is_sharded, share_like
 
 _KEPT = 2
 _OPTIMISER, _STATE = "optimizer.safetensors", "state.json"
@@ -42,7 +44,7 @@ class State:
 
 def fingerprint(job: TrainJob) -> str:
     """What must not change between a job and its resumption. How the work is spread over memory and machines may."""
-    free = {"micro_batch", "workers", "checkpoint_every"}
+    free = {"micro_batch", "workers", "sharded", "checkpoint_every"}
     parts = [
         [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
         job.training.model_dump(exclude=free),
@@ -78,23 +80,41 @@ def read_state(folder: Path) -> State:
     return State(tree["job"], tree["step"], tuple(tree["metrics"]))
 
 
-def save_step(work_dir: Path, state: State, model: Any, tokenizer: Any, optimiser: torch.optim.Optimizer) -> None:
-    """Write step_K, where K is `state.step`, and remove all but the newest two."""
+def save_step(
+    work_dir: Path,
+    state: State,
+    model: Any,
+    tokenizer: Any,
+    optimiser: torch.optim.Optimizer,
+    *,
+    writes: bool = True,
+) -> None:
+    """Write step_K, where K is `state.step`, and remove all but the newest two.
+
+    Every worker calls it, and one `writes`: a sharded model is gathered from all of them. What is written does not
+    show how it was spread.
+    """
+    weights, moments = _weights(model, writes), gathered(_tensors(optimiser), writes)
+    if not writes:
+        return
     with appearing(work_dir / f"step_{state.step}") as folder:
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
-        save_file(_tensors(optimiser), folder / _OPTIMISER)
+        save_file(moments, folder / _OPTIMISER)
         (folder / _STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
     for old in _steps(work_dir)[:-_KEPT]:
         remove(old)
 
 
 def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
-    """Give `optimiser` the moments that `save_step` wrote into `folder`."""
+    """Give `optimiser` the moments that `save_step` wrote into `folder`; of sharded ones, this worker's share."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     moments: dict[int, dict[str, torch.Tensor]] = {}
-    for name, tensor in load_file(folder / _OPTIMISER).items():
-        parameter, kind = name.split(".")
-        moments.setdefault(int(parameter), {})[kind] = tensor
+    with safe_open(folder / _OPTIMISER, framework="pt") as file:
+        for name in file.offset_keys():  # one at a time: no worker need hold all of them
+            index, kind = name.split(".")
+            share = share_like(file.get_tensor(name), parameters[int(index)])
+            moments.setdefault(int(index), {})[kind] = share
     optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
 
 
@@ -119,3 +139,12 @@ def _tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """The optimiser's moments as "<index of the parameter>.<name of the moment>"."""
     state = optimiser.state_dict()["state"]
     return {f"{index}.{kind}": tensor for index, moments in state.items() for kind, tensor in moments.items()}
+
+
+def _weights(model: Any, keep: bool) -> dict[str, torch.Tensor] | None:
+    """A sharded model's weights, whole, for the worker that is to `keep` them; None where the model itself has them."""
+    if not is_sharded(model):
+        return None
+    named = model.state_dict(keep_vars=True)  # as parameters, of which tied weights are one
+    whole = gathered({id(tensor): tensor for tensor in named.values()}, keep)
+    return {name: whole[id(tensor)] for name, tensor in named.items()} if keep else None

@@ -30,6 +30,7 @@ from trainers.local.checkpoints import (
 )
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward, Rewarded
+from trainers.local.sharding import shard, whole
 from trainers.local.update import Row, make_optimiser, update
 from trainers.schedule import rollouts_at
 
@@ -75,9 +76,10 @@ def train(
         metrics.append(_step(learner, step))
         if ranks.rank == 0:
             report(metrics[-1])
-            if step % job.training.checkpoint_every == 0 or _ended(job, metrics):
-                state = State(done.job, step, tuple(metrics))
-                save_step(job.work_dir, state, learner.engine.model, learner.engine.tokenizer, learner.optimiser)
+        if step % job.training.checkpoint_every == 0 or _ended(job, metrics):
+            state, engine = State(done.job, step, tuple(metrics)), learner.engine
+            writes = ranks.rank == 0
+            save_step(job.work_dir, state, engine.model, engine.tokenizer, learner.optimiser, writes=writes)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
         save_final(job.work_dir, len(metrics))
 
@@ -92,19 +94,22 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
 
 def _learner(job: TrainJob, reward: Reward, ranks: Ranks, device: str, folder: Path | None) -> _Learner:
     start, referred = Path(job.start.path), Path((job.reference or job.start).path)
-    engine, reference = _engine(folder or start, device), _engine(referred, device).model.requires_grad_(False)
+    engine = _engine(folder or start, device, job, ranks)
+    reference = _engine(referred, device, job, ranks).model.requires_grad_(False)
     optimiser = make_optimiser(engine.model, job.training)
     if folder:
         load_optimiser(folder, optimiser)
     return _Learner(job, ranks, reward, engine, reference, optimiser)
 
 
-def _engine(folder: Path, device: str) -> TransformersEngine:
+def _engine(folder: Path, device: str, job: TrainJob, ranks: Ranks) -> TransformersEngine:
     """An engine in float32, whatever engines sample in: a step of 1e-6 vanishes in bfloat16's eight bits."""
     engine = TransformersEngine(folder, device)
     if engine.model.dtype != torch.float32:
         engine.model.float()
         engine.load(folder)  # again, for the bits that the narrow type took
+    if job.training.sharded and ranks.size > 1:
+        shard(engine.model, ranks.size)
     return engine
 
 
@@ -113,7 +118,8 @@ def _step(learner: _Learner, step: int) -> Metrics:
     job, ranks, size = learner.job, learner.ranks, learner.job.rollouts
     times = [time.monotonic()]
     prompts = rollouts_at(job, step)
-    completions = ranks.map(prompts, lambda own: [group[0] for group in learner.engine.generate(own)])
+    with whole(learner.engine.model):
+        completions = ranks.map(prompts, lambda own: [group[0] for group in learner.engine.generate(own)])
     times.append(time.monotonic())
     rewarded = learner.reward(step, [completions[at : at + size] for at in range(0, len(completions), size)])
     times.append(time.monotonic())
@@ -165,6 +171,7 @@ def _update(learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarde
         ranks=learner.ranks,
         rows_per_update=None if prompts is None else prompts * count,
     )
+    learner.optimiser.zero_grad()  # their memory is the sampler's now
     if figures["sampler_gap"] > _LARGEST_SAMPLER_GAP:
         raise TrainError(
             f"{job.key}: the trainer's log-probabilities and the sampler's differ by {figures['sampler_gap']:.3f} nats "

@@ -42,6 +42,8 @@ class LocalTrainer:
 
     The workers keep everything in `job.work_dir`, which all of them and the caller must be able to reach. When one is
     lost they start again from the newest step folder, as a later call with the same job does.
+    Each holds the whole model, or with `job.training.sharded` its share of it (sharding.py); a step folder is the same,
+    so that a job may go on with another number of workers, sharded or not.
 
     Ray must run with its dashboard (the process, not the page): without the state API that it serves, a watchman that
     Ray Train leaves on the cluster writes a warning each second, and stays for ever when this process is killed.

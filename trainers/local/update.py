@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,9 @@ from torch import Tensor
 from core.config import Training
 from core.methods import Objective
 from trainers.base import TrainError
-from trainers.local.grpo import grpo_loss, k3, token_logprobs
+from trainers.local.grpo import grpo_loss, k3
 from trainers.local.ranks import Ranks
+from trainers.local.sharding import full, is_sharded, logprobs_of
 
 # EasyR1, with which R-Zero was trained, takes torch's (0.9, 0.999) (verl/workers/actor/config.py). A job has a dozen or
 # two steps here, and a second moment that remembers a thousand is then little but its bias correction; the demo's
@@ -38,7 +40,7 @@ class Row:
 class _Batch:
     """A micro batch of `B` rows padded to `T` tokens."""
 
-    places: list[int]  # of its rows in the step
+    places: list[int]  # of its rows in the step; none in a batch that only keeps step with the other ranks
     ids: Tensor  # (B, T)
     mask: Tensor  # (B, T), True at response tokens
     sampled: Tensor  # (B, T)
@@ -88,8 +90,8 @@ def update(
     (verl), to which B.1 refers.
 
     Every rank gets all rows and takes its share; the gradients are summed, so that any number of workers and any
-    micro batch give one worker's result up to rounding. Rows without advantage stay in: they hold the policy to the
-    reference, and they count in the loss's mean (R-Zero A.1).
+    micro batch give one worker's result up to rounding, whether the models are sharded, both of them, or not. Rows
+    without advantage stay in: they hold the policy to the reference, and they count in the loss's mean (R-Zero A.1).
 
     Returns means over tokens and passes: "kl" (k3, to the reference), "entropy" (nats), "clip_share", "sampler_gap"
     (absolute difference to the sampler's log-probabilities, before the first pass), and "grad_norm" before clipping,
@@ -105,15 +107,16 @@ def update(
         batch.advantages = made[batch.places].to(model.device)
         if len(mini_batches) > 1:  # else the first pass itself is made by the policy before any update
             with torch.no_grad():
-                _set_old(batch, token_logprobs(model, batch.ids, batch.mask, training.sampling.temperature)[0], sums)
+                _set_old(batch, logprobs_of(model, batch.ids, batch.mask, training.sampling.temperature)[0], sums)
     for _ in range(training.updates_per_step):
         for batches in mini_batches:
             optimiser.zero_grad()
             for batch in batches:
                 _accumulate(model, batch, training, objective, sums)
-            _add_gradients(model.parameters(), ranks)
-            norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), training.max_grad_norm)))
-            if not torch.isfinite(torch.tensor(norms[-1])):
+            if not is_sharded(model):  # whose gradients the backward pass has summed
+                _add_gradients(model.parameters(), ranks)
+            norms.append(_clip(list(model.parameters()), training.max_grad_norm))
+            if not math.isfinite(norms[-1]):
                 raise TrainError(f"gradient norm: expected a finite number, got {norms[-1]}")
             optimiser.step()
     return {**_means(sums, training, ranks, model.device), "grad_norm": sum(norms) / len(norms)}
@@ -138,6 +141,11 @@ def _batches(
         by_token = sum(len(row.response) for row in group) / tokens
         weight = by_token if objective.loss_average == "token" else len(group) / len(part)
         batches.append(_batch(places, group, weight, device, reference, training.sampling.temperature))
+    if is_sharded(reference):  # ranks compute in step: the first has the most rows, the others fill up
+        most = -(-len(part[:: ranks.size]) // training.micro_batch)
+        idle = most - len(batches)
+        nothing = Row([0], [], [])
+        batches += [_batch([], [nothing], 0.0, device, reference, training.sampling.temperature) for _ in range(idle)]
     return batches
 
 
@@ -153,7 +161,7 @@ def _batch(
         sampled[i, response] = torch.tensor(row.sampled_logprobs)
     ids, mask = ids.to(device), mask.to(device)
     with torch.no_grad():
-        referred, _ = token_logprobs(reference, ids, mask, temperature)
+        referred, _ = logprobs_of(reference, ids, mask, temperature)
     return _Batch(places, ids, mask, sampled.to(device), referred, weight)
 
 
@@ -174,9 +182,12 @@ def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.d
 def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _Sums) -> None:
     """Add one micro batch's gradient to the model's, and its figures to `sums`."""
     sampling, entropy_counts = training.sampling, objective.entropy_coefficient > 0
-    logprobs, entropies = token_logprobs(
+    logprobs, entropies = logprobs_of(
         model, batch.ids, batch.mask, sampling.temperature, entropy_gradient=entropy_counts
     )
+    if not batch.places:
+        logprobs.sum().backward()  # of no token: every gradient is 0
+        return
     old = _set_old(batch, logprobs, sums) if batch.old is None else batch.old
     loss, parts = grpo_loss(
         logprobs,
@@ -208,6 +219,14 @@ def _add_gradients(parameters: Iterable[torch.nn.Parameter], ranks: Ranks) -> No
         if parameter.grad is None:  # a rank without a row
             parameter.grad = torch.zeros_like(parameter)
         ranks.add(parameter.grad)
+
+
+def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:
+    """Hold the norm of all gradients together, over all ranks' shares, down to `limit`; what it was before."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = full(torch.nn.utils.get_total_norm(gradients))
+    torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    return float(norm)
 
 
 def _means(sums: _Sums, training: Training, ranks: Ranks, device: torch.device) -> dict[str, float]:
