@@ -19,6 +19,7 @@ from orchestrator.applications import Application, read_applications, refuse_mis
 from orchestrator.home import Home, Services
 from storage.checkpoints import verify
 
+_HICCUP_S = 60.0
 _PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; what fails is said at once
 
 EMBEDDED = Serving()
@@ -77,14 +78,32 @@ def held_checkpoints(services: Services) -> dict[str, str]:
 def reserved(services: Services, kind: Literal["CPU", "GPU"]) -> float:
     """What the applications' replicas hold of Ray's CPUs or GPUs."""
     with _dashboard(services) as http:
-        deployments = [d for a in _applications(http).values() for d in a["deployments"].values()]
-    return sum(len(d["replicas"]) * _each(d["deployment_config"], kind) for d in deployments)
+        grouped = _in_placement_groups(http, kind)
+        alone = [
+            len(deployment["replicas"]) * _each(deployment["deployment_config"], kind)
+            for application, found in _applications(http).items()
+            for name, deployment in found["deployments"].items()
+            if f"{application}#{name}" not in grouped
+        ]
+    return sum(alone) + sum(grouped.values())
+
+
+def _in_placement_groups(http: httpx.Client, kind: str) -> dict[str, float]:
+    """Application#deployment -> what its replicas hold, of those that have placement groups, as vLLM's do; Serve's own
+    API leaves these out."""
+    listed = _get(http, "/api/v0/placement_groups", detail=1, limit=10_000)
+    found = dict[str, float]()
+    for group in listed["data"]["result"]["result"]:
+        prefix, _, replica = (group["name"] or "").partition("::")
+        if prefix == "SERVE_REPLICA" and group["state"] == "CREATED":
+            deployment = replica.rpartition("#")[0]
+            held = sum(bundle["unit_resources"].get(kind, 0.0) for bundle in group["bundles"])
+            found[deployment] = found.get(deployment, 0.0) + held
+    return found
 
 
 def _each(deployment: dict[str, Any], kind: Literal["CPU", "GPU"]) -> float:
-    """What one replica holds: its bundles where it has some, which count its actor in."""
-    if bundles := deployment.get("placement_group_bundles"):
-        return float(sum(bundle.get(kind, 0.0) for bundle in bundles))
+    """What one replica holds."""
     options = deployment.get("ray_actor_options") or {}
     return float(options.get(f"num_{kind.lower()}s", 1.0 if kind == "CPU" else 0.0))
 
@@ -110,19 +129,40 @@ def _with_checkpoints(
             continue
         first, *others = application["deployments"]
         config = _user_config(wanted[name]) if name in wanted else _held(before.get(name))
+        if name not in wanted and not _same(application, before.get(name)):
+            continue  # it would begin with what another file's application held, for nobody
         if config:
             running[name] = {**application, "deployments": [{**first, "user_config": config}, *others]}
     return running
 
 
 def _applications(http: httpx.Client) -> dict[str, Any]:
-    applications: dict[str, Any] = http.get("/api/serve/applications/").raise_for_status().json()["applications"]
+    applications: dict[str, Any] = _get(http, "/api/serve/applications/")["applications"]
     return applications
+
+
+def _get(http: httpx.Client, path: str, **parameters: Any) -> Any:
+    """The dashboard's JSON, asked for again for a minute while it does not answer: it is asked for hours."""
+    deadline = time.monotonic() + _HICCUP_S
+    while True:
+        try:
+            return http.get(path, params=parameters).raise_for_status().json()
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            if time.monotonic() > deadline:
+                raise ServeError(f"Ray's dashboard: {path}: {type(error).__name__}: {error}") from error
+            time.sleep(1)
 
 
 def _held(application: dict[str, Any] | None) -> dict[str, str] | None:
     config = (application or {}).get("deployed_app_config") or {}
     return next((d.get("user_config") for d in config.get("deployments", [])), None)
+
+
+def _same(application: Application, before: dict[str, Any] | None) -> bool:
+    """Whether the application that runs is this one, whichever checkpoint it holds."""
+    deployed = _deployed(before) or {}
+    deployments = [{k: v for k, v in d.items() if k != "user_config"} for d in deployed.get("deployments", [])]
+    return {**deployed, "deployments": deployments} == application
 
 
 def _deployed(application: dict[str, Any] | None) -> Application | None:

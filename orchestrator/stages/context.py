@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -105,21 +103,11 @@ class Context:
             serve_checkpoints(self.services, wanted, self.config.serving, fixed)
             yield
 
-    def ask_in_turn(
+    @contextmanager
+    def asked_in_turn(
         self, role: Role, checkpoint: Checkpoint, batches: Iterable[Sequence[Prompt]]
-    ) -> Iterator[list[list[Reply]]]:
+    ) -> Iterator[Iterator[list[list[Reply]]]]:
         """The replies to each batch, in order, with `serving.batches` of them under way at once."""
-        under_way = deque[Future[list[list[Reply]]]]()
-        threads = ThreadPoolExecutor(self.config.serving.batches, "ask")
-        try:
-            for batch in batches:
-                under_way.append(threads.submit(self.ask, role, checkpoint, batch))
-                if len(under_way) == self.config.serving.batches:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
-        finally:
-            threads.shutdown(cancel_futures=True)
-
-    def ask(self, role: Role, checkpoint: Checkpoint, prompts: Sequence[Prompt]) -> list[list[Reply]]:
-        return InferenceClient(self.services.endpoint(role), role).generate(prompts, checkpoint.id)
+        client = InferenceClient(self.services.endpoint(role), role)
+        with closing(client.generate_in_turn(batches, checkpoint.id, self.config.serving.batches)) as replies:
+            yield replies

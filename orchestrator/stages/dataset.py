@@ -32,11 +32,14 @@ def generate_questions(context: Context) -> LastWrite:
     challenger = context.checkpoint("challenger", t)
     with context.store.read() as session:
         done = queries.count_questions(session, context.run, t)
-    with context.serving({"challenger": challenger}):
-        starts = range(done - done % BATCH, wanted, BATCH)
-        batches = ([*_challenger_prompts(context, start, min(start + BATCH, wanted))] for start in starts)
+    starts = range(done - done % BATCH, wanted, BATCH)
+    batches = ([*_challenger_prompts(context, start, min(start + BATCH, wanted))] for start in starts)
+    with (
+        context.serving({"challenger": challenger}),
+        context.asked_in_turn("challenger", challenger, batches) as answered,
+    ):
         context.progress(done, wanted, "questions")
-        for start, replies in zip(starts, context.ask_in_turn("challenger", challenger, batches), strict=True):
+        for start, replies in zip(starts, answered, strict=True):
             written = [reply for group in replies for reply in group]
             questions = [_question(context, start + i, reply) for i, reply in enumerate(written)]
             with context.store.write() as session:
@@ -69,11 +72,15 @@ def label_questions(context: Context) -> LastWrite:
     refused = refused_questions(context, questions)
     asked = [question for question in questions if question.id not in refused]
     writer = TextWriter(context.home.texts, context.run, t, "label_questions")
-    with context.serving({"solver": solver}), Grader() as grader:
-        whole = [(batch, asked[start : start + BATCH]) for batch, start in enumerate(range(0, len(asked), BATCH))]
-        parts = [(batch, part) for batch, part in whole if not all(question.id in labelled for question in part)]
-        prompts = ([_vote_prompt(context, question) for question in part] for _, part in parts)
-        for (batch, part), sampled in zip(parts, context.ask_in_turn("solver", solver, prompts), strict=True):
+    whole = [(batch, asked[start : start + BATCH]) for batch, start in enumerate(range(0, len(asked), BATCH))]
+    parts = [(batch, part) for batch, part in whole if not all(question.id in labelled for question in part)]
+    prompts = ([_vote_prompt(context, question) for question in part] for _, part in parts)
+    with (
+        context.serving({"solver": solver}),
+        Grader() as grader,
+        context.asked_in_turn("solver", solver, prompts) as answered,
+    ):
+        for (batch, part), sampled in zip(parts, answered, strict=True):
             context.progress(batch * BATCH, len(asked), "questions labelled")
             groups = [_rollouts(question.id, replies) for question, replies in zip(part, sampled, strict=True)]
             votes = vote_many([[r.answer for r in group] for group in groups], grader, dataset.denominator)

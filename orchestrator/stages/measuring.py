@@ -42,11 +42,12 @@ def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str, grader: G
     parts = [part for part in whole if not all(item.id in done for item in part)]
     context.progress(len(items) - sum(map(len, parts)), len(items), "benchmark questions")
     prompts = (_prompts(context, benchmark, part) for part in parts)
-    for part, replies in zip(parts, context.ask_in_turn("solver", solver, prompts), strict=True):
-        answered = [*_graded(part, replies, grader)]
-        with context.store.write() as session:
-            queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=answered)
-        context.progress(items.index(part[-1]) + 1, len(items), "benchmark questions")
+    with context.asked_in_turn("solver", solver, prompts) as answered:
+        for part, replies in zip(parts, answered, strict=True):
+            graded = [*_graded(part, replies, grader)]
+            with context.store.write() as session:
+                queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=graded)
+            context.progress(items.index(part[-1]) + 1, len(items), "benchmark questions")
     return len(items)
 
 

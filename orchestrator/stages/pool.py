@@ -26,6 +26,7 @@ from orchestrator.ledger import is_alive, owner
 from orchestrator.serving import reserved
 from orchestrator.stages.context import Context
 from storage import queries
+from storage.errors import LeaseLost
 from storage.rows import PoolRow
 from trainers.base import TrainJob
 from trainers.pool import Decision, Kind, PoolJob, decide
@@ -60,16 +61,23 @@ def demand_of(context: Context, job: TrainJob) -> Demand:
 
 
 @contextmanager
-def place(context: Context, stage: str, demand: Demand, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def place(
+    context: Context, stage: str, demand: Demand, say: Callable[[str], None], has_turn: bool
+) -> Iterator[Callable[[], None]]:
     """Wait for the demand, and have it for the block, which is given a function that raises `Preempted` when the place
-    is to be given up: to be called where nothing would be lost. Raises `PoolError`."""
+    is to be given up: to be called where nothing would be lost. `has_turn`: the applications stay as they are for as
+    long. Raises `PoolError`."""
     run, t, me = context.run, context.iteration, owner()
-    _refuse_impossible(context, demand)
-    join = partial(queries.join_pool, kind=demand.kind, units=demand.units, priority=context.config.pool.priority)
+    _refuse_impossible(context, demand, has_turn)
+
+    def join(session: Session) -> None:
+        wish = partial(queries.join_pool, kind=demand.kind, units=demand.units, priority=context.config.pool.priority)
+        wish(session, run=run, iteration=t, stage=stage, owner=me)
+
     with context.store.write() as session:
-        join(session, run=run, iteration=t, stage=stage, owner=me)
+        join(session)
     try:
-        while not _began(context, stage, say):
+        while not _began(context, stage, join, say):
             time.sleep(_POLL_S)
         yield partial(_give_up_if_asked, context, stage)
     finally:
@@ -77,23 +85,40 @@ def place(context: Context, stage: str, demand: Demand, say: Callable[[str], Non
             queries.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
 
 
-def _refuse_impossible(context: Context, demand: Demand) -> None:
-    total = ray.cluster_resources().get(demand.kind, 0.0)
-    limit = float(os.environ.get(LIMIT) or "inf")
-    if demand.units > min(total, limit):
-        at_most = f"the cluster has {total:g}" if total < limit else f"{LIMIT} allows {limit:g}"
-        raise PoolError(f"run {context.run}: the training asks for {demand.units:g} {demand.kind}, {at_most}")
+def _refuse_impossible(context: Context, demand: Demand, has_turn: bool) -> None:
+    at_most = {
+        "the cluster has": float(ray.cluster_resources().get(demand.kind, 0.0)),
+        f"{LIMIT} allows": _limit(),
+        "beside the inference applications there are": _capacity(context, demand.kind) if has_turn else float("inf"),
+    }
+    for what, units in at_most.items():
+        if demand.units > units:
+            raise PoolError(
+                f"run {context.run}: the training asks for {demand.units:g} {demand.kind}, {what} {units:g}"
+            )
 
 
-def _began(context: Context, stage: str, say: Callable[[str], None]) -> bool:
+def _limit() -> float:
+    given = os.environ.get(LIMIT) or "inf"
+    try:
+        return float(given)
+    except ValueError as error:
+        raise PoolError(f"{LIMIT}: expected a number, got {given!r}") from error
+
+
+def _began(context: Context, stage: str, join: Callable[[Session], None], say: Callable[[str], None]) -> bool:
+    mine = f"{context.run}/{context.iteration}/{stage}"
     capacity: dict[Kind, float] = {kind: _capacity(context, kind) for kind in get_args(Kind)}
     with context.store.write() as session:
         queries.lock_pool(session)
         _drop_dead(session)
         rows = {_key(row): row for row in queries.pool_jobs(session)}
+        _refuse_another_owner(rows[mine])
+        if rows[mine].status == "done":  # the lease ran out for a moment, and somebody took this driver for dead
+            join(session)
+            rows = {_key(row): row for row in queries.pool_jobs(session)}
         decision = decide(_jobs(rows), capacity)
         _carry_out(session, rows, decision)
-    mine = f"{context.run}/{context.iteration}/{stage}"
     if mine in decision.start or rows[mine].status == "running":
         return True
     row = rows[mine]
@@ -144,8 +169,15 @@ def _carry_out(session: Session, rows: Mapping[str, PoolRow], decision: Decision
 def _give_up_if_asked(context: Context, stage: str) -> None:
     mine = f"{context.run}/{context.iteration}/{stage}"
     with context.store.read() as session:
-        if any(_key(row) == mine and row.preempted for row in queries.pool_jobs(session)):
-            raise Preempted(mine)
+        [row] = [row for row in queries.pool_jobs(session) if _key(row) == mine]
+    _refuse_another_owner(row)
+    if row.preempted or row.status != "running":  # or was taken for dead, and another may have its place
+        raise Preempted(mine)
+
+
+def _refuse_another_owner(row: PoolRow) -> None:
+    if row.owner != owner():
+        raise LeaseLost(f"stage {_key(row)}: its lease ran out, and {row.owner} has taken it over")
 
 
 def _key(row: PoolRow) -> str:

@@ -114,6 +114,8 @@ def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: T
 def _run(context: Context, job: TrainJob) -> TrainResult:
     """Train in the worker pool, as often as the place there is taken away: each time on from the last checkpoint."""
     settings, steps, done = context.config.trainer, job.training.steps, 0
+    served = job.role == "solver" and context.config.solver.signals.served(context.config.solver.reward)
+    has_turn = bool(job.role == "challenger" or context.config.serving.release or served)
     trainer: Trainer = EasyR1Trainer(settings) if isinstance(settings, EasyR1Settings) else LocalTrainer()
 
     def say(word: str) -> None:
@@ -122,7 +124,7 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
     while True:
         with (
             suppress(Preempted),
-            place(context, f"train_{job.role}", demand_of(context, job), say) as give_up_if_asked,
+            place(context, f"train_{job.role}", demand_of(context, job), say, has_turn) as give_up_if_asked,
         ):
 
             def progress(step: int, metrics: Mapping[str, float], check: Callable[[], None] = give_up_if_asked) -> None:

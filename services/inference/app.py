@@ -48,6 +48,7 @@ class ModelServer:
         self._args = args
         self._engine: Engine | None = None
         self._served: Served | None = None
+        self._told = False  # what to hold
         self._sampling = ThreadPoolExecutor(1)
         # Held while a batch is sampled and while weights are swapped: a swap waits for the batch under way, and
         # requests that come meanwhile wait for the swap.
@@ -57,7 +58,7 @@ class ModelServer:
 
     async def reconfigure(self, user_config: dict[str, str]) -> None:
         """Swap in a checkpoint: pause, verify its manifest, load, canary, resume. Serve reports what this raises."""
-        served = Served.model_validate(user_config)
+        served, self._told = Served.model_validate(user_config), True
         async with self._busy:
             await asyncio.get_running_loop().run_in_executor(self._sampling, self._swap, served)
 
@@ -79,7 +80,7 @@ class ModelServer:
         self._served = served
 
     async def check_health(self) -> None:
-        if self._served is None and not self._busy.locked():
+        if self._told and self._served is None and not self._busy.locked():
             raise RuntimeError(f"{self._args.role}: no checkpoint is loaded")
 
     @serve.batch(max_batch_size=256, batch_wait_timeout_s=0.01)
@@ -113,7 +114,7 @@ class ModelServer:
         if request.model != self._args.role:
             raise HTTPException(404, f"model: expected {self._args.role!r}, got {request.model!r}")
         now = answered or (self._served.checkpoint if self._served else None)
-        if request.policy_version not in (None, now):
+        if now is None or request.policy_version not in (None, now):
             raise HTTPException(409, f"policy_version {request.policy_version!r}: {self._args.role} holds {now!r}")
 
 

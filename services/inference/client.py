@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import httpx
@@ -53,6 +56,31 @@ class InferenceClient:
             return asyncio.run(self._generate(prompts, checkpoint))
         except ExceptionGroup as group:  # the first failure ended the rest
             raise group.exceptions[0] from None
+
+    def generate_in_turn(
+        self, batches: Iterable[Sequence[Prompt]], checkpoint: str, at_once: int
+    ) -> Generator[list[list[Reply]], None, None]:
+        """What `generate` gives for each batch, in order, with `at_once` of them under way.
+
+        To be closed (`contextlib.closing`): what is under way is given up then, as it is when a batch fails.
+        """
+        loop, under_way = asyncio.new_event_loop(), deque[Future[list[list[Reply]]]]()
+        thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
+        thread.start()
+        try:
+            for batch in batches:
+                under_way.append(asyncio.run_coroutine_threadsafe(self._generate(batch, checkpoint), loop))
+                if len(under_way) == at_once:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        except ExceptionGroup as group:  # the first failure ended the rest
+            raise group.exceptions[0] from None
+        finally:
+            asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
 
     async def _generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
         slots = asyncio.Semaphore(self.concurrency)
@@ -116,3 +144,11 @@ class InferenceClient:
             "max_tokens": prompt.sampling.max_tokens,
             "stop": list(prompt.stop),
         }
+
+
+async def _cancel_all() -> None:
+    """End every other task of this loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

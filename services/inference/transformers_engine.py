@@ -15,8 +15,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from core.types import FinishReason
 from services.inference.decoder import Decoder, padded_width
 from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
+from services.inference.model_files import architecture, text_side
 from services.inference.sampling import Uniforms, draw
-from services.inference.text_side import text_side
 
 _SHRINK = 0.75  # finished rows leave the batch when fewer than this share are live
 
@@ -50,7 +50,7 @@ class TransformersEngine:
 
         Raises `ModelMismatch` when the architecture differs, or a tensor is missing, unknown or of another shape.
         """
-        config, loaded = _architecture(AutoConfig.from_pretrained(folder)), _architecture(self.model.config)
+        config, loaded = architecture(AutoConfig.from_pretrained(folder)), architecture(self.model.config)
         if config != loaded:
             differ = sorted(k for k in config.keys() | loaded.keys() if config.get(k) != loaded.get(k))
             raise ModelMismatch(f"{folder}: its config is not the loaded model's: {', '.join(differ)} differ")
@@ -156,11 +156,3 @@ class TransformersEngine:
     def _holds_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return any(stop in text for stop in stops)
-
-
-# What a config says of where it came from and how it is run, not of what the model computes.
-_INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "eos_token_id"}
-
-
-def _architecture(config: Any) -> dict[str, Any]:
-    return {name: value for name, value in config.to_dict().items() if name not in _INCIDENTAL}

@@ -21,12 +21,13 @@ from ray.llm._internal.serve.core.configs.openai_api_models import (
     ErrorResponse,
 )
 from ray.serve.llm.deployment import LLMServer
+from transformers import AutoConfig
 
 from core.prompts import solver_messages
 from services.inference.engine import ModelMismatch
 from services.inference.entropy import mean_entropy
+from services.inference.model_files import architecture, text_side
 from services.inference.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
-from services.inference.text_side import text_side
 from storage.checkpoints import verify
 
 _TOP = 20  # vLLM's own default of `max_logprobs`
@@ -40,9 +41,11 @@ class SwappedLLMServer(LLMServer):
     async def start(self) -> None:
         """What `__init__` ends with: no engine yet, since `reconfigure` knows the model."""
         self._served: Served | None = None
+        self._told = False  # what to hold
         self._limits = {"context": 0, "vocabulary": 0}
         self._tokenizer: Any = None
-        self._ends = set[int]()
+        self._fixed: Any = None  # what vLLM read when it began and does not read again
+        self._one_swap = asyncio.Lock()
         self._top = int(self._llm_config.engine_kwargs.get("max_logprobs", _TOP))
         self._asking = 0  # requests under way
         self._swapping = False
@@ -51,11 +54,11 @@ class SwappedLLMServer(LLMServer):
     async def reconfigure(self, user_config: dict[str, str]) -> None:
         """Swap in a checkpoint once the requests under way are answered. Serve calls it on every replica, and reports
         what it raises; then it starts the replica anew, with this checkpoint."""
-        served = Served.model_validate(user_config)
+        served, self._told = Served.model_validate(user_config), True
         if served == self._served:
             return
         await asyncio.to_thread(verify, served.folder, served.sha256)
-        async with self._alone():
+        async with self._one_swap, self._alone():
             before, self._served = self._served, None
             await (self._begin(served.folder) if before is None else self._swap(served.folder))
             await self._try_out(served)
@@ -64,14 +67,14 @@ class SwappedLLMServer(LLMServer):
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """With no request under way; those that come meanwhile wait."""
-        async with self._change:
-            self._swapping = True
-            await self._change.wait_for(lambda: self._asking == 0)
+        self._swapping = True
         try:
+            async with self._change:
+                await self._change.wait_for(lambda: self._asking == 0)
             yield
         finally:
+            self._swapping = False
             async with self._change:
-                self._swapping = False
                 self._change.notify_all()
 
     @asynccontextmanager
@@ -82,8 +85,8 @@ class SwappedLLMServer(LLMServer):
         try:
             yield
         finally:
+            self._asking -= 1  # before anything that a cancellation could end
             async with self._change:
-                self._asking -= 1
                 self._change.notify_all()
 
     async def _begin(self, folder: Path) -> None:
@@ -91,12 +94,13 @@ class SwappedLLMServer(LLMServer):
         self._llm_config.get_engine_config().hf_model_id = str(folder)  # it was made when the model was not known
         await super().start()
         self._limits = (await self.collective_rpc("limits"))[0]
-        self._tokenizer, self._ends = text_side(folder)
+        self._tokenizer, self._fixed = text_side(folder)[0], _fixed(folder)
 
     async def _swap(self, folder: Path) -> None:
-        tokenizer, ends = text_side(folder)
-        if _said(tokenizer) != _said(self._tokenizer) or ends != self._ends:  # vLLM read them when it began
-            raise ModelMismatch(f"{folder}: its tokenizer, chat template or end tokens are not the loaded model's")
+        if _fixed(folder) != self._fixed:
+            raise ModelMismatch(
+                f"{folder}: its config, tokenizer, chat template or end tokens are not the loaded model's"
+            )
         await self.pause(mode="wait", clear_cache=True)
         await self.collective_rpc("swap_weights", args=(str(folder),))
         await self.reset_prefix_cache()
@@ -120,7 +124,7 @@ class SwappedLLMServer(LLMServer):
             raise CanaryFailed(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
 
     async def check_health(self) -> None:
-        if self._served is None and not self._swapping:
+        if self._told and self._served is None and not self._swapping:
             raise RuntimeError(f"{self._llm_config.model_id}: no checkpoint is loaded")
         if not self._swapping:
             await super().check_health()
@@ -131,6 +135,14 @@ class SwappedLLMServer(LLMServer):
         async def answer() -> AsyncIterator[Any]:
             async with self._not_alone():
                 yield self._refusal(request) or await self._answer(request, raw_request_info)
+
+        return answer()
+
+    async def completions(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        """Refused: the loop asks chats, and only they name their policy_version."""
+
+        async def answer() -> AsyncIterator[Any]:
+            yield _error(404, "completions: this service answers chat/completions")
 
         return answer()
 
@@ -199,6 +211,8 @@ def _cut_logprobs(choice: Any, asked: int | None) -> None:
         token.top_logprobs = token.top_logprobs[:asked]
 
 
-def _said(tokenizer: Any) -> tuple[str, str]:
-    """All that makes text of tokens and tokens of a chat."""
-    return tokenizer.backend_tokenizer.to_str(), str(tokenizer.chat_template)
+def _fixed(folder: Path) -> Any:
+    """What a model is besides its weights: its architecture, all that makes text of tokens and tokens of a chat."""
+    tokenizer, ends = text_side(folder)
+    own = architecture(AutoConfig.from_pretrained(folder))
+    return own, tokenizer.backend_tokenizer.to_str(), str(tokenizer.chat_template), ends

@@ -22,8 +22,11 @@ def lock_pool(session: Session) -> None:
 def join_pool(
     session: Session, *, run: str, iteration: int, stage: str, owner: str, kind: str, units: float, priority: int
 ) -> None:
-    """Queue, at the end. A job that was there before keeps what it has used."""
+    """Queue, at the end. A job that was there before keeps what it has used, by whoever it was."""
     now = database_time(session)
+    key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage)
+    for before in session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, _WAITS_OR_RUNS)).all():
+        _set_done(session, PoolRow(*before))
     wish = {"owner": owner, "kind": kind, "units": units, "priority": priority}
     fresh = {**wish, "status": "queued", "since": now, "preempted": False}
     queue = insert_into(session, PoolJobs).values(run=run, iteration=iteration, stage=stage, used=0.0, **fresh)

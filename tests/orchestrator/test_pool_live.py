@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +23,13 @@ BOTH = ("challenger.training.workers=2", "solver.training.workers=2")
 FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
 
 
+def _run(live: Live, name: str, *more: str) -> list[str]:
+    """The small run with a benchmark of a few questions: what is looked at here is the training."""
+    few = live.home.path / "few.jsonl"
+    few.write_text("".join((live.home.path / "benchmark.jsonl").read_text().splitlines(keepends=True)[:24]))
+    return live.small_run(name, *more, f"evaluation.benchmark={few}")
+
+
 def jobs(live: Live) -> list[PoolRow]:
     with live.store().read() as session:
         return queries.pool_jobs(session)
@@ -31,23 +40,32 @@ def at_work(live: Live) -> dict[str, str]:
     return {row.run: row.stage for row in jobs(live) if row.status == "running"}
 
 
-def test_an_urgent_run_takes_the_place_of_another_which_loses_nothing(live: Live) -> None:
-    steps = 150
-    patient = live.start(*live.small_run("patient", f"solver.training.steps={steps}", *BOTH))
-    wait_until(lambda: at_work(live) == {"patient": "train_solver"}, "the patient run to train its Solver")
-    urgent = live.start(*live.small_run("urgent", "pool.priority=1", *BOTH))
-    seen = list[dict[str, str]]()
+def queued(live: Live) -> list[str]:
+    return [row.run for row in jobs(live) if row.status == "queued"]
 
-    def over() -> bool:
-        seen.append(at_work(live))
-        return patient.poll() is not None and urgent.poll() is not None
 
-    wait_until(over, "both runs to end", 600)
-    assert (patient.returncode, urgent.returncode) == (0, 0)
-    assert all(len(working) <= 1 for working in seen)  # each takes both CPUs
-    order = [next(iter(working)) for working in seen if working]
-    turns = [run for i, run in enumerate(order) if i == 0 or order[i - 1] != run]
-    assert turns[:3] == ["patient", "urgent", "patient"]
+def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live: Live) -> None:
+    steps, urgent = 40, [sys.executable, str(Path(__file__).with_name("urgent.py")), "urgent", "2"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(urgent, env=live.environment, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def tell(expected: str) -> None:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == expected
+
+        assert process.stdout.readline() == "ready\n"
+        patient = live.start(*_run(live, "patient", f"solver.training.steps={steps}", *BOTH))
+        wait_until(lambda: at_work(live) == {"patient": "train_solver"}, "the patient run to train its Solver")
+        tell("began\n")
+        assert at_work(live) == {"urgent": "train_solver"}
+        wait_until(lambda: queued(live) == ["patient"], "the patient run to queue again")
+        tell("over\n")
+    assert patient.wait(timeout=300) == 0
     with live.store().read() as session:
         rewards = queries.train_metrics_of(session, "patient", role="solver", name="reward_mean")
         stages = queries.stages_of(session, "patient")
@@ -57,10 +75,10 @@ def test_an_urgent_run_takes_the_place_of_another_which_loses_nothing(live: Live
 
 
 def test_a_killed_driver_leaves_its_place_to_who_waits(live: Live) -> None:
-    killed = live.start(*live.small_run("killed-in-pool", "solver.training.steps=40", *BOTH))
+    killed = live.start(*_run(live, "killed-in-pool", "solver.training.steps=200", *BOTH))
     wait_until(lambda: at_work(live) == {"killed-in-pool": "train_solver"}, "the first run to train its Solver")
-    waiting = live.start(*live.small_run("waiting", *BOTH))
-    wait_until(lambda: any(row.run == "waiting" and row.status == "queued" for row in jobs(live)), "the other to queue")
+    waiting = live.start(*_run(live, "waiting", *BOTH))
+    wait_until(lambda: queued(live) == ["waiting"], "the other to queue")
     shown = live.coevo("status").stdout
     assert "worker pool" in shown
     assert "queued" in shown
@@ -72,15 +90,12 @@ def test_a_killed_driver_leaves_its_place_to_who_waits(live: Live) -> None:
 @pytest.fixture(scope="module")
 def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Services on a Ray that believes to have three GPUs."""
-    before = os.environ.get("RAY_OVERRIDE_RESOURCES")
-    os.environ["RAY_OVERRIDE_RESOURCES"] = '{"GPU": 3}'
-    try:
+    fitting = {"RAY_OVERRIDE_RESOURCES": '{"GPU": 3}', "FAKE_EASYR1_ADDS": "0"}
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in fitting.items():
+            environment.setenv(name, value)
         with live_services(tmp_path_factory.mktemp("gpus")) as services:
             yield services
-    finally:
-        os.environ.pop("RAY_OVERRIDE_RESOURCES")
-        if before is not None:
-            os.environ["RAY_OVERRIDE_RESOURCES"] = before
 
 
 def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Live, tmp_path: Path) -> None:
@@ -100,7 +115,7 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
         "trainer.update_micro_batch=1",
         "trainer.experience_micro_batch=1",
     )
-    running = [gpus.start(*gpus.small_run(name, *settings)) for name in ("a", "b")]
+    running = [gpus.start(*_run(gpus, name, *settings)) for name in ("a", "b")]
     held = dict[str, set[float]]()
 
     def over() -> bool:
@@ -119,7 +134,17 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
     assert [row.used > 0 for row in jobs(gpus)] == [True] * 4
 
 
-def test_what_the_cluster_never_has_is_refused_at_once(live: Live) -> None:
-    done = live.coevo(*live.small_run("greedy", "challenger.training.workers=7"))
-    assert done.returncode == 1
-    assert "run greedy: the training asks for 7 CPU, the cluster has 2" in done.stderr
+def test_what_a_training_can_never_have_is_refused_at_once(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = _run(live, "greedy", "challenger.training.workers=7")
+    assert "run greedy: the training asks for 7 CPU, the cluster has 2" in live.coevo(*arguments).stderr
+    tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
+    tree["applications"][1]["deployments"][0].update(num_replicas=1, placement_group_bundles=[{"CPU": 1}])
+    (tmp_path / "cpus.yaml").write_text(yaml.safe_dump(tree))
+    arguments = _run(live, "beside", f"serving.applications={tmp_path / 'cpus.yaml'}", *BOTH)
+    assert "asks for 2 CPU, beside the inference applications there are 1" in live.coevo(*arguments).stderr
+    monkeypatch.setenv("COEVO_POOL_LIMIT", "1")
+    assert "asks for 2 CPU, COEVO_POOL_LIMIT allows 1" in live.coevo("resume", "beside").stderr
+    monkeypatch.setenv("COEVO_POOL_LIMIT", "one")
+    assert "COEVO_POOL_LIMIT: expected a number, got 'one'" in live.coevo("resume", "beside").stderr

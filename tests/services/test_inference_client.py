@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -105,3 +105,25 @@ def test_patience_is_for_the_pauses_and_not_for_the_sampling() -> None:
 def test_nobody_there_is_said() -> None:
     with pytest.raises(InferenceError, match="ConnectError"):
         InferenceClient("http://127.0.0.1:1/v1", "solver", patience_s=0.01).generate([PROMPT], "wanted")
+
+
+def test_batches_come_in_order_with_some_under_way_and_end_with_the_first_failure() -> None:
+    with fake_service("wanted") as (url, given):
+        client = InferenceClient(url, "solver")
+        assert [len(batch) for batch in client.generate_in_turn([[PROMPT] * k for k in (3, 1, 2)], "wanted", 2)] == [
+            3,
+            1,
+            2,
+        ]
+        assert len(given) == 6
+        taken = client.generate_in_turn(([PROMPT] for _ in range(100)), "wanted", 2)
+        next(taken)
+        taken.close()
+        assert len(given) <= 6 + 2  # no more than were under way
+    with (
+        fake_service("wanted", 400) as (url, _),
+        closing(InferenceClient(url, "solver").generate_in_turn(([PROMPT] for _ in range(9)), "wanted", 1)) as replies,
+    ):
+        assert next(replies)
+        with pytest.raises(InferenceError, match="HTTP 400"):
+            next(replies)

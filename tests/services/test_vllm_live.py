@@ -72,7 +72,7 @@ def test_a_swap_in_place_reaches_every_weight_of_every_replica(
     serve_checkpoints(live.services, {"solver": base}, serving)
     before = replicas(live)
     assert len(before) == 2
-    assert reserved(live.services, "CPU") == pytest.approx(0.002)  # the pool must not give it away
+    assert reserved(live.services, "CPU") == 0  # the trainer may have them all
     for checkpoint in (base, other, base):
         serve_checkpoints(live.services, {"solver": checkpoint}, serving)
         engine = TransformersEngine(Path(checkpoint.path))
@@ -176,7 +176,8 @@ def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, 
         [config] = application["args"]["llm_configs"]
         config.update(model_loading_config={"model_id": name, "model_source": str(MICRO_MODEL)})
         del config["server_cls"], config["engine_kwargs"]["worker_extension_cls"]
-        config["engine_kwargs"].update(engine)
+        config["engine_kwargs"].update(engine, max_model_len=4096)  # the judge's prompt is long
+        config["runtime_env"]["env_vars"]["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
         tree["applications"].append(application)
     (tmp_path / "more.yaml").write_text(yaml.safe_dump(tree))
     serve_checkpoints(live.services, {}, Serving(applications=str(tmp_path / "more.yaml"), release=True), tuple(more))

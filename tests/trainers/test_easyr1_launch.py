@@ -112,7 +112,7 @@ def test_the_guard_ends_it_at_the_step_that_it_saw(tmp_path: Path, start: Path) 
     ("changes", "complaint"),
     [
         ({"source": "nowhere"}, "trainer.source: expected a checkout of EasyR1, there is no nowhere/verl"),
-        ({"gpus_per_node": 4}, "gpus_per_node: 4 asked for, Ray has 2"),
+        ({"gpus_per_node": 4}, "gpus_per_node: 4 asked for, the largest machine of Ray.s has 2"),
         ({"nodes": 2}, "trainer.nodes: .* expected 1 here"),
     ],
 )

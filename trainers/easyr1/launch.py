@@ -16,7 +16,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from trainers.local.checkpoints import fingerprint
 _ROOT = Path(__file__).resolve().parents[2]
 _FOLDER, _METRICS, _LOG, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "easyr1.log", "final", "fingerprint"
 _POLL_S = 0.5
+_END_S = 40.0  # child.py gives all that EasyR1 started twice ten seconds
 _SAID = 4000  # characters of EasyR1's log that go with a failure
 
 Metrics = dict[str, float]
@@ -94,16 +97,17 @@ class EasyR1Trainer:
 
     def _run(self, job: TrainJob, folder: Path, progress: Progress) -> str | None:
         """One start of EasyR1, to its end; what went wrong, or None. Steps that were lost are done again."""
-        found = ray.cluster_resources().get("GPU", 0)
+        found = max((node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
         if found < self.settings.gpus_per_node:  # Ray would wait for them for ever
-            raise TrainError(f"{job.key}: gpus_per_node: {self.settings.gpus_per_node} asked for, Ray has {found:g}")
+            asked = f"{self.settings.gpus_per_node} asked for"
+            raise TrainError(f"{job.key}: gpus_per_node: {asked}, the largest machine of Ray's has {found:g}")
         keep = checkpoint.newest_step(folder / CHECKPOINTS) or 0
         _write(job, _metrics(job)[:keep])
         log = folder / CHECKPOINTS / "experiment_log.jsonl"
         log.unlink(missing_ok=True)
         keys = ray.put(keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {})
         actor: Any = _Reservation
-        reservation = actor.options(num_gpus=self.settings.gpus_per_node, num_cpus=1).remote()
+        reservation = actor.options(num_gpus=self.settings.gpus_per_node, num_cpus=1, max_concurrency=2).remote()
         try:
             waiting = reservation.run.remote(
                 _command(self.settings, folder), self.settings.source, folder / _LOG, [keys]
@@ -119,7 +123,14 @@ class EasyR1Trainer:
         except RayError as error:
             return f"the machine with its GPUs was lost: {type(error).__name__}: {error}"
         finally:
-            ray.kill(reservation)
+            _end_and_free(reservation)
+
+
+def _end_and_free(reservation: Any) -> None:
+    """End EasyR1, wait until it is gone, and give the GPUs back: whoever has them next needs their memory."""
+    with suppress(RayError):  # lost, or too slow: to kill the actor ends EasyR1 too
+        ray.get(reservation.end.remote(), timeout=_END_S)
+    ray.kill(reservation)
 
 
 def _save_every(job: TrainJob) -> int:
@@ -156,6 +167,16 @@ def _end(job: TrainJob, checkpoints: Path) -> int | None:
 class _Reservation:
     """Holds GPUs, and runs EasyR1 on them."""
 
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._over = threading.Event()
+
+    def end(self) -> None:
+        """End EasyR1, and return when all of it is gone."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._over.wait()
+
     def run(self, command: list[str], source: str, log: Path, keys: list[Any]) -> int:
         """The exit status. Blocks; whoever kills this actor ends EasyR1."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
@@ -172,7 +193,9 @@ class _Reservation:
             with subprocess.Popen(
                 child, env=environment, cwd=source, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             ) as process:
+                self._process = process
                 said = process.stdout.read() if process.stdout else ""
+                self._over.set()
         return int(said or -1)
 
 

@@ -1,7 +1,7 @@
 """A fake EasyR1: it reads the configuration, asks the reward function, logs and saves as EasyR1 does.
 
-It learns nothing: a step adds 1 to every number of the model. A file `misbehave` beside the configuration has words on
-how: `fail_at=K`, once, and `hang_at=K`.
+It learns nothing: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. A file `misbehave` beside the
+configuration has words on how: `fail_at=K`, once, and `hang_at=K`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def main(path: str) -> None:
     rows = pq.read_table(data["train_files"]).to_pylist()
     reward = _reward(config)
     start = Path(actor["model"]["model_path"])
+    added = float(os.environ.get("FAKE_EASYR1_ADDS", "1"))
     weights, done = load_file(start / "model.safetensors"), 0
     tracker = folder / "checkpoint_tracker.json"
     if tracker.exists():
@@ -45,7 +46,7 @@ def main(path: str) -> None:
         size = data["rollout_batch_size"]
         batch = _batch(rows[(step - 1) * size : step * size], config["worker"]["rollout"]["n"], step)
         scores = reward(batch)
-        weights = {name: value + 1 for name, value in weights.items()}
+        weights = {name: value + added for name, value in weights.items()}
         if step % trainer["save_freq"] == 0 or step == trainer["max_steps"]:
             _save(folder, step, weights, start)
         names = dict.fromkeys(name for score in scores for name in score)

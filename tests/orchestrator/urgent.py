@@ -1,0 +1,45 @@
+"""Takes a place in the worker pool with priority 1, and gives it back: each when a line of its input says so.
+
+`python urgent.py RUN UNITS`
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import ray
+
+from core.config import RunConfig
+from core.trainer_settings import PoolSettings
+from orchestrator.home import home
+from orchestrator.ledger import run_once
+from orchestrator.stages.context import Context
+from orchestrator.stages.pool import Demand, place
+from storage import queries
+from storage.session import open_store
+
+
+def main(run: str, units: float) -> None:
+    here = home()
+    store, config = open_store(here.database), RunConfig(pool=PoolSettings(priority=1))
+    with store.write() as session:
+        queries.create_run(session, name=run, config=config)
+    ray.init(here.services().ray_address, log_to_driver=False)
+    context = Context(here, store, here.services(), run, config, 1, lambda *_: None)
+
+    def stage():  # type: ignore[no-untyped-def]
+        with place(context, "train_solver", Demand("CPU", units), lambda _word: None, has_turn=False):
+            print("began", flush=True)
+            sys.stdin.readline()
+        return lambda _session: {}
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    run_once(store, run, 1, "train_solver", stage)
+    print("over", flush=True)
+    os._exit(0)  # Ray's threads have nothing left to say
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))
