@@ -54,6 +54,6 @@ def refuse_missing_engine(name: str) -> None:
     needs = any(str(a.get("import_path", "")).startswith("ray.serve.llm") for a in read_applications(name).values())
     if needs and find_spec("vllm") is None:
         raise ConfigError(
-            f"serving.applications: {name} needs vLLM: on GPUs `pip install 'coevo[vllm]'`, on a CPU "
+            f"serving.applications: {name} needs vLLM: on GPUs `.venv/bin/pip install -e '.[vllm]'`, on a CPU "
             "deploy/vllm-cpu.sh (docs/vllm.md)"
         )

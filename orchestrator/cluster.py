@@ -62,6 +62,7 @@ def free_port() -> int:
 def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str] | None = None) -> Services:
     """Start everything, or what `only` names, and wait until it answers. Raises `StartError`; then nothing is left
     running."""
+    _refuse_elsewhere("up", StartError)
     alive = running(home)
     if alive:
         raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` ends them")
@@ -128,7 +129,9 @@ def environment(home: Home, services: Services) -> dict[str, str]:
 
 
 def down(home: Home) -> list[str]:
-    """End what `up` started, and whatever that started in turn; the names of what was running."""
+    """End what `up` started, and whatever that started in turn; the names of what was running. Raises `NotUp` where
+    the services are elsewhere."""
+    _refuse_elsewhere("down", NotUp)
     try:
         services = home.services()
     except NotUp:
@@ -166,6 +169,16 @@ def needed(home: Home) -> Services:
     if gone or not alive:
         raise NotUp(f"{', '.join(gone) or 'no services'} of {home.path} ended: `coevo down` and `coevo up` start anew")
     return services
+
+
+def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
+    """Raise where the environment names services that others run. What was started here would take its own services to
+    be there, and what `services.json` knows would be forgotten, not ended."""
+    if address := os.environ.get("COEVO_RAY_ADDRESS"):
+        raise error(
+            f"COEVO_RAY_ADDRESS: expected it not to be set, since `coevo {command}` is for services of this machine; "
+            f"it names {address}, which others start and end"
+        )
 
 
 def _elsewhere(services: Services) -> dict[str, tuple[str, dict[str, str]]]:

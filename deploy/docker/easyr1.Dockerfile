@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1.10
-# The image of Ray workers that train with EasyR1 (docs/easyr1.md): the service's GPU image, and beside it EasyR1's own
-# Python 3.12 with its torch, vLLM and Ray. Our worker reserves the GPUs and starts that Python as a process of its own,
-# so the two environments share a container and nothing else.
+# The image of Ray workers that train with EasyR1 (docs/easyr1.md), and of the runner, which merges what they leave: the
+# service's GPU image, and beside it EasyR1's own Python 3.12 with its torch, vLLM and Ray. Our worker reserves the GPUs
+# and starts that Python as a process of its own, so the two environments share a container and nothing else.
 #
 #   docker build -f deploy/docker/easyr1.Dockerfile -t coevo:0.1.0-easyr1 --build-arg SERVICE=coevo:0.1.0-gpu .
 #

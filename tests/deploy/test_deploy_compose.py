@@ -23,7 +23,10 @@ COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 UIS = {"prefect": 4200, "ray-head": 8265, "prometheus": 9090, "grafana": 3000}
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:[?-])?([^}]*)\}")
+PROFILES = ("cpu", "gpu", "easyr1")
+RUNNERS = ("runner", "runner-easyr1")
 each_service = pytest.mark.parametrize("name", sorted(SERVICES))
+each_runner = pytest.mark.parametrize("name", RUNNERS)
 
 
 def test_it_follows_the_compose_specification() -> None:
@@ -107,16 +110,44 @@ def test_everything_waits_for_healthy_services_that_exist() -> None:
 
 
 def test_ray_nodes_share_the_home_the_token_and_the_name_that_prometheus_asks() -> None:
-    nodes = {name: service for name, service in SERVICES.items() if name == "runner" or name.startswith("ray-")}
-    assert set(nodes) == {"runner", "ray-head", "ray-cpu", "ray-gpu", "ray-easyr1"}
+    nodes = {name: service for name, service in SERVICES.items() if name.startswith(("runner", "ray-"))}
+    assert set(nodes) == {*RUNNERS, "ray-head", "ray-cpu", "ray-gpu", "ray-easyr1"}
     for service in nodes.values():
         assert service["volumes"] == ["home:/var/lib/coevo"]
         assert service["networks"] == {"default": {"aliases": ["ray-node"]}}
         assert "RAY_AUTH_TOKEN" in service["environment"]
 
 
+def in_profile(profile: str) -> dict[str, dict[str, Any]]:
+    """What starts in this profile only: the others start in all of them."""
+    return {name: service for name, service in SERVICES.items() if profile in service.get("profiles", [])}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_has_a_runner_and_a_worker_of_one_image(profile: str) -> None:
+    """The runner starts what the worker runs: it looks for EasyR1's sources, and runs EasyR1's merger itself."""
+    runner, worker = (
+        [service for name, service in in_profile(profile).items() if name.startswith(kind)]
+        for kind in ("runner", "ray-")
+    )
+    assert (len(runner), len(worker)) == (1, 1)
+    assert runner[0]["image"] == worker[0]["image"]
+    assert runner[0]["build"] == worker[0]["build"]
+
+
+@pytest.mark.parametrize("name", RUNNERS[1:])
+def test_runners_differ_in_their_image_only(name: str) -> None:
+    """The host's name among what is the same: the ledger knows by it that a lease's holder is dead."""
+    own = {"profiles", "image", "build"}
+    runner, other = ({k: v for k, v in SERVICES[each].items() if k not in own} for each in ("runner", name))
+    assert runner == other
+    assert runner["hostname"] == "runner"
+
+
 def test_workers_are_in_profiles_and_those_on_gpus_reserve_them() -> None:
     assert {name: s["profiles"] for name, s in SERVICES.items() if "profiles" in s} == {
+        "runner": ["cpu", "gpu"],
+        "runner-easyr1": ["easyr1"],
         "ray-cpu": ["cpu"],
         "ray-gpu": ["gpu"],
         "ray-easyr1": ["easyr1"],
@@ -126,12 +157,13 @@ def test_workers_are_in_profiles_and_those_on_gpus_reserve_them() -> None:
         assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
 
 
-def test_the_runner_has_every_address() -> None:
-    runner = SERVICES["runner"]["environment"]
+@each_runner
+def test_the_runner_has_every_address(name: str) -> None:
+    runner = SERVICES[name]["environment"]
     addresses = {name: value for name, value in runner.items() if "TOKEN" not in name and "PORT" not in name}
-    for name, value in addresses.items():
+    for variable, value in addresses.items():
         host = re.search(r"(?:@|//|^)([a-z-]+):\d+", value)
-        assert host is not None, name
+        assert host is not None, variable
         assert host[1] in SERVICES
     assert {"COEVO_RAY_ADDRESS", "COEVO_RAY_DASHBOARD_URL", "COEVO_SERVE_URL", "PREFECT_API_URL"} <= addresses.keys()
 

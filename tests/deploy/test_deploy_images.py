@@ -72,6 +72,7 @@ def test_easyr1_is_the_documented_commit_and_lies_where_the_presets_look() -> No
     presets = "".join(file.read_text() for file in (ROOT / "deploy" / "runs").glob("*.toml"))
     places = re.findall(r'^(?:source|python) = "(/opt/[\w-]+)', presets, re.MULTILINE)
     assert set(places) <= copied == {"/opt/EasyR1", "/opt/easyr1-env"}
+    assert "deploy/docker/easyr1.Dockerfile" in (ROOT / "docs" / "easyr1.md").read_text()
 
 
 def test_easyr1_has_what_the_reward_imports() -> None:

@@ -14,8 +14,11 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
+from core.config import load_config
+from core.trainer_settings import EasyR1Settings
 from orchestrator.applications import ROLES
-from orchestrator.home import ROOT
+from orchestrator.home import PRESETS, ROOT
+from orchestrator.sizing import Assumptions, calculate
 
 FOLDER = ROOT / "deploy" / "kuberay"
 OBJECTS: dict[str, dict[str, Any]] = {
@@ -148,6 +151,21 @@ def test_the_runner_joins_the_cluster_of_the_raycluster() -> None:
     assert secret == {"name": cluster("raycluster/RayCluster")["authOptions"]["secretName"], "key": "auth_token"}
     images = {t["spec"]["containers"][0]["image"] for name, t in templates().items() if "rayservice" not in name}
     assert len(images) == 1
+
+
+def test_the_runner_can_merge_and_check_what_easyr1_leaves() -> None:
+    """The merger reads all shards, 4 bytes a parameter; what it made is loaded after it, 2 bytes a parameter."""
+    presets = {file.stem: load_config(file) for file in PRESETS.glob("*.toml")}
+    by_easyr1 = {name: config for name, config in presets.items() if isinstance(config.trainer, EasyR1Settings)}
+    largest = max(calculate(name, config, Assumptions()).shape.parameters for name, config in by_easyr1.items())
+    spec = templates()["runner/StatefulSet"]["spec"]
+    resources, (_, shm) = spec["containers"][0]["resources"], spec["volumes"]
+    memory, in_shm = (
+        int(size.removesuffix("Gi")) * 2**30 for size in (resources["limits"]["memory"], shm["emptyDir"]["sizeLimit"])
+    )
+    assert largest > 8e9
+    assert memory - in_shm > 6 * largest
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
 
 
 def test_no_manifest_holds_a_secret() -> None:

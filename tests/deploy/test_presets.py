@@ -56,6 +56,14 @@ def test_its_numbers_are_the_papers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
+def test_its_trainings_are_saved_on_the_way(name: str) -> None:
+    """Else a kill begins them anew, and no training of higher priority ever has their place."""
+    config = preset(name)
+    for training in (config.challenger.training, config.solver.training):
+        assert training.checkpoint_every < training.steps
+
+
+@pytest.mark.parametrize("name", REAL)
 def test_it_fits_the_gpus_that_it_is_for(name: str) -> None:
     plan = calculate(name, preset(name), Assumptions())
     assert plan.problems == ()

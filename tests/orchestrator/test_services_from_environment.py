@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import cluster
-from orchestrator.home import Home, NotUp
+from orchestrator import cluster, processes
+from orchestrator.home import Home, NotUp, Services
 
 TOKEN = "0123abcd" * 8
 
@@ -101,6 +102,37 @@ def test_a_wrong_token_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         cluster.needed(Home(tmp_path))
 
 
-@pytest.mark.usefixtures("environment")
-def test_what_others_started_is_not_ended(tmp_path: Path) -> None:
-    assert cluster.down(Home(tmp_path)) == []
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[tuple[Home, subprocess.Popen[bytes]]]:
+    """A home whose services.json names a process that runs, as `coevo up` leaves it."""
+    process = subprocess.Popen(["sleep", "600"])
+    recorded = {process.pid: ("ray", processes.started(process.pid))}
+    home = Home(tmp_path)
+    home.save_services(Services("a:1", "http://a:2", "http://a:3", "http://a:4", TOKEN, recorded))
+    yield home, process
+    process.kill()
+    process.wait()
+
+
+def test_down_forgets_and_ends_nothing_while_the_services_are_elsewhere(
+    started: tuple[Home, subprocess.Popen[bytes]], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, process = started
+    with pytest.raises(NotUp, match=r"^COEVO_RAY_ADDRESS: .*`coevo down`.* names ray-head:6379"):
+        cluster.down(home)
+    assert process.poll() is None
+    monkeypatch.delenv("COEVO_RAY_ADDRESS")
+    assert cluster.running(home) == ["ray"]
+    assert cluster.down(home) == ["ray"]
+
+
+def test_up_starts_nothing_while_the_services_are_elsewhere(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COEVO_RAY_DASHBOARD_URL", f"http://127.0.0.1:{cluster.free_port()}")
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{cluster.free_port()}/api")  # so that nothing answers
+    said = list[str]()
+    with pytest.raises(cluster.StartError, match=r"^COEVO_RAY_ADDRESS: .*`coevo up`.* names ray-head:6379"):
+        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0), said.append)
+    assert said == []
+    assert not any(tmp_path.iterdir())
