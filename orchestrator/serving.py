@@ -50,7 +50,8 @@ def serve_checkpoints(
         if failed:  # Serve does not try it again under the same configuration, so it goes first
             _put(http, services, {name: a for name, a in applications.items() if name not in failed})
             _wait_until_gone(http, failed)
-        gone = before.keys() - applications.keys()
+        # What somebody deployed by a program is not ours to stop, nor would Serve.
+        gone = {name for name, application in before.items() if _deployed(application)} - applications.keys()
         changed = {name for name, a in applications.items() if _deployed(before.get(name)) != a}
         if changed or failed or gone:
             _put(http, services, applications)
