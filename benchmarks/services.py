@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from core.serving_settings import Serving
 from core.types import Checkpoint
@@ -63,6 +64,7 @@ def larger_model(folder: Path, hidden: int = 512, layers: int = 8) -> int:
 
     What it says is noise, which is all that a measurement of speed needs.
     """
+    disable_progress_bar()
     torch.manual_seed(0)
     config: Any = AutoConfig.from_pretrained(MICRO_MODEL)
     heads = hidden // config.head_dim

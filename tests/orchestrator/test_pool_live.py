@@ -75,8 +75,8 @@ def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live:
 
 
 def test_a_killed_driver_leaves_its_place_to_who_waits(live: Live) -> None:
-    killed = live.start(*_run(live, "killed-in-pool", "solver.training.steps=200", *BOTH))
-    wait_until(lambda: at_work(live) == {"killed-in-pool": "train_solver"}, "the first run to train its Solver")
+    killed = live.start(*_run(live, "lost-driver", "solver.training.steps=200", *BOTH))
+    wait_until(lambda: at_work(live) == {"lost-driver": "train_solver"}, "the first run to train its Solver")
     waiting = live.start(*_run(live, "waiting", *BOTH))
     wait_until(lambda: queued(live) == ["waiting"], "the other to queue")
     shown = live.coevo("status").stdout

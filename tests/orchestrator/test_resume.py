@@ -76,7 +76,7 @@ def _count(table: str, run: str) -> Any:
     rows = Base.metadata.tables[table]
     key = {"evaluations": "checkpoint_id", "rollouts": "question_id", "questions": "run"}[table]
     column = rows.c[key]
-    return select(func.count()).select_from(rows).where(column.like(f"{run}%"))
+    return select(func.count()).select_from(rows).where(column.like(f"{run}/%") | (column == run))
 
 
 def _rows(live: Live, run: str) -> dict[str, list[Any]]:
