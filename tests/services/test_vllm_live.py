@@ -23,7 +23,7 @@ from orchestrator.home import APPLICATIONS, MICRO_MODEL
 from orchestrator.serving import ServeError, held_checkpoints, reserved, serve_checkpoints
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
-from services.inference.signals import cluster, embed
+from services.inference.signals import embed
 from services.inference.transformers_engine import TransformersEngine
 from storage.checkpoints import publish
 from tests.live import Live, wait_until
@@ -165,7 +165,7 @@ def test_a_model_of_another_shape_takes_the_place_of_the_first(
 
 
 def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, tmp_path: Path) -> None:
-    """Their routes for real; the tiny model cannot judge, which is what is said of it."""
+    """Their routes for real. The tiny model could not judge: its context holds a tenth of what a judge is asked."""
     tree = yaml.safe_load((APPLICATIONS / "vllm-cpu.yaml").read_text())
     solver = next(a for a in tree["applications"] if a["name"] == "solver")
     more = {"judge": {}, "embedder": {"runner": "pooling", "convert": "embed"}}
@@ -176,22 +176,24 @@ def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, 
         [config] = application["args"]["llm_configs"]
         config.update(model_loading_config={"model_id": name, "model_source": str(MICRO_MODEL)})
         del config["server_cls"], config["engine_kwargs"]["worker_extension_cls"]
-        config["engine_kwargs"].update(engine, max_model_len=4096)  # the judge's prompt is long
-        config["runtime_env"]["env_vars"]["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
+        config["engine_kwargs"].update(engine)
         tree["applications"].append(application)
     (tmp_path / "more.yaml").write_text(yaml.safe_dump(tree))
     serve_checkpoints(live.services, {}, Serving(applications=str(tmp_path / "more.yaml"), release=True), tuple(more))
-    signals = Signals(
-        embedder=Service(url=live.services.endpoint("embedder"), model="embedder"),
-        clusterer=Service(url=live.services.endpoint("judge"), model="judge", attempts=2),
-    )
+    signals = Signals(embedder=Service(url=live.services.endpoint("embedder"), model="embedder"))
     rows = embed(signals, ["2 + 2 = 4, so it is 4", "2 + 2 = 4, so it is 4", "guess 7"])
     assert rows.shape == (3, AutoConfig.from_pretrained(MICRO_MODEL).hidden_size)
     assert np.allclose(rows[0], rows[1], atol=1e-5)
     assert not np.allclose(rows[0], rows[2], atol=1e-2)
-    assert cluster(signals, [("What is 1 + 1?", ["2"])]) == [None]
+    judge = InferenceClient(live.services.endpoint("judge"), "judge")
+    assert _post(judge).json()["choices"][0]["message"]["role"] == "assistant"
 
 
 def _post(client: InferenceClient, **more: Any) -> httpx.Response:
-    body = {"model": "solver", "messages": [{"role": "user", "content": "What is 3 + 4?"}], "max_tokens": 40, **more}
+    body = {
+        "model": client.model,
+        "messages": [{"role": "user", "content": "What is 3 + 4?"}],
+        "max_tokens": 40,
+        **more,
+    }
     return httpx.post(f"{client.url}/chat/completions", json=body, trust_env=False, timeout=60)
