@@ -54,6 +54,8 @@ def fresh_run(store: Store) -> str:
 def fill(session: Session, run: str) -> None:
     """Something of everything."""
     queries.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
+    place = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0, "priority": 0}
+    queries.join_pool(session, run=run, iteration=1, **place)
     queries.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
     queries.add_questions(session, [question(run, index) for index in range(3)])
     queries.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])
