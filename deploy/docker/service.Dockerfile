@@ -16,11 +16,10 @@ RUN python -m venv /opt/venv
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 # What is installed without sources is the dependencies, so a change of the sources does not install them again.
 # constraints.txt is of the CPU's packages: vLLM and ray[llm] want other versions of these three.
-RUN --mount=type=cache,target=/root/.cache/pip \
-    case "$VARIANT" in \
-    cpu) /opt/venv/bin/pip install -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu . ;; \
+RUN case "$VARIANT" in \
+    cpu) /opt/venv/bin/pip install --no-cache-dir -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu . ;; \
     gpu) sed -E '/^(grpcio-reflection|numpy|protobuf)==/d' constraints.txt > /tmp/constraints.txt \
-        && /opt/venv/bin/pip install -c /tmp/constraints.txt '.[vllm]' ;; \
+        && /opt/venv/bin/pip install --no-cache-dir -c /tmp/constraints.txt '.[vllm]' ;; \
     *) echo "VARIANT: expected cpu or gpu, got $VARIANT" >&2; exit 1 ;; \
     esac
 COPY . .

@@ -13,7 +13,7 @@ import ray
 from core.config import RunConfig
 from core.trainer_settings import PoolSettings
 from orchestrator.home import home
-from orchestrator.ledger import run_once
+from orchestrator.ledger import LastWrite, run_once
 from orchestrator.stages.context import Context
 from orchestrator.stages.pool import Demand, place
 from storage import queries
@@ -28,7 +28,7 @@ def main(run: str, units: float) -> None:
     ray.init(here.services().ray_address, log_to_driver=False)
     context = Context(here, store, here.services(), run, config, 1, lambda *_: None)
 
-    def stage():  # type: ignore[no-untyped-def]
+    def stage() -> LastWrite:
         with place(context, "train_solver", Demand("CPU", units), lambda _word: None, has_turn=False):
             print("began", flush=True)
             sys.stdin.readline()
