@@ -32,6 +32,7 @@ from trainers.base import TrainJob
 from trainers.pool import Decision, Kind, PoolJob, decide
 
 _POLL_S = 1.0
+_SETTLE_S = 15.0
 LIMIT = "COEVO_POOL_LIMIT"  # in the environment of whoever runs flows: the units that one training may have at most
 
 
@@ -86,16 +87,24 @@ def place(
 
 
 def _refuse_impossible(context: Context, demand: Demand, has_turn: bool) -> None:
-    at_most = {
-        "the cluster has": float(ray.cluster_resources().get(demand.kind, 0.0)),
-        f"{LIMIT} allows": _limit(),
-        "beside the inference applications there are": _capacity(context, demand.kind) if has_turn else float("inf"),
+    at_most: dict[str, Callable[[], float]] = {
+        "the cluster has": lambda: float(ray.cluster_resources().get(demand.kind, 0.0)),
+        f"{LIMIT} allows": _limit,
     }
-    for what, units in at_most.items():
-        if demand.units > units:
-            raise PoolError(
-                f"run {context.run}: the training asks for {demand.units:g} {demand.kind}, {what} {units:g}"
-            )
+    if has_turn:
+        at_most["beside the inference applications there are"] = lambda: _left(context, demand)
+    for what, units_of in at_most.items():
+        if demand.units > (units := units_of()):
+            asked = f"run {context.run}: the training asks for {demand.units:g} {demand.kind}"
+            raise PoolError(f"{asked}, {what} {units:g}")
+
+
+def _left(context: Context, demand: Demand) -> float:
+    """What the applications leave; those that were stopped just now may take a moment to give theirs back."""
+    deadline = time.monotonic() + _SETTLE_S
+    while (left := _capacity(context, demand.kind)) < demand.units and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return left
 
 
 def _limit() -> float:

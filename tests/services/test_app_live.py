@@ -18,17 +18,7 @@ from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine
 from storage.errors import CheckpointError
 from tests.live import Live, wait_until
-from tests.served import PROMPTS, base_checkpoint, replicas, scaled_checkpoint
-
-
-@pytest.fixture(scope="module")
-def base(live: Live) -> Checkpoint:
-    return base_checkpoint(live)
-
-
-@pytest.fixture(scope="module")
-def other(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return scaled_checkpoint(live, tmp_path_factory.mktemp("other") / "model", 0.97, iteration=1)
+from tests.served import PROMPTS, replicas
 
 
 def _client(live: Live) -> InferenceClient:

