@@ -22,7 +22,7 @@ from storage.checkpoints import publish, published_manifest
 from storage.errors import StageHeld
 from storage.rows import RunStatus
 from storage.session import Store
-from trainers.base import LOCAL_SIGNALS, TrainError, refuse_unmet
+from trainers.base import LOCAL_SIGNALS, refuse_unmet
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
 
 _DECIDE: tuple[Stage, ...] = ("ask_a_person", "check_health")  # whose word counts, the first that has one
@@ -98,8 +98,6 @@ def _refuse_unfit(config: RunConfig) -> None:
     if not isinstance(trainer, EasyR1Settings):
         refuse_unmet(solver.reward, LOCAL_SIGNALS, "the embedded trainer")
         return
-    if trainer.nodes > 1:
-        raise TrainError("trainer.nodes: several nodes are not supported yet, expected 1")
     # From the second round on a prompt set's reference is the model before the first.
     rounds = config.prompts is not None and config.iterations > 1
     refuse_unfit("solver", solver.training, solver.reward, own_reference=rounds)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.sizing.assumptions import FLOAT32_SHARE
 from orchestrator.sizing.calculate import Part, Plan, Range, StagePlan, advice
 from orchestrator.sizing.memory import USABLE, Line, power
 from orchestrator.sizing.work import BATCH
@@ -98,7 +99,7 @@ def _settings(plan: Plan) -> list[str]:
 def _notes(plan: Plan) -> list[str]:
     found, trainer = [], plan.layout.trainer
     if trainer.nodes > 1:
-        found.append("a trainer of several nodes is refused by `coevo run` today (docs/easyr1.md)")
+        found.append("a trainer of several nodes needs a folder that all of them see as the home (docs/easyr1.md)")
     if any(app.unreserved for app in plan.layout.apps):
         found.append(
             "the trainer reserves whole GPUs of Ray, so applications on its GPU reserve none and share its memory, "
@@ -106,6 +107,8 @@ def _notes(plan: Plan) -> list[str]:
         )
     if trainer.kind == "easyr1" and trainer.device == "gpu":
         found.append("EasyR1 and vLLM have not been run on a GPU by us yet: these are sums, not experience")
+    if trainer.in_float32:
+        found.append("the embedded trainer has not been run on a GPU by us yet: these are sums, not experience")
     if trainer.device == "cpu":
         found.append("with a model this small most of the time is not FLOPs: take the hours for an order of magnitude")
     return found
@@ -134,7 +137,8 @@ def _sum_line(how: str, what: str, value: int) -> str:
 def _who(plan: Plan) -> list[str]:
     """The table stage x holder. A `*` works; the others are up."""
     rows = [["stage", *(f"{name}{'' if name == 'trainer' else ' app'}" for name in _HOLDERS), "fullest GPU, GiB"]]
-    others = [app.name for app in plan.layout.apps if app.name not in _HOLDERS]
+    up = {holder for stage in plan.stages for holder in stage.places}
+    others = [app.name for app in plan.layout.apps if app.name in up - set(_HOLDERS)]
     rows[0][4:4] = others
     for stage in plan.stages:
         cells = [_cell(stage, name) for name in (*_HOLDERS, *others)]
@@ -221,15 +225,18 @@ def _hours(plan: Plan) -> list[str]:
     rows.append([f"the run ({plan.config.iterations} iterations)", "", "", "", "", *_two(plan.run_hours)])
     peak = assumed.peak_tflops if plan.gpus else assumed.cpu_peak_tflops
     speed = f"{unit} x {peak:g}e12 x {assumed.mfu_sample:g} sampling or {assumed.mfu_train:g} training"
+    if plan.layout.trainer.in_float32:
+        speed += f", x {FLOAT32_SHARE:.3f} in the trainer,"
+    again = ", and 2 P for the forward pass that is made again" if plan.layout.trainer.checkpointed else ""
     note = (
         f"hours = FLOPs / ({speed} x 3600). Training: 6 P forward and backward, and 2 P each for the log-probabilities "
-        "of the reference and of the old policy (where they are computed apart). Prompts are counted in."
+        f"of the reference and of the old policy (where they are computed apart){again}. Prompts are counted in."
     )
     if any(_waits(part) for stage in plan.stages for part in stage.parts):
         note += (
             f" *: rounds x max_tokens x {assumed.token_seconds:g} s, which is more: a stage asks "
-            f"{BATCH} x serving.batches questions at a time and waits for the longest answer, a training all of a "
-            "step's, and more GPUs do not help."
+            f"{BATCH} x serving.batches questions at a time and waits for the longest answer, a training all that "
+            "it samples at once, and more GPUs do not help."
         )
     return ["Hours (assumed speeds, not measured ones)", *_table(rows), *_wrapped(note)]
 
@@ -244,7 +251,7 @@ def _two(found: Range) -> list[str]:
 
 
 def _assumed(plan: Plan) -> list[str]:
-    found = plan.assumed.sentences("gpu" if plan.gpus else "cpu")
+    found = plan.assumed.sentences("gpu" if plan.gpus else "cpu", plan.layout.trainer.in_float32)
     parameters, sampling = plan.shape.parameters, plan.assumed.mfu_sample
     peak = plan.assumed.peak_tflops if plan.gpus else plan.assumed.cpu_peak_tflops
     speed = peak * 1e12 * sampling / (2 * parameters)

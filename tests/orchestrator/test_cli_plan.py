@@ -71,11 +71,11 @@ def test_what_does_not_fit_is_said_with_what_to_change() -> None:
     assert "It fits" in plan("rzero-qwen3-4b", "--gpus", "1", "--gpu-memory", "141")[1]
 
 
-def test_more_nodes_for_the_trainer_are_said_to_be_refused_today() -> None:
+def test_what_more_nodes_for_the_trainer_need_is_said() -> None:
     code, said = plan("rzero-qwen3-4b", "--gpus", "64", "--trainer-nodes", "8")
     assert code == 0
     assert "nodes = 4, gpus_per_node = 8" in said
-    assert "several nodes is refused by `coevo run` today" in said
+    assert "several nodes needs a folder that all of them see" in " ".join(said.split())
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,21 @@ def test_the_docs_tables_are_what_the_commands_print() -> None:
         code, said = plan(*shlex.split(command)[1:])
         assert code == 0, said
         assert said == written
+
+
+def test_the_docs_table_of_the_other_papers_is_what_the_command_says() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\w.-]+) \| (\d) \| (\w*) ?\| (.+) \| (.+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE
+    )
+    assert {"srt", "ttrl", "evol_rl", "scrl", "poly_epo"} < {row[0] for row in rows}
+    for preset, model, gpus, beside, at_once, sampling, updating, hours in rows:
+        found = json.loads(plan(preset, "--json")[1])
+        stage, trainer = found["stages"][0], found["layout"]["trainer"]
+        assert (stage["stage"], found["fits"]) == ("train_solver", True)
+        assert stage["gpus"].keys() == {"trainer", *([beside] if beside else [])}
+        assert (model in found["model"]["source"], f"{trainer['gpus']}") == (True, gpus)
+        answers = stage["parts"][0]["answers"] // int(stage["parts"][0]["why"].split()[0])
+        each = -(-answers // trainer["gpus"])
+        assert at_once == f"{min(each, trainer['sampling_rows'])} of {each}"
+        assert [f"{memory['gib']:.1f}" for memory in found["memory"][:2]] == [sampling, updating]
+        assert hours == f"{found['hours']['typical']:.1f} to {found['hours']['maximum']:.1f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +10,15 @@ from typing import Any
 import psutil
 import pytest
 import ray
-from local_tiny import save_tiny, tiny_job
+from easyr1_jobs import SETTINGS, job_in, misbehaving
+from local_tiny import save_tiny
 from safetensors.torch import load_file
 
 from core.guard import Guard
-from core.trainer_settings import EasyR1Settings
 from storage.checkpoints import manifest
 from tests.live import wait_until
 from trainers.base import TrainError, TrainJob
 from trainers.easyr1.launch import EasyR1Trainer
-
-FAKE = Path(__file__).parent / "fake_easyr1"
-SETTINGS = EasyR1Settings(
-    python=sys.executable, source=str(FAKE), gpus_per_node=2, update_micro_batch=1, experience_micro_batch=1
-)
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +31,6 @@ def _ray() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("model"))
-
-
-def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
-    job = tiny_job(work, prompts_per_step=4, checkpoint_every=2, **training)
-    return replace(job, start=replace(job.start, path=str(start)))
-
-
-def misbehaving(job: TrainJob, words: str) -> TrainJob:
-    (job.work_dir / "easyr1").mkdir(parents=True)
-    (job.work_dir / "easyr1" / "misbehave").write_text(words)
-    return job
 
 
 def free(job: TrainJob) -> None:
@@ -112,8 +95,8 @@ def test_the_guard_ends_it_at_the_step_that_it_saw(tmp_path: Path, start: Path) 
     ("changes", "complaint"),
     [
         ({"source": "nowhere"}, "trainer.source: expected a checkout of EasyR1, there is no nowhere/verl"),
-        ({"gpus_per_node": 4}, "gpus_per_node: 4 asked for, the largest machine of Ray.s has 2"),
-        ({"nodes": 2}, "trainer.nodes: .* expected 1 here"),
+        ({"gpus_per_node": 4}, "trainer.gpus_per_node: 4 asked for, the largest machine of Ray.s has 2"),
+        ({"nodes": 2}, "trainer.nodes: 2 machines asked for, Ray has 1 of 2 GPUs"),
     ],
 )
 @pytest.mark.usefixtures("_ray")

@@ -5,26 +5,32 @@
     work_dir/final/               the model and its tokenizer
 
 EasyR1 needs another torch, vLLM, transformers and Ray than we do, so nothing of it is imported and it starts a Ray of
-its own, within the GPUs that ours has given away. The reservation is an actor: when it goes, EasyR1 goes, however it
-went, and the GPUs are free.
+its own, within the GPUs that ours has given away. The reservation is an actor on each machine: when it goes, EasyR1
+goes, however it went, and the GPUs are free. With several machines `work_dir` is a folder that all of them see.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
+import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from transformers import AutoTokenizer
 
 from core.guard import ends_training, step_alarms
@@ -41,6 +47,7 @@ from trainers.local.checkpoints import fingerprint
 _ROOT = Path(__file__).resolve().parents[2]
 _FOLDER, _METRICS, _LOG, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "easyr1.log", "final", "fingerprint"
 _POLL_S = 0.5
+_PATIENCE_S = 900.0  # for machines; a replaced one has to start, and to fetch its image
 _END_S = 40.0  # child.py gives all that EasyR1 started twice ten seconds
 _SAID = 4000  # characters of EasyR1's log that go with a failure
 
@@ -50,7 +57,7 @@ Progress = Callable[[int, Metrics], None]
 
 @dataclass(frozen=True, slots=True)
 class EasyR1Trainer:
-    """Runs jobs on GPUs of the Ray that the caller is connected to; on one node of it."""
+    """Runs jobs on GPUs of the Ray that the caller is connected to."""
 
     settings: EasyR1Settings
     restarts: int = 1  # of a training that failed or whose machine was lost, before giving up
@@ -69,6 +76,8 @@ class EasyR1Trainer:
         for left in reversed(range(self.restarts + 1)):
             if _end(job, checkpoints) is not None:
                 break
+            if left == self.restarts:
+                self._refuse_impossible(job)
             failure = self._run(job, folder, progress)
             if failure is not None and not left:
                 raise TrainError(f"{job.key}: {failure}")
@@ -81,8 +90,6 @@ class EasyR1Trainer:
         return TrainResult(final, step, tuple(_metrics(job)[:step]))
 
     def _prepare(self, job: TrainJob, folder: Path) -> None:
-        if self.settings.nodes > 1:
-            raise TrainError("trainer.nodes: several nodes are a RayJob of EasyR1's image on KubeRay, expected 1 here")
         main = Path(self.settings.source) / "verl" / "trainer" / "main.py"
         if not main.is_file():
             raise TrainError(f"{job.key}: trainer.source: expected a checkout of EasyR1, there is no {main}")
@@ -97,40 +104,42 @@ class EasyR1Trainer:
 
     def _run(self, job: TrainJob, folder: Path, progress: Progress) -> str | None:
         """One start of EasyR1, to its end; what went wrong, or None. Steps that were lost are done again."""
-        found = max((node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
-        if found < self.settings.gpus_per_node:  # Ray would wait for them for ever
-            asked = f"{self.settings.gpus_per_node} asked for"
-            raise TrainError(f"{job.key}: gpus_per_node: {asked}, the largest machine of Ray's has {found:g}")
         keep = checkpoint.newest_step(folder / CHECKPOINTS) or 0
         _write(job, _metrics(job)[:keep])
         log = folder / CHECKPOINTS / "experiment_log.jsonl"
         log.unlink(missing_ok=True)
         keys = ray.put(keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {})
-        actor: Any = _Reservation
-        reservation = actor.options(num_gpus=self.settings.gpus_per_node, num_cpus=1, max_concurrency=2).remote()
+        nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
+        reserved = _reserve(nodes, gpus)
+        if reserved is None:
+            return f"Ray did not give it {nodes} x {gpus} GPUs within {_PATIENCE_S:g} s"
         try:
-            waiting = reservation.run.remote(
-                _command(self.settings, folder), self.settings.source, folder / _LOG, [keys]
-            )
+            working = reserved.run(_command(self.settings, folder), self.settings.source, folder, keys)
             offset, ended = 0, list[Any]()
             while not ended:
-                ended, _ = ray.wait([waiting], timeout=_POLL_S)
+                ended, _ = ray.wait(working, timeout=_POLL_S)
                 offset = _pass_on(job, log, offset, progress)
                 if _guarded(job) is not None:
                     return None
-            code = ray.get(waiting)
+            code, rank = ray.get(ended[0]), working.index(ended[0])
+            if rank:  # it stays until it is told to go
+                return f"machine {rank} of EasyR1's Ray went (exit status {code}): {_tail(folder / _log_of(rank))}"
             return None if code == 0 else f"EasyR1 failed (exit status {code}): {_tail(folder / _LOG)}"
         except RayError as error:
-            return f"the machine with its GPUs was lost: {type(error).__name__}: {error}"
+            return f"a machine with its GPUs was lost: {type(error).__name__}: {error}"
         finally:
-            _end_and_free(reservation)
+            reserved.end()
 
-
-def _end_and_free(reservation: Any) -> None:
-    """End EasyR1, wait until it is gone, and give the GPUs back: whoever has them next needs their memory."""
-    with suppress(RayError):  # lost, or too slow: to kill the actor ends EasyR1 too
-        ray.get(reservation.end.remote(), timeout=_END_S)
-    ray.kill(reservation)
+    def _refuse_impossible(self, job: TrainJob) -> None:
+        """Ray would wait for it for ever."""
+        nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
+        found = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
+        if max(found, default=0) < gpus:
+            largest = f"the largest machine of Ray's has {max(found, default=0):g}"
+            raise TrainError(f"{job.key}: trainer.gpus_per_node: {gpus} asked for, {largest}")
+        if (able := sum(each >= gpus for each in found)) < nodes:
+            has = f"Ray has {able} of {gpus} GPUs"
+            raise TrainError(f"{job.key}: trainer.nodes: {nodes} machines asked for, {has}")
 
 
 def _save_every(job: TrainJob) -> int:
@@ -163,11 +172,92 @@ def _end(job: TrainJob, checkpoints: Path) -> int | None:
     return newest if newest >= job.training.steps else None
 
 
+def _reserve(nodes: int, gpus: int) -> _Reserved | None:
+    """None where Ray does not give them in time. One that is lost Ray gives for a while yet; then another may come."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        reserved, there = _Reserved(nodes, gpus), False
+        try:
+            if there := reserved.answers(deadline):
+                return reserved
+        finally:
+            if not there:
+                reserved.end()
+        time.sleep(_POLL_S)
+    return None
+
+
+class _Reserved:
+    """GPUs on machines of Ray's, so many on each; EasyR1's own Ray begins on the first."""
+
+    def __init__(self, nodes: int, gpus: int) -> None:
+        self._layout = _Layout(nodes, gpus, f"er1-{uuid.uuid4().hex[:8]}", secrets.token_hex(32))
+        self._group = placement_group([{"GPU": gpus, "CPU": 1}] * nodes, strategy="STRICT_SPREAD")
+        actor: Any = _Reservation
+        self._each = [
+            actor.options(
+                num_gpus=gpus,
+                num_cpus=1,
+                max_concurrency=2,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, rank),
+            ).remote(rank, self._layout)
+            for rank in range(nodes)
+        ]
+
+    def answers(self, deadline: float) -> bool:
+        """Whether all of them are there, and in time."""
+        asked = [each.address.remote() for each in self._each]
+        while time.monotonic() < deadline:
+            there, missing = ray.wait(asked, num_returns=len(asked), timeout=_POLL_S)
+            try:
+                ray.get(there)
+            except RayError:
+                return False
+            if not missing:
+                return True
+        return False
+
+    def run(self, command: list[str], source: str, folder: Path, keys: Any) -> list[Any]:
+        """Start EasyR1; for each machine what becomes its exit status, the first's that of `command`."""
+        address = self._each[0].address.remote()
+        return [
+            each.run.remote(command, source, folder / _log_of(rank), address, [keys])
+            for rank, each in enumerate(self._each)
+        ]
+
+    def end(self) -> None:
+        """End EasyR1, wait until it is gone, and give the GPUs back: whoever has them next needs their memory."""
+        ended = [each.end.remote() for each in self._each]
+        ray.wait(ended, num_returns=len(ended), timeout=_END_S)  # lost or too slow: to kill them ends EasyR1 too
+        for each in self._each:
+            ray.kill(each)
+        remove_placement_group(self._group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    nodes: int
+    gpus: int
+    name: str  # of a temporary folder, the same on all machines: where one joins a Ray it takes the first's. Short, as
+    # Ray puts sockets below it
+    token: str  # of EasyR1's Ray, where that knows tokens
+
+    def command(self, rank: int, address: str, command: list[str]) -> list[str]:
+        """What one machine runs, so that EasyR1 starts on a Ray that all make up together."""
+        if self.nodes == 1:
+            return command
+        begin = [command[0], str(Path(__file__).with_name("nodes.py"))]
+        if rank == 0:
+            return [*begin, "head", address, str(self.nodes), str(self.gpus), *command]
+        return [*begin, "member", address, str(self.gpus), ray.util.get_node_ip_address()]
+
+
 @ray.remote(max_restarts=0)
 class _Reservation:
-    """Holds GPUs, and runs EasyR1 on them."""
+    """Holds one machine's GPUs, and runs EasyR1's part on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int, layout: _Layout) -> None:
+        self._rank, self._layout = rank, layout
         self._process: subprocess.Popen[str] | None = None
         self._over = threading.Event()
 
@@ -177,26 +267,41 @@ class _Reservation:
             self._process.stdin.close()
             self._over.wait()
 
-    def run(self, command: list[str], source: str, log: Path, keys: list[Any]) -> int:
+    def address(self) -> str:
+        """Where a Ray may begin here: HOST:PORT."""
+        with socket.socket() as found:
+            found.bind(("", 0))
+            return f"{ray.util.get_node_ip_address()}:{found.getsockname()[1]}"
+
+    def run(self, command: list[str], source: str, log: Path, address: str, keys: list[Any]) -> int:
         """The exit status. Blocks; whoever kills this actor ends EasyR1."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
-        with tempfile.TemporaryDirectory(prefix="er1-") as own:  # a short path: Ray puts sockets below it
-            environment = {
-                **clean,
-                **ray.get(keys[0]),  # in a list Ray passes it on as it is
-                "RAY_ADDRESS": "local",
-                "RAY_TMPDIR": own,
-                "PYTHONPATH": os.pathsep.join([source, str(_ROOT)]),
-                "HF_HUB_OFFLINE": "1",
-            }
-            child = [sys.executable, str(Path(__file__).with_name("child.py")), str(log), *command]
-            with subprocess.Popen(
-                child, env=environment, cwd=source, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            ) as process:
-                self._process = process
-                said = process.stdout.read() if process.stdout else ""
-                self._over.set()
+        temporary = Path(tempfile.gettempdir()) / self._layout.name
+        environment = {
+            **clean,
+            **ray.get(keys[0]),  # in a list Ray passes it on as it is
+            "RAY_ADDRESS": "local",
+            "RAY_TMPDIR": str(temporary),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": self._layout.token,
+            "PYTHONPATH": os.pathsep.join([source, str(_ROOT)]),
+            "HF_HUB_OFFLINE": "1",
+        }
+        command = self._layout.command(self._rank, address, command)
+        child = [sys.executable, str(Path(__file__).with_name("child.py")), str(log), *command]
+        temporary.mkdir(mode=0o700, exist_ok=True)
+        with subprocess.Popen(
+            child, env=environment, cwd=source, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            self._process = process
+            said = process.stdout.read() if process.stdout else ""
+        shutil.rmtree(temporary, ignore_errors=True)
+        self._over.set()
         return int(said or -1)
+
+
+def _log_of(rank: int) -> str:
+    return _LOG if rank == 0 else f"machine_{rank}.log"
 
 
 def _command(settings: EasyR1Settings, folder: Path) -> list[str]:

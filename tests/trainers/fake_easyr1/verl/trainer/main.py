@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import ray
 import torch
 import yaml
 from safetensors.torch import load_file
@@ -41,6 +42,8 @@ def main(path: str) -> None:
     helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)  # its Ray
     (folder / "helper.pid").write_text(str(helper.pid))
     print(f"GPUs {os.environ.get('CUDA_VISIBLE_DEVICES')}", flush=True)
+    if trainer["nnodes"] > 1:
+        (folder / "machines.json").write_text(json.dumps(_machines(trainer["nnodes"], trainer["n_gpus_per_node"])))
     for step in range(done + 1, trainer["max_steps"] + 1):
         _misbehave(step, folder)
         size = data["rollout_batch_size"]
@@ -59,6 +62,28 @@ def main(path: str) -> None:
     with log.open("a") as file:
         file.write(json.dumps({"step": trainer["max_steps"], "val": {"reward_score": 0.0}}) + "\n")
     helper.kill()
+
+
+def _machines(nodes: int, gpus: int) -> list[dict[str, str]]:
+    """What a task sees on each machine, all its GPUs taken, as EasyR1's workers take them."""
+
+    @ray.remote
+    def see() -> dict[str, str]:
+        import verl.trainer  # on whose path EasyR1 is
+
+        context = ray.get_runtime_context()
+        return {
+            "node": context.get_node_id(),
+            "gpus": os.environ["CUDA_VISIBLE_DEVICES"],
+            "verl": verl.trainer.__name__,
+        }
+
+    ray.init(logging_level="warning")  # at RAY_ADDRESS
+    group = ray.util.placement_group([{"GPU": gpus, "CPU": 1}] * nodes, strategy="STRICT_SPREAD")
+    place = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    tasks = [see.options(num_gpus=gpus, scheduling_strategy=place(group, each)).remote() for each in range(nodes)]
+    found: list[dict[str, str]] = ray.get(tasks, timeout=60)
+    return found
 
 
 def _reward(config: dict[str, Any]) -> Any:

@@ -1,0 +1,30 @@
+"""Jobs for EasyR1, which a fake stands in for."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from local_tiny import tiny_job
+
+from core.trainer_settings import EasyR1Settings
+from trainers.base import TrainJob
+
+FAKE = Path(__file__).parent / "fake_easyr1"
+SETTINGS = EasyR1Settings(
+    python=sys.executable, source=str(FAKE), gpus_per_node=2, update_micro_batch=1, experience_micro_batch=1
+)
+
+
+def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
+    job = tiny_job(work, prompts_per_step=4, checkpoint_every=2, **training)
+    return replace(job, start=replace(job.start, path=str(start)))
+
+
+def misbehaving(job: TrainJob, words: str) -> TrainJob:
+    """`fail_at=K`, once, or `hang_at=K`: fake_easyr1."""
+    (job.work_dir / "easyr1").mkdir(parents=True)
+    (job.work_dir / "easyr1" / "misbehave").write_text(words)
+    return job

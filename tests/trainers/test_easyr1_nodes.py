@@ -1,0 +1,72 @@
+"""EasyR1 over several machines: a fake EasyR1 with a real Ray of its own over nodes of ours, all on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+from easyr1_jobs import SETTINGS, job_in, misbehaving
+from local_tiny import save_tiny
+from ray.cluster_utils import Cluster
+
+from tests.live import wait_until
+from trainers.base import TrainJob
+from trainers.easyr1.launch import EasyR1Trainer
+
+TWO = SETTINGS.model_copy(update={"nodes": 2, "gpus_per_node": 1})
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Cluster]:
+    """Two with a GPU each, and one that has none."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, num_gpus=1)
+    ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("model"))
+
+
+def free(job: TrainJob) -> None:
+    """The GPUs are there again, and nothing of EasyR1's Ray is left."""
+    wait_until(lambda: ray.available_resources().get("GPU") == 2, "the GPUs to be free")
+    log = (job.work_dir / "easyr1" / "easyr1.log").as_posix()
+    wait_until(lambda: not running(log), "its end")
+    assert not running("/er1-")
+
+
+def running(what: str) -> list[psutil.Process]:
+    """The processes that have it in their arguments."""
+    every = psutil.process_iter(["cmdline"])
+    return [process for process in every if any(what in part for part in process.info["cmdline"] or [])]
+
+
+def test_they_make_up_one_ray_and_one_that_is_lost_gives_way_to_another(
+    machines: Cluster, tmp_path: Path, start: Path
+) -> None:
+    job, heard = misbehaving(job_in(tmp_path, start), "hang_at=4"), []
+
+    def lose_one(step: int, _: dict[str, float]) -> None:
+        heard.append(step)
+        if heard == [1, 2, 3]:
+            machines.remove_node(next(iter(machines.worker_nodes)), allow_graceful=False)
+            (job.work_dir / "easyr1" / "misbehave").write_text("")
+            machines.add_node(num_cpus=1, num_gpus=1)
+
+    assert EasyR1Trainer(TWO, restarts=1).train(job, lose_one).step == 4
+    assert heard == [1, 2, 3, 3, 4]  # step 3 had no checkpoint
+    seen = json.loads((job.work_dir / "easyr1" / "checkpoints" / "machines.json").read_text())
+    assert len({each["node"] for each in seen}) == 2
+    assert {each["node"] for each in seen}.isdisjoint(node["NodeID"] for node in ray.nodes())
+    assert all(each["verl"] == "verl.trainer" for each in seen)
+    free(job)
