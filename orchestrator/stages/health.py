@@ -154,9 +154,17 @@ def _best(session: Session, context: Context, without: Set[int] = frozenset()) -
 
 
 def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
-    """What each role held in an iteration."""
+    """What each role was trained to in an iteration, in one that the run has left too: its Solver was judged as that;
+    or what it held."""
     roles: tuple[Role, ...] = ("solver",) if context.config.prompts is not None else ("challenger", "solver")
-    return {role: context.checkpoint(role, iteration).id for role in roles}
+    with context.store.read() as session:
+        trained = {
+            role: checkpoint.id
+            for role in roles
+            for checkpoint in queries.checkpoints_of(session, context.run, role)
+            if checkpoint.iteration == iteration
+        }
+    return {role: trained.get(role) or context.checkpoint(role, iteration).id for role in roles}
 
 
 def _share(count: int, n: int) -> dict[str, Any]:
