@@ -10,9 +10,14 @@ from core.settings import Part, Positive, Share
 
 
 class LocalSettings(Part):
-    """The embedded trainer: plain torch on Ray Train. `workers` of `[….training]` says how many take part."""
+    """The embedded trainer: plain torch on Ray Train. `workers` of `[….training]` says how many take part.
+
+    What a number does not say is a matter of speed and memory only.
+    """
 
     type: Literal["local"] = "local"
+    sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others come after them
+    checkpoint_activations: bool = False  # keep what enters a layer; compute the rest again for the gradients
 
 
 class EasyR1Settings(Part):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 GIB = 1024**3
+# Of the bfloat16 peak: 67 TFLOP/s, by the same data sheet. The embedded trainer computes in float32.
+FLOAT32_SHARE = 67 / 989
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,12 @@ class Assumptions:
     benchmark_items: int = 500  # where the file is not on this machine
     given_prompts: int = 8000  # the same
 
-    def sentences(self, device: str) -> list[str]:
-        """Each in words, with its value."""
+    def sentences(self, device: str, float32: bool = False) -> list[str]:
+        """Each in words, with its value. `float32`: the trainer computes in it on a GPU."""
         peak = f"{self.peak_tflops:g} TFLOP/s a GPU" if device == "gpu" else f"{self.cpu_peak_tflops:g} TFLOP/s a core"
         return [
             f"{peak} at its peak; {self.mfu_train:.0%} of that in training, {self.mfu_sample:.0%} in sampling",
+            *([f"{FLOAT32_SHARE:.1%} of that peak in float32, in which the embedded trainer computes"] * float32),
             f"{self.token_seconds * 1000:g} ms from one token of an answer to the next, on a GPU; the longest answer "
             "of a round has all of its max_tokens",
             f"an answer has {self.typical_share:.0%} of its max_tokens (typical) to all of them (maximum)",

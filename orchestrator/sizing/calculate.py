@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from core.config import RunConfig
 from core.trainer_settings import EasyR1Settings
 from orchestrator.ledger import Stage
 from orchestrator.plan import stages_of
-from orchestrator.sizing.assumptions import Assumptions
+from orchestrator.sizing.assumptions import FLOAT32_SHARE, Assumptions
 from orchestrator.sizing.layout import TRAINING, Layout, layout_of, proposals
 from orchestrator.sizing.memory import USABLE, Memory, app_memory, trainer_memory
 from orchestrator.sizing.shapes import Shape, SizingError, shape_of
@@ -120,7 +120,9 @@ def _plan(
 ) -> Plan:
     staged = {t: tuple(_stage(config, assumed, shape, layout, *each) for each in works[t]) for t in works}
     names = tuple(plan.stage for t in staged for plan in staged[t])
-    memory = _memory(config, assumed, shape, layout, [work for t in works for _, each in works[t] for work in each])
+    everything = [work for t in works for _, each in works[t] for work in each]
+    up = {holder for t in staged for plan in staged[t] for holder in plan.places}
+    memory = _memory(config, assumed, shape, layout, everything, up)
     fullest: dict[str, float] = {
         plan.stage: _fullest(plan, memory) for t in staged for plan in staged[t] if plan.places
     }
@@ -155,6 +157,8 @@ def _part(work: Work, assumed: Assumptions, shape: Shape, layout: Layout) -> Par
     held = layout.trainer if work.holder == "trainer" else layout.app(work.holder)
     devices = layout.trainer.gpus if work.holder == "trainer" else layout.app(work.holder).devices
     peak = assumed.peak_tflops if held.device == "gpu" else assumed.cpu_peak_tflops
+    if held is layout.trainer and held.in_float32:
+        peak *= FLOAT32_SHARE
     speed = devices * peak * 1e12 * (assumed.mfu_train if work.training else assumed.mfu_sample)
     shares = assumed.typical_share, 1.0
     low, high = (work.flops(shape.parameters, share, assumed.prompt_tokens) for share in shares)
@@ -165,9 +169,9 @@ def _part(work: Work, assumed: Assumptions, shape: Shape, layout: Layout) -> Par
 
 
 def _memory(
-    config: RunConfig, assumed: Assumptions, shape: Shape, layout: Layout, works: list[Work]
+    config: RunConfig, assumed: Assumptions, shape: Shape, layout: Layout, works: list[Work], up: set[str]
 ) -> dict[str, tuple[Memory, ...]]:
-    """Holder -> what it has on each of its GPUs; the trainer twice, sampling and updating."""
+    """Holder -> what it has on each of its GPUs; the trainer twice, sampling and updating. `up`: in some stage."""
     context = shape.max_position_embeddings
 
     def longest(holder: str) -> int:
@@ -179,7 +183,7 @@ def _memory(
     asked = {work.holder for work in works}
     found = {"trainer": trainer_memory(layout.trainer, shape, longest("trainer"), rows, assumed)}
     for app in layout.apps:
-        if app.name in asked or not app.swapped:
+        if app.name in asked or (app.name in up and not app.swapped):
             found[app.name] = (app_memory(app, shape, longest(app.name), assumed),)
     return found
 
@@ -212,7 +216,7 @@ def advice(plan: Plan) -> list[str]:
         return []
     trainer = plan.layout.trainer
     if not isinstance(plan.config.trainer, EasyR1Settings):
-        return ["trainer.type = 'easyr1' shards the model over the GPUs; the embedded trainer holds all of it on each"]
+        return list(_advice_embedded(plan))
     found = []
     if not trainer.offload:
         found.append("trainer.offload = true: parameters and moments in the machine's memory while vLLM samples")
@@ -225,6 +229,24 @@ def advice(plan: Plan) -> list[str]:
     found.append("more GPUs for the trainer (trainer.gpus_per_node): each then holds a smaller shard")
     found.append("a smaller base model, or shorter answers (max_tokens of [….training] sampling)")
     return found
+
+
+def _advice_embedded(plan: Plan) -> Iterator[str]:
+    """The same for the embedded trainer, whose settings are in two places."""
+    trainer, training = plan.layout.trainer, plan.config.solver.training
+    if not trainer.sharded:
+        yield "[….training] workers = 8, sharded = true: weights, gradients and moments shared out over 8 GPUs"
+    if not trainer.checkpointed:
+        yield "trainer.checkpoint_activations = true: of each layer only what enters it is kept"
+    rows = min(-(-training.prompts_per_step * plan.config.solver.rollouts // trainer.gpus), trainer.sampling_rows)
+    if rows > 1:
+        yield f"trainer.sampling_rows below {rows}: fewer answers at once have a smaller KV cache"
+    if trainer.micro_batch > 1:
+        yield "[….training] micro_batch = 1: fewer activations and logits at once"
+    if not plan.layout.release:
+        yield "serving.release = true: the applications that a stage does not ask leave their GPUs"
+    yield "trainer.type = 'easyr1', where docs/easyr1.md says that the method fits: it samples with vLLM"
+    yield "a smaller base model, or shorter answers (max_tokens of [….training] sampling)"
 
 
 def _sum(ranges: Iterable[Range]) -> Range:

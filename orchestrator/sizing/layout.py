@@ -59,7 +59,7 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """Who trains, and on what; the settings are EasyR1's."""
+    """Who trains, and on what; some settings are EasyR1's, some the embedded trainer's."""
 
     kind: Literal["easyr1", "local"]
     device: Device
@@ -69,6 +69,15 @@ class Trainer:
     memory_share: float = 0.0
     micro_batch: int = 1
     offload: bool = False
+    sharded: bool = False
+    sampling_rows: int = _EMBEDDED_ROWS
+    checkpointed: bool = False  # activations
+    entropy_bonus: bool = False
+
+    @property
+    def in_float32(self) -> bool:
+        """On a GPU, whose other work is in bfloat16."""
+        return self.kind == "local" and self.device == "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +143,17 @@ def layout_of(config: RunConfig, parameters: int) -> Layout:
 def _trainer(config: RunConfig, on_gpu: bool) -> Trainer:
     settings = config.trainer
     if not isinstance(settings, EasyR1Settings):
-        training = config.solver.training
-        return Trainer("local", "gpu" if on_gpu else "cpu", training.workers, micro_batch=training.micro_batch)
+        training, objectives = config.solver.training, (config.solver.reward, config.challenger.reward)
+        return Trainer(
+            "local",
+            "gpu" if on_gpu else "cpu",
+            training.workers,
+            micro_batch=training.micro_batch,
+            sharded=training.sharded and training.workers > 1,
+            sampling_rows=settings.sampling_rows,
+            checkpointed=settings.checkpoint_activations,
+            entropy_bonus=any(objective.entropy_coefficient > 0 for objective in objectives),
+        )
     return Trainer(
         "easyr1",
         "gpu",

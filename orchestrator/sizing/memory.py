@@ -61,11 +61,12 @@ def app_memory(app: App, shape: Shape, longest: int, assumed: Assumptions) -> Me
         share = app.memory_share or 1.0
         cache = share * assumed.gpu_memory - weights.gib - own.gib
         how = f"{share:g} x {assumed.gpu_memory:g} less the lines above"
-    fits = cache * GIB / each / (app.context or longest)
-    problem = None if fits >= 1 else f"its KV cache does not hold one answer of {app.context or longest:,} tokens"
+    context = app.context or shape.max_position_embeddings
+    fits = cache * GIB / each / context
+    problem = None if fits >= 1 else f"its KV cache does not hold one answer of {context:,} tokens"
     note = (
         f"{each:,.0f} bytes a token: room for {max(cache, 0) * GIB / each:,.0f} tokens, which is {max(fits, 0):.1f} "
-        f"answers as long as its context ({app.context or longest:,}) of the {app.sequences} that it may take at once; "
+        f"answers as long as its context ({context:,}) of the {app.sequences} that it may take at once; "
         "the others wait"
     )
     return Memory(title, (weights, own, Line("KV cache", how, cache)), note, problem)
@@ -131,41 +132,88 @@ def _easyr1_updates(trainer: Trainer, shape: Shape, longest: int, states: tuple[
             Line("logits and their gradient", logits, 4 * tokens * shape.vocab_size / GIB),
             Line("context, and vLLM asleep", "assumed", CONTEXT_GIB + 1.0),
         ),
-        f"a micro batch of {trainer.micro_batch} x {longest:,} tokens at most",
+        _micro_batch(trainer, longest),
     )
 
 
 def _local(trainer: Trainer, shape: Shape, longest: int, rows: int) -> tuple[Memory, ...]:
-    """Not sharded: every worker holds all of it, and the reference, in float32."""
+    """All of it in float32; each worker holds the whole, or its share (trainers/local/sharding.py)."""
     p, number = shape.parameters, power(shape.parameters)
+    workers = trainer.gpus if trainer.sharded else 1
+    each = f"{number} / {workers} workers" if trainer.sharded else number
     where = "on each of its GPUs" if trainer.device == "gpu" else "a worker"
-    held = (
-        Line("weights, float32", f"4 x {number}", 4 * p / GIB),
-        Line("AdamW's two moments, float32", f"8 x {number}", 8 * p / GIB),
-        Line("reference, float32", f"4 x {number}", 4 * p / GIB),
-    )
-    cached, tokens = min(rows, 512), trainer.micro_batch * longest
-    cache = cached * longest * shape.kv_bytes(4) / GIB
-    inside = 16 * shape.hidden_size + 6 * shape.intermediate_size
+
+    def share(what: str, width: int) -> Line:
+        return Line(f"{what}, float32", f"{width} x {each}", width * p / workers / GIB)
+
+    held = (share("weights", 4), share("AdamW's two moments", 8), share("reference", 4))
+    context = (Line("context", "assumed", CONTEXT_GIB),) if trainer.device == "gpu" else ()
+    sampling = (*held, *_gathered_to_sample(trainer, shape), _growing_cache(trainer, shape, longest, rows), *context)
     updating = (
         *held,
-        Line("gradients, float32", f"4 x {number}", 4 * p / GIB),
-        Line(
-            "activations, float32",
-            f"4 x {tokens:,} tokens x {shape.num_hidden_layers} layers x {inside:,}",
-            4 * tokens * shape.num_hidden_layers * inside / GIB,
-        ),
-        Line(
-            "logits, float32, three times",
-            f"12 x {tokens:,} tokens x {shape.vocab_size:,}",
-            12 * tokens * shape.vocab_size / GIB,
-        ),
+        share("gradients", 4),
+        *_gathered_to_update(trainer, shape),
+        *_activations(trainer, shape, longest),
+        *context,
     )
-    how = f"at most {cached} answers x {longest:,} tokens x {shape.kv_bytes(4):,} bytes"
     return (
-        Memory(f"trainer, {where}, while it samples", (*held, Line("KV cache, float32", how, cache))),
-        Memory(f"trainer, {where}, while it updates", updating),
+        Memory(f"trainer, {where}, while it samples", sampling, _batches_of(trainer, rows)),
+        Memory(f"trainer, {where}, while it updates", updating, _micro_batch(trainer, longest)),
     )
+
+
+def _gathered_to_sample(trainer: Trainer, shape: Shape) -> tuple[Line, ...]:
+    """What sharded workers hold whole beside their shares: all weights, and one part of them on its way."""
+    if not trainer.sharded:
+        return ()
+    part = max(shape.outside, shape.layer)
+    how = f"4 x {power(shape.parameters)} + 4 x {part / 1e6:,.0f}e6 (the largest part again)"
+    return (Line("gathered weights, float32", how, 4 * (shape.parameters + part) / GIB),)
+
+
+def _gathered_to_update(trainer: Trainer, shape: Shape) -> tuple[Line, ...]:
+    if not trainer.sharded:
+        return ()
+    how = f"8 x {shape.outside / 1e6:,.0f}e6 outside the layers + 20 x {shape.layer / 1e6:,.0f}e6 of a layer"
+    return (Line("gathered, float32", how, (8 * shape.outside + 20 * shape.layer) / GIB),)
+
+
+def _growing_cache(trainer: Trainer, shape: Shape, longest: int, rows: int) -> Line:
+    """A cache that is copied a layer at a time as it grows by a token."""
+    at_once, layers = min(rows, trainer.sampling_rows), shape.num_hidden_layers
+    each = shape.kv_bytes(4) // layers * (layers + 1)
+    how = f"at most {at_once} answers x {longest:,} tokens x {each:,} bytes, of {layers} layers and a copy of one"
+    return Line("KV cache, float32", how, at_once * longest * each / GIB)
+
+
+def _activations(trainer: Trainer, shape: Shape, longest: int) -> tuple[Line, ...]:
+    tokens, layers = trainer.micro_batch * longest, shape.num_hidden_layers
+    inside = 16 * shape.hidden_size + 6 * shape.intermediate_size
+    if trainer.checkpointed:
+        numbers = layers * shape.hidden_size + inside
+        how = f"4 x {tokens:,} tokens x ({layers} x {shape.hidden_size:,} + one layer's {inside:,})"
+    else:
+        numbers, how = layers * inside, f"4 x {tokens:,} tokens x {layers} layers x {inside:,}"
+    copies, word = (5, "five times") if trainer.entropy_bonus else (3, "three times")
+    return (
+        Line("activations, float32", how, 4 * tokens * numbers / GIB),
+        Line(
+            f"logits, float32, {word}",
+            f"{4 * copies} x {tokens:,} tokens x {shape.vocab_size:,}",
+            4 * copies * tokens * shape.vocab_size / GIB,
+        ),
+    )
+
+
+def _batches_of(trainer: Trainer, rows: int) -> str:
+    if rows <= trainer.sampling_rows:
+        return ""
+    count = -(-rows // trainer.sampling_rows)
+    return f"a worker's {rows} answers of a step are sampled {trainer.sampling_rows} at a time, {count} times"
+
+
+def _micro_batch(trainer: Trainer, longest: int) -> str:
+    return f"a micro batch of {trainer.micro_batch} x {longest:,} tokens at most"
 
 
 def power(value: float) -> str:

@@ -37,6 +37,11 @@ class Shape:
         return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
 
     @property
+    def outside(self) -> int:
+        """Parameters outside the layers: embeddings and the last norm."""
+        return self.embedding + self.hidden_size
+
+    @property
     def layer(self) -> int:
         """Parameters of one layer."""
         wide, narrow = (n * self.head_dim for n in (self.num_attention_heads, self.num_key_value_heads))
@@ -47,7 +52,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        return self.embedding + self.num_hidden_layers * self.layer + self.hidden_size
+        return self.outside + self.num_hidden_layers * self.layer
 
     def kv_bytes(self, width: int = 2) -> int:
         """Bytes of the KV cache a token, in numbers of `width` bytes."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from core.config import ChallengerReward, RunConfig, Training, trained_rollouts
 from core.methods import Method
-from core.trainer_settings import EasyR1Settings
+from core.trainer_settings import LocalSettings
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import Stage
 from orchestrator.sizing.assumptions import Assumptions
@@ -110,16 +110,27 @@ def _training(
     config: RunConfig, training: Training, rollouts: int, reward: Method | ChallengerReward
 ) -> tuple[Work, ...]:
     """Sampling by the trainer, and the update: forward and backward are 3 passes, and the reference's and the old
-    policy's log-probabilities one each; the embedded trainer needs the latter with several mini-batches only."""
+    policy's log-probabilities one each.
+
+    The embedded trainer needs the latter with several mini-batches only. With checkpointed activations its forward
+    pass is made twice, and it samples no more than `sampling_rows` at once, so that a step has several rounds.
+    """
     prompts, limit = training.steps * training.prompts_per_step, training.sampling.max_tokens
+    settings, several = config.trainer, training.prompts_per_update not in (None, training.prompts_per_step)
+    forward, before, rounds = 1, 1 + several, training.steps
+    if isinstance(settings, LocalSettings):
+        rows = -(-training.prompts_per_step * rollouts // training.workers)
+        rounds *= -(-rows // settings.sampling_rows)
+        forward += settings.checkpoint_activations
+    else:
+        before = 2
     # EasyR1 passes all of a group through the model, those that only vote with an advantage of 0.
-    trained = rollouts if isinstance(config.trainer, EasyR1Settings) else trained_rollouts(rollouts, reward)
+    trained = trained_rollouts(rollouts, reward) if isinstance(settings, LocalSettings) else rollouts
     why = f"{training.steps} steps x {training.prompts_per_step} prompts x {rollouts} rollouts"
     learned = why.replace(f"{rollouts} rollouts", f"{trained} rollouts")
-    several = training.prompts_per_update not in (None, training.prompts_per_step)
-    passes = 3 * training.updates_per_step + (2 if isinstance(config.trainer, EasyR1Settings) or several else 1)
+    passes = (forward + 2) * training.updates_per_step + before
     return (
-        Work("trainer", False, prompts * rollouts, limit, prompts, why, training.steps),
+        Work("trainer", False, prompts * rollouts, limit, prompts, why, rounds),
         Work("trainer", True, prompts * trained, limit, prompts, learned, passes=passes),
     )
 

@@ -116,7 +116,7 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
     settings, steps, done = context.config.trainer, job.training.steps, 0
     served = job.role == "solver" and context.config.solver.signals.served(context.config.solver.reward)
     has_turn = bool(job.role == "challenger" or context.config.serving.release or served)
-    trainer: Trainer = EasyR1Trainer(settings) if isinstance(settings, EasyR1Settings) else LocalTrainer()
+    trainer: Trainer = EasyR1Trainer(settings) if isinstance(settings, EasyR1Settings) else LocalTrainer(settings)
 
     def say(word: str) -> None:
         context.progress(done, steps, word)

@@ -11,13 +11,24 @@ from ray.serve.schema import ServeDeploySchema
 
 from core.config import RunConfig, load_config
 from core.trainer_settings import EasyR1Settings
-from orchestrator.applications import read_applications
+from orchestrator.applications import read_applications, refuse_missing
 from orchestrator.home import APPLICATIONS, PRESETS
 from orchestrator.sizing import Assumptions, calculate
+from orchestrator.sizing.shapes import shape_of
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
 
 REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu")
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
+LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model != "micro"]
+BY_EASYR1 = [name for name in LARGE if isinstance(load_config(PRESETS / f"{name}.toml").trainer, EasyR1Settings)]
+# Of the other papers: rollouts a prompt, prompts a step and an update, learning rate, tokens of an answer.
+PAPERS = {
+    "srt": (32, 16, None, 1e-6, 3072),
+    "ttrl": (64, 8, 1, 5e-7, 3072),
+    "evol_rl": (64, 8, 1, 5e-7, 12288),
+    "scrl": (64, 8, 1, 5e-7, 3072),
+    "poly_epo": (8, 128, 64, 1e-6, 4096),
+}
 FILES = sorted(path.name for path in APPLICATIONS.glob("*.yaml"))
 VLLM = [name for name in FILES if "ray.serve.llm" in (APPLICATIONS / name).read_text()]
 
@@ -31,7 +42,7 @@ def test_a_preset_loads_and_names_a_serve_file_that_is_there(name: str) -> None:
     assert {"challenger", "solver"} <= read_applications(preset(name).serving.applications).keys()
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", BY_EASYR1)
 def test_its_trainer_takes_both_roles(name: str) -> None:
     config = preset(name)
     assert isinstance(config.trainer, EasyR1Settings)
@@ -63,20 +74,38 @@ def test_its_trainings_are_saved_on_the_way(name: str) -> None:
         assert training.checkpoint_every < training.steps
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", PAPERS)
+def test_memory_changes_none_of_a_papers_numbers(name: str) -> None:
+    solver = preset(name).solver
+    training = solver.training
+    found = (solver.rollouts, training.prompts_per_step, training.prompts_per_update, training.learning_rate)
+    assert (*found, training.sampling.max_tokens) == PAPERS[name]
+    assert training.updates_per_step == 1
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_its_method_asks_for_is_in_its_serve_file(name: str) -> None:
+    config = preset(name)
+    refuse_missing(config.serving.applications, [*config.solver.signals.served(config.solver.reward)])
+    assert config.solver.signals.services(config.solver.reward) == []  # nobody else's service is needed
+
+
+@pytest.mark.parametrize("name", LARGE)
 def test_it_fits_the_gpus_that_it_is_for(name: str) -> None:
     plan = calculate(name, preset(name), Assumptions())
     assert plan.problems == ()
     assert plan.gpus == (1 if name == "rzero-single-gpu" else 8)
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", LARGE)
 def test_an_answer_and_its_prompt_fit_the_served_context(name: str) -> None:
-    config = preset(name)
-    longest = max(part.training.sampling.max_tokens for part in (config.solver, config.challenger))
-    for application in read_applications(config.serving.applications).values():
-        engine = application["args"]["llm_configs"][0]["engine_kwargs"]
-        assert engine["max_model_len"] >= longest + 2048
+    """And the served context the model's own, which vLLM takes for it where the file does not say."""
+    config, own = preset(name), shape_of(preset(name).base_model)[0].max_position_embeddings
+    longest = max(config.solver.training.sampling.max_tokens, config.evaluation.sampling.max_tokens)
+    applications = read_applications(config.serving.applications)
+    for role in ("solver", "challenger") if config.prompts is None else ("solver",):
+        context = applications[role]["args"]["llm_configs"][0]["engine_kwargs"].get("max_model_len", own)
+        assert longest + (2048 if own > 4096 else 1024) <= context <= own
 
 
 @pytest.mark.parametrize("name", FILES)

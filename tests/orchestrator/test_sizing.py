@@ -231,10 +231,79 @@ def test_the_tiny_worlds_presets_need_no_gpu(preset: str) -> None:
     assert 0 < plan.hours[0] <= plan.hours[1] < 1
 
 
-def test_the_embedded_trainer_does_not_hold_a_4b_model_and_what_would_is_said() -> None:
-    plan = planned("rzero")
+def test_the_embedded_trainer_by_hand() -> None:
+    """EVOL-RL: seven workers that share the states of a 4B model, and answers of 12,288 tokens."""
+    plan = planned("evol_rl")
+    sampling, updating, *_ = plan.memory
+    share, outside, layer, tokens = P / 7 / GIB, 388_956_160 + 2_560, 100_930_816, 12_288 + 1_024
+    held = {"weights, float32": 4 * share, "AdamW's two moments, float32": 8 * share, "reference, float32": 4 * share}
+    assert lines(sampling) == pytest.approx(
+        {
+            **held,
+            "gathered weights, float32": 4 * (P + outside) / GIB,
+            "KV cache, float32": 11 * tokens * 2 * 37 * 8 * 128 * 4 / GIB,  # of 36 layers, one of them twice
+            "context": 1.5,
+        }
+    )
+    assert lines(updating) == pytest.approx(
+        {
+            **held,
+            "gradients, float32": 4 * share,
+            "gathered, float32": (8 * outside + 20 * layer) / GIB,
+            "activations, float32": 4 * tokens * (36 * 2560 + 16 * 2560 + 6 * 9728) / GIB,
+            "logits, float32, five times": 5 * 4 * tokens * 151_936 / GIB,  # with a gradient of the entropy
+            "context": 1.5,
+        }
+    )
+    held_by = {stage.stage: stage.places for stage in plan.stages}
+    assert held_by["train_solver"] == {"trainer": [0, 1, 2, 3, 4, 5, 6], "embedder": [7]}
+    assert held_by["evaluate"] == {"solver": [0, 1, 2, 3, 4, 5, 6, 7]}
+    assert plan.problems == ()
+
+
+def test_the_embedded_trainers_time_by_hand() -> None:
+    """74 answers a worker and step, 11 at once; a second forward pass; float32 at 67 TFLOP/s."""
+    sampled, trained = planned("evol_rl").stages[0].parts
+    assert sampled.work.rounds == 24 * 7
+    assert sampled.waiting == pytest.approx(24 * 7 * 12_288 * 0.01 / 3600)
+    flops = 2 * (2 + 1 + 1 + 1 + 1) * P * 24 * 8 * 32 * (12_288 + 256)  # backward, forward twice, reference, old policy
+    assert trained.hours[1] == pytest.approx(flops / (7 * 67e12 * 0.3) / 3600)
+    alone = planned("evol_rl", trainer__sampling_rows=74, trainer__checkpoint_activations=False).stages[0].parts
+    assert (alone[0].work.rounds, alone[1].work.passes) == (24, 5)
+
+
+@pytest.mark.parametrize(
+    "careless",
+    [
+        {"solver__training__sharded": False},
+        {"trainer__sampling_rows": 512},
+        {"trainer__checkpoint_activations": False},
+        {"solver__training__micro_batch": 8},
+    ],
+)
+def test_each_setting_of_the_embedded_trainer_is_needed_and_advised(careless: dict[str, object]) -> None:
+    plan = planned("srt", **careless)
+    assert [problem.split(":")[0] for problem in plan.problems] == ["train_solver"]
+    (name,) = careless
+    said = [line for line in advice(plan) if name.rpartition("__")[2] in line]
+    assert len(said) == 1
+    assert planned("srt").problems == ()
+
+
+def test_a_4b_model_does_not_fit_one_gpu_of_the_embedded_trainer() -> None:
+    plan = planned("rzero", trainer__type="local")
     assert {problem.split(":")[0] for problem in plan.problems} == {"train_challenger", "train_solver"}
-    assert "easyr1" in advice(plan)[0]
+    assert 20 * P / GIB > 74.9
+    assert any("easyr1" in line for line in advice(plan))
+
+
+def test_what_a_run_never_starts_takes_no_memory() -> None:
+    titles = {name: " ".join(each.title for each in planned(name).memory) for name in ("srt", "evol_rl", "poly_epo")}
+    assert {name: [app for app in ("embedder", "judge") if app in title] for name, title in titles.items()} == {
+        "srt": [],
+        "evol_rl": ["embedder"],
+        "poly_epo": ["judge"],
+    }
 
 
 def test_easyr1_passes_all_of_a_group_through_the_model() -> None:

@@ -23,9 +23,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qw
 
 from core.config import Sampling
 from core.methods import EvolRl
+from core.trainer_settings import LocalSettings
 from core.types import Scored
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainJob
+from trainers.local.activations import checkpoint_layers
 from trainers.local.checkpoints import Metrics
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
@@ -33,6 +35,7 @@ from trainers.local.rewards import Completions, Rewarded
 from trainers.local.sharding import is_sharded, logprobs_of, shard, whole
 from trainers.local.update import Row, make_optimiser, update
 
+PLAIN, SPARING = LocalSettings(), LocalSettings(sampling_rows=2, checkpoint_activations=True)
 TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
 WEIGHTS, OPTIMISER = "model.safetensors", "optimizer.safetensors"
 Pair = Callable[..., list[Any]]  # a function and its arguments; what it gave each of two ranks
@@ -121,10 +124,18 @@ def any_tokens(step: int, completions: Completions) -> Rewarded:
     return Rewarded([Scored(None, np.array(rewards)) for rewards in groups], {})
 
 
-def trained(ranks: Ranks, job: TrainJob, steps: int | None = None) -> list[Metrics]:
+def trained(ranks: Ranks, job: TrainJob, steps: int | None = None, settings: LocalSettings = PLAIN) -> list[Metrics]:
     """The steps that rank 0 reports until the job's end, or until it has done `steps`."""
     seen: list[Metrics] = []
-    train(job, any_tokens, ranks=ranks, device="cpu", report=seen.append, stopped=lambda: len(seen) == steps)
+    train(
+        job,
+        any_tokens,
+        ranks=ranks,
+        device="cpu",
+        report=seen.append,
+        stopped=lambda: len(seen) == steps,
+        settings=settings,
+    )
     return [{name: value for name, value in one.items() if name not in TIMINGS} for one in seen]
 
 
@@ -150,9 +161,9 @@ class Done:
     metrics: list[Metrics]
 
 
-def finished(work: Path, start: Path, pair: Pair, sharded: bool) -> Done:
+def finished(work: Path, start: Path, pair: Pair, sharded: bool, settings: LocalSettings = PLAIN) -> Done:
     job = job_in(work / str(sharded), start, workers=2, sharded=sharded)
-    metrics, silent = pair(trained, job)
+    metrics, silent = pair(trained, job, None, settings)
     assert not silent  # the second rank reports nothing
     return Done(job, metrics)
 
@@ -198,6 +209,14 @@ def test_nor_where_the_head_is_not_the_embedding(tmp_path: Path, pair: Pair, unt
     assert "lm_head.weight" in load_file(halves.job.work_dir / "final" / WEIGHTS)
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_nor_do_activations_that_are_made_again(
+    tmp_path: Path, pair: Pair, tied: Path, held: Done, sharded: bool
+) -> None:
+    sparing = finished(tmp_path, tied, pair, sharded, SPARING)
+    assert_same_but_for_rounding(sparing, held)
+
+
 def test_a_job_that_stopped_goes_on_to_the_same_bits(tmp_path: Path, pair: Pair, tied: Path, shared: Done) -> None:
     job = job_in(tmp_path, tied, workers=2, sharded=True)
     first, _ = pair(trained, job, 2)
@@ -233,6 +252,7 @@ def local_numbers(tensors: Sequence[Tensor]) -> int:
 
 def shares(ranks: Ranks, start: Path) -> dict[str, int]:
     model = TransformersEngine(start).model
+    checkpoint_layers(model)  # whose second forward pass gathers nothing that stays
     shard(model, ranks.size)
     job = job_in(Path("unused"), start, workers=2)
     optimiser, rows = make_optimiser(model, job.training), [Row([3, 4], [5], [0.0]), Row([3], [6, 7], [0.0, 0.0])]

@@ -21,6 +21,7 @@ from core.config import ChallengerReward, Sampling
 from core.grading import Grader
 from core.methods import EvolRl
 from core.serving_settings import Signals
+from core.trainer_settings import LocalSettings
 from tests.fake_service import fake_service, lengths
 from trainers.base import TrainError, TrainJob
 from trainers.local.checkpoints import Metrics, newest_step, read_state
@@ -79,7 +80,8 @@ def test_an_interrupted_worker_and_two_that_go_on_equal_one(tmp_path: Path, star
     done = read_state(folder).step
     assert (pair.work_dir / "final").exists() == (done == 4)  # the worker may have been faster than the interruption
 
-    result = LocalTrainer().train(pair, lambda step, metrics: heard.append((step, metrics)))
+    sparing = LocalTrainer(LocalSettings(sampling_rows=2, checkpoint_activations=True))
+    result = sparing.train(pair, lambda step, metrics: heard.append((step, metrics)))
     assert [step for step, _ in heard] == list(range(done + 1, 5))
     assert result.metrics[done:] == tuple(metrics for _, metrics in heard)
     assert (result.step, result.folder) == (4, pair.work_dir / "final")
@@ -101,6 +103,13 @@ def test_a_worker_that_fails_is_a_train_error_with_its_cause(tmp_path: Path, sta
     (broken / "model.safetensors").write_bytes(b"not a model")
     with pytest.raises(TrainError, match=r"^t/1/train_solver: training failed: [^\n]*header too large"):
         LocalTrainer(restarts=0).train(job_in(tmp_path, broken), lambda step, metrics: None)
+
+
+@pytest.mark.usefixtures("_ray")
+def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
+    nonsense = LocalSettings.model_construct(type="local", sampling_rows=0, checkpoint_activations=False)
+    with pytest.raises(TrainError, match=r"training failed: [^\n]*range\(\) arg 3 must not be zero"):
+        LocalTrainer(nonsense, restarts=0).train(job_in(tmp_path, start), lambda step, metrics: None)
 
 
 @pytest.mark.usefixtures("_ray")

@@ -27,8 +27,8 @@ def token_logprobs(
     """
     hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
     before = mask.roll(-1, dims=1)  # the position that predicts each response token; a response never starts at 0
-    logits = model.get_output_embeddings()(hidden[before]).float() / temperature
-    log_softmax = torch.log_softmax(logits, dim=-1)
+    # In one expression: a name would keep the logits, as large as what is made of them.
+    log_softmax = torch.log_softmax(model.get_output_embeddings()(hidden[before]).float() / temperature, dim=-1)
     chosen = log_softmax.gather(-1, ids[mask][:, None])[:, 0]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(log_softmax.exp() * log_softmax).sum(-1)

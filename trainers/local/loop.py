@@ -14,9 +14,11 @@ import torch
 from core.advantages import advantages
 from core.guard import ends_training, step_alarms
 from core.seeds import seed_for
+from core.trainer_settings import LocalSettings
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainError, TrainJob
+from trainers.local.activations import checkpoint_layers, spare_attention
 from trainers.local.checkpoints import (
     Metrics,
     State,
@@ -37,6 +39,7 @@ from trainers.schedule import rollouts_at
 # Nats a token. Rounding makes 1e-5 of it in float32; more than this means that the sampler's model is not the
 # trainer's, as with an architecture that changes its logits after the output embedding.
 _LARGEST_SAMPLER_GAP = 0.1
+_DEFAULTS = LocalSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def train(
     device: str,
     report: Callable[[Metrics], None],
     stopped: Callable[[], bool],
+    settings: LocalSettings = _DEFAULTS,
 ) -> None:
     """Bring `job` to its end and leave the result in `work_dir/final`, or return early once `stopped()`.
 
@@ -66,7 +70,7 @@ def train(
     `TrainError`, and what sampling and the reward raise.
     """
     folder = ranks.agree(newest_step(job))
-    learner = _learner(job, reward, ranks, device, folder)
+    learner = _learner(job, reward, settings, ranks, device, folder)
     done = read_state(folder) if folder else State(fingerprint(job), 0, ())
     metrics = list(done.metrics)
     while not _ended(job, metrics):
@@ -92,22 +96,27 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
     return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.before))
 
 
-def _learner(job: TrainJob, reward: Reward, ranks: Ranks, device: str, folder: Path | None) -> _Learner:
+def _learner(
+    job: TrainJob, reward: Reward, settings: LocalSettings, ranks: Ranks, device: str, folder: Path | None
+) -> _Learner:
     start, referred = Path(job.start.path), Path((job.reference or job.start).path)
-    engine = _engine(folder or start, device, job, ranks)
-    reference = _engine(referred, device, job, ranks).model.requires_grad_(False)
+    engine = _engine(folder or start, device, job, settings, ranks)
+    reference = _engine(referred, device, job, settings, ranks).model.requires_grad_(False)
     optimiser = make_optimiser(engine.model, job.training)
     if folder:
         load_optimiser(folder, optimiser)
     return _Learner(job, ranks, reward, engine, reference, optimiser)
 
 
-def _engine(folder: Path, device: str, job: TrainJob, ranks: Ranks) -> TransformersEngine:
+def _engine(folder: Path, device: str, job: TrainJob, settings: LocalSettings, ranks: Ranks) -> TransformersEngine:
     """An engine in float32, whatever engines sample in: a step of 1e-6 vanishes in bfloat16's eight bits."""
-    engine = TransformersEngine(folder, device)
+    engine = TransformersEngine(folder, device, settings.sampling_rows)
     if engine.model.dtype != torch.float32:
         engine.model.float()
         engine.load(folder)  # again, for the bits that the narrow type took
+    spare_attention(engine.model)
+    if settings.checkpoint_activations:
+        checkpoint_layers(engine.model)
     if job.training.sharded and ranks.size > 1:
         shard(engine.model, ranks.size)
     return engine

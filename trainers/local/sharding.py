@@ -30,8 +30,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
-from transformers.modeling_layers import GradientCheckpointingLayer  # what every decoder layer is
 
+from trainers.local.activations import layers_of
 from trainers.local.grpo import token_logprobs
 
 K = TypeVar("K")
@@ -43,7 +43,7 @@ def shard(model: Any, workers: int) -> None:
     From then on they must compute in step: `logprobs_of` as often as the others, and backward after the same ones.
     """
     mesh = init_device_mesh(model.device.type, (workers,))
-    for layer in [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]:
+    for layer in layers_of(model):
         fully_shard(layer, mesh=mesh)
     # All the rest in one: a head that is tied to the embedding is one parameter with it.
     fully_shard(model, mesh=mesh, reshard_after_forward=True)

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,6 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from core.grading import Grader
 from core.methods import Method
+from core.trainer_settings import LocalSettings
 from core.types import Checkpoint
 from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
@@ -49,6 +50,7 @@ class LocalTrainer:
     Ray Train leaves on the cluster writes a warning each second, and stays for ever when this process is killed.
     """
 
+    settings: LocalSettings = field(default_factory=LocalSettings)
     cpus_per_worker: float = 1.0  # what Ray sets aside for each
     restarts: int = 1  # of lost or failed workers, before giving up
 
@@ -121,7 +123,7 @@ class LocalTrainer:
         return TorchTrainer(
             _worker,
             # As an object, since Ray shows a configuration to whoever looks at its state.
-            train_loop_config={"job": job, "keys": ray.put(_keys(job))},
+            train_loop_config={"job": job, "settings": self.settings, "keys": ray.put(_keys(job))},
             torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
             scaling_config=ScalingConfig(num_workers=job.training.workers, use_gpu=gpu, resources_per_worker=each),
             run_config=RunConfig(
@@ -174,7 +176,15 @@ def _worker(config: dict[str, Any]) -> None:
             file.flush()
 
         reward = make_reward(job, ranks, grader)
-        train(job, reward, ranks=ranks, device=str(device), report=report, stopped=(job.work_dir / _STOP).exists)
+        train(
+            job,
+            reward,
+            ranks=ranks,
+            device=str(device),
+            report=report,
+            stopped=(job.work_dir / _STOP).exists,
+            settings=config["settings"],
+        )
 
 
 def _cause(error: TrainingFailedError) -> str:

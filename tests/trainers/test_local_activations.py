@@ -1,0 +1,176 @@
+"""What a worker does not hold: activations that are computed again, answers that are sampled later. Nothing else
+changes by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_model
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from core.trainer_settings import LocalSettings
+from core.types import Scored
+from services.inference.transformers_engine import TransformersEngine
+from trainers.local import loop
+from trainers.local.activations import ATTENTION, checkpoint_layers, spare_attention
+from trainers.local.grpo import token_logprobs
+from trainers.local.ranks import Ranks
+from trainers.local.rewards import Completions, Rewarded
+
+IDS = torch.randint(3, VOCABULARY, (3, 40), generator=torch.Generator().manual_seed(1))
+MASK = (torch.arange(40) >= 5).expand(3, 40)
+
+
+def gradients(model: Qwen3ForCausalLM) -> tuple[Tensor, dict[str, Tensor]]:
+    """The log-probabilities, and the gradient of their sum and the entropies' by each parameter."""
+    model.zero_grad()
+    logprobs, entropies = token_logprobs(model, IDS, MASK, 0.7, entropy_gradient=True)
+    (logprobs.sum() + entropies.sum()).backward()
+    return logprobs.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_same_gradients(found: tuple[Tensor, dict[str, Tensor]], expected: tuple[Tensor, dict[str, Tensor]]) -> None:
+    assert expected[1].keys() == dict(tiny_model().named_parameters()).keys()
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
+
+
+def test_gradients_are_the_same_where_activations_are_made_again() -> None:
+    model = tiny_model()
+    expected = gradients(model)
+    checkpoint_layers(model)
+    assert_same_gradients(gradients(model), expected)
+
+
+def test_dropout_stays_off() -> None:
+    model = tiny_model()
+    expected = gradients(model)
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5  # which acts in train mode
+    checkpoint_layers(model)
+    assert_same_gradients(gradients(model), expected)
+
+
+def model_of(layers: int, checkpointed: bool) -> Qwen3ForCausalLM:
+    tree = {**tiny_model().config.to_dict(), "num_hidden_layers": layers, "layer_types": None}
+    model = Qwen3ForCausalLM(Qwen3Config(**tree)).eval()
+    if checkpointed:
+        checkpoint_layers(model)
+    return model
+
+
+def kept_bytes(model: Qwen3ForCausalLM) -> int:
+    """What a forward pass through the layers leaves for the gradients, beside the parameters."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        found = model.get_decoder()(input_ids=IDS, use_cache=False).last_hidden_state
+    assert found.requires_grad
+    return sum(kept.values())
+
+
+def test_less_is_kept() -> None:
+    """Of four more layers, checkpointed, nothing but what enters each, which a checkpoint holds by itself."""
+    whole, spared = (kept_bytes(model_of(6, each)) - kept_bytes(model_of(2, each)) for each in (False, True))
+    assert whole > 10 * 4 * 4 * 16 * IDS.numel()  # ten times 16 float32 numbers a layer and token
+    assert spared <= 4 * 4 * 16 * IDS.numel()
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("answering"), answering_model())
+
+
+class Noted(TransformersEngine):
+    """An engine that tells how many rows each was given as its most."""
+
+    most: ClassVar[list[int]] = []
+
+    def __init__(self, folder: Path, device: str = "cpu", max_rows: int = 512) -> None:
+        super().__init__(folder, device, max_rows)
+        self.most.append(max_rows)
+
+
+def trained(work: Path, start: Path, settings: LocalSettings, steps: int = 4) -> list[Completions]:
+    """What a job of four steps samples until it is stopped; what it comes to is in `work`."""
+    heard: list[Completions] = []
+
+    def reward(step: int, completions: Completions) -> Rewarded:
+        heard.append(completions)
+        groups = [[sum(one.tokens) % 7 / 7 for one in group] for group in completions]
+        return Rewarded([Scored(None, np.array(rewards)) for rewards in groups], {})
+
+    job = tiny_job(work, learning_rate=1e-3)
+    loop.train(
+        replace(job, start=replace(job.start, path=str(start))),
+        reward,
+        ranks=Ranks(),
+        device="cpu",
+        report=lambda _: None,
+        stopped=lambda: len(heard) == steps,
+        settings=settings,
+    )
+    return heard
+
+
+SPARING = LocalSettings(sampling_rows=2, checkpoint_activations=True)
+FINAL = "job/final/model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, start: Path) -> tuple[Path, list[Completions]]:
+    work = tmp_path_factory.mktemp("plain")
+    return work, trained(work, start, LocalSettings())
+
+
+def test_a_job_comes_to_the_same(
+    tmp_path: Path, start: Path, plain: tuple[Path, list[Completions]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rollouts to the last bit, two at a time or all; weights but for rounding, where a step of AdamW is about 1e-3."""
+    monkeypatch.setattr(loop, "TransformersEngine", Noted)
+    Noted.most.clear()
+    sparing = trained(tmp_path, start, SPARING)
+    assert Noted.most == [2, 2]  # the policy's and the reference's
+    assert (len(sparing), sparing[0]) == (4, plain[1][0])
+    found, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
+
+
+def test_a_job_goes_on_with_other_settings(tmp_path: Path, start: Path, plain: tuple[Path, list[Completions]]) -> None:
+    assert len(trained(tmp_path, start, LocalSettings(), steps=2)) == 2
+    assert len(trained(tmp_path, start, SPARING)) == 2
+    found, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
+
+
+def test_attention_with_repeated_keys_is_the_same(tmp_path: Path) -> None:
+    """Whole sequences as they are trained on, and one token after the other as they are sampled."""
+    model = tiny_model()
+    assert model.config._attn_implementation == "sdpa"
+    expected, said = gradients(model), model.generate(IDS, max_new_tokens=8, do_sample=False)
+    model.set_attn_implementation(ATTENTION)
+    assert_same_gradients(gradients(model), expected)
+    assert model.generate(IDS, max_new_tokens=8, do_sample=False).tolist() == said.tolist()
+    model.save_pretrained(tmp_path)
+    assert ATTENTION not in (tmp_path / "config.json").read_text()
+
+
+def test_attention_stays_as_it_is_on_a_cpu() -> None:
+    on_cpu, elsewhere = tiny_model(), tiny_model().to("meta")
+    for model in (on_cpu, elsewhere):
+        spare_attention(model)
+    assert [model.config._attn_implementation for model in (on_cpu, elsewhere)] == ["sdpa", ATTENTION]
