@@ -83,7 +83,9 @@ class ModelServer:
         if self._told and self._served is None and not self._busy.locked():
             raise RuntimeError(f"{self._args.role}: no checkpoint is loaded")
 
-    @serve.batch(max_batch_size=256, batch_wait_timeout_s=0.01)
+    # A stage's requests come within this time. Those that came later would wait for the whole batch before them, which
+    # takes seconds: with a tenth of it a model of 27M parameters served 0.87 of what it does alone, and so 0.92.
+    @serve.batch(max_batch_size=256, batch_wait_timeout_s=0.1)
     async def _sample(self, prompts: list[Prompt]) -> list[tuple[str, list[Completion]]]:
         async with self._busy:
             if self._served is None or self._engine is None:
