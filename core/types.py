@@ -23,6 +23,12 @@ def question_id(run: str, iteration: int, index: int) -> str:
     return f"{run}/{iteration}/{index:06d}"
 
 
+def question_key(question_id: str) -> tuple[str, int, int]:
+    """Run, iteration and index of a question's natural key."""
+    run, iteration, index = question_id.rsplit("/", 2)
+    return run, int(iteration), int(index)
+
+
 def checkpoint_id(run: str, role: Role | Literal["base"], iteration: int) -> str:
     """The natural key of a checkpoint: `demo/solver/2`; the base model of a run is `demo/base/0`."""
     return f"{run}/{role}/{iteration}"

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.config import ConfigError, load_config, parse_config
-from orchestrator import cli_easyr1, cli_methods, cli_plan, cluster
+from orchestrator import cli_api, cli_easyr1, cli_methods, cli_plan, cluster
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, is_alive
 from orchestrator.plan import LOOP, plan
@@ -37,6 +37,9 @@ micro = typer.Typer(help="The tiny base model that the demo runs on.", no_args_i
 app.add_typer(micro, name="micro")
 app.add_typer(cli_methods.rewards, name="rewards")
 app.add_typer(cli_easyr1.easyr1, name="easyr1")
+app.add_typer(cli_api.keys, name="keys")
+app.command()(cli_api.api)
+app.command()(cli_api.questions)
 app.command()(cli_methods.replay)
 app.command()(cli_plan.plan)
 

@@ -9,6 +9,10 @@ class StoreError(CoevoError):
     """The store cannot do what was asked; the base of all errors of this package."""
 
 
+class NotThere(StoreError):
+    """A thing asked for by its name that the store does not have."""
+
+
 class StageHeld(StoreError):
     """Another owner holds a live lease on the stage."""
 

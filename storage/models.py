@@ -125,11 +125,21 @@ class Rollouts(Base):
 
 
 class PseudoLabels(Base):
-    """One row a question: its verdict, and the vote unless it was never asked (malformed, duplicate)."""
+    """One row a question: its verdict, and the vote unless it was never asked (malformed, duplicate).
+
+    Run, iteration and index are the question's, here too so that an iteration's rows can be read in order of p_hat.
+    """
 
     __tablename__ = "pseudo_labels"
+    __table_args__ = (
+        Index(None, "run", "iteration", "p_hat", "index"),
+        Index(None, "run", "iteration", "verdict", "index"),
+    )
 
     question_id: Mapped[str] = _question()
+    run: Mapped[str]
+    iteration: Mapped[int]
+    index: Mapped[int]
     verdict: Mapped[str]
     answer: Mapped[str | None] = mapped_column(ModelText)
     votes: Mapped[int | None]
@@ -157,6 +167,18 @@ class PoolJobs(Base):
     since: Mapped[datetime]  # in this status
     preempted: Mapped[bool]
     used: Mapped[float]  # unit-seconds, in all
+
+
+class ApiKeys(Base):
+    """Keys of the REST API, by their SHA-256: the keys themselves are nowhere."""
+
+    __tablename__ = "api_keys"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(index=True)
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    created_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
 
 
 class OracleLabels(Base):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from core.types import FinishReason, Role
+from core.types import FinishReason, OracleLabel, OracleVerdict, PseudoLabel, Question, Role, Verdict
 
 # "stopped": the guard, early stopping or a person ended it
 RunStatus = Literal["created", "running", "paused", "stopped", "done", "failed", "cancelled"]
@@ -44,6 +44,19 @@ class StageRow:
     error: str | None
 
 
+Scope = Literal["read", "run", "label", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """An API key, without the key."""
+
+    name: str
+    scopes: list[Scope]
+    created_at: datetime
+    revoked_at: datetime | None
+
+
 PoolStatus = Literal["queued", "running", "done"]
 
 
@@ -77,6 +90,27 @@ class RolloutRow:
     entropy_error: float | None
     checkpoint: str
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionEntry:
+    """A question with what was made of it so far."""
+
+    question: Question
+    verdict: Verdict | None  # None: not labelled yet
+    label: PseudoLabel | None  # None where it was never asked too
+    oracles: tuple[OracleLabel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCount:
+    """How many pseudo-labels of an iteration and verdict an oracle gave one and the same verdict."""
+
+    iteration: int
+    oracle: str
+    verdict: Verdict
+    said: OracleVerdict
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

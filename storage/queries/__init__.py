@@ -6,15 +6,33 @@ together is committed together. A thing asked for by its name (`get_…`) and no
 
 from __future__ import annotations
 
-from storage.queries.checkpoints import add_checkpoint, checkpoints_of, get_checkpoint, lineage, manifest_of
+from storage.queries.browse import (
+    QuestionFilter,
+    Sort,
+    audit_counts,
+    browse,
+    get_question,
+    place_of,
+    vote_counts,
+)
+from storage.queries.checkpoints import (
+    add_checkpoint,
+    checkpoints_of,
+    children_of,
+    get_checkpoint,
+    lineage,
+    manifest_of,
+)
 from storage.queries.figures import (
     add_evaluations,
     add_filter_stats,
     add_train_metrics,
+    evaluated,
     evaluations_of,
     filter_stats_of,
     train_metrics_of,
 )
+from storage.queries.keys import add_key, list_keys, revoke_key, scopes_of
 from storage.queries.ledger import (
     claim_stage,
     fail_stage,
@@ -43,15 +61,21 @@ from storage.queries.questions import (
 from storage.queries.runs import create_run, delete_run, get_run, list_runs, set_iterations, set_run_status
 
 __all__ = [
+    "QuestionFilter",
+    "Sort",
     "add_checkpoint",
     "add_evaluations",
     "add_filter_stats",
+    "add_key",
     "add_labels",
     "add_oracle_labels",
     "add_questions",
     "add_rollouts",
     "add_train_metrics",
+    "audit_counts",
+    "browse",
     "checkpoints_of",
+    "children_of",
     "claim_stage",
     "count_questions",
     "count_rollouts",
@@ -59,32 +83,39 @@ __all__ = [
     "create_run",
     "delete_run",
     "drop_abandoned",
+    "evaluated",
     "evaluations_of",
     "fail_stage",
     "filter_stats_of",
     "find_stage",
     "finish_stage",
     "get_checkpoint",
+    "get_question",
     "get_run",
     "join_pool",
     "labels_of",
     "leave_pool",
     "lineage",
+    "list_keys",
     "list_runs",
     "lock_pool",
     "manifest_of",
     "oracle_labels_of",
+    "place_of",
     "pool_jobs",
     "preempt_job",
     "questions_of",
     "release_leases",
     "renew_lease",
+    "revoke_key",
     "rolled_back",
     "rollouts_of",
     "rollouts_of_question",
+    "scopes_of",
     "set_iterations",
     "set_run_status",
     "stages_of",
     "start_job",
     "train_metrics_of",
+    "vote_counts",
 ]

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
 from core.types import Checkpoint, Role
-from storage.errors import StoreError
+from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints
 from storage.queries.tables import columns, insert_new
 
@@ -31,7 +31,7 @@ def add_checkpoint(session: Session, checkpoint: Checkpoint, manifest: Mapping[s
 def get_checkpoint(session: Session, checkpoint: str) -> Checkpoint:
     row = session.execute(select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.id == checkpoint)).one_or_none()
     if row is None:
-        raise StoreError(f"checkpoint {checkpoint}: no such checkpoint")
+        raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
     return Checkpoint(*row)
 
 
@@ -39,7 +39,7 @@ def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
     """File name -> sha256, as it was published."""
     found = session.scalar(select(Checkpoints.manifest).where(Checkpoints.id == checkpoint))
     if found is None:
-        raise StoreError(f"checkpoint {checkpoint}: no such checkpoint")
+        raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
     return found
 
 
@@ -49,6 +49,13 @@ def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list
     if role is not None:
         found = found.where(Checkpoints.role == role)
     ordered = found.order_by(Checkpoints.iteration, Checkpoints.role, Checkpoints.id)
+    return [Checkpoint(*row) for row in session.execute(ordered)]
+
+
+def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:
+    """The checkpoints that were trained from one, by run and iteration."""
+    found = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.parent == checkpoint)
+    ordered = found.order_by(Checkpoints.run, Checkpoints.iteration, Checkpoints.role)
     return [Checkpoint(*row) for row in session.execute(ordered)]
 
 
@@ -64,7 +71,7 @@ def lineage(session: Session, checkpoint: str) -> list[Checkpoint]:
     )
     found = {row.id: Checkpoint(*row) for row in session.execute(select(ancestry))}
     if not found:
-        raise StoreError(f"checkpoint {checkpoint}: no such checkpoint")
+        raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
     return _in_order(found, checkpoint)
 
 

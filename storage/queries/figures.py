@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.filtering import FilterStats
 from core.types import Evaluated, Role
-from storage.models import Evaluations, FilterStatistics, TrainMetrics
+from storage.models import Checkpoints, Evaluations, FilterStatistics, TrainMetrics
 from storage.queries.tables import columns, insert_new
 from storage.rows import TrainMetric
 
@@ -51,6 +51,13 @@ def train_metrics_of(
 def add_evaluations(session: Session, *, checkpoint: str, benchmark: str, items: Iterable[Evaluated]) -> None:
     key = {"checkpoint_id": checkpoint, "benchmark": benchmark}
     insert_new(session, Evaluations, ({**key, **asdict(item)} for item in items))
+
+
+def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
+    """(checkpoint, benchmark) of a run's evaluations, by iteration."""
+    key = (Checkpoints.iteration, Evaluations.checkpoint_id, Evaluations.benchmark)
+    found = select(*key).join(Checkpoints).where(Checkpoints.run == run).distinct().order_by(*key)
+    return [(checkpoint, benchmark) for _, checkpoint, benchmark in session.execute(found)]
 
 
 def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Evaluated]:

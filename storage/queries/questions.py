@@ -6,13 +6,13 @@ reads back what is stored, and does not trust what it holds in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
 
-from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict
+from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
 from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts
 from storage.queries.tables import columns, insert_carriers, insert_new
 from storage.rows import RolloutRow
@@ -72,7 +72,9 @@ def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:
 def _label_row(labelled: LabelledQuestion) -> dict[str, Any]:
     label = labelled.label
     fields = {name: None if label is None else getattr(label, name) for name in _LABEL_FIELDS}
-    return {"question_id": labelled.question_id, "verdict": labelled.verdict, **fields}
+    run, iteration, index = question_key(labelled.question_id)
+    place = {"run": run, "iteration": iteration, "index": index}
+    return {"question_id": labelled.question_id, **place, "verdict": labelled.verdict, **fields}
 
 
 def labels_of(
@@ -93,18 +95,23 @@ def labels_of(
 
 
 def _labelled(row: Row[*tuple[Any, ...]]) -> LabelledQuestion:
-    question_id, text, verdict, answer, votes, m, parsed, unknown, p_hat, denominator, classes = row
+    question_id, text, verdict, *label = row
+    return LabelledQuestion(question_id, text, label_of(label), verdict)
+
+
+def label_of(fields: Sequence[Any]) -> PseudoLabel | None:
+    """A label of its columns, in the order of the carrier's; None where the question was never asked."""
+    answer, votes, m, parsed, unknown, p_hat, denominator, classes = fields
     if classes is None:
-        return LabelledQuestion(question_id, text, None, verdict)
+        return None
     ranked = tuple((representative, count) for representative, count in classes)
-    label = PseudoLabel(answer, votes, m, parsed, unknown, p_hat, denominator, ranked)
-    return LabelledQuestion(question_id, text, label, verdict)
+    return PseudoLabel(answer, votes, m, parsed, unknown, p_hat, denominator, ranked)
 
 
 def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, int]:
     """Verdict -> questions; a verdict that no question has is not in it."""
-    counted = select(PseudoLabels.verdict, func.count()).join(Questions)
-    of_iteration = [Questions.run == run, Questions.iteration == iteration]
+    counted = select(PseudoLabels.verdict, func.count())
+    of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
     found = session.execute(counted.where(*of_iteration).group_by(PseudoLabels.verdict))
     return {cast(Verdict, verdict): count for verdict, count in found}
 

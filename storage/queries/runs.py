@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from core.config import RunConfig, parse_config
-from storage.errors import StoreError
+from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints, Questions, Runs
 from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import RunRow, RunStatus
@@ -54,7 +54,7 @@ def get_run(session: Session, name: str) -> RunRow:
     row = session.execute(select(*columns(Runs, RunRow)).where(Runs.name == name)).one_or_none()
     if row is None:
         known = ", ".join(session.scalars(select(Runs.name).order_by(Runs.created_at.desc()).limit(10)))
-        raise StoreError(f"run {name}: no such run; the store has {known or 'none'}")
+        raise NotThere(f"run {name}: no such run; the store has {known or 'none'}")
     return RunRow(*row)
 
 

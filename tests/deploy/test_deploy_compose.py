@@ -21,7 +21,7 @@ from orchestrator.home import ROOT
 FILE = ROOT / "docker-compose.yml"
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-UIS = {"prefect": 4200, "ray-head": 8265, "prometheus": 9090, "grafana": 3000}
+UIS = {"api": 8080, "prefect": 4200, "ray-head": 8265, "prometheus": 9090, "grafana": 3000}
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:[?-])?([^}]*)\}")
 PROFILES = ("cpu", "gpu", "easyr1")
 RUNNERS = ("runner", "runner-easyr1")

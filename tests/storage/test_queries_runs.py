@@ -108,4 +108,5 @@ def test_a_run_that_others_build_on_stays(store: Store) -> None:
 def _counts(store: Store) -> dict[str, int]:
     with store.read() as session:
         tables = {mapper.class_.__tablename__: table_of(mapper.class_) for mapper in Base.registry.mappers}
+        del tables["api_keys"]  # of no run
         return {name: session.scalar(select(func.count()).select_from(table)) or 0 for name, table in tables.items()}

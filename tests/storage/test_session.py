@@ -74,7 +74,7 @@ def test_another_programs_database_is_left_alone(database_url: str, create: bool
 def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="of version 0004, expected 9999"):
+    with pytest.raises(StoreError, match="of version 0005, expected 9999"):
         open_store(database_url)
 
 
@@ -96,6 +96,7 @@ def test_rows_of_the_first_version_survive_the_upgrade(database_url: str) -> Non
             "INSERT INTO checkpoints VALUES ('r/base/0', 'r', 'base', 0, 0, '/m', 'sha', '{}', NULL)",
             "INSERT INTO questions VALUES ('r/1/000000', 'r', 1, 0, 'What?', 'raw', 'r/base/0', 5)",
             "INSERT INTO rollouts VALUES ('r/1/000000', 0, '7', 3, 'stop', 0.5, 'r/base/0', 6)",
+            "INSERT INTO pseudo_labels VALUES ('r/1/000000', 'kept', '7', 1, 2, 2, 0, 0.5, 'all', '[[\"7\", 1]]')",
         ):
             connection.execute(text(statement))
     engine.dispose()
@@ -104,6 +105,8 @@ def test_rows_of_the_first_version_survive_the_upgrade(database_url: str) -> Non
         assert (question.text, question.checkpoint, question.seed, question.answer) == ("What?", "r/base/0", 5, None)
         [row] = queries.rollouts_of(session, "r", 1)
         assert (row.answer, row.mean_entropy, row.entropy_error) == ("7", 0.5, 0.0)
+        [entry] = queries.browse(session, "r", 1, queries.QuestionFilter(verdicts=("kept",)), sort="p_hat")
+        assert (entry.question, entry.label and entry.label.p_hat) == (question, 0.5)
         config = parse_config(queries.get_run(session, "r").config, "the store")
     assert (config.solver.reward.kl_coefficient, config.solver.reward.loss_average) == (0.03, "token")
     assert config.challenger.reward.clip_high == 0.3

@@ -1,0 +1,32 @@
+"""Published checkpoints, and what came from which."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+
+from core.types import Role, checkpoint_id
+from services.api.given import Iteration, Reading, RunName
+from services.api.problems import documented
+from services.api.schemas import Checkpoint, CheckpointDetail
+from storage import queries
+
+router = APIRouter(prefix="/runs/{run}/checkpoints", tags=["checkpoints"])
+
+
+@router.get("", responses=documented(404))
+def list_checkpoints(session: Reading, run: RunName) -> list[Checkpoint]:
+    """A run's checkpoints by iteration, the base model first."""
+    queries.get_run(session, run)
+    return [Checkpoint.model_validate(each) for each in queries.checkpoints_of(session, run)]
+
+
+@router.get("/{role}/{iteration}", responses=documented(404))
+def get_checkpoint(
+    session: Reading, run: RunName, role: Role | Literal["base"], iteration: Iteration
+) -> CheckpointDetail:
+    """One checkpoint: its files, where it comes from, and what was trained from it."""
+    key = checkpoint_id(run, role, iteration)
+    chain = queries.lineage(session, key)
+    return CheckpointDetail.of(chain, queries.children_of(session, key), queries.manifest_of(session, key))

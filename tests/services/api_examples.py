@@ -1,0 +1,69 @@
+"""A run of two iterations, small enough to work its figures out by hand."""
+
+from __future__ import annotations
+
+from core.config import RunConfig
+from core.filtering import statistics
+from core.types import (
+    Checkpoint,
+    Evaluated,
+    LabelledQuestion,
+    OracleLabel,
+    OracleVerdict,
+    PseudoLabel,
+    Question,
+    Rollout,
+    Verdict,
+    question_id,
+)
+from storage import queries
+from storage.session import Store
+
+RUN = "demo"
+# text, verdict, votes of 4 for the label, what the exact oracle says of it
+MADE: tuple[tuple[str | None, Verdict, int | None, OracleVerdict | None], ...] = (
+    ("What is 1 + 2?", "kept", 2, "right"),
+    ("What is 3 + 4?", "kept", 3, "wrong"),
+    ("What is 5 * 6?", "too_easy", 4, "right"),
+    (None, "malformed", None, None),
+    ("What is <b>7</b> of 8?", "too_hard", 1, "ill_posed"),
+)
+
+
+def fill(store: Store) -> None:
+    """Iteration 1 as it is made above, iteration 2 not labelled yet."""
+    with store.write() as session:
+        queries.create_run(session, name=RUN, config=RunConfig(iterations=2), preset="demo")
+        base = Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m/base", "aa", None)
+        queries.add_checkpoint(session, base, {"model.safetensors": "00"})
+        trained = Checkpoint(f"{RUN}/solver/1", RUN, "solver", 1, 20, "/m/solver", "bb", base.id)
+        queries.add_checkpoint(session, trained, {"model.safetensors": "11"})
+        questions, labels = zip(*map(_made, range(len(MADE))), strict=True)
+        queries.add_questions(session, questions)
+        queries.add_labels(session, labels)
+        votes = [_vote(i, sample, n) for i, (_, _, n, _) in enumerate(MADE) if n is not None for sample in range(4)]
+        queries.add_rollouts(session, votes)
+        said = [(question_id(RUN, 1, i), verdict) for i, (*_, verdict) in enumerate(MADE) if verdict]
+        queries.add_oracle_labels(session, [OracleLabel(key, "exact", verdict, "3") for key, verdict in said])
+        queries.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
+        queries.claim_stage(session, run=RUN, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
+        queries.finish_stage(session, run=RUN, iteration=1, stage="evaluate", owner="me", result={})
+        queries.add_train_metrics(
+            session, run=RUN, iteration=1, role="solver", step=1, metrics={"reward_mean": 0.5, "kl": float("nan")}
+        )
+        items = [Evaluated(f"i{i}", None, 8, 2 * i, i > 1, i > 0) for i in range(4)]
+        queries.add_evaluations(session, checkpoint=trained.id, benchmark="micro", items=items)
+        queries.add_questions(session, [Question(question_id(RUN, 2, 0), RUN, 2, 0, "later", "later", base.id, 1)])
+
+
+def _made(index: int) -> tuple[Question, LabelledQuestion]:
+    text, verdict, votes, _ = MADE[index]
+    key = question_id(RUN, 1, index)
+    label = None if votes is None else PseudoLabel("3", votes, 4, 4, 0, votes / 4, "all", (("3", votes),))
+    asked = Question(key, RUN, 1, index, text, f"<question>{text}</question>", f"{RUN}/base/0", index)
+    return asked, LabelledQuestion(key, text, label, verdict)
+
+
+def _vote(index: int, sample: int, votes: int) -> Rollout:
+    key, answer = question_id(RUN, 1, index), "3" if sample < votes else "4"
+    return Rollout(key, sample, "", answer, 7, "stop", 0.25, 0.0, f"{RUN}/base/0", sample)

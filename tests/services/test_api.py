@@ -1,0 +1,228 @@
+"""The REST API on real databases: what each route answers, and how it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_examples import MADE, RUN, fill
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+
+from core.config import parse_config
+from core.drift import wilson
+from services.api.app import PREFIX, create_app
+from services.api.keys import new_key
+from storage import queries
+from storage.errors import StoreError
+from storage.session import Store, open_store
+
+ITERATION = f"/runs/{RUN}/iterations/1"
+
+
+@pytest.fixture
+def api(store: Store) -> TestClient:
+    fill(store)
+    return TestClient(create_app(store, ask_for_keys=False), raise_server_exceptions=True)
+
+
+def get(api: TestClient, path: str, **parameters: Any) -> Any:
+    response = api.get(PREFIX + path, params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_runs(api: TestClient, store: Store) -> None:
+    [run] = get(api, "/runs")["items"]
+    assert (run["name"], run["preset"], run["status"], run["iterations"]) == (RUN, "demo", "created", 2)
+    assert get(api, f"/runs/{RUN}")["config"]["dataset"]["votes"] == 10
+    with store.write() as session:
+        config = queries.get_run(session, RUN).config
+        for name in ("a", "b"):
+            queries.create_run(session, name=name, config=parse_config(config, "a test"))
+    first = get(api, "/runs", limit=2)
+    rest = get(api, "/runs", limit=2, after=first["next"])
+    assert ([each["name"] for each in first["items"] + rest["items"]], rest["next"]) == (["b", "a", RUN], None)
+
+
+def test_stages_and_their_times(api: TestClient) -> None:
+    [stage] = get(api, f"/runs/{RUN}/stages")
+    assert (stage["iteration"], stage["stage"], stage["status"], stage["attempt"]) == (1, "evaluate", "done", 1)
+    assert stage["seconds"] >= 0
+
+
+def test_questions_filtered_sorted_and_in_pages(api: TestClient) -> None:
+    every = get(api, f"{ITERATION}/questions")
+    assert [each["text"] for each in every["items"]] == [asked for asked, *_ in MADE]
+    assert every["next"] is None
+    first = every["items"][0]
+    assert (first["verdict"], first["answer"], first["votes"], first["m"], first["p_hat"]) == ("kept", "3", 2, 4, 0.5)
+    assert first["oracles"] == [{"oracle": "exact", "verdict": "right", "truth": "3"}]
+    malformed = every["items"][3]
+    assert (malformed["verdict"], malformed["p_hat"], malformed["oracles"]) == ("malformed", None, [])
+
+    def indices(**wanted: Any) -> list[int]:
+        return [each["index"] for each in get(api, f"{ITERATION}/questions", **wanted)["items"]]
+
+    assert indices(verdict=["kept", "too_easy"]) == [0, 1, 2]
+    assert indices(sort="-p_hat") == [2, 1, 0, 4]
+    assert indices(p_hat_min=0.5, p_hat_max=0.75) == [0, 1]
+    assert indices(text="<B>7") == [4]
+    assert indices(oracle="exact", oracle_verdict="right") == [0, 2]
+    page = get(api, f"{ITERATION}/questions", sort="p_hat", limit=3)
+    rest = get(api, f"{ITERATION}/questions", sort="p_hat", limit=3, after=page["next"])
+    assert [each["index"] for each in page["items"] + rest["items"]] == [4, 0, 1, 2]
+    [later] = get(api, f"/runs/{RUN}/iterations/2/questions")["items"]
+    assert (later["text"], later["verdict"]) == ("later", None)
+
+
+def test_one_question_with_every_vote(api: TestClient) -> None:
+    found = get(api, f"{ITERATION}/questions/1")
+    assert [vote["answer"] for vote in found["rollouts"]] == ["3", "3", "3", "4"]
+    assert found["rollouts"][0] == {
+        "sample_index": 0,
+        "answer": "3",
+        "tokens": 7,
+        "finish_reason": "stop",
+        "mean_entropy": 0.25,
+        "entropy_error": 0.0,
+        "checkpoint": f"{RUN}/base/0",
+        "seed": 0,
+    }
+    assert found["classes"] == [{"answer": "3", "votes": 3}]
+    assert (found["raw"], found["checkpoint"]) == ("<question>What is 3 + 4?</question>", f"{RUN}/base/0")
+    assert get(api, f"{ITERATION}/questions/3")["rollouts"] == []
+
+
+def test_statistics_and_the_histogram(api: TestClient) -> None:
+    found = get(api, f"{ITERATION}/statistics")
+    assert found["verdicts"] == {"kept": 2, "too_easy": 1, "malformed": 1, "too_hard": 1}
+    lo, hi = wilson(2, 5) or (0, 0)
+    assert found["kept"] == pytest.approx({"value": 0.4, "lo": lo, "hi": hi, "n": 5})
+    assert found["mean_p_hat"] == pytest.approx((0.5 + 0.75 + 1 + 0.25) / 4)
+    assert [(each["p_hat"], each["verdict"], each["questions"]) for each in found["histogram"]] == [
+        (0.25, "too_hard", 1),
+        (0.5, "kept", 1),
+        (0.75, "kept", 1),
+        (1.0, "too_easy", 1),
+    ]
+
+
+def test_drift_says_what_each_share_is_of(api: TestClient) -> None:
+    kept, every = get(api, f"/runs/{RUN}/drift")
+    assert (kept["iteration"], kept["oracle"], kept["over"], every["over"]) == (1, "exact", "kept", "all")
+    assert (kept["label_accuracy"]["value"], kept["label_accuracy"]["n"]) == (0.5, 2)  # right, wrong
+    assert kept["label_accuracy"]["lo"] == pytest.approx(0.0945, abs=1e-4)  # Wilson, 1 of 2
+    assert (every["label_accuracy"]["value"], every["ill_posed"]["value"], every["ill_posed"]["n"]) == (0.5, 0.25, 4)
+
+
+def test_evaluations_metrics_and_the_pool(api: TestClient) -> None:
+    [found] = get(api, f"/runs/{RUN}/evaluations")
+    assert (found["checkpoint"], found["benchmark"], found["samples"]) == (f"{RUN}/solver/1", "micro", 8)
+    assert (found["pass_at_1"]["value"], found["pass_at_1"]["n"]) == (pytest.approx(0.375), 4)  # 0, 2, 4, 6 of 8
+    assert (found["greedy"]["value"], found["majority"]["value"]) == (0.5, 0.75)
+    assert [(each["name"], each["value"]) for each in get(api, f"/runs/{RUN}/metrics", role="solver")] == [
+        ("kl", None),
+        ("reward_mean", 0.5),
+    ]
+    assert get(api, f"/runs/{RUN}/metrics", name="nosuch") == []
+    assert get(api, "/pool") == []
+
+
+def test_checkpoints_and_where_they_come_from(api: TestClient) -> None:
+    assert [each["id"] for each in get(api, f"/runs/{RUN}/checkpoints")] == [f"{RUN}/base/0", f"{RUN}/solver/1"]
+    solver = get(api, f"/runs/{RUN}/checkpoints/solver/1")
+    assert ([each["id"] for each in solver["ancestors"]], solver["children"]) == ([f"{RUN}/base/0"], [])
+    base = get(api, f"/runs/{RUN}/checkpoints/base/0")
+    assert ([each["id"] for each in base["children"]], base["manifest"]) == (
+        [f"{RUN}/solver/1"],
+        {"model.safetensors": "00"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "detail"),
+    [
+        ("/runs/nobody", 404, "run nobody: no such run; the store has demo"),
+        ("/runs/nobody/drift", 404, "run nobody: no such run"),
+        (f"{ITERATION}/questions/99", 404, f"question '{RUN}/1/000099': there is none of this id"),
+        (f"/runs/{RUN}/checkpoints/solver/7", 404, f"checkpoint {RUN}/solver/7: no such checkpoint"),
+        (f"{ITERATION}/questions?limit=201", 422, "query.limit: Input should be less than or equal to 200"),
+        (f"{ITERATION}/questions?verdict=nice", 422, "query.verdict.0: Input should be 'kept'"),
+        (f"{ITERATION}/questions?p_hat_min=nan", 422, "query.p_hat_min: Input should be a finite number"),
+        (f"{ITERATION}/questions?colour=red", 422, "query.colour: Extra inputs are not permitted"),
+        (f"{ITERATION}/questions?after=%00x", 400, "after: expected `next` of a page in the same order"),
+        (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after: expected `next` of a page in the same order"),
+        (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after: expected `next`"),
+        (f"{ITERATION}/questions?after=WzFlOTk5XQ", 400, "after: expected `next`"),
+        ("/runs?after=nobody", 400, "after: expected `next` of a page before, got 'nobody'"),
+        ("/runs/%00", 422, "path.run: String should match pattern"),
+        ("/runs/demo/iterations/99999999999/questions", 422, "path.iteration: Input should be less than or equal to"),
+        ("/nothing", 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_answered_is_said_as_a_problem(api: TestClient, path: str, status: int, detail: str) -> None:
+    response = api.get(PREFIX + path)
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (response.status_code, problem["status"]) == (status, status)
+    assert detail in problem["detail"]
+    if status == 422:
+        assert problem["errors"][0]["field"] == problem["detail"].split(": ")[0]
+
+
+def test_a_database_that_does_not_answer_is_no_secret_of_ours(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    with store.write() as session:
+        session.execute(text("DROP TABLE pool_jobs"))
+    response = TestClient(create_app(store, ask_for_keys=False)).get(f"{PREFIX}/pool")
+    assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
+    assert response.json()["detail"] == "the database did not answer; its reason is in the API's log"
+
+
+def test_every_route_wants_a_key_when_keys_are_on(store: Store) -> None:
+    fill(store)
+    app = create_app(store, ask_for_keys=True)
+    api = TestClient(app)
+    reader, runner = new_key(store, "reader", ("read",)), new_key(store, "runner", ("run",))
+    values = {"run": RUN, "iteration": "1", "index": "0", "role": "solver"}
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith(PREFIX)]
+    assert len(routes) >= 11
+
+    def status(route: APIRoute, key: str | None) -> set[int]:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        path = route.path.format(**values)
+        return {api.request(method, path, headers=headers).status_code for method in route.methods}
+
+    for route in routes:
+        assert (status(route, None), status(route, "coevo_guess")) == ({401}, {401})
+        assert (status(route, runner), status(route, reader)) == ({403}, {200})
+    assert api.get(f"{PREFIX}/runs").headers["www-authenticate"] == "Bearer"
+    assert api.get("/healthz").status_code == 200
+    with store.write() as session:
+        queries.revoke_key(session, "reader")
+    assert status(routes[0], reader) == {401}
+
+
+def test_keys_are_stored_by_their_hash(store: Store) -> None:
+    key = new_key(store, "me", ("read", "run"))
+    with store.read() as session:
+        [row] = queries.list_keys(session)
+    assert (row.name, row.scopes, row.revoked_at) == ("me", ["read", "run"], None)
+    assert key not in repr(row)
+    with pytest.raises(StoreError, match="'me': there is one of this name already"):
+        new_key(store, "me", ("read",))
+    with pytest.raises(StoreError, match="'you': there is none of this name that is in use"), store.write() as session:
+        queries.revoke_key(session, "you")
+
+
+def test_the_description_names_every_error(store: Store) -> None:
+    described = create_app(store, ask_for_keys=True).openapi()
+    for path, methods in described["paths"].items():
+        if path.startswith(PREFIX):
+            for method in methods.values():
+                assert {"200", "401", "403", "422"} <= method["responses"].keys(), path
+                assert method["summary"]
+                assert method["description"]
