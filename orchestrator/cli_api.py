@@ -49,7 +49,8 @@ def api(
             f"http://{host}:{port}{PREFIX}/runs, described at http://{host}:{port}/api/openapi.json; {said}", flush=True
         )
         try:
-            uvicorn.run(create_app(store, ask_for_keys=asks), host=host, port=port, log_level="warning")
+            served = create_app(store, home().path / "exports", ask_for_keys=asks)
+            uvicorn.run(served, host=host, port=port, log_level="warning")
         finally:
             store.close()
 

@@ -108,6 +108,14 @@ def label_of(fields: Sequence[Any]) -> PseudoLabel | None:
     return PseudoLabel(answer, votes, m, parsed, unknown, p_hat, denominator, ranked)
 
 
+def makers(session: Session, run: str, iteration: int) -> tuple[list[str], list[str]]:
+    """The checkpoints that wrote an iteration's questions, and those that voted on them."""
+    of_iteration = [Questions.run == run, Questions.iteration == iteration]
+    wrote = select(Questions.checkpoint).where(*of_iteration, Questions.checkpoint.is_not(None)).distinct()
+    voted = select(Rollouts.checkpoint).join(Questions, Questions.id == Rollouts.question_id).where(*of_iteration)
+    return sorted(filter(None, session.scalars(wrote))), sorted(session.scalars(voted.distinct()))
+
+
 def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, int]:
     """Verdict -> questions; a verdict that no question has is not in it."""
     counted = select(PseudoLabels.verdict, func.count())

@@ -46,8 +46,9 @@ def fill(store: Store) -> None:
         said = [(question_id(RUN, 1, i), verdict) for i, (*_, verdict) in enumerate(MADE) if verdict]
         queries.add_oracle_labels(session, [OracleLabel(key, "exact", verdict, "3") for key, verdict in said])
         queries.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
-        queries.claim_stage(session, run=RUN, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
-        queries.finish_stage(session, run=RUN, iteration=1, stage="evaluate", owner="me", result={})
+        for stage in ("label_questions", "evaluate"):
+            queries.claim_stage(session, run=RUN, iteration=1, stage=stage, owner="me", lease_seconds=60)
+            queries.finish_stage(session, run=RUN, iteration=1, stage=stage, owner="me", result={})
         queries.add_train_metrics(
             session, run=RUN, iteration=1, role="solver", step=1, metrics={"reward_mean": 0.5, "kl": float("nan")}
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,9 @@ ITERATION = f"/runs/{RUN}/iterations/1"
 
 
 @pytest.fixture
-def api(store: Store) -> TestClient:
+def api(store: Store, tmp_path: Path) -> TestClient:
     fill(store)
-    return TestClient(create_app(store, ask_for_keys=False), raise_server_exceptions=True)
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False), raise_server_exceptions=True)
 
 
 def get(api: TestClient, path: str, **parameters: Any) -> Any:
@@ -48,9 +50,10 @@ def test_runs(api: TestClient, store: Store) -> None:
 
 
 def test_stages_and_their_times(api: TestClient) -> None:
-    [stage] = get(api, f"/runs/{RUN}/stages")
-    assert (stage["iteration"], stage["stage"], stage["status"], stage["attempt"]) == (1, "evaluate", "done", 1)
-    assert stage["seconds"] >= 0
+    first, second = get(api, f"/runs/{RUN}/stages")
+    assert (first["stage"], second["stage"]) == ("label_questions", "evaluate")
+    assert (second["iteration"], second["status"], second["attempt"]) == (1, "done", 1)
+    assert second["seconds"] >= 0
 
 
 def test_questions_filtered_sorted_and_in_pages(api: TestClient) -> None:
@@ -177,17 +180,35 @@ def test_a_database_that_does_not_answer_is_no_secret_of_ours(tmp_path: Path) ->
     store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     with store.write() as session:
         session.execute(text("DROP TABLE pool_jobs"))
-    response = TestClient(create_app(store, ask_for_keys=False)).get(f"{PREFIX}/pool")
+    response = TestClient(create_app(store, tmp_path, ask_for_keys=False)).get(f"{PREFIX}/pool")
     assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
     assert response.json()["detail"] == "the database did not answer; its reason is in the API's log"
 
 
-def test_every_route_wants_a_key_when_keys_are_on(store: Store) -> None:
+def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
+    path = f"{PREFIX}{ITERATION}/exports"
+    whole = api.get(f"{path}/jsonl")
+    manifest = get(api, f"{ITERATION}/exports/jsonl/manifest")
+    assert hashlib.sha256(whole.content).hexdigest() == manifest["sha256"] == whole.headers["etag"].strip('"')
+    assert whole.headers["content-disposition"].startswith('attachment; filename="demo-1-all-')
+    assert (manifest["rows"], manifest["bytes"]) == (len(MADE), len(whole.content))
+    rest = api.get(f"{path}/jsonl", headers={"Range": "bytes=100-", "If-Range": whole.headers["etag"]})
+    assert (rest.status_code, rest.content) == (206, whole.content[100:])
+    assert [json.loads(line)["index"] for line in api.get(f"{path}/jsonl?only=kept").text.splitlines()] == [0, 1]
+    later = api.get(f"{PREFIX}/runs/{RUN}/iterations/2/exports/csv")
+    assert (later.status_code, later.json()["detail"]) == (
+        409,
+        "run demo, iteration 2: its questions are not all labelled yet",
+    )
+    assert api.get(f"{PREFIX}/runs/nobody/iterations/2/exports/csv").status_code == 404
+
+
+def test_every_route_wants_a_key_when_keys_are_on(store: Store, tmp_path: Path) -> None:
     fill(store)
-    app = create_app(store, ask_for_keys=True)
+    app = create_app(store, tmp_path, ask_for_keys=True)
     api = TestClient(app)
     reader, runner = new_key(store, "reader", ("read",)), new_key(store, "runner", ("run",))
-    values = {"run": RUN, "iteration": "1", "index": "0", "role": "solver"}
+    values = {"run": RUN, "iteration": "1", "index": "0", "role": "solver", "kind": "jsonl"}
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith(PREFIX)]
     assert len(routes) >= 11
 
@@ -218,8 +239,8 @@ def test_keys_are_stored_by_their_hash(store: Store) -> None:
         queries.revoke_key(session, "you")
 
 
-def test_the_description_names_every_error(store: Store) -> None:
-    described = create_app(store, ask_for_keys=True).openapi()
+def test_the_description_names_every_error(store: Store, tmp_path: Path) -> None:
+    described = create_app(store, tmp_path, ask_for_keys=True).openapi()
     for path, methods in described["paths"].items():
         if path.startswith(PREFIX):
             for method in methods.values():

@@ -1,0 +1,219 @@
+"""Data sets as files: an iteration's questions with their labels, as JSONL, CSV, Parquet, or a folder for Hugging Face.
+
+A file is written once, whole or not at all, a page of rows at a time; the same rows give the same bytes. What an oracle
+said is part of it, so a later audit makes another file. Its manifest, beside it, says which rows, by which checkpoints,
+under which configuration, and has the file's sha256.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.types import Verdict
+from storage import queries
+from storage.errors import StoreError
+from storage.files import make_folder, put
+from storage.rows import QuestionEntry
+from storage.session import Store
+
+Format = Literal["jsonl", "csv", "parquet", "huggingface"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+Only = Literal["all", "kept"]
+
+_PAGE = 2_000  # rows: what is in memory at a time
+_SUFFIX: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
+_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("index", pa.int32(), nullable=False),
+        pa.field("question", pa.string()),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("answer", pa.string()),  # the pseudo-label
+        pa.field("votes", pa.int32()),
+        pa.field("m", pa.int32()),
+        pa.field("parsed", pa.int32()),
+        pa.field("unknown", pa.int32()),
+        pa.field("p_hat", pa.float64()),
+        pa.field("denominator", pa.string()),
+        pa.field("challenger", pa.string()),  # the checkpoint that wrote the question
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("oracles", pa.string(), nullable=False),  # JSON: oracle -> [verdict, truth]
+    ]
+)
+_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
+_MADE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows: the same bytes at any time
+
+Row = dict[str, Any]
+
+
+class NotFinal(StoreError):
+    """The rows that were asked for may still change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    path: Path
+    manifest: dict[str, Any]
+
+
+def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind: Format) -> Export:
+    """The file, written below `root` unless it is there. Raises `NotThere`, and `NotFinal` before all is labelled."""
+    with store.read() as session:
+        config = queries.get_run(session, run).config
+        stage = queries.find_stage(session, run=run, iteration=iteration, stage="label_questions")
+        if stage is None or stage.status != "done":
+            raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
+        audited = [each for each in queries.audit_counts(session, run) if each.iteration == iteration]
+    state = hashlib.sha256(repr(audited).encode()).hexdigest()[:12]
+    path = root / run / str(iteration) / f"{run}-{iteration}-{only}-{state}.{_SUFFIX[kind]}"
+    written = path.with_name(f"{path.name}.manifest.json")
+    if not written.exists():
+        make_folder(path.parent)
+        temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")  # two may make it at once: the same bytes
+        try:
+            manifest = _write(store, temporary, run, iteration, only, kind)
+            put(temporary, path)
+            temporary.write_text(json.dumps({**manifest, "config": config}, indent=1))
+            put(temporary, written)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return Export(path, json.loads(written.read_text()))
+
+
+def _write(store: Store, path: Path, run: str, iteration: int, only: Only, kind: Format) -> dict[str, Any]:
+    counted = _Counted(_rows(store, run, iteration, only))
+    with path.open("wb") as file:
+        _WRITERS[kind](file, counted, f"{run}, iteration {iteration}")
+    about = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
+    return {**about, **counted.said(), **_file(path), **_makers(store, run, iteration)}
+
+
+class _Counted:
+    """Rows on their way, counted."""
+
+    def __init__(self, rows: Iterator[list[Row]]) -> None:
+        self._rows, self._verdicts, self._oracles = rows, Counter[str](), Counter[str]()
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        for page in self._rows:
+            self._verdicts.update(row["verdict"] for row in page)
+            self._oracles.update(oracle for row in page for oracle in json.loads(row["oracles"]))
+            yield page
+
+    def said(self) -> dict[str, Any]:
+        return {"rows": self._verdicts.total(), "verdicts": dict(self._verdicts), "audited": dict(self._oracles)}
+
+
+def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[Row]]:
+    verdicts: tuple[Verdict, ...] = ("kept",) if only == "kept" else ()
+    wanted, after = queries.QuestionFilter(verdicts=verdicts), tuple[float, ...]()
+    while True:
+        with store.read() as session:  # one a page: on SQLite a long one would keep writers waiting
+            page = queries.browse(session, run, iteration, wanted, after=after, limit=_PAGE)
+        if not page:
+            return
+        yield [_row(entry) for entry in page]
+        after = queries.place_of(page[-1], "index")
+
+
+def _row(entry: QuestionEntry) -> Row:
+    asked, label = entry.question, entry.label
+    oracles = {said.oracle: [said.verdict, said.truth] for said in entry.oracles}
+    row = {
+        "id": asked.id,
+        "run": asked.run,
+        "iteration": asked.iteration,
+        "index": asked.index,
+        "question": asked.text,
+        "verdict": entry.verdict,
+        **{name: getattr(label, name, None) for name in _SCHEMA.names[6:13]},
+        "challenger": asked.checkpoint,
+        "seed": asked.seed,
+        "oracles": json.dumps(oracles),
+    }
+    # What no format can hold, a model may have written all the same.
+    return {name: _UNWRITABLE.sub("\ufffd", v) if isinstance(v, str) else v for name, v in row.items()}
+
+
+def _jsonl(file: Any, pages: Iterable[list[Row]], _title: str) -> None:
+    for page in pages:
+        for row in page:
+            file.write(json.dumps({**row, "oracles": json.loads(row["oracles"])}, ensure_ascii=False).encode() + b"\n")
+
+
+def _csv(file: Any, pages: Iterable[list[Row]], _title: str) -> None:
+    """With an apostrophe before a text that a spreadsheet would take for a formula."""
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow(_SCHEMA.names)
+    for page in pages:
+        writer.writerows([_cell(row[name]) for name in _SCHEMA.names] for row in page)
+    text.flush()
+    text.detach()
+
+
+def _cell(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _parquet(file: Any, pages: Iterable[list[Row]], _title: str) -> None:
+    with pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
+        for page in pages:
+            writer.write_table(pa.Table.from_pylist(page, schema=_SCHEMA))
+
+
+def _huggingface(file: Any, pages: Iterable[list[Row]], title: str) -> None:
+    """A zip of the folder that `datasets.load_dataset` takes: a card and one Parquet file."""
+    card = f"""---
+configs:
+- config_name: default
+  data_files: data/train.parquet
+---
+# {title}
+
+Questions that a model posed and labels that models voted for: nobody checked them but the oracles in `oracles`, a JSON
+object of oracle to [verdict, true answer]. `p_hat` is `votes` by `m`, or by `parsed`, as `denominator` says.
+"""
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("README.md", _MADE), card)
+        with archive.open(zipfile.ZipInfo("data/train.parquet", _MADE), "w", force_zip64=True) as inside:
+            _parquet(inside, pages, title)
+
+
+_WRITERS: dict[Format, Callable[[Any, Iterable[list[Row]], str], None]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+    "huggingface": _huggingface,
+}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _makers(store: Store, run: str, iteration: int) -> dict[str, Any]:
+    """Checkpoint -> sha256 of those that wrote the questions and the votes."""
+    with store.read() as session:
+        wrote, voted = queries.makers(session, run, iteration)
+        found = {each: queries.get_checkpoint(session, each).sha256 for each in {*wrote, *voted}}
+    return {"asked_by": {each: found[each] for each in wrote}, "voted_by": {each: found[each] for each in voted}}

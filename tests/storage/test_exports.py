@@ -1,0 +1,88 @@
+"""Data sets as files: every format holds the same rows, and the same rows give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from store_examples import fresh_run, label, question, rollout
+
+from core.types import LabelledQuestion, OracleLabel
+from storage import exports, queries
+from storage.exports import FORMATS, Format, NotFinal, export
+from storage.session import Store
+
+TEXTS = ("=1+2, what is it?", "-5", "+ five", 'He said "3",\nand left', "\0 and \ud800", None)
+
+
+@pytest.fixture
+def run(store: Store) -> str:
+    """An iteration whose texts are what formats have trouble with; every second is kept."""
+    run = fresh_run(store)
+    asked = [question(run, index, text) for index, text in enumerate(TEXTS)]
+    with store.write() as session:
+        queries.add_questions(session, asked)
+        queries.add_rollouts(session, [rollout(run, 0, 0)])
+        kept = [replace(label(run, index), text=TEXTS[index]) for index in (0, 2, 4)]
+        easy = [replace(label(run, index), text=TEXTS[index], verdict="too_easy") for index in (1, 3)]
+        queries.add_labels(session, [*kept, *easy, LabelledQuestion(asked[5].id, None, None, "malformed")])
+        queries.claim_stage(session, run=run, iteration=1, stage="label_questions", owner="me", lease_seconds=60)
+        queries.finish_stage(session, run=run, iteration=1, stage="label_questions", owner="me", result={})
+    return run
+
+
+def read(path: Path, kind: Format) -> list[dict[str, Any]]:
+    if kind == "jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    if kind == "csv":
+        return list(csv.DictReader(io.StringIO(path.read_text(), newline="")))
+    if kind == "huggingface":
+        with zipfile.ZipFile(path) as archive:
+            path = Path(archive.extract("data/train.parquet", path.parent))
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_holds_the_rows(store: Store, run: str, tmp_path: Path, kind: Format, monkeypatch: Any) -> None:
+    monkeypatch.setattr(exports, "_PAGE", 2)
+    found = export(store, tmp_path, run, 1, "all", kind)
+    rows = read(found.path, kind)
+    assert [int(row["index"]) for row in rows] == list(range(len(TEXTS)))
+    expected = [text and text.replace("\0", "\ufffd").replace("\ud800", "\ufffd") for text in TEXTS]
+    if kind == "csv":  # no formulas, but numbers as they are; nothing for what is missing
+        expected = ["'=1+2, what is it?", "-5", "'+ five", *expected[3:5], ""]
+    assert [row["question"] for row in rows] == expected
+    assert [float(row["p_hat"]) for row in rows[:5]] == [0.6] * 5
+    assert found.manifest["rows"] == len(TEXTS)
+    assert found.manifest["verdicts"] == {"kept": 3, "too_easy": 2, "malformed": 1}
+    assert found.manifest["asked_by"].keys() == found.manifest["voted_by"].keys() == {f"{run}/base/0"}
+    again = export(store, tmp_path / "elsewhere", run, 1, "all", kind)
+    assert again.path.read_bytes() == found.path.read_bytes()
+    assert again.manifest == found.manifest
+    kept = export(store, tmp_path, run, 1, "kept", kind)
+    assert [int(row["index"]) for row in read(kept.path, kind)] == [0, 2, 4]
+
+
+def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path) -> None:
+    before = export(store, tmp_path, run, 1, "all", "jsonl")
+    assert export(store, tmp_path, run, 1, "all", "jsonl").path == before.path
+    with store.write() as session:
+        queries.add_oracle_labels(session, [OracleLabel(f"{run}/1/000002", "exact", "wrong", "8")])
+    after = export(store, tmp_path, run, 1, "all", "jsonl")
+    assert after.path != before.path
+    assert [row["oracles"] for row in read(after.path, "jsonl")] == [{}, {}, {"exact": ["wrong", "8"]}, {}, {}, {}]
+    assert (before.manifest["audited"], after.manifest["audited"]) == ({}, {"exact": 1})
+
+
+def test_rows_that_may_still_change_are_not_exported(store: Store, run: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFinal, match="iteration 2: its questions are not all labelled yet"):
+        export(store, tmp_path, run, 2, "all", "csv")
+    assert list(tmp_path.rglob("*.csv")) == []
