@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +26,7 @@ from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
 from services.inference.signals import embed
 from services.inference.transformers_engine import TransformersEngine
+from storage import queries
 from storage.checkpoints import publish
 from tests.live import Live, wait_until
 from tests.served import PROMPTS, replicas, scaled_checkpoint
@@ -177,6 +179,30 @@ def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, 
     assert not np.allclose(rows[0], rows[2], atol=1e-2)
     judge = InferenceClient(live.services.endpoint("judge"), "judge")
     assert _post(judge).json()["choices"][0]["message"]["role"] == "assistant"
+
+
+def test_an_iteration_of_micro_vllm_in_small(live: Live) -> None:
+    """Two applications, swapped as the run goes on, the embedded trainer, and the report."""
+    few = live.home.path / "few_for_vllm.jsonl"
+    few.write_text("".join((live.home.path / "benchmark.jsonl").read_text().splitlines(keepends=True)[:24]))
+    settings = (*live.small, "dataset.candidates=60", f"evaluation.benchmark={few}")
+    sets = [part for each in settings for part in ("--set", each)]
+    done = live.coevo("run", "--preset", "micro-vllm", "--name", "on-vllm", *sets)
+    assert done.returncode == 0, done.stderr
+    held = held_checkpoints(live.services)
+    assert held == {"challenger": "on-vllm/challenger/1", "solver": "on-vllm/solver/1"}
+    with live.store().read() as session:
+        stages = queries.stages_of(session, "on-vllm")
+        votes = queries.rollouts_of(session, "on-vllm", 1)
+        evaluated = queries.evaluated(session, "on-vllm")
+    assert {(stage.status, stage.attempt) for stage in stages} == {("done", 1)}
+    assert votes
+    assert all(vote.checkpoint == "on-vllm/base/0" for vote in votes)
+    assert any(vote.entropy_error for vote in votes)  # vLLM's is an estimate
+    assert [checkpoint for checkpoint, _ in evaluated] == ["on-vllm/base/0", "on-vllm/solver/1"]
+    report = json.loads(live.coevo("report", "on-vllm", "--json").stdout)
+    assert [each["t"] for each in report["iterations"]] == [0, 1]
+    serve_checkpoints(live.services, {}, Serving(applications="vllm-cpu", release=True))
 
 
 def _post(client: InferenceClient, **more: Any) -> httpx.Response:
