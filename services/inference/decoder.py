@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -10,10 +11,13 @@ from torch.nn import functional
 from transformers import DynamicCache
 
 # On a CPU a row's logits must not depend on what else is in the batch, to the last bit: sampling is a function of the
-# row's own seed, and a resumed run must draw what an uninterrupted one would have drawn. Two things would break that.
-# Matrix products of one to three rows sum in another order than larger ones, hence _MIN_ROWS; and attention over
-# another number of keys does, hence every prompt is padded to a multiple of PROMPT_WIDTH on its left and only prompts
-# of one width share a batch. A test compares rows alone and in company, bit by bit.
+# row's own seed, and a resumed run must draw what an uninterrupted one would have drawn. Three things would break that.
+# MKL picks a matrix product's kernel, and so its order of summation, by the number of rows, unless its strict mode of
+# reproducibility is asked for, which it reads at its first product; even then, off Intel's processors, products of one
+# to three rows sum in another order than larger ones, hence _MIN_ROWS. And attention over another number of keys does,
+# hence every prompt is padded to a multiple of PROMPT_WIDTH on its left and only prompts of one width share a batch.
+# Tests compare products, and rows alone and in company, bit by bit.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 _MIN_ROWS = 8
 PROMPT_WIDTH = 32
 
