@@ -12,16 +12,6 @@ goes, however it went, and the GPUs are free. With several machines `work_dir` i
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,8 +19,6 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from transformers import AutoTokenizer
 
 from core.guard import ends_training, step_alarms
@@ -41,14 +29,12 @@ from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.easyr1 import checkpoint
 from trainers.easyr1.config import CHECKPOINTS, CONFIG, render
 from trainers.easyr1.progress import parse
+from trainers.easyr1.reservation import PATIENCE_S, log_of, reserve
 from trainers.folders import remove_unfinished
 from trainers.local.checkpoints import fingerprint
 
-_ROOT = Path(__file__).resolve().parents[2]
-_FOLDER, _METRICS, _LOG, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "easyr1.log", "final", "fingerprint"
+_FOLDER, _METRICS, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "final", "fingerprint"
 _POLL_S = 0.5
-_PATIENCE_S = 900.0  # for machines; a replaced one has to start, and to fetch its image
-_END_S = 40.0  # child.py gives all that EasyR1 started twice ten seconds
 _SAID = 4000  # characters of EasyR1's log that go with a failure
 
 Metrics = dict[str, float]
@@ -110,9 +96,9 @@ class EasyR1Trainer:
         log.unlink(missing_ok=True)
         keys = ray.put(keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {})
         nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
-        reserved = _reserve(nodes, gpus)
+        reserved = reserve(nodes, gpus)
         if reserved is None:
-            return f"Ray did not give it {nodes} x {gpus} GPUs within {_PATIENCE_S:g} s"
+            return f"Ray did not give it {nodes} x {gpus} GPUs within {PATIENCE_S:g} s"
         try:
             working = reserved.run(_command(self.settings, folder), self.settings.source, folder, keys)
             offset, ended = 0, list[Any]()
@@ -123,8 +109,8 @@ class EasyR1Trainer:
                     return None
             code, rank = ray.get(ended[0]), working.index(ended[0])
             if rank:  # it stays until it is told to go
-                return f"machine {rank} of EasyR1's Ray went (exit status {code}): {_tail(folder / _log_of(rank))}"
-            return None if code == 0 else f"EasyR1 failed (exit status {code}): {_tail(folder / _LOG)}"
+                return f"machine {rank} of EasyR1's Ray went (exit status {code}): {_tail(folder / log_of(rank))}"
+            return None if code == 0 else f"EasyR1 failed (exit status {code}): {_tail(folder / log_of(0))}"
         except RayError as error:
             return f"a machine with its GPUs was lost: {type(error).__name__}: {error}"
         finally:
@@ -170,138 +156,6 @@ def _end(job: TrainJob, checkpoints: Path) -> int | None:
     if guarded is not None and guarded <= newest:
         return guarded if (checkpoints / f"global_step_{guarded}").is_dir() else newest
     return newest if newest >= job.training.steps else None
-
-
-def _reserve(nodes: int, gpus: int) -> _Reserved | None:
-    """None where Ray does not give them in time. One that is lost Ray gives for a while yet; then another may come."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        reserved, there = _Reserved(nodes, gpus), False
-        try:
-            if there := reserved.answers(deadline):
-                return reserved
-        finally:
-            if not there:
-                reserved.end()
-        time.sleep(_POLL_S)
-    return None
-
-
-class _Reserved:
-    """GPUs on machines of Ray's, so many on each; EasyR1's own Ray begins on the first."""
-
-    def __init__(self, nodes: int, gpus: int) -> None:
-        self._layout = _Layout(nodes, gpus, f"er1-{uuid.uuid4().hex[:8]}", secrets.token_hex(32))
-        self._group = placement_group([{"GPU": gpus, "CPU": 1}] * nodes, strategy="STRICT_SPREAD")
-        actor: Any = _Reservation
-        self._each = [
-            actor.options(
-                num_gpus=gpus,
-                num_cpus=1,
-                max_concurrency=2,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, rank),
-            ).remote(rank, self._layout)
-            for rank in range(nodes)
-        ]
-
-    def answers(self, deadline: float) -> bool:
-        """Whether all of them are there, and in time."""
-        asked = [each.address.remote() for each in self._each]
-        while time.monotonic() < deadline:
-            there, missing = ray.wait(asked, num_returns=len(asked), timeout=_POLL_S)
-            try:
-                ray.get(there)
-            except RayError:
-                return False
-            if not missing:
-                return True
-        return False
-
-    def run(self, command: list[str], source: str, folder: Path, keys: Any) -> list[Any]:
-        """Start EasyR1; for each machine what becomes its exit status, the first's that of `command`."""
-        address = self._each[0].address.remote()
-        return [
-            each.run.remote(command, source, folder / _log_of(rank), address, [keys])
-            for rank, each in enumerate(self._each)
-        ]
-
-    def end(self) -> None:
-        """End EasyR1, wait until it is gone, and give the GPUs back: whoever has them next needs their memory."""
-        ended = [each.end.remote() for each in self._each]
-        ray.wait(ended, num_returns=len(ended), timeout=_END_S)  # lost or too slow: to kill them ends EasyR1 too
-        for each in self._each:
-            ray.kill(each)
-        remove_placement_group(self._group)
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    nodes: int
-    gpus: int
-    name: str  # of a temporary folder, the same on all machines: where one joins a Ray it takes the first's. Short, as
-    # Ray puts sockets below it
-    token: str  # of EasyR1's Ray, where that knows tokens
-
-    def command(self, rank: int, address: str, command: list[str]) -> list[str]:
-        """What one machine runs, so that EasyR1 starts on a Ray that all make up together."""
-        if self.nodes == 1:
-            return command
-        begin = [command[0], str(Path(__file__).with_name("nodes.py"))]
-        if rank == 0:
-            return [*begin, "head", address, str(self.nodes), str(self.gpus), *command]
-        return [*begin, "member", address, str(self.gpus), ray.util.get_node_ip_address()]
-
-
-@ray.remote(max_restarts=0)
-class _Reservation:
-    """Holds one machine's GPUs, and runs EasyR1's part on them."""
-
-    def __init__(self, rank: int, layout: _Layout) -> None:
-        self._rank, self._layout = rank, layout
-        self._process: subprocess.Popen[str] | None = None
-        self._over = threading.Event()
-
-    def end(self) -> None:
-        """End EasyR1, and return when all of it is gone."""
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            self._over.wait()
-
-    def address(self) -> str:
-        """Where a Ray may begin here: HOST:PORT."""
-        with socket.socket() as found:
-            found.bind(("", 0))
-            return f"{ray.util.get_node_ip_address()}:{found.getsockname()[1]}"
-
-    def run(self, command: list[str], source: str, log: Path, address: str, keys: list[Any]) -> int:
-        """The exit status. Blocks; whoever kills this actor ends EasyR1."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
-        temporary = Path(tempfile.gettempdir()) / self._layout.name
-        environment = {
-            **clean,
-            **ray.get(keys[0]),  # in a list Ray passes it on as it is
-            "RAY_ADDRESS": "local",
-            "RAY_TMPDIR": str(temporary),
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN": self._layout.token,
-            "PYTHONPATH": os.pathsep.join([source, str(_ROOT)]),
-            "HF_HUB_OFFLINE": "1",
-        }
-        command = self._layout.command(self._rank, address, command)
-        child = [sys.executable, str(Path(__file__).with_name("child.py")), str(log), *command]
-        temporary.mkdir(mode=0o700, exist_ok=True)
-        with subprocess.Popen(
-            child, env=environment, cwd=source, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
-            self._process = process
-            said = process.stdout.read() if process.stdout else ""
-        shutil.rmtree(temporary, ignore_errors=True)
-        self._over.set()
-        return int(said or -1)
-
-
-def _log_of(rank: int) -> str:
-    return _LOG if rank == 0 else f"machine_{rank}.log"
 
 
 def _command(settings: EasyR1Settings, folder: Path) -> list[str]:
