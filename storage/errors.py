@@ -23,3 +23,7 @@ class LeaseLost(StoreError):
 
 class CheckpointError(StoreError):
     """A checkpoint's folder that cannot be published or is not what was published; names the file."""
+
+
+class AlreadyAcknowledged(StoreError):
+    """Somebody has acknowledged this alert before; the message says who, and when."""

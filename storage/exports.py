@@ -2,7 +2,7 @@
 
 A file is written once, whole or not at all, a page of rows at a time; the same rows give the same bytes. What an oracle
 said is part of it, so a later audit makes another file. Its manifest, beside it, says which rows, by which checkpoints,
-under which configuration, and has the file's sha256.
+under which configuration, and has the file's sha256; what is for Hugging Face has one inside too.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
 from core.types import Verdict
@@ -34,7 +35,7 @@ Format = Literal["jsonl", "csv", "parquet", "huggingface"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Only = Literal["all", "kept"]
 
-_PAGE = 2_000  # rows: what is in memory at a time
+_PAGE = 1_000  # rows: what is in memory at a time
 _SUFFIX: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
 _SCHEMA = pa.schema(
     [
@@ -59,6 +60,7 @@ _SCHEMA = pa.schema(
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _MADE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows: the same bytes at any time
+_INSIDE = "data/train.parquet"  # the zip's
 
 Row = dict[str, Any]
 
@@ -74,35 +76,40 @@ class Export:
 
 
 def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind: Format) -> Export:
-    """The file, written below `root` unless it is there. Raises `NotThere`, and `NotFinal` before all is labelled."""
+    """The file, written below `root` unless it is there with its manifest.
+
+    Raises `NotThere`, and `NotFinal` before all is labelled.
+    """
     with store.read() as session:
         config = queries.get_run(session, run).config
-        stage = queries.find_stage(session, run=run, iteration=iteration, stage="label_questions")
-        if stage is None or stage.status != "done":
+        if not queries.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
-        audited = [each for each in queries.audit_counts(session, run) if each.iteration == iteration]
+        audited = queries.audit_counts(session, run, iteration)
     state = hashlib.sha256(repr(audited).encode()).hexdigest()[:12]
     path = root / run / str(iteration) / f"{run}-{iteration}-{only}-{state}.{_SUFFIX[kind]}"
     written = path.with_name(f"{path.name}.manifest.json")
-    if not written.exists():
+    if not (path.exists() and written.exists()):  # whoever deletes old files may leave either
         make_folder(path.parent)
         temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")  # two may make it at once: the same bytes
         try:
-            manifest = _write(store, temporary, run, iteration, only, kind)
+            about = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
+            about |= {**_makers(store, run, iteration), "config": config}
+            manifest = _write(temporary, _rows(store, run, iteration, only), about)
             put(temporary, path)
-            temporary.write_text(json.dumps({**manifest, "config": config}, indent=1))
+            temporary.write_text(json.dumps(manifest, indent=1))
             put(temporary, written)
         finally:
             temporary.unlink(missing_ok=True)
     return Export(path, json.loads(written.read_text()))
 
 
-def _write(store: Store, path: Path, run: str, iteration: int, only: Only, kind: Format) -> dict[str, Any]:
-    counted = _Counted(_rows(store, run, iteration, only))
-    with path.open("wb") as file:
-        _WRITERS[kind](file, counted, f"{run}, iteration {iteration}")
-    about = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
-    return {**about, **counted.said(), **_file(path), **_makers(store, run, iteration)}
+def _write(path: Path, rows: Iterator[list[Row]], about: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of what was written."""
+    counted = _Counted(rows)
+    with path.open("w+b") as file:
+        _WRITERS[about["format"]](file, counted, about)
+    with path.open("rb") as file:
+        return {**about, **counted.said(), "bytes": path.stat().st_size, "sha256": _digest(file)}
 
 
 class _Counted:
@@ -152,13 +159,13 @@ def _row(entry: QuestionEntry) -> Row:
     return {name: _UNWRITABLE.sub("\ufffd", v) if isinstance(v, str) else v for name, v in row.items()}
 
 
-def _jsonl(file: Any, pages: Iterable[list[Row]], _title: str) -> None:
+def _jsonl(file: Any, pages: _Counted, _about: Mapping[str, Any]) -> None:
     for page in pages:
         for row in page:
             file.write(json.dumps({**row, "oracles": json.loads(row["oracles"])}, ensure_ascii=False).encode() + b"\n")
 
 
-def _csv(file: Any, pages: Iterable[list[Row]], _title: str) -> None:
+def _csv(file: Any, pages: _Counted, _about: Mapping[str, Any]) -> None:
     """With an apostrophe before a text that a spreadsheet would take for a formula."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text)
@@ -173,31 +180,59 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
-def _parquet(file: Any, pages: Iterable[list[Row]], _title: str) -> None:
+def _parquet(file: Any, pages: _Counted, _about: Mapping[str, Any]) -> None:
     with pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
         for page in pages:
-            writer.write_table(pa.Table.from_pylist(page, schema=_SCHEMA))
+            writer.write_table(_table(page))
 
 
-def _huggingface(file: Any, pages: Iterable[list[Row]], title: str) -> None:
-    """A zip of the folder that `datasets.load_dataset` takes: a card and one Parquet file."""
-    card = f"""---
+def _table(page: list[Row]) -> pa.Table:
+    """By way of JSON: of Python's own values Arrow makes a table only after it has imported pandas, 60 MB of memory."""
+    lines = "\n".join(json.dumps(row) for row in page).encode()
+    read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+    parse = arrow_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="error")
+    return arrow_json.read_json(io.BytesIO(lines), read, parse).select(_SCHEMA.names).cast(_SCHEMA)
+
+
+def _huggingface(file: Any, pages: _Counted, about: Mapping[str, Any]) -> None:
+    """A zip of the folder that `datasets.load_dataset` takes: one Parquet file, its manifest, and a card."""
+    with zipfile.ZipFile(file, "w") as archive:
+        with archive.open(zipfile.ZipInfo(_INSIDE, _MADE), "w", force_zip64=True) as inside:
+            _parquet(inside, pages, about)
+        with archive.open(_INSIDE) as written:
+            said = {**about, **pages.said(), "files": {_INSIDE: _digest(written)}}
+        # A run that goes on for longer has the same rows, which are to give the same bytes.
+        said["config"] = {name: value for name, value in about["config"].items() if name != "iterations"}
+        archive.writestr(zipfile.ZipInfo("manifest.json", _MADE), json.dumps(said, indent=1, sort_keys=True))
+        archive.writestr(zipfile.ZipInfo("README.md", _MADE), _card(said))
+
+
+def _card(said: Mapping[str, Any]) -> str:
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(said["verdicts"].items()))
+    return f"""---
 configs:
 - config_name: default
-  data_files: data/train.parquet
+  data_files: {_INSIDE}
 ---
-# {title}
+# {said["run"]}, iteration {said["iteration"]}
 
 Questions that a model posed and labels that models voted for: nobody checked them but the oracles in `oracles`, a JSON
 object of oracle to [verdict, true answer]. `p_hat` is `votes` by `m`, or by `parsed`, as `denominator` says.
+
+- rows: {said["rows"]}, of {"all questions" if said["only"] == "all" else "the kept questions"} ({verdicts or "none"})
+- written by: {_named(said["asked_by"], "nobody here: the prompts were given")}
+- voted on by: {_named(said["voted_by"], "nobody")}
+- `{_INSIDE}`: sha256 {said["files"][_INSIDE]}
+
+`manifest.json` has this for programs, and the run's configuration.
 """
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("README.md", _MADE), card)
-        with archive.open(zipfile.ZipInfo("data/train.parquet", _MADE), "w", force_zip64=True) as inside:
-            _parquet(inside, pages, title)
 
 
-_WRITERS: dict[Format, Callable[[Any, Iterable[list[Row]], str], None]] = {
+def _named(checkpoints: Mapping[str, str], none: str) -> str:
+    return "; ".join(f"`{name}` (sha256 {sha256})" for name, sha256 in checkpoints.items()) or none
+
+
+_WRITERS: dict[Format, Callable[[Any, _Counted, Mapping[str, Any]], None]] = {
     "jsonl": _jsonl,
     "csv": _csv,
     "parquet": _parquet,
@@ -205,10 +240,8 @@ _WRITERS: dict[Format, Callable[[Any, Iterable[list[Row]], str], None]] = {
 }
 
 
-def _file(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
+def _digest(file: Any) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _makers(store: Store, run: str, iteration: int) -> dict[str, Any]:

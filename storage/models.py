@@ -1,6 +1,6 @@
 """The tables. Their keys are natural (`core.types.question_id`, `checkpoint_id`), so that writing a row twice is
-writing it once; rows are never updated, except those of `runs`, `stages` and `pool_jobs`. `docs/storage.md` describes
-them.
+writing it once; rows are never updated, except those of `runs`, `stages`, `pool_jobs`, `series`, `alerts` and
+`deliveries`. `docs/storage.md` describes them.
 
 A class is named for its table, in the plural: the singular names are the carriers in `core.types`.
 """
@@ -43,6 +43,7 @@ class Base(DeclarativeBase):
         dict[str, Any]: JSON,
         dict[str, str]: JSON,
         list[list[Any]]: JSON,
+        list[int]: JSON,
     }
 
 
@@ -74,6 +75,9 @@ class Stages(Base):
     finished_at: Mapped[datetime | None]
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     error: Mapped[str | None] = mapped_column(ModelText)
+    progress_done: Mapped[int | None]
+    progress_total: Mapped[int | None]
+    progress_note: Mapped[str | None]
 
 
 class Checkpoints(Base):
@@ -132,7 +136,7 @@ class PseudoLabels(Base):
 
     __tablename__ = "pseudo_labels"
     __table_args__ = (
-        Index(None, "run", "iteration", "p_hat", "index"),
+        Index(None, "run", "iteration", "p_hat", "index", "verdict"),
         Index(None, "run", "iteration", "verdict", "index"),
     )
 
@@ -183,12 +187,127 @@ class ApiKeys(Base):
 
 class OracleLabels(Base):
     __tablename__ = "oracle_labels"
-    __table_args__ = _NARROW
+    __table_args__ = (Index(None, "run", "iteration", "index", "oracle", "verdict"), _NARROW)
 
     question_id: Mapped[str] = _question()
     oracle: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[str]  # these three are the question's, as a label's are
+    iteration: Mapped[int]
+    index: Mapped[int]
     verdict: Mapped[str]
     truth: Mapped[str | None] = mapped_column(ModelText)
+
+
+class AuditSamples(Base):
+    """The pseudo-labels drawn for an oracle that grades a sample: what its figures are weighted by."""
+
+    __tablename__ = "audit_samples"
+    __table_args__ = (Index(None, "run", "iteration", "oracle", "place"),)
+
+    question_id: Mapped[str] = _question()
+    oracle: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[str]
+    iteration: Mapped[int]
+    stratum: Mapped[str]
+    place: Mapped[int]  # the order in which they are asked, the same in a larger sample
+
+
+class Annotations(Base):
+    """What one person said of a pseudo-label; what people agree on is the oracle label of `human`."""
+
+    __tablename__ = "annotations"
+
+    question_id: Mapped[str] = _question()
+    annotator: Mapped[str] = mapped_column(primary_key=True)
+    verdict: Mapped[str]  # `unknown`: skipped
+    note: Mapped[str]
+    made_at: Mapped[datetime]
+
+
+class QuestionClusters(Base):
+    """Which questions of an iteration are alike (`core.similarity.clusters`), the largest cluster being 0."""
+
+    __tablename__ = "question_clusters"
+    __table_args__ = (Index(None, "run", "iteration", "cluster"), _NARROW)
+
+    question_id: Mapped[str] = _question()
+    run: Mapped[str]
+    iteration: Mapped[int]
+    cluster: Mapped[int]
+    size: Mapped[int]
+
+
+class TrainedOn(Base):
+    """Which checkpoint learned from a question, and at which steps."""
+
+    __tablename__ = "trained_on"
+    __table_args__ = _NARROW
+
+    question_id: Mapped[str] = _question()
+    checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id", ondelete="CASCADE"), primary_key=True)
+    steps: Mapped[list[int]]
+
+
+class Series(Base):
+    """One figure of one iteration, worked out from other tables, so that a run's course is read at once.
+
+    `over` is the questions that it is over (`kept`, `all`) and `oracle` whoever says so; both are empty where the
+    figure has none.
+    """
+
+    __tablename__ = "series"
+    __table_args__ = _NARROW
+
+    run: Mapped[str] = _run()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    over: Mapped[str] = mapped_column(primary_key=True)
+    oracle: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float]
+    lo: Mapped[float | None]  # None: a figure without an interval
+    hi: Mapped[float | None]
+    n: Mapped[int]
+    estimated: Mapped[bool]  # from p_hat and earlier audits, not measured
+
+
+class Alerts(Base):
+    """What a rule found; raised once, by whichever process saw it first."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (Index(None, "raised_at", "id"), Index(None, "run", "iteration"))
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(ForeignKey("runs.name", ondelete="CASCADE"))
+    iteration: Mapped[int]
+    rule: Mapped[str]
+    series: Mapped[str]
+    over: Mapped[str]
+    oracle: Mapped[str]
+    severity: Mapped[str]
+    value: Mapped[float]
+    lo: Mapped[float | None]
+    hi: Mapped[float | None]
+    n: Mapped[int | None]
+    reference: Mapped[float | None]  # what `value` is compared with
+    threshold: Mapped[float | None]
+    text: Mapped[str]
+    raised_at: Mapped[datetime]
+    acknowledged_at: Mapped[datetime | None]
+    acknowledged_by: Mapped[str | None]
+    note: Mapped[str]
+
+
+class Deliveries(Base):
+    """An alert on its way to a target; an alert without a row for a target has not been tried yet."""
+
+    __tablename__ = "deliveries"
+
+    alert: Mapped[str] = mapped_column(ForeignKey("alerts.id", ondelete="CASCADE"), primary_key=True)
+    target: Mapped[str] = mapped_column(primary_key=True)
+    attempts: Mapped[int]
+    next_at: Mapped[datetime]  # not before; whoever tries it puts it off first
+    delivered_at: Mapped[datetime | None]
+    error: Mapped[str | None]
 
 
 class FilterStatistics(Base):

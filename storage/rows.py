@@ -42,6 +42,9 @@ class StageRow:
     finished_at: datetime | None
     result: Mapping[str, Any] | None
     error: str | None
+    progress_done: int | None = None  # of `progress_total`, in what `progress_note` names
+    progress_total: int | None = None
+    progress_note: str | None = None
 
 
 Scope = Literal["read", "run", "label", "admin"]
@@ -122,3 +125,98 @@ class TrainMetric:
     step: int
     name: str
     value: float | None
+
+
+Over = Literal["", "kept", "all"]
+Severity = Literal["warning", "critical"]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """A pseudo-label drawn for an oracle; `place` is the order in which they are asked."""
+
+    question_id: str
+    oracle: str
+    run: str
+    iteration: int
+    stratum: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationRow:
+    """What one person said of a pseudo-label; `unknown` is skipped."""
+
+    question_id: str
+    annotator: str
+    verdict: OracleVerdict
+    note: str
+    made_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    question_id: str
+    run: str
+    iteration: int
+    cluster: int  # 0 is the largest
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOnRow:
+    question_id: str
+    checkpoint: str
+    steps: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """One figure of one iteration."""
+
+    iteration: int
+    name: str
+    over: Over
+    oracle: str  # empty: the figure has none
+    value: float
+    lo: float | None  # the 95% interval; None: a figure without one
+    hi: float | None
+    n: int
+    estimated: bool = False  # from p_hat and earlier audits, not measured
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """What a rule found. `id` is natural: the same finding has the same."""
+
+    id: str
+    run: str
+    iteration: int
+    rule: str
+    series: str
+    over: Over
+    oracle: str
+    severity: Severity
+    value: float
+    lo: float | None
+    hi: float | None
+    n: int | None
+    reference: float | None  # what `value` is compared with
+    threshold: float | None
+    text: str
+    raised_at: datetime
+    acknowledged_at: datetime | None = None
+    acknowledged_by: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRow:
+    """An alert on its way to a target."""
+
+    alert: str
+    target: str
+    attempts: int
+    next_at: datetime
+    delivered_at: datetime | None
+    error: str | None

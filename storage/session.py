@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -18,6 +19,9 @@ from storage.schema import migrate, require_current
 # Below this, a checkpoint of the write-ahead log that meets another connection's reset can corrupt the database.
 _WAL_IS_SAFE = (3, 51, 3)
 _BUSY_SECONDS = 30.0
+# Connections of a process, at most. All are kept, since opening one takes longer than most reads, and the one used last
+# comes first, since it has its statements prepared.
+_POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
 _WRITE = "coevo_write"
 
 
@@ -122,8 +126,8 @@ def _migrate(target: URL) -> None:
 def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     if target.get_backend_name() == "postgresql":
         # A stage may take hours between two writes; the server, or a proxy, may have hung up meanwhile.
-        return create_engine(target, pool_pre_ping=True)
-    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS})
+        return create_engine(target, pool_pre_ping=True, **_POOL)
+    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS}, **_POOL)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from core.types import OracleLabel, OracleVerdict, PseudoLabel, Question, Verdict
 from storage.errors import NotThere
-from storage.models import OracleLabels, PseudoLabels, Questions
+from storage.models import OracleLabels, PseudoLabels, QuestionClusters, Questions
 from storage.queries.questions import label_of
-from storage.queries.tables import columns
+from storage.queries.tables import columns, table_of
 from storage.rows import AuditCount, QuestionEntry
 
 Sort = Literal["index", "-index", "p_hat", "-p_hat"]
-_LABEL = (PseudoLabels.verdict, *(getattr(PseudoLabels, name) for name in PseudoLabel.__dataclass_fields__))
+_QUESTIONS, _LABELS, _ORACLES = table_of(Questions), table_of(PseudoLabels), table_of(OracleLabels)
+_CLUSTERS = table_of(QuestionClusters)
+_OF_QUESTION = _LABELS.c.question_id == _QUESTIONS.c.id
+_FIELDS = len(Question.__dataclass_fields__)
+_ENTRY = (*columns(Questions, Question), _LABELS.c.verdict, *columns(PseudoLabels, PseudoLabel))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,7 @@ class QuestionFilter:
     text: str | None = None  # is in the question's, in either case
     oracle: str | None = None  # has said something of the label
     oracle_verdict: OracleVerdict | None = None  # and this; by any oracle where none is named
+    cluster: int | None = None  # of questions that are alike
 
 
 def browse(
@@ -47,15 +56,9 @@ def browse(
     `after` is `place_of` the last entry of the page before, in the same order. In order of p_hat there are only those
     that were voted on.
     """
-    by_label = sort.endswith("p_hat")
-    order: tuple[Any, ...] = (PseudoLabels.p_hat, PseudoLabels.index) if by_label else (Questions.index,)
-    found = _joined(by_label, run, iteration, wanted).limit(limit)
-    if after:
-        row, last = tuple_(*order), tuple_(*after)
-        found = found.where(row < last if sort.startswith("-") else row > last)
-    found = found.order_by(*(column.desc() if sort.startswith("-") else column for column in order))
-    entries = [_entry(row) for row in session.execute(found)]
-    return _with_oracles(session, entries)
+    given = {**_given(wanted), **{f"after_{name}": at for name, at in zip(_order(sort), after, strict=False)}}
+    place = {"run": run, "iteration": iteration, "limit": limit}
+    return _entries(session, _page(sort, frozenset(given)), {**place, **given})
 
 
 def place_of(entry: QuestionEntry, sort: Sort) -> tuple[float, ...]:
@@ -69,11 +72,10 @@ def place_of(entry: QuestionEntry, sort: Sort) -> tuple[float, ...]:
 
 def get_question(session: Session, question_id: str) -> QuestionEntry:
     """One question, its label with all classes, and what oracles said. Raises `NotThere`."""
-    found = select(*columns(Questions, Question), *_LABEL).outerjoin(PseudoLabels).where(Questions.id == question_id)
-    row = session.execute(found).one_or_none()
-    if row is None:
+    found = _entries(session, _one(), {"id": question_id})
+    if not found:
         raise NotThere(f"question {question_id!r}: there is none of this id")
-    return _with_oracles(session, [_entry(row)])[0]
+    return found[0]
 
 
 def vote_counts(session: Session, run: str, iteration: int) -> list[tuple[Verdict, float, int]]:
@@ -85,61 +87,100 @@ def vote_counts(session: Session, run: str, iteration: int) -> list[tuple[Verdic
     return [(verdict, p_hat, count) for verdict, p_hat, count in found]
 
 
-def audit_counts(session: Session, run: str) -> list[AuditCount]:
-    """What oracles said of a run's pseudo-labels, counted by iteration, oracle and verdict."""
+def audit_counts(session: Session, run: str, iteration: int) -> list[AuditCount]:
+    """What oracles said of an iteration's pseudo-labels, counted by oracle and verdict."""
     key = (PseudoLabels.iteration, OracleLabels.oracle, PseudoLabels.verdict, OracleLabels.verdict)
-    counted = select(*key, func.count()).select_from(PseudoLabels).where(PseudoLabels.run == run)
-    joined = counted.join(OracleLabels, OracleLabels.question_id == PseudoLabels.question_id)
-    found: Iterable[Any] = session.execute(joined.group_by(*key).order_by(*key))
+    same = [getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")]
+    counted = select(*key, func.count()).select_from(PseudoLabels).join(OracleLabels, and_(*same))
+    of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
+    found: Iterable[Any] = session.execute(counted.where(*of_iteration).group_by(*key).order_by(*key))
     return [AuditCount(*row) for row in found]
 
 
-def _joined(by_label: bool, run: str, iteration: int, wanted: QuestionFilter) -> Select[*tuple[Any, ...]]:
-    """From the table whose index has the order; a question without a label yet is there unless labels are asked of."""
-    found = select(*columns(Questions, Question), *_LABEL)
-    asked = _of_labels(wanted)
-    if by_label:
-        found = found.select_from(PseudoLabels).join(Questions).where(PseudoLabels.p_hat.is_not(None))
-        place = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
-    else:
-        found = found.select_from(Questions).join(PseudoLabels, isouter=not asked)
-        place = [Questions.run == run, Questions.iteration == iteration]
-    if wanted.text:
-        asked.append(Questions.text.icontains(wanted.text, autoescape=True))
-    return found.where(*place, *asked)
+def _order(sort: Sort) -> tuple[str, ...]:
+    return ("p_hat", "index") if sort.endswith("p_hat") else ("index",)
 
 
-def _of_labels(wanted: QuestionFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if wanted.verdicts:
-        found.append(PseudoLabels.verdict.in_(wanted.verdicts))
-    if wanted.p_hat_min is not None:
-        found.append(PseudoLabels.p_hat >= wanted.p_hat_min)
-    if wanted.p_hat_max is not None:
-        found.append(PseudoLabels.p_hat <= wanted.p_hat_max)
-    if wanted.oracle is not None or wanted.oracle_verdict is not None:
-        said = select(OracleLabels.question_id).where(OracleLabels.question_id == PseudoLabels.question_id)
-        if wanted.oracle is not None:
-            said = said.where(OracleLabels.oracle == wanted.oracle)
-        if wanted.oracle_verdict is not None:
-            said = said.where(OracleLabels.verdict == wanted.oracle_verdict)
-        found.append(said.exists())
-    return found
+def _given(wanted: QuestionFilter) -> dict[str, Any]:
+    """The values that are given, by the names that `_conditions` has for them."""
+    one = wanted.verdicts[0] if len(wanted.verdicts) == 1 else None
+    given = {
+        "verdict": one,
+        "verdicts": None if one else wanted.verdicts or None,
+        "p_hat_min": wanted.p_hat_min,
+        "p_hat_max": wanted.p_hat_max,
+        "text": wanted.text and re.sub("[/%_]", r"/\g<0>", wanted.text),
+        "oracle": wanted.oracle,
+        "oracle_verdict": wanted.oracle_verdict,
+        "cluster": wanted.cluster,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def _entry(row: Sequence[Any]) -> QuestionEntry:
-    count = len(Question.__dataclass_fields__)
-    verdict, *label = row[count:]
-    return QuestionEntry(Question(*row[:count]), verdict, label_of(label), ())
+@lru_cache(maxsize=1_024)
+def _page(sort: Sort, given: frozenset[str]) -> Select[*tuple[Any, ...]]:
+    """The statement for an order and what is given; it is kept, since making it takes longer than running it."""
+    # From the table whose index has the rows in this order: in that of the labels a verdict's are together.
+    by_label = sort.endswith("p_hat") or "verdict" in given
+    table = _LABELS if by_label else _QUESTIONS
+    joined = _LABELS.join(_QUESTIONS, _OF_QUESTION) if by_label else _QUESTIONS.outerjoin(_LABELS, _OF_QUESTION)
+    place = [table.c[name] == bindparam(name) for name in ("run", "iteration")]
+    found = select(*_ENTRY).select_from(joined).where(*place, *_conditions(given))
+    if sort.endswith("p_hat"):
+        found = found.where(_LABELS.c.p_hat.is_not(None))
+    order, down = [table.c[name] for name in _order(sort)], sort.startswith("-")
+    if "after_index" in given:
+        row, last = tuple_(*order), tuple_(*(bindparam(f"after_{column.name}", type_=column.type) for column in order))
+        found = found.where(row < last if down else row > last)
+    page = found.order_by(*(column.desc() if down else column for column in order)).limit(bindparam("limit"))
+    return _with_oracles(page, _order(sort), down)
 
 
-def _with_oracles(session: Session, entries: Sequence[QuestionEntry]) -> list[QuestionEntry]:
-    ids = [entry.question.id for entry in entries]
-    said = select(*columns(OracleLabels, OracleLabel)).where(OracleLabels.question_id.in_(ids))
-    by_question: dict[str, list[OracleLabel]] = {}
-    for row in session.execute(said.order_by(OracleLabels.oracle)):
-        by_question.setdefault(row[0], []).append(OracleLabel(*row))
-    return [
-        QuestionEntry(each.question, each.verdict, each.label, tuple(by_question.get(each.question.id, ())))
-        for each in entries
-    ]
+@lru_cache
+def _one() -> Select[*tuple[Any, ...]]:
+    found = select(*_ENTRY).select_from(_QUESTIONS.outerjoin(_LABELS, _OF_QUESTION))
+    return _with_oracles(found.where(_QUESTIONS.c.id == bindparam("id")), ("index",), False)
+
+
+def _with_oracles(found: Select[*tuple[Any, ...]], order: Sequence[str], down: bool) -> Select[*tuple[Any, ...]]:
+    """The same rows in the same order, each once for every oracle that has said something, and once without any."""
+    page = found.subquery()
+    said = columns(OracleLabels, OracleLabel)[1:]
+    joined = select(page, *said).outerjoin(_ORACLES, _ORACLES.c.question_id == page.c.id)
+    keys = (page.c[name] for name in order)
+    return joined.order_by(*(key.desc() if down else key for key in keys), _ORACLES.c.oracle)
+
+
+def _conditions(given: frozenset[str]) -> Iterator[ColumnElement[bool]]:
+    """A question without a label yet is there unless labels are asked of."""
+    label, said = _LABELS.c, select(_ORACLES.c.question_id).where(_ORACLES.c.question_id == _LABELS.c.question_id)
+    plain = {
+        "verdict": label.verdict == bindparam("verdict"),
+        "verdicts": label.verdict.in_(bindparam("verdicts", expanding=True)),
+        "p_hat_min": label.p_hat >= bindparam("p_hat_min"),
+        "p_hat_max": label.p_hat <= bindparam("p_hat_max"),
+        "text": _QUESTIONS.c.text.icontains(bindparam("text", type_=_QUESTIONS.c.text.type), escape="/"),
+        "cluster": _QUESTIONS.c.id.in_(
+            select(_CLUSTERS.c.question_id).where(
+                *(_CLUSTERS.c[name] == bindparam(name) for name in ("run", "iteration", "cluster"))
+            )
+        ),
+    }
+    yield from (condition for name, condition in plain.items() if name in given)
+    of_oracles = {
+        "oracle": _ORACLES.c.oracle == bindparam("oracle"),
+        "oracle_verdict": _ORACLES.c.verdict == bindparam("oracle_verdict"),
+    }
+    if given & of_oracles.keys():
+        yield said.where(*(condition for name, condition in of_oracles.items() if name in given)).exists()
+
+
+def _entries(session: Session, found: Select[*tuple[Any, ...]], given: Mapping[str, Any]) -> list[QuestionEntry]:
+    return [_entry(list(rows)) for _, rows in groupby(session.execute(found, given).all(), key=itemgetter(0))]
+
+
+def _entry(rows: Sequence[Sequence[Any]]) -> QuestionEntry:
+    first, end = rows[0], len(_ENTRY)
+    asked, (verdict, *label) = Question(*first[:_FIELDS]), first[_FIELDS:end]
+    oracles = tuple(OracleLabel(asked.id, *row[end:]) for row in rows if row[end] is not None)
+    return QuestionEntry(asked, verdict, label_of(label), oracles)

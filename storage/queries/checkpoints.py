@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from sqlalchemy import select
+from sqlalchemy import literal, select
 from sqlalchemy.orm import Session, aliased
 
 from core.types import Checkpoint, Role
@@ -56,6 +56,19 @@ def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:
     """The checkpoints that were trained from one, by run and iteration."""
     found = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.parent == checkpoint)
     ordered = found.order_by(Checkpoints.run, Checkpoints.iteration, Checkpoints.role)
+    return [Checkpoint(*row) for row in session.execute(ordered)]
+
+
+def descendants_of(session: Session, checkpoint: str) -> list[Checkpoint]:
+    """All that were trained from one, or from what was: the nearest first, then by run and iteration."""
+    start = select(Checkpoints.id, literal(0).label("depth")).where(Checkpoints.id == checkpoint)
+    below = start.cte(recursive=True)
+    child = aliased(Checkpoints)
+    below = below.union_all(select(child.id, below.c.depth + 1).where(child.parent == below.c.id))
+    found = select(*columns(Checkpoints, Checkpoint)).join(below, below.c.id == Checkpoints.id)
+    ordered = found.where(below.c.depth > 0).order_by(
+        below.c.depth, Checkpoints.run, Checkpoints.iteration, Checkpoints.role
+    )
     return [Checkpoint(*row) for row in session.execute(ordered)]
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Float, Integer, cast, func, select
 from sqlalchemy.orm import Session
 
 from core.filtering import FilterStats
 from core.types import Evaluated, Role
 from storage.models import Checkpoints, Evaluations, FilterStatistics, TrainMetrics
+from storage.queries.series import Sums
 from storage.queries.tables import columns, insert_new
 from storage.rows import TrainMetric
 
@@ -58,6 +60,31 @@ def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
     key = (Checkpoints.iteration, Evaluations.checkpoint_id, Evaluations.benchmark)
     found = select(*key).join(Checkpoints).where(Checkpoints.run == run).distinct().order_by(*key)
     return [(checkpoint, benchmark) for _, checkpoint, benchmark in session.execute(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSums:
+    """How a checkpoint did on a benchmark: of its items, `shares` of right samples, and how many were right."""
+
+    checkpoint: str
+    benchmark: str
+    samples: int  # an item
+    shares: Sums
+    greedy: int
+    majority: int
+
+
+def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
+    """Of every checkpoint of a run and every benchmark, by iteration."""
+    key = (Checkpoints.iteration, Evaluations.checkpoint_id, Evaluations.benchmark)
+    right = cast(Evaluations.correct, Float) / Evaluations.samples
+    figures: list[Any] = [func.max(Evaluations.samples), func.count(), func.sum(right), func.sum(right * right)]
+    figures += [func.sum(cast(each, Integer)) for each in (Evaluations.greedy_correct, Evaluations.majority_correct)]
+    found = select(*key, *figures).join(Checkpoints).where(Checkpoints.run == run).group_by(*key).order_by(*key)
+    return [
+        EvaluationSums(checkpoint, benchmark, samples, Sums(n, total, squares), greedy, majority)
+        for _, checkpoint, benchmark, samples, n, total, squares, greedy, majority in session.execute(found)
+    ]
 
 
 def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Evaluated]:

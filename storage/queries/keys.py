@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import cast
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -15,9 +15,13 @@ from storage.models import ApiKeys
 from storage.queries.tables import columns, table_of
 from storage.rows import KeyRow, Scope
 
+KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,59}")
+
 
 def add_key(session: Session, *, name: str, sha256: str, scopes: Sequence[Scope]) -> None:
-    """Raises `StoreError` when the name is taken, by a revoked key too."""
+    """Raises `StoreError` when the name is none, or taken, by a revoked key too."""
+    if not KEY_NAME.fullmatch(name):
+        raise StoreError(f"key {name!r}: expected up to 60 letters, digits and _ . @ + -, one of the first two first")
     row = {"name": name, "sha256": sha256, "scopes": list(scopes), "created_at": datetime.now(UTC), "revoked_at": None}
     try:
         session.execute(table_of(ApiKeys).insert().values(row))
@@ -31,15 +35,18 @@ def list_keys(session: Session) -> list[KeyRow]:
     return [KeyRow(*row) for row in found]
 
 
-def revoke_key(session: Session, name: str) -> None:
-    """From now on it is not known. Raises `NotThere`."""
+def revoke_key(session: Session, name: str) -> KeyRow:
+    """From now on it is not known; the key as it then is. Raises `NotThere`."""
     known = [ApiKeys.name == name, ApiKeys.revoked_at.is_(None)]
-    changed = update(table_of(ApiKeys)).where(*known).values(revoked_at=datetime.now(UTC)).returning(ApiKeys.name)
-    if session.execute(changed).one_or_none() is None:
+    changed = update(table_of(ApiKeys)).where(*known).values(revoked_at=datetime.now(UTC))
+    row = session.execute(changed.returning(*columns(ApiKeys, KeyRow))).one_or_none()
+    if row is None:
         raise NotThere(f"key {name!r}: there is none of this name that is in use")
+    return KeyRow(*row)
 
 
-def scopes_of(session: Session, sha256: str) -> tuple[Scope, ...] | None:
-    """What the key of this hash may do; None when it is not known or was revoked."""
-    found = session.scalar(select(ApiKeys.scopes).where(ApiKeys.sha256 == sha256, ApiKeys.revoked_at.is_(None)))
-    return None if found is None else tuple(cast(list[Scope], found))
+def key_of(session: Session, sha256: str) -> KeyRow | None:
+    """The key of this hash; None when it is not known or was revoked."""
+    known = [ApiKeys.sha256 == sha256, ApiKeys.revoked_at.is_(None)]
+    row = session.execute(select(*columns(ApiKeys, KeyRow)).where(*known)).one_or_none()
+    return None if row is None else KeyRow(*row)

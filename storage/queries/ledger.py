@@ -30,7 +30,8 @@ def claim_stage(
     get_run(session, run)
     now = database_time(session)
     lease = {"status": "running", "owner": owner, "lease_expires": now + timedelta(seconds=lease_seconds)}
-    fresh = {"attempt": Stages.attempt + 1, "started_at": now, "finished_at": None, "result": None, "error": None}
+    begun = {"started_at": now, "progress_done": None, "progress_total": None, "progress_note": None}
+    fresh = {**begun, "attempt": Stages.attempt + 1, "finished_at": None, "result": None, "error": None}
     # One statement decides, so of two claims at once one wins.
     claimed = session.execute(
         insert_into(session, Stages)
@@ -59,6 +60,16 @@ def renew_lease(
     """Prolong the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer holds the stage."""
     expires = database_time(session) + timedelta(seconds=lease_seconds)
     return _update_held(session, run, iteration, stage, owner, lease_expires=expires)
+
+
+def note_progress(
+    session: Session, *, run: str, iteration: int, stage: str, owner: str, done: int, total: int, note: str
+) -> None:
+    """Say how far a stage is, where `owner` holds it; otherwise nothing happens."""
+    key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
+    held = [*key, Stages.owner == owner, Stages.status == "running"]
+    values = {"progress_done": done, "progress_total": total, "progress_note": note}
+    session.execute(update(table_of(Stages)).where(*held).values(values))
 
 
 def finish_stage(

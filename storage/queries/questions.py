@@ -7,6 +7,7 @@ reads back what is stored, and does not trust what it holds in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, cast
 
 from sqlalchemy import Row, Select, func, select
@@ -72,9 +73,11 @@ def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:
 def _label_row(labelled: LabelledQuestion) -> dict[str, Any]:
     label = labelled.label
     fields = {name: None if label is None else getattr(label, name) for name in _LABEL_FIELDS}
-    run, iteration, index = question_key(labelled.question_id)
-    place = {"run": run, "iteration": iteration, "index": index}
-    return {"question_id": labelled.question_id, **place, "verdict": labelled.verdict, **fields}
+    return {"question_id": labelled.question_id, **_place(labelled.question_id), "verdict": labelled.verdict, **fields}
+
+
+def _place(question_id: str) -> dict[str, Any]:
+    return dict(zip(("run", "iteration", "index"), question_key(question_id), strict=True))
 
 
 def labels_of(
@@ -125,7 +128,7 @@ def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, 
 
 
 def add_oracle_labels(session: Session, labels: Iterable[OracleLabel]) -> None:
-    insert_carriers(session, OracleLabels, labels, OracleLabel)
+    insert_new(session, OracleLabels, ({**asdict(label), **_place(label.question_id)} for label in labels))
 
 
 def oracle_labels_of(session: Session, run: str, iteration: int, oracle: str) -> list[OracleLabel]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -18,7 +18,7 @@ from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import RunRow, RunStatus
 
 # A run's name is part of keys and of paths.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def create_run(session: Session, *, name: str, config: RunConfig, preset: str | None = None) -> RunRow:
@@ -26,7 +26,7 @@ def create_run(session: Session, *, name: str, config: RunConfig, preset: str | 
 
     Raises `StoreError` when the name cannot be one, or when its run has another configuration (naming the fields).
     """
-    if not _NAME.fullmatch(name):
+    if not RUN_NAME.fullmatch(name):
         raise StoreError(
             f"run name: expected at most 64 of A-Z a-z 0-9 . _ -, the first a letter or digit, got {name!r}"
         )
@@ -34,12 +34,21 @@ def create_run(session: Session, *, name: str, config: RunConfig, preset: str | 
     row = {"name": name, "preset": preset, "seed": config.seed, "status": "created", "config": dump}
     insert_new(session, Runs, [{**row, "created_at": now, "updated_at": now}])
     stored = get_run(session, name)
-    # Read again: settings that are newer than the run have their defaults.
-    known = parse_config(stored.config, f"run {name}").model_dump(mode="json")
-    differing = list(_differences({**known, "iterations": config.iterations}, dump))
-    if differing:
-        raise StoreError(f"run {name}: exists with another configuration: {'; '.join(differing)}. Choose another name")
+    refuse_other_settings(stored, config)
     return stored
+
+
+def refuse_other_settings(stored: RunRow, config: RunConfig) -> None:
+    """Raise `StoreError`, naming the fields, when a run has another configuration, be it for more or fewer iterations.
+
+    A preset may have changed since the run was made from it.
+    """
+    # Read again: settings that are newer than the run have their defaults.
+    known = parse_config(stored.config, f"run {stored.name}").model_dump(mode="json")
+    given = config.model_dump(mode="json")
+    differing = "; ".join(_differences({**known, "iterations": config.iterations}, given))
+    if differing:
+        raise StoreError(f"run {stored.name}: exists with another configuration: {differing}. Choose another name")
 
 
 def _differences(stored: Any, given: Any, path: str = "") -> Iterator[str]:
@@ -62,6 +71,15 @@ def list_runs(session: Session) -> list[RunRow]:
     """All runs, the newest first."""
     ordered = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name)
     return [RunRow(*row) for row in session.execute(ordered)]
+
+
+def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[RunRow]:
+    """A page of the runs, the newest first; `after` is when the last one of the page before was made, and its name."""
+    found = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
+    if after is not None:
+        made, name = after
+        found = found.where(or_(Runs.created_at < made, and_(Runs.created_at == made, Runs.name > name)))
+    return [RunRow(*row) for row in session.execute(found)]
 
 
 def set_run_status(session: Session, name: str, status: RunStatus) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import UTC, datetime
 from uuid import uuid4
 
 from sqlalchemy.orm import Session
@@ -19,6 +21,9 @@ from core.types import (
     question_id,
 )
 from storage import queries
+from storage.models import Alerts, Annotations, AuditSamples, Deliveries, Series
+from storage.queries.tables import insert_new
+from storage.rows import AlertRow, AnnotationRow, ClusterRow, DeliveryRow, SampleRow, SeriesPoint, TrainedOnRow
 from storage.session import Store
 
 
@@ -61,6 +66,22 @@ def fill(session: Session, run: str) -> None:
     queries.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])
     queries.add_labels(session, [label(run, index) for index in range(3)])
     queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "exact", "right", "3")])
+    queries.add_clusters(session, [ClusterRow(question_id(run, 1, 0), run, 1, 0, 1)])
+    queries.add_trained_on(session, [TrainedOnRow(question_id(run, 1, 0), f"{run}/solver/1", [1])])
     queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=0, metrics={"reward": 0.5})
     items = [Evaluated("item", None, 8, 3, True, False)]
     queries.add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)
+    _watch(session, run)
+
+
+def _watch(session: Session, run: str) -> None:
+    """An audit, a figure, and an alert under way."""
+    key, now = question_id(run, 1, 0), datetime.now(UTC)
+    insert_new(session, AuditSamples, [asdict(SampleRow(key, "human", run, 1, "kept", 0))])
+    insert_new(session, Annotations, [asdict(AnnotationRow(key, "ann", "right", "", now))])
+    insert_new(session, Series, [{"run": run, **asdict(SeriesPoint(1, "kept_share", "all", "", 0.5, 0.1, 0.9, 3))}])
+    found = AlertRow(
+        f"{run}/1/x", run, 1, "x", "kept_share", "all", "", "warning", 0.5, None, None, 3, None, None, "", now
+    )
+    insert_new(session, Alerts, [asdict(found)])
+    insert_new(session, Deliveries, [asdict(DeliveryRow(found.id, "webhook", 0, now, None, None))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import zipfile
@@ -71,6 +72,38 @@ def test_every_format_holds_the_rows(store: Store, run: str, tmp_path: Path, kin
     assert [int(row["index"]) for row in read(kept.path, kind)] == [0, 2, 4]
 
 
+def test_what_is_for_hugging_face_says_in_itself_what_it_is(store: Store, run: str, tmp_path: Path) -> None:
+    found = export(store, tmp_path, run, 1, "all", "huggingface")
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(found.path) as archive:
+        archive.extractall(folder)
+    manifest, card = json.loads((folder / "manifest.json").read_text()), (folder / "README.md").read_text()
+    rows = hashlib.sha256((folder / "data" / "train.parquet").read_bytes()).hexdigest()
+    assert manifest["files"] == {"data/train.parquet": rows}
+    same = ("run", "iteration", "only", "format", "columns", "rows", "verdicts", "audited", "asked_by", "voted_by")
+    assert {name: manifest[name] for name in same} == {name: found.manifest[name] for name in same}
+    assert {**manifest["config"], "iterations": found.manifest["config"]["iterations"]} == found.manifest["config"]
+    assert "- rows: 6, of all questions (3 kept, 1 malformed, 2 too_easy)" in card
+    assert f"- voted on by: `{run}/base/0` (sha256 sha of {run}/base/0)" in card
+    assert f"sha256 {rows}" in card
+    with store.write() as session:
+        queries.set_iterations(session, run, found.manifest["config"]["iterations"] + 1)
+    longer = export(store, tmp_path / "longer", run, 1, "all", "huggingface")
+    assert longer.path.read_bytes() == found.path.read_bytes()
+
+
+def test_datasets_loads_the_rows_and_nothing_else(store: Store, run: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    from datasets import load_dataset
+
+    found = export(store, tmp_path, run, 1, "all", "huggingface")
+    with zipfile.ZipFile(found.path) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    loaded = load_dataset(str(tmp_path / "unpacked"), cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["train"]
+    assert list(loaded["train"]) == read(found.path, "huggingface")
+
+
 def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path) -> None:
     before = export(store, tmp_path, run, 1, "all", "jsonl")
     assert export(store, tmp_path, run, 1, "all", "jsonl").path == before.path
@@ -80,6 +113,32 @@ def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path
     assert after.path != before.path
     assert [row["oracles"] for row in read(after.path, "jsonl")] == [{}, {}, {"exact": ["wrong", "8"]}, {}, {}, {}]
     assert (before.manifest["audited"], after.manifest["audited"]) == ({}, {"exact": 1})
+
+
+def test_prompts_that_are_not_voted_on_are_final_once_they_are_read(store: Store, tmp_path: Path) -> None:
+    """Their verdicts come with `read_prompts`; where they are to be voted on, it leaves them without."""
+    run = fresh_run(store)
+    asked = [replace(question(run, index), checkpoint=None) for index in range(2)]
+    place = {"run": run, "iteration": 1, "stage": "read_prompts", "owner": "me"}
+    with store.write() as session:
+        queries.claim_stage(session, **place, lease_seconds=60)
+        queries.add_questions(session, asked)
+        queries.add_labels(session, [LabelledQuestion(asked[0].id, asked[0].text, None, "kept")])
+    with pytest.raises(NotFinal):
+        export(store, tmp_path, run, 1, "all", "jsonl")
+    with store.write() as session:
+        queries.finish_stage(session, **place, result={})
+    with pytest.raises(NotFinal):
+        export(store, tmp_path, run, 1, "all", "jsonl")
+    with store.write() as session:
+        queries.add_labels(session, [LabelledQuestion(asked[1].id, asked[1].text, None, "malformed")])
+    found = export(store, tmp_path, run, 1, "all", "jsonl")
+    assert [row["verdict"] for row in read(found.path, "jsonl")] == ["kept", "malformed"]
+    assert (found.manifest["asked_by"], found.manifest["voted_by"]) == ({}, {})
+    with store.write() as session:
+        queries.claim_stage(session, **{**place, "stage": "label_questions"}, lease_seconds=60)
+    with pytest.raises(NotFinal):
+        export(store, tmp_path, run, 1, "all", "jsonl")
 
 
 def test_rows_that_may_still_change_are_not_exported(store: Store, run: str, tmp_path: Path) -> None:

@@ -29,6 +29,22 @@ def test_lineage_goes_up_to_the_base(store: Store) -> None:
         assert everything == ["base/0", "challenger/1", "solver/1", "solver/2", "solver/3"]
 
 
+def test_what_came_of_a_checkpoint_is_told_the_nearest_first(store: Store) -> None:
+    run = fresh_run(store)
+    base, near, far, last = f"{run}/base/0", f"{run}/solver/1", f"{run}/solver/2", f"{run}/solver/3"
+    with store.write() as session:
+        for iteration, parent in ((1, base), (2, near), (3, far)):
+            queries.add_checkpoint(session, checkpoint(run, "solver", iteration, parent), {})
+        queries.add_checkpoint(session, checkpoint(run, "challenger", 1, base), {})
+        queries.add_checkpoint(session, checkpoint(run, "challenger", 4, base), {})  # late, and yet a child
+    with store.read() as session:
+        below = [each.id for each in queries.descendants_of(session, base)]
+        assert below == [f"{run}/challenger/1", near, f"{run}/challenger/4", far, last]
+        assert below[:3] == [each.id for each in queries.children_of(session, base)]
+        assert [each.id for each in queries.descendants_of(session, near)] == [far, last]
+        assert queries.descendants_of(session, last) == []
+
+
 def test_a_checkpoint_again_is_nothing_new_and_other_bytes_are_refused(store: Store) -> None:
     run = fresh_run(store)
     solver = checkpoint(run, "solver", 1, f"{run}/base/0")

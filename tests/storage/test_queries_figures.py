@@ -7,6 +7,8 @@ from store_examples import fresh_run, label
 from core.filtering import statistics
 from core.types import Evaluated, LabelledQuestion
 from storage import queries
+from storage.queries import Sums
+from storage.queries.figures import EvaluationSums
 from storage.rows import TrainMetric
 from storage.session import Store
 
@@ -55,3 +57,17 @@ def test_evaluations_by_checkpoint_and_benchmark(store: Store) -> None:
         assert queries.evaluations_of(session, f"{run}/base/0", "micro") == items[::-1]
         assert queries.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
         assert queries.evaluations_of(session, f"{run}/solver/1", "micro") == []
+
+
+def test_evaluations_in_sums(store: Store) -> None:
+    run = fresh_run(store)
+    items = [Evaluated("b", "2", 8, 2, True, False), Evaluated("a", None, 8, 4, True, True)]
+    with store.write() as session:
+        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
+        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
+    with store.read() as session:
+        assert queries.evaluation_sums(session, run) == [
+            EvaluationSums(f"{run}/base/0", "micro", 8, Sums(2, 0.75, 0.3125), 2, 1),
+            EvaluationSums(f"{run}/base/0", "other", 8, Sums(1, 0.25, 0.0625), 1, 0),
+        ]
+        assert queries.evaluation_sums(session, "another") == []

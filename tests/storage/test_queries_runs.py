@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from store_examples import checkpoint, fill, fresh_run
 
 from core.config import Dataset, RunConfig, parse_config
 from core.filtering import statistics
 from storage import queries
 from storage.errors import StoreError
-from storage.models import Base
+from storage.models import Base, Runs
 from storage.queries.tables import table_of
 from storage.session import Store
 
@@ -66,6 +66,20 @@ def test_runs_are_listed_newest_first_with_their_status(store: Store) -> None:
     assert [run.name for run in runs] == names[::-1]
     assert [run.status for run in runs] == ["created", "created", "failed"]
     assert runs[-1].updated_at > runs[-1].created_at
+
+
+def test_pages_of_runs_go_on_where_the_one_before_ended(store: Store) -> None:
+    names = [fresh_run(store) for _ in range(3)]
+    with store.write() as session:  # two made at the very same time, in order of their names
+        last = queries.get_run(session, names[2]).created_at
+        session.execute(update(table_of(Runs)).where(Runs.name == names[1]).values(created_at=last))
+    first, second = sorted(names[1:])
+    with store.read() as session:
+        page = queries.page_of_runs(session, after=None, limit=1)
+        rest = queries.page_of_runs(session, after=(page[0].created_at, page[0].name), limit=5)
+        end = queries.page_of_runs(session, after=(rest[-1].created_at, rest[-1].name), limit=5)
+    assert [run.name for run in (*page, *rest)] == [first, second, names[0]]
+    assert end == []
 
 
 def test_a_run_can_be_made_longer_only(store: Store) -> None:

@@ -1,0 +1,252 @@
+"""Audits: the samples that were drawn, what people said, and what it all comes to by stratum.
+
+An oracle with a sample is counted over its sample only: what it said of other questions was not drawn by chance. An
+oracle without one was asked of everything, and is counted over all that was voted on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
+from sqlalchemy.orm import Session, aliased
+
+from core.audits import Said, Stratum, in_order, stratum_of
+from core.calibration import Cell
+from core.types import OracleVerdict, Verdict, question_key
+from storage.errors import NotThere, StoreError
+from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions
+from storage.queries.browse import get_question
+from storage.queries.tables import columns, insert_carriers, insert_into
+from storage.rows import AnnotationRow, Over, QuestionEntry, SampleRow
+
+HUMAN = "human"
+_LABELLED = PseudoLabels.answer.is_not(None)
+# By the place and not by the id: an index has what is counted of an iteration, in this order.
+_ON = and_(*(getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")))
+
+
+class AlreadySaid(StoreError):
+    """An annotator's second word on a question."""
+
+
+def auditable(session: Session, run: str, iteration: int) -> list[tuple[str, float, Verdict]]:
+    """(question id, p_hat, verdict) of the questions that were voted on and have a pseudo-label, by index."""
+    found = select(PseudoLabels.question_id, PseudoLabels.p_hat, PseudoLabels.verdict)
+    rows: Iterable[Any] = session.execute(_of(found, run, iteration).where(_LABELLED).order_by(PseudoLabels.index))
+    return [(question, p_hat, verdict) for question, p_hat, verdict in rows]
+
+
+def add_samples(session: Session, rows: Iterable[SampleRow]) -> None:
+    """Store what was drawn; a question that is in the sample already keeps its place."""
+    insert_carriers(session, AuditSamples, rows, SampleRow)
+
+
+def samples_of(session: Session, run: str, iteration: int, oracle: str) -> list[SampleRow]:
+    """An oracle's sample in order of place; empty where none was drawn."""
+    found = select(*columns(AuditSamples, SampleRow)).where(*_drawn(run, iteration, oracle))
+    return [SampleRow(*row) for row in session.execute(found.order_by(AuditSamples.place))]
+
+
+def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
+    """A question of an oracle's sample, on which only this transaction works until it ends: on the whole of it, since
+    its figures are worked out from all of its labels. Raises `NotThere`."""
+    run, iteration, _ = question_key(question_id)
+    first = select(AuditSamples.place).where(*_drawn(run, iteration, oracle), AuditSamples.place == 0)
+    session.execute(first.with_for_update())
+    key = [AuditSamples.question_id == question_id, AuditSamples.oracle == oracle]
+    row = session.execute(select(*columns(AuditSamples, SampleRow)).where(*key).with_for_update()).one_or_none()
+    if row is None:
+        raise NotThere(f"question {question_id!r}: it is not in the sample of {oracle}")
+    return SampleRow(*row)
+
+
+def add_annotation(session: Session, row: AnnotationRow) -> None:
+    """Store what somebody said. Raises `AlreadySaid` when they have said something of this question before."""
+    values = {name: getattr(row, name) for name in AnnotationRow.__dataclass_fields__}
+    insert = insert_into(session, Annotations).values(values)
+    stored = insert.on_conflict_do_nothing(index_elements=["question_id", "annotator"]).returning(Annotations.annotator)
+    if session.execute(stored).one_or_none() is None:
+        raise AlreadySaid(f"question {row.question_id!r}: {row.annotator!r} has said something of it already")
+
+
+def annotations_of(session: Session, question_ids: Sequence[str]) -> list[AnnotationRow]:
+    """What people said of these questions, question by question, who spoke first first."""
+    found = select(*columns(Annotations, AnnotationRow)).where(Annotations.question_id.in_(question_ids))
+    key = (Annotations.question_id, Annotations.made_at, Annotations.annotator)
+    return [AnnotationRow(*row) for row in session.execute(found.order_by(*key))]
+
+
+def annotations_in(session: Session, run: str, iteration: int | None = None) -> list[AnnotationRow]:
+    """What people said in a run, or in one iteration of it, by iteration and index, who spoke first first."""
+    found = select(*columns(Annotations, AnnotationRow)).join(Questions).where(Questions.run == run)
+    if iteration is not None:
+        found = found.where(Questions.iteration == iteration)
+    key = (Questions.iteration, Questions.index, Annotations.made_at, Annotations.annotator)
+    return [AnnotationRow(*row) for row in session.execute(found.order_by(*key))]
+
+
+def next_to_label(session: Session, run: str, iteration: int, annotator: str) -> QuestionEntry | None:
+    """The first question of the human sample, by place, that is not settled and of which this annotator has said
+    nothing; None where there is none."""
+    said = select(Annotations.annotator).where(
+        Annotations.question_id == AuditSamples.question_id, Annotations.annotator == annotator
+    )
+    waiting = select(AuditSamples.question_id).where(
+        *_drawn(run, iteration, HUMAN), ~said.exists(), ~_settled(HUMAN).exists()
+    )
+    found = session.scalar(waiting.order_by(AuditSamples.place).limit(1))
+    return None if found is None else get_question(session, found)
+
+
+def sample_progress(session: Session, run: str, iteration: int, oracle: str) -> tuple[int, int]:
+    """How many questions of a sample were drawn, and of how many the oracle has given its verdict."""
+    settled = func.count().filter(_settled(oracle).exists())
+    drawn, done = session.execute(
+        select(func.count(), settled).select_from(AuditSamples).where(*_drawn(run, iteration, oracle))
+    ).one()
+    return drawn, done
+
+
+def has_label(session: Session, question_id: str, oracle: str) -> bool:
+    """Whether the oracle has given its verdict on a question."""
+    label = exists().where(OracleLabels.question_id == question_id, OracleLabels.oracle == oracle)
+    return bool(session.scalar(select(label)))
+
+
+def sample_is_over(session: Session, run: str, iteration: int, oracle: str, needed: int) -> bool:
+    """Whether of each question of a sample the oracle has given its verdict or `needed` annotators have said something,
+    be it that they skip it; False where none was drawn."""
+    words = select(func.count()).where(Annotations.question_id == AuditSamples.question_id).scalar_subquery()
+    drawn = _drawn(run, iteration, oracle)
+    waiting = exists().where(*drawn, ~_settled(oracle).exists(), words < needed)
+    return bool(session.scalar(select(exists().where(*drawn) & ~waiting)))
+
+
+def drawn_by_stratum(session: Session, run: str, iteration: int, oracle: str) -> dict[str, int]:
+    """Stratum -> questions of the sample."""
+    counted = select(AuditSamples.stratum, func.count()).where(*_drawn(run, iteration, oracle))
+    rows: Iterable[Any] = session.execute(counted.group_by(AuditSamples.stratum))
+    return dict(iter(rows))
+
+
+def count_said(session: Session, run: str, iteration: int) -> dict[str, dict[OracleVerdict, int]]:
+    """Annotator -> verdict -> how many questions of the iteration they said it of; skipped ones are `unknown`."""
+    key = (Annotations.annotator, Annotations.verdict)
+    counted = select(*key, func.count()).join(Questions).where(Questions.run == run, Questions.iteration == iteration)
+    found: dict[str, dict[OracleVerdict, int]] = {}
+    for annotator, verdict, count in session.execute(counted.group_by(*key).order_by(*key)):
+        found.setdefault(annotator, {})[cast(OracleVerdict, verdict)] = count
+    return found
+
+
+def named_strata_of(session: Session, run: str, iteration: int, oracle: str) -> dict[str, Stratum]:
+    """Stratum -> its counts, `in_order`: how many pseudo-labels there are, were audited, and are right. What the oracle
+    calls ill-posed, or could not decide, is not right."""
+    key = (PseudoLabels.p_hat, PseudoLabels.verdict)
+    said = and_(_ON, OracleLabels.oracle == oracle)
+    counted = select(*key, func.count(), func.count(OracleLabels.verdict), func.sum(_is_right()))
+    if session.scalar(select(AuditSamples.place).where(*_drawn(run, iteration, oracle)).limit(1)) is None:
+        joined = counted.join_from(PseudoLabels, OracleLabels, said, isouter=True)
+    else:
+        drawn = and_(AuditSamples.question_id == PseudoLabels.question_id, AuditSamples.oracle == oracle)
+        sampled = counted.join_from(PseudoLabels, AuditSamples, drawn, isouter=True).where(_LABELLED)
+        joined = sampled.join(OracleLabels, and_(said, AuditSamples.place.is_not(None)), isouter=True)
+    sums: dict[str, list[int]] = {}
+    for p_hat, verdict, *counts in session.execute(_of(joined, run, iteration).group_by(*key)):
+        total = sums.setdefault(stratum_of(p_hat, cast(Verdict, verdict)), [0, 0, 0])
+        total[:] = [a + b for a, b in zip(total, counts, strict=True)]
+    return {name: Stratum(*sums[name]) for name in in_order(sums)}
+
+
+def strata_of(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
+    """The strata for `core.audits.stratified_share`, over the kept questions and over all."""
+    named = named_strata_of(session, run, iteration, oracle)
+    kept = [stratum for name, stratum in named.items() if name.startswith("kept")]
+    return {"kept": kept, "all": [*named.values()]}
+
+
+def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = False) -> list[Cell]:
+    """What an oracle said over a run, by iteration and p_hat: what `core.calibration` fits. Every word counts here,
+    drawn or not: at one p_hat, a question that was asked is like one that was not."""
+    key = (PseudoLabels.iteration, PseudoLabels.p_hat)
+    counted = select(*key, func.count(), func.sum(_is_right())).select_from(PseudoLabels)
+    counted = counted.join(OracleLabels, _ON)
+    said = [PseudoLabels.run == run, PseudoLabels.p_hat.is_not(None), OracleLabels.oracle == oracle]
+    if kept_only:
+        said.append(PseudoLabels.verdict == "kept")
+    rows: Iterable[Any] = session.execute(counted.where(*said).group_by(*key).order_by(*key))
+    return [Cell(*row) for row in rows]
+
+
+def p_hats_of(session: Session, run: str, oracle: str, *, kept_only: bool = False) -> dict[int, dict[float, int]]:
+    """Iteration -> p_hat -> questions that an oracle's figures are over, or those of them that were kept."""
+    key = (PseudoLabels.iteration, PseudoLabels.p_hat)
+    voted = [PseudoLabels.run == run, PseudoLabels.p_hat.is_not(None)]
+    if kept_only:
+        voted.append(PseudoLabels.verdict == "kept")
+    sampled = select(AuditSamples.place).where(AuditSamples.run == run, AuditSamples.oracle == oracle)
+    if session.scalar(sampled.limit(1)) is not None:
+        voted.append(_LABELLED)
+    found: dict[int, dict[float, int]] = {}
+    rows: Iterable[Any] = session.execute(select(*key, func.count()).where(*voted).group_by(*key).order_by(*key))
+    for iteration, p_hat, count in rows:
+        found.setdefault(iteration, {})[p_hat] = count
+    return found
+
+
+def oracles_of(session: Session, run: str) -> dict[str, list[int]]:
+    """Oracle -> the iterations of the run of which it has said something, in order."""
+    key = (OracleLabels.oracle, OracleLabels.iteration)
+    found = select(*key).where(OracleLabels.run == run).distinct()
+    iterations: dict[str, list[int]] = {}
+    for oracle, iteration in session.execute(found.order_by(*key)):
+        iterations.setdefault(oracle, []).append(iteration)
+    return iterations
+
+
+def agreement(session: Session, run: str, oracle_a: str, oracle_b: str) -> Counter[Said]:
+    """How often the two oracles said which pair of verdicts, of the pseudo-labels of which both said something: what
+    `core.audits.kappa` takes."""
+    other = aliased(OracleLabels)
+    key = (OracleLabels.verdict, other.verdict)
+    both = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, _ON)
+    both = both.join(other, other.question_id == PseudoLabels.question_id)
+    named = [PseudoLabels.run == run, OracleLabels.oracle == oracle_a, other.oracle == oracle_b]
+    rows: Iterable[Any] = session.execute(both.where(*named).group_by(*key))
+    return Counter({(a, b): count for a, b, count in rows})
+
+
+def annotator_agreement(session: Session, run: str) -> dict[tuple[str, str], Counter[Said]]:
+    """The same for every two annotators who have spoken of a same question, in order of their names."""
+    other = aliased(Annotations)
+    key = (Annotations.annotator, other.annotator, Annotations.verdict, other.verdict)
+    both = select(*key, func.count()).join_from(Annotations, Questions, Questions.id == Annotations.question_id)
+    both = both.join(other, and_(other.question_id == Questions.id, other.annotator > Annotations.annotator))
+    rows: Iterable[Any] = session.execute(both.where(Questions.run == run).group_by(*key).order_by(*key))
+    found: dict[tuple[str, str], Counter[Said]] = {}
+    for first, second, a, b, count in rows:
+        found.setdefault((first, second), Counter())[a, b] = count
+    return found
+
+
+def _drawn(run: str, iteration: int, oracle: str) -> list[ColumnElement[bool]]:
+    return [AuditSamples.run == run, AuditSamples.iteration == iteration, AuditSamples.oracle == oracle]
+
+
+def _settled(oracle: str) -> Select[str]:
+    """The oracle's verdict on the question of a sample's row."""
+    same = OracleLabels.question_id == AuditSamples.question_id
+    return select(OracleLabels.verdict).where(same, OracleLabels.oracle == oracle)
+
+
+def _is_right() -> ColumnElement[int]:
+    return case((OracleLabels.verdict == "right", 1), else_=0)
+
+
+def _of(found: Select[*tuple[Any, ...]], run: str, iteration: int) -> Select[*tuple[Any, ...]]:
+    """Of the questions that were voted on."""
+    voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.p_hat.is_not(None)]
+    return found.where(*voted)

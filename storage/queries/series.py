@@ -1,0 +1,152 @@
+"""A run's series: stored points, and the sums over many rows that points are worked out from.
+
+Rows of questions and votes are added up in the database, by whether the question was kept; over all is the sum of both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Float, Subquery, and_, case, cast, exists, func, select
+from sqlalchemy.orm import Session
+
+from core.audits import stratum_of
+from storage.models import AuditSamples, OracleLabels, PseudoLabels, QuestionClusters, Rollouts, Series
+from storage.queries.tables import columns, insert_into, table_of
+from storage.rows import SeriesPoint
+
+_PAGE = 2_000  # labels read at once
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of n values: their sum and that of their squares, which give mean and spread."""
+
+    n: int
+    total: float
+    squares: float
+
+
+def put_series(session: Session, run: str, points: Iterable[SeriesPoint]) -> None:
+    """Store points, in place of those of the same key; what was measured is not replaced by an estimate."""
+    rows = [{"run": run, **asdict(point)} for point in points]
+    if not rows:
+        return
+    insert = insert_into(session, Series)
+    fresh = {name: insert.excluded[name] for name in ("value", "lo", "hi", "n", "estimated")}
+    key = [column.name for column in table_of(Series).primary_key]
+    worse = and_(insert.excluded.estimated, ~Series.estimated)
+    session.execute(insert.on_conflict_do_update(index_elements=key, set_=fresh, where=~worse), rows)
+
+
+def series_of(
+    session: Session, run: str, name: str | None = None, *, over: str | None = None, oracle: str | None = None
+) -> list[SeriesPoint]:
+    """A run's points by name, over, oracle and iteration; those of one name, slice or oracle where it is given."""
+    found = select(*columns(Series, SeriesPoint)).where(Series.run == run)
+    for column, wanted in ((Series.name, name), (Series.over, over), (Series.oracle, oracle)):
+        if wanted is not None:
+            found = found.where(column == wanted)
+    ordered = found.order_by(Series.name, Series.over, Series.oracle, Series.iteration)
+    return [SeriesPoint(*row) for row in session.execute(ordered)]
+
+
+def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
+    """Of the questions that were voted on, `p_hat` and `unparsed` (the share of a question's votes without an
+    answer): name -> kept -> sums."""
+    kept = _is_kept()
+    unparsed = 1.0 - cast(PseudoLabels.parsed, Float) / PseudoLabels.m
+    voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.m > 0]
+    columns_ = (*_sums(PseudoLabels.p_hat), *_sums(unparsed))
+    rows: Iterable[Any] = session.execute(select(kept, func.count(), *columns_).where(*voted).group_by(kept))
+    found: dict[str, dict[bool, Sums]] = {"p_hat": {}, "unparsed": {}}
+    for is_kept, n, p_hat, p_hat_squares, share, share_squares in rows:
+        found["p_hat"][bool(is_kept)] = Sums(n, p_hat, p_hat_squares)
+        found["unparsed"][bool(is_kept)] = Sums(n, share, share_squares)
+    return found
+
+
+def vote_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
+    """Of the questions that were voted on, `tokens` (the mean of a question's votes) and `truncated` (the share of
+    them that the token limit ended): name -> kept -> sums."""
+    each = _by_question(run, iteration)
+    summed = select(each.c.kept, func.count(), *_sums(each.c.tokens), *_sums(each.c.truncated))
+    rows: Iterable[Any] = session.execute(summed.group_by(each.c.kept))
+    found: dict[str, dict[bool, Sums]] = {"tokens": {}, "truncated": {}}
+    for is_kept, n, tokens, tokens_squares, truncated, truncated_squares in rows:
+        found["tokens"][bool(is_kept)] = Sums(n, tokens, tokens_squares)
+        found["truncated"][bool(is_kept)] = Sums(n, truncated, truncated_squares)
+    return found
+
+
+def _by_question(run: str, iteration: int) -> Subquery:
+    tokens = func.avg(cast(Rollouts.tokens, Float)).label("tokens")
+    truncated = func.avg(case((Rollouts.finish_reason == "length", 1.0), else_=0.0)).label("truncated")
+    joined = select(_is_kept().label("kept"), tokens, truncated).join_from(
+        PseudoLabels, Rollouts, Rollouts.question_id == PseudoLabels.question_id
+    )
+    of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
+    return joined.where(*of_iteration).group_by(PseudoLabels.question_id, PseudoLabels.verdict).subquery()
+
+
+def vote_classes(session: Session, run: str, iteration: int) -> Iterator[tuple[bool, list[int]]]:
+    """Of each question with an answer, whether it was kept, and the votes of its answer classes; a page in memory."""
+    found = select(PseudoLabels.index, _is_kept(), PseudoLabels.classes)
+    answered = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.parsed > 0]
+    after = -1
+    while True:
+        page = found.where(*answered, PseudoLabels.index > after).order_by(PseudoLabels.index).limit(_PAGE)
+        rows = session.execute(page).all()
+        for _, is_kept, classes in rows:
+            yield bool(is_kept), [votes for _, votes in classes or ()]
+        if len(rows) < _PAGE:
+            return
+        after = rows[-1][0]
+
+
+def oracles_at(session: Session, run: str, iteration: int) -> list[str]:
+    """The oracles that have said something of an iteration's pseudo-labels."""
+    of_iteration = [OracleLabels.run == run, OracleLabels.iteration == iteration]
+    return sorted(session.scalars(select(OracleLabels.oracle).where(*of_iteration).distinct()))
+
+
+def voted_iterations(session: Session, run: str) -> set[int]:
+    """The iterations of which questions were voted on."""
+    voted = [PseudoLabels.run == run, PseudoLabels.p_hat.is_not(None)]
+    return set(session.scalars(select(PseudoLabels.iteration).where(*voted).distinct()))
+
+
+def ill_posed_by_stratum(session: Session, run: str, iteration: int, oracle: str) -> Counter[str]:
+    """Stratum (`core.audits.stratum_of`) -> how many of its questions the oracle calls ill-posed; of those drawn for
+    it, where it grades a sample."""
+    key, question = (PseudoLabels.p_hat, PseudoLabels.verdict), PseudoLabels.question_id
+    same = [getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")]
+    counted = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, and_(*same))
+    said = [OracleLabels.oracle == oracle, OracleLabels.verdict == "ill_posed", PseudoLabels.p_hat.is_not(None)]
+    found = counted.where(PseudoLabels.run == run, PseudoLabels.iteration == iteration, *said)
+    sample = [AuditSamples.run == run, AuditSamples.iteration == iteration, AuditSamples.oracle == oracle]
+    if session.scalar(select(exists().where(*sample))):
+        found = found.where(exists().where(*sample, AuditSamples.question_id == question))
+    counts = Counter[str]()
+    rows: Iterable[Any] = session.execute(found.group_by(*key))
+    for p_hat, verdict, count in rows:
+        counts[stratum_of(p_hat, verdict)] += count
+    return counts
+
+
+def cluster_sizes(session: Session, run: str, iteration: int) -> tuple[int, int] | None:
+    """(questions in the largest cluster, questions that were clustered); None where they were not."""
+    of_iteration = [QuestionClusters.run == run, QuestionClusters.iteration == iteration]
+    largest, n = session.execute(select(func.max(QuestionClusters.size), func.count()).where(*of_iteration)).one()
+    return (largest, n) if n else None
+
+
+def _is_kept() -> ColumnElement[int]:
+    return case((PseudoLabels.verdict == "kept", 1), else_=0)
+
+
+def _sums(value: Any) -> tuple[ColumnElement[float], ColumnElement[float]]:
+    return func.sum(value), func.sum(value * value)

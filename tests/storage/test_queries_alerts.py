@@ -1,0 +1,156 @@
+"""Alerts and the outbox that they are delivered from."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+from store_examples import fresh_run
+
+from storage import queries
+from storage.errors import AlreadyAcknowledged, NotThere
+from storage.models import Deliveries
+from storage.queries.tables import table_of
+from storage.rows import AlertRow, DeliveryRow
+from storage.session import Store
+
+TARGET, DAY = "example.org#12345678", timedelta(days=1)
+PUT_OFF = [timedelta(seconds=30), timedelta(seconds=60)]
+
+
+def alert(run: str, number: int, age: timedelta = timedelta(), **more: object) -> AlertRow:
+    raised = datetime.now(UTC) - age + timedelta(milliseconds=number)
+    base = AlertRow(
+        *(f"{number:016x}", run, 1, "sudden", "label_accuracy", "kept", "exact", "warning"),
+        *(0.7, 0.6, 0.8, 400, 0.8, 0.75, "it fell", raised),
+    )
+    return replace(base, **more)
+
+
+def claim(store: Store, most: int = 3) -> tuple[AlertRow, DeliveryRow] | None:
+    with store.write() as session:
+        return queries.claim_delivery(session, TARGET, most=most, first_sight=DAY, put_off=PUT_OFF)
+
+
+def due(store: Store, most: int = 3) -> bool:
+    with store.read() as session:
+        return queries.delivery_due(session, TARGET, most=most, first_sight=DAY)
+
+
+def raise_(store: Store, *alerts: AlertRow) -> None:
+    with store.write() as session:
+        queries.add_alerts(session, alerts)
+
+
+def in_the_past(store: Store) -> None:
+    """As if the next attempts were due."""
+    with store.write() as session:
+        session.execute(update(table_of(Deliveries)).values(next_at=datetime.now(UTC) - timedelta(seconds=1)))
+
+
+def test_an_alert_is_raised_once_and_listed_newest_first(store: Store) -> None:
+    run, other = fresh_run(store), fresh_run(store)
+    same = datetime.now(UTC)
+    rows = [alert(run, i, raised_at=same) for i in range(3)]
+    raise_(store, *rows, alert(other, 9, severity="critical", iteration=2))
+    raise_(store, replace(rows[0], text="again"))
+    with store.read() as session:
+        assert queries.list_alerts(session, run=run) == rows[::-1]
+        assert queries.list_alerts(session, run=run, after=rows[2], limit=1) == [rows[1]]
+        assert [each.run for each in queries.list_alerts(session, severity="critical")] == [other]
+        assert [each.run for each in queries.list_alerts(session, iteration=2)] == [other]
+        assert queries.get_alert(session, rows[0].id) == rows[0]
+        with pytest.raises(NotThere, match="alert 'x': there is none"):
+            queries.get_alert(session, "x")
+
+
+def test_it_is_acknowledged_once(store: Store) -> None:
+    run = fresh_run(store)
+    raise_(store, alert(run, 1), alert(run, 2))
+    with store.write() as session:
+        done = queries.acknowledge(session, alert(run, 1).id, "ann", "restarted")
+    assert (done.acknowledged_by, done.note, done.acknowledged_at is not None) == ("ann", "restarted", True)
+    with store.write() as session, pytest.raises(AlreadyAcknowledged, match="ann acknowledged it at 2"):
+        queries.acknowledge(session, done.id, "bob")
+    with store.write() as session, pytest.raises(NotThere):
+        queries.acknowledge(session, "x", "bob")
+    with store.read() as session:
+        assert queries.list_alerts(session, run=run, acknowledged=True) == [done]
+        assert [each.id for each in queries.list_alerts(session, run=run, acknowledged=False)] == [alert(run, 2).id]
+
+
+def test_a_delivery_is_claimed_put_off_and_done(store: Store) -> None:
+    run = fresh_run(store)
+    assert (due(store), claim(store)) == (False, None)
+    raise_(store, alert(run, 1), alert(run, 2))
+    assert due(store)
+    before = datetime.now(UTC)
+    first, row = claim(store)
+    assert (first.id, row.attempts, row.delivered_at) == (alert(run, 1).id, 1, None)
+    assert timedelta(seconds=20) < row.next_at - before < timedelta(seconds=50)
+    second, _ = claim(store)
+    assert second.id == alert(run, 2).id
+    assert (due(store), claim(store)) == (False, None)
+    with store.write() as session:
+        queries.mark_delivered(session, first.id, TARGET)
+        queries.mark_failed(session, second.id, TARGET, "HTTP 500")
+    in_the_past(store)
+    again, row = claim(store)
+    assert (again.id, row.attempts, row.error) == (second.id, 2, "HTTP 500")
+    assert row.next_at - datetime.now(UTC) > timedelta(seconds=40)
+    with store.read() as session:
+        [delivered] = queries.deliveries_of(session, first.id)
+    assert (delivered.error, delivered.delivered_at is not None) == (None, True)
+
+
+def test_attempts_are_bounded(store: Store) -> None:
+    raise_(store, alert(fresh_run(store), 1))
+    for attempt in (1, 2, 3):
+        assert claim(store)[1].attempts == attempt
+        in_the_past(store)
+    assert (due(store), claim(store)) == (False, None)
+
+
+def test_a_target_that_is_new_does_not_get_what_is_old(store: Store) -> None:
+    run = fresh_run(store)
+    raise_(store, alert(run, 1, age=timedelta(days=2)))
+    assert (due(store), claim(store)) == (False, None)
+    raise_(store, alert(run, 2, age=timedelta(hours=23)))
+    assert claim(store)[0].id == alert(run, 2).id
+    # It is known from now on: what is raised while nobody delivers is not lost, however long that takes.
+    raise_(store, alert(run, 3, age=timedelta(hours=22)))
+    assert claim(store)[0].id == alert(run, 3).id
+
+
+def test_of_many_at_once_each_alert_is_claimed_by_one(store: Store) -> None:
+    run = fresh_run(store)
+    raise_(store, *(alert(run, i) for i in range(6)))
+    claimed: list[str] = []
+
+    def work() -> None:
+        while found := claim(store):
+            claimed.append(found[0].id)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(claimed) == len(set(claimed))
+    while found := claim(store):  # who came last to a row that another held may have left some
+        claimed.append(found[0].id)
+    assert sorted(claimed) == [alert(run, i).id for i in range(6)]
+
+
+def test_alerts_and_series_go_with_their_run(store: Store) -> None:
+    run = fresh_run(store)
+    raise_(store, alert(run, 1))
+    assert claim(store) is not None
+    with store.write() as session:
+        queries.delete_run(session, run)
+    with store.read() as session:
+        assert queries.list_alerts(session) == []
+        assert queries.deliveries_of(session, alert(run, 1).id) == []
