@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from core.alert_settings import Alerts
+from core.audit_settings import Audit
 from core.errors import CoevoError
 from core.guard import Guard
 from core.methods import Method, Objective, RZero, SetMethod, SolverReward, Supervised
@@ -21,7 +23,6 @@ from core.settings import Part, Positive, Share
 from core.trainer_settings import LocalSettings, PoolSettings, TrainerSettings
 from core.types import Denominator
 
-Oracle = Annotated[Literal["exact", "given"] | None, BeforeValidator(lambda given: None if given == "none" else given)]
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
 
 
@@ -170,13 +171,6 @@ class EarlyStopping(Part):
     patience: Positive = 2
 
 
-class Audit(Part):
-    """Who says whether a pseudo-label is right: `exact`, a program for the tiny world; `given`, the answers that came
-    with the prompts; TOML's word for nobody is `none`. Both grade all of them."""
-
-    oracle: Oracle = "exact"
-
-
 class RunConfig(Part):
     """A whole run. The preset's file name is not part of it: two presets with equal values are the same run."""
 
@@ -193,6 +187,7 @@ class RunConfig(Part):
     prompts: Prompts | None = None  # given: no Challenger, no `dataset` but its votes; `iterations` are rounds
     early_stopping: EarlyStopping | None = None
     guard: Guard = Guard()
+    alerts: Alerts = Alerts()
     serving: Serving = Serving()
     trainer: TrainerSettings = LocalSettings()
     pool: PoolSettings = PoolSettings()

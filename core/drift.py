@@ -57,6 +57,16 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Estimate
     return Estimate(mean, mean - half, mean + half, len(values))
 
 
+def interval_of_sums(n: int, total: float, squares: float, confidence: float = 0.95) -> Estimate | None:
+    """`mean_interval` of n values of which the sum and the sum of the squares are known, as a database has them."""
+    if n < 2:
+        return None
+    mean = total / n
+    variance = max(0.0, (squares - n * mean * mean) / (n - 1))
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(variance / n)
+    return Estimate(mean, mean - half, mean + half, n)
+
+
 def paired_difference(before: Sequence[float], after: Sequence[float], confidence: float = 0.95) -> Estimate | None:
     """The mean of `after - before` over the same n items, with its interval; None for fewer than two.
 

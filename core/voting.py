@@ -114,3 +114,28 @@ def _spelling(spellings: Iterable[Counter[str]]) -> str:
     """The most frequent spelling, the smallest among equals."""
     counts = sum(spellings, Counter[str]())
     return min(counts, key=lambda text: (-counts[text], text))
+
+
+def classes_of(answers: Sequence[str | None], classes: Sequence[tuple[str, int]]) -> Classes:
+    """Which of a stored label's `classes` each answer of its group voted in, without grading again.
+
+    An answer with the key of a class's spelling is in that class; the other keys are in whichever class has room for
+    their votes, where that is one only. None: no vote, or it cannot be told.
+    """
+    keys = [None if answer is None else answer_key(answer) for answer in answers]
+    votes = Counter(key for key in keys if key)
+    place = {key: i for i, (spelling, _) in enumerate(classes) if (key := answer_key(spelling)) in votes}
+    room = [count for _, count in classes]
+    for key, i in place.items():
+        room[i] -= votes[key]
+    waiting = votes.keys() - place.keys()
+    while known := next(((key, fits[0]) for key in waiting if len(fits := _with_room(room, votes[key])) == 1), None):
+        key, i = known
+        place[key] = i
+        room[i] -= votes[key]
+        waiting.remove(key)
+    return tuple(None if key is None else place.get(key) for key in keys)
+
+
+def _with_room(room: Sequence[int], votes: int) -> list[int]:
+    return [i for i, left in enumerate(room) if left >= votes]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from core.config import ChallengerReward
 from core.methods import RZero
 from core.rewards.agreement import agreement_scores
-from core.similarity import clusters
 from core.types import Group, PseudoLabel, Score, Scored
 
 
@@ -55,6 +54,8 @@ def score(group: Group, method: RZero) -> Scored:
 
 
 def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:
+    from core.similarity import clusters  # its SciPy is for the Challenger alone: every command imports the methods
+
     cluster_of = clusters(questions, distance)
     sizes = Counter(cluster_of)
     return [sizes[cluster] / batch for cluster in cluster_of]

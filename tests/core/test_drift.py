@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from core.drift import Estimate, mean_interval, paired_difference, share, wilson
+from core.drift import Estimate, interval_of_sums, mean_interval, paired_difference, share, wilson
 
 
 def test_wilson_by_hand() -> None:
@@ -47,6 +47,18 @@ def test_no_items_no_interval() -> None:
 def test_more_successes_than_trials_are_refused(successes: int, n: int) -> None:
     with pytest.raises(ValueError, match=f"successes: expected 0..{n}, got {successes}"):
         wilson(successes, n)
+
+
+@given(st.lists(st.integers(0, 8).map(lambda right: right / 8), max_size=60))
+def test_the_sums_give_the_same_interval(values: list[float]) -> None:
+    found = interval_of_sums(len(values), sum(values), sum(each * each for each in values))
+    whole = mean_interval(values)
+    if whole is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.value, found.lo, found.hi) == pytest.approx((whole.value, whole.lo, whole.hi), abs=1e-7)
+        assert found.n == len(values)
 
 
 def test_mean_interval_by_hand() -> None:

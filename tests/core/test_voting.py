@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.voting import make_groups
 from core.grading import Grader
 from core.types import PseudoLabel
-from core.voting import classify_many, vote, vote_many
+from core.voting import classes_of, classify_many, vote, vote_many
 
 # Several spellings of the same values, values that only grading merges, units (not transitive), words, junk, blanks.
 POOL = [
@@ -134,6 +134,28 @@ def test_the_classes_are_the_votes(grader: Grader, answers: list[str | None]) ->
     [(label, classes)] = classify_many([answers], grader)
     assert [classes.count(place) for place in range(len(label.classes))] == [votes for _, votes in label.classes]
     assert classes.count(None) == label.m - label.parsed
+
+
+def test_a_stored_label_says_what_each_answer_voted_for() -> None:
+    label = vote(["1,000", "1000", "0.50", "1000", r"\frac{1}{2}", None, " "], None)
+    assert classes_of(["1,000", "1000", "0.50", "1000", r"\frac{1}{2}", None, " "], label.classes) == (
+        *(0, 0, 1, 0, 1),
+        *(None, None),
+    )
+    merged = (("x+1", 3), ("y", 1))
+    assert classes_of(["x+1", "1+x", "y", "x+1"], merged) == (0, 0, 1, 0)
+    assert classes_of(["x+1", "b", "y", "a"], (("x+1", 2), ("y", 2))) == (0, None, 1, None)  # b may be either's
+    assert classes_of(["x+1", "b", "y", "a", "a"], (("x+1", 3), ("y", 2))) == (0, 1, 1, 0, 0)  # two go into one only
+
+
+@settings(max_examples=200, deadline=None)
+@given(answers=st.lists(st.sampled_from(POOL), max_size=12))
+def test_what_is_said_of_a_stored_label_is_how_it_was_voted(grader: Grader, answers: list[str | None]) -> None:
+    [(label, places)] = classify_many([answers], grader)
+    for told, place in zip(classes_of(answers, label.classes), places, strict=True):
+        assert told in (place, None)
+    if len({place for place in places if place is not None}) == 1:
+        assert classes_of(answers, label.classes) == places
 
 
 def test_the_benchmark_draws_the_same_groups_again() -> None:

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from core.audits import (
+    AuditError,
+    Stratum,
+    audits_needed,
+    detectable_drop,
+    draw,
+    in_order,
+    kappa,
+    stratified_share,
+    stratum_of,
+)
+from core.drift import share
+from core.types import Verdict
+
+Rows = list[tuple[str, float, Verdict]]
+TENTHS = [tenth / 10 for tenth in range(11)]
+
+
+def rows(counts: dict[tuple[float, Verdict], int]) -> Rows:
+    return [
+        (f"run/1/{p_hat}/{verdict}/{i}", p_hat, verdict)
+        for (p_hat, verdict), count in counts.items()
+        for i in range(count)
+    ]
+
+
+def test_strata_by_p_hat_and_whether_it_was_kept() -> None:
+    named = [
+        (0.0, "too_hard", "not kept 0.0-0.2"),
+        (0.2, "too_hard", "not kept 0.2-0.4"),
+        (0.3, "kept", "kept 0.2-0.4"),
+        (0.6, "kept", "kept 0.6-0.8"),
+        (0.9, "no_majority", "not kept 0.8-1.0"),
+        (1.0, "too_easy", "not kept 0.8-1.0"),
+    ]
+    assert [stratum_of(p_hat, verdict) for p_hat, verdict, _ in named] == [name for *_, name in named]
+    assert in_order(name for *_, name in reversed(named)) == [
+        "not kept 0.0-0.2",
+        "kept 0.2-0.4",
+        "not kept 0.2-0.4",
+        "kept 0.6-0.8",
+        "not kept 0.8-1.0",
+        "not kept 0.8-1.0",
+    ]
+    for wrong in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=r"p_hat: expected 0\.\.1"):
+            stratum_of(wrong, "kept")
+
+
+def test_allocation_by_hand() -> None:
+    made = rows({(0.9, "too_easy"): 60, (0.5, "kept"): 30, (0.1, "too_hard"): 10, (0.7, "kept"): 1})
+    places = [each.stratum for each in draw(made, 12, seed=1)]
+    easy, kept, hard, single = "not kept 0.8-1.0", "kept 0.4-0.6", "not kept 0.0-0.2", "kept 0.6-0.8"
+    # One of each, the largest first; then a second of those that have one. Then size / (2 drawn + 1): 60/5, 30/5,
+    # 10/5; 60/7, 60/9, 60/11 (30/5 = 6 comes before 5.45), …
+    assert places[:4] == [easy, kept, hard, single]
+    assert places[4:7] == [easy, kept, hard]
+    assert places[7:12] == [easy, easy, easy, kept, easy]
+
+
+@given(
+    st.dictionaries(st.tuples(st.sampled_from(TENTHS), st.sampled_from(["kept", "too_easy"])), st.integers(1, 40)),
+    st.integers(1, 300),
+    st.integers(0, 2**63 - 1),
+    st.randoms(use_true_random=False),
+)
+def test_a_larger_sample_keeps_a_smaller_one(counts: dict, size: int, seed: int, shuffler: object) -> None:
+    made = rows(counts)
+    drawn = draw(made, size, seed)
+    assert [each.place for each in drawn] == [*range(min(size, len(made)))]
+    assert len({each.question_id for each in drawn}) == len(drawn)
+    shuffler.shuffle(made)
+    assert draw(made, size + 17, seed)[:size] == drawn  # in whatever order the rows come
+
+
+@given(
+    st.dictionaries(st.tuples(st.sampled_from(TENTHS), st.just("kept")), st.integers(1, 40), min_size=1),
+    st.integers(1, 300),
+)
+def test_every_stratum_has_two_and_the_rest_is_in_proportion(counts: dict, size: int) -> None:
+    made = rows(counts)
+    sizes = Counter(stratum_of(p_hat, verdict) for _, p_hat, verdict in made)
+    drawn = Counter(each.stratum for each in draw(made, size, seed=3))
+    least = {name: min(2, count) for name, count in sizes.items()}
+    if size >= sum(least.values()):
+        assert all(drawn[name] >= least[name] for name in sizes)
+        # No stratum has more than its minimum while another has a better claim to the place.
+        for more, less in ((a, b) for a in sizes for b in sizes if a != b):
+            if drawn[more] > 2 and drawn[less] < sizes[less]:
+                claim = sizes[more] / (2 * drawn[more] - 1)
+                assert claim >= sizes[less] / (2 * drawn[less] + 1) or math.isclose(claim, 0)
+    else:
+        assert set(drawn.values()) <= {1, 2}
+
+
+def test_a_draw_is_random() -> None:
+    made = rows({(0.5, "kept"): 100})
+    hits = Counter(each.question_id for seed in range(2_000) for each in draw(made, 10, seed))
+    assert len(hits) == 100
+    chi_squared = sum((count - 200) ** 2 / 200 for count in hits.values()) / 0.9  # 10 of 100 without replacement
+    assert 58 < chi_squared < 153  # 99 degrees of freedom, 0.0005 and 0.9995
+
+
+def test_nothing_can_be_drawn() -> None:
+    assert draw([], 5, seed=1) == []
+    with pytest.raises(AuditError, match="size: expected at least 1, got 0"):
+        draw(rows({(0.5, "kept"): 3}), 0, seed=1)
+
+
+def test_a_weighted_share_by_hand() -> None:
+    # 100 and 300: 0.25 * 8/10 + 0.75 * 3/10 = 0.425. The whole is (0.425 * 20 + 1) / 22 = 0.431818; the strata's p are
+    # (8 + 0.431818) / 11 = 0.766529 and (3 + 0.431818) / 11 = 0.311983. Variance 0.0625 * 0.9 * 0.178962 / 10
+    # + 0.5625 * (29/30) * 0.214650 / 10 = 0.00100666 + 0.01167157 = 0.01267823. The middle, 0.25 * 0.766529
+    # + 0.75 * 0.311983 = 0.425620, spreads 0.244468; over the set 0.000611. n = 0.244468 / 0.0132894 = 18.3957.
+    found = stratified_share([Stratum(100, 10, 8), Stratum(300, 10, 3)])
+    n, z2 = 18.3957, 1.96**2
+    centre = (0.425 + z2 / (2 * n)) / (1 + z2 / n)
+    half = 1.96 * math.sqrt(0.425 * 0.575 / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    assert (found.value, found.n) == (pytest.approx(0.425), 20)
+    assert (found.lo, found.hi) == pytest.approx((centre - half, centre + half), abs=1e-4)
+
+
+@given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 5000))
+def test_one_stratum_is_a_plain_share(right: int, wrong: int, rest: int) -> None:
+    n = right + wrong
+    found, plain = stratified_share([Stratum(n + rest, n, right)]), share(right, n)
+    assert (found.value, found.lo, found.hi, found.n) == pytest.approx((plain.value, plain.lo, plain.hi, n))
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=10))
+def test_everything_audited_is_a_plain_share(counts: list[tuple[int, int]]) -> None:
+    strata = [Stratum(n, n, min(right, n)) for n, right in counts]
+    found, plain = stratified_share(strata), share(sum(s.right for s in strata), sum(s.n for s in strata))
+    assert (found.value, found.lo, found.hi, found.n) == pytest.approx((plain.value, plain.lo, plain.hi, plain.n))
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500)).map(sorted), max_size=10))
+def test_an_interval_holds_its_share(counts: list[list[int]]) -> None:
+    found = stratified_share([Stratum(size, n, right) for right, n, size in counts])
+    assert (found is None) == (not any(n for _, n, _ in counts))
+    if found:
+        assert 0 <= found.lo <= found.value <= found.hi <= 1
+        assert found.lo < found.hi
+
+
+def test_strata_that_nobody_looked_at_count_to_their_neighbour() -> None:
+    bare = [Stratum(10, 0, 0), Stratum(100, 10, 8), Stratum(20, 0, 0), Stratum(5, 0, 0), Stratum(300, 10, 3)]
+    # 10 and 20 are nearest to the second (the latter as near to it as no other); 5 is next to the last.
+    assert stratified_share(bare) == stratified_share([Stratum(130, 10, 8), Stratum(305, 10, 3)])
+    between = [Stratum(100, 10, 8), Stratum(20, 0, 0), Stratum(300, 10, 3)]
+    assert stratified_share(between) == stratified_share([Stratum(120, 10, 8), Stratum(300, 10, 3)])
+    assert stratified_share([Stratum(10, 0, 0)]) is None
+    assert stratified_share([]) is None
+
+
+@pytest.mark.parametrize("counts", [(5, 6, 1), (5, 3, 4), (5, 3, -1)])
+def test_impossible_counts_are_refused(counts: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="stratum: expected 0 <= right <= n <= size"):
+        Stratum(*counts)
+
+
+@pytest.mark.parametrize("size", [50, 100, 200, 400])
+@pytest.mark.parametrize(
+    ("shares", "accuracies"),
+    [
+        ([0.1, 0.15, 0.15, 0.2, 0.15, 0.1, 0.15], [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.98]),  # steep
+        ([0.1, 0.15, 0.15, 0.2, 0.15, 0.1, 0.15], [0.9] * 7),
+        ([0.005, 0.01, 0.03, 0.05, 0.1, 0.2, 0.605], [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9]),  # strata of two audits
+        ([0.005, 0.01, 0.03, 0.05, 0.1, 0.2, 0.605], [0.8, 0.83, 0.86, 0.9, 0.93, 0.95, 0.97]),
+        ([0.5, 0.5], [0.3, 0.9]),
+    ],
+)
+def test_the_interval_covers(size: int, shares: list[float], accuracies: list[float]) -> None:
+    """Sets of 600 and of 8,000 are made, drawn from and audited; in 95% -+ 2 the interval holds the accuracy that
+    they were made with. Of 50 audits, whose shares are few, one point more either way is allowed."""
+    generator, truth = np.random.default_rng(size), float(np.dot(shares, accuracies))
+    held = 0
+    for made in range(60):
+        sizes = generator.multinomial(8_000 if made % 2 else 600, shares)
+        drawn = _allocated(sizes, size)
+        for right in generator.binomial(drawn, accuracies, size=(25, len(shares))):
+            found = stratified_share([Stratum(*map(int, each)) for each in zip(sizes, drawn, right, strict=True)])
+            held += found.lo <= truth <= found.hi
+    allowed = 0.02 + 0.0113 + (0.01 if size == 50 else 0)  # two errors of a share of 0.95 of 1,500
+    assert abs(held / 1_500 - 0.95) <= allowed
+
+
+def _allocated(sizes: np.ndarray, size: int) -> np.ndarray:
+    """As `draw` does, without the ids."""
+    drawn = np.minimum(sizes, 2)
+    while drawn.sum() < size:
+        drawn[np.argmax(np.where(drawn < sizes, sizes / (2 * drawn + 1), -1))] += 1
+    return drawn
+
+
+def test_how_many_audits_a_drop_takes() -> None:
+    # 0.75 to 0.70: pooled 0.725. (1.959964 sqrt(2 * 0.725 * 0.275) + 0.841621 sqrt(0.1875 + 0.21))² / 0.0025 = 1250.6
+    assert audits_needed(0.05, 0.75) == 1251
+    assert audits_needed(0.05, 0.8) == 1094
+    assert audits_needed(0.10, 0.8) == 294
+    assert audits_needed(0.05, 0.75, reference_n=1251) == 1251
+    assert audits_needed(0.05, 0.75, reference_n=5000) < 800 < 1251 < audits_needed(0.05, 0.75, power=0.9)
+
+
+def test_the_test_finds_what_was_planned_for() -> None:
+    generator, n = np.random.default_rng(5), audits_needed(0.05, 0.75)
+    before, after = generator.binomial(n, 0.75, 40_000) / n, generator.binomial(n, 0.70, 40_000) / n
+    pooled = (before + after) / 2
+    found = np.abs(before - after) > 1.959964 * np.sqrt(pooled * (1 - pooled) * 2 / n)
+    assert float(found.mean()) == pytest.approx(0.8, abs=0.01)
+
+
+@given(st.floats(0.01, 0.3), st.floats(0.35, 0.99), st.sampled_from([None, 100_000]))
+def test_a_detectable_drop_is_the_inverse(drop: float, accuracy: float, reference: int | None) -> None:
+    n = audits_needed(drop, accuracy, reference_n=reference)
+    assert detectable_drop(n, accuracy, reference_n=reference) <= drop + 1e-6
+    assert detectable_drop(n - 1, accuracy, reference_n=reference) > drop - 1e-6
+
+
+def test_too_few_audits_see_nothing() -> None:
+    assert detectable_drop(2, 0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"drop": 0.0}, "drop: expected more than 0 and at most the accuracy, 0.8, got 0"),
+        ({"drop": 0.9}, "drop: expected more than 0"),
+        ({"accuracy": 1.2}, "accuracy: expected more than 0 and at most 1, got 1.2"),
+        ({"power": 1.0}, "power: expected 0.5 to less than 1"),
+        ({"confidence": math.nan}, "confidence: expected 0.5 to less than 1"),
+        ({"reference_n": 0}, "reference_n: expected at least 1 audit, got 0"),
+        ({"reference_n": 50}, "reference_n: expected more than 50 audits to compare with"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_refused(arguments: dict, complaint: str) -> None:
+    with pytest.raises(AuditError, match=complaint):
+        audits_needed(**{"drop": 0.05, "accuracy": 0.8, **arguments})
+    with pytest.raises(AuditError, match="n: expected at least 1 audit, got 0"):
+        detectable_drop(0, 0.8)
+
+
+# Fleiss, Levin and Paik (2003), table 18.1: 100 cases, two raters, three categories; kappa 0.68, error 0.087.
+FLEISS = {
+    ("right", "right"): 75,
+    ("right", "wrong"): 1,
+    ("right", "ill_posed"): 4,
+    ("wrong", "right"): 5,
+    ("wrong", "wrong"): 4,
+    ("wrong", "ill_posed"): 1,
+    ("ill_posed", "ill_posed"): 10,
+}
+
+
+def test_kappa_of_a_table_from_the_books() -> None:
+    found = kappa({**FLEISS, ("unknown", "right"): 30})
+    assert (found.value, found.n) == (pytest.approx(0.676, abs=5e-4), 100)  # (0.89 - 0.66) / (1 - 0.66)
+    assert (found.hi - found.value) / 1.96 == pytest.approx(0.0877, abs=1e-4)
+    assert found.value - found.lo == pytest.approx(found.hi - found.value)
+
+
+SAID = st.sampled_from(["right", "wrong", "ill_posed"])
+
+
+@given(st.lists(st.tuples(SAID, SAID), min_size=1, max_size=200))
+def test_kappa_is_scikit_learns(pairs: list) -> None:
+    found = kappa(pairs)
+    if len(set(pairs)) == 1 and pairs[0][0] == pairs[0][1]:
+        assert found is None
+    else:
+        assert found.value == pytest.approx(cohen_kappa_score(*zip(*pairs, strict=True)), abs=1e-12)
+        assert -1 <= found.lo <= found.value <= found.hi <= 1
+        assert kappa(Counter(pairs)) == found
+
+
+def test_complete_agreement_is_not_certainty() -> None:
+    few, many = (
+        kappa([("right", "right"), ("wrong", "wrong")] * 5),
+        kappa([("right", "right"), ("wrong", "wrong")] * 500),
+    )
+    assert (few.value, few.hi, many.value, many.hi) == (1, 1, 1, 1)
+    assert few.lo < 0.6 < 0.98 < many.lo
+    assert kappa([]) is None
+    assert kappa([("unknown", "right")]) is None
+
+
+def test_the_interval_of_kappa_covers() -> None:
+    generator = np.random.default_rng(2)
+    table = np.array([[0.55, 0.05, 0.02], [0.08, 0.2, 0.01], [0.01, 0.02, 0.06]])
+    names, n = ["right", "wrong", "ill_posed"], 300
+    chance = float(table.sum(1) @ table.sum(0))
+    truth = (float(np.trace(table)) - chance) / (1 - chance)
+    held = 0
+    for counts in generator.multinomial(n, table.ravel(), size=2_000):
+        said = dict(zip([(a, b) for a in names for b in names], map(int, counts), strict=True))
+        held += (found := kappa(said)).lo <= truth <= found.hi
+    assert 0.93 <= held / 2_000 <= 0.97

@@ -1,0 +1,264 @@
+"""The tests of drift, by hand and on simulated histories whose truth is known. `docs/alerts.md` has the figures:
+`pytest tests/core/test_changes.py -k simulated -s` prints them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from core.alert_settings import Alerts, Rule
+from core.changes import Finding, Point, SeriesKey, cusum_limit, difference, findings
+from core.drift import Estimate, mean_interval, share, wilson
+
+LABELS = SeriesKey("label_accuracy", "kept", "exact")
+ALERTS = Alerts()
+ONLY_LABELS = Alerts(rules={name: {"enabled": name == "label_accuracy"} for name in ALERTS.rules})
+RUNS = 1_000
+BASELINES = np.round(np.arange(0.5, 0.901, 0.05), 2)
+
+
+def count(iteration: int, successes: int, n: int) -> Point:
+    lo, hi = wilson(successes, n)
+    return Point(iteration, successes / n, lo, hi, n)
+
+
+def counts(shares: Sequence[float], n: int = 400) -> list[Point]:
+    return [count(t, round(p * n), n) for t, p in enumerate(shares, 1)]
+
+
+def bare(iteration: int, value: float, n: int = 3) -> Point:
+    return Point(iteration, value, None, None, n)
+
+
+def found(points: Sequence[Point], settings: Alerts = ONLY_LABELS, key: SeriesKey = LABELS) -> list[Finding]:
+    return findings({key: points}, settings)
+
+
+def test_a_sudden_drop_by_hand() -> None:
+    # 280 of 400 against 1,600 of 2,000: pooled 1,880 of 2,400, p = 0.78333, standard error
+    # sqrt(0.78333 * 0.21667 * (1/400 + 1/2000)) = 0.022565. Of the rate 0.05, 9/10 are not the CUSUM's, a tenth of
+    # which is an iteration's: 0.0045, z = 2.6121, so 0.058942 below the 0.8 is where it begins.
+    [alert] = found(counts([0.8] * 5 + [0.7]))
+    assert (alert.rule, alert.series, alert.point.iteration, alert.severity) == ("sudden", LABELS, 6, "critical")
+    assert (alert.reference, alert.threshold) == (pytest.approx(0.8), pytest.approx(0.8 - 0.058942, abs=1e-5))
+    assert alert.text == (
+        "label accuracy over kept by exact is 70.0% (n = 400), against 80.0% (n = 2,000) in iterations 1 to 5: "
+        "-10.0 points [-15.0, -5.4]"
+    )
+    assert found(counts([0.8] * 5 + [0.8 - 0.058])) == []
+    [warning] = found(counts([0.8] * 5 + [0.74]))
+    assert warning.severity == "warning"
+
+
+def test_what_is_sure_but_small_is_not_worth_a_word() -> None:
+    assert found(counts([0.8] * 5 + [0.76], n=100_000)) == []
+    assert len(found(counts([0.8] * 5 + [0.74], n=100_000))) == 1
+
+
+def test_a_rise_of_what_may_only_fall_is_none_and_either_way_is_either() -> None:
+    assert found(counts([0.5] * 5 + [0.9])) == []
+    key, either = SeriesKey("p_hat", "all"), Alerts(rules={"p_hat": {"critical": 0.3}})
+    for shares in ([0.5] * 5 + [0.8], [0.8] * 5 + [0.5]):
+        assert [each.rule for each in found(counts(shares), either, key)] == ["sudden"]
+
+
+def test_too_few_audits_are_not_tested() -> None:
+    assert found(counts([0.9] * 5 + [0.2], n=99)) == []
+    assert found([*counts([0.9] * 5), count(6, 10, 50)]) == []
+    assert len(found(counts([0.9, 0.2], n=100))) == 1
+
+
+def test_a_slow_decline_is_told_of_once_and_again_when_it_goes_on() -> None:
+    """A point and a half an iteration, each of which is within chance of the two before."""
+    slow = [0.80, 0.80, 0.80, 0.785, 0.77, 0.755, 0.74, 0.725, 0.71]
+    alerts = found(counts(slow, n=800), Alerts(window=2, rules={"label_accuracy": {"weight": 1e6}}))
+    assert [(each.rule, each.point.iteration) for each in alerts] == [("slow", 7), ("slow", 9)]
+    first, second = alerts
+    assert (first.reference, first.threshold) == pytest.approx((0.8, 0.75), abs=1e-9)
+    assert "up to iteration 3, bit by bit since: CUSUM" in first.text
+    assert second.reference == pytest.approx(sum(slow[:7]) / 7)
+
+
+def test_means_are_tested_by_their_intervals() -> None:
+    # Standard errors 0.1 and 0.1 / sqrt(2) (of two iterations together): sqrt(0.015) = 0.122474. The rate is the one
+    # rule's: 0.05 * 0.9 / 10 for down alone.
+    settings = Alerts(rules={name: {"enabled": name == "vote_entropy"} for name in ALERTS.rules})
+    key, half = SeriesKey("vote_entropy", "all"), 1.96 * 0.1
+    limit = norm.isf(0.05 * 0.9 / 10) * math.sqrt(0.015)
+    for fall, expected in ((limit + 1e-3, 1), (limit - 1e-3, 0)):
+        points = [Point(t, 1.0, 1 - half, 1 + half, 200) for t in (1, 2)]
+        points.append(Point(3, 1 - fall, 1 - fall - half, 1 - fall + half, 200))
+        assert len(found(points, settings, key)) == expected
+
+
+def test_a_weighted_share_is_not_taken_for_a_count() -> None:
+    """An audit of strata is less sure than a count of as many: the same figures, with wider intervals."""
+    wide = [Point(p.iteration, p.value, p.value - 0.1, p.value + 0.1, p.n) for p in counts([0.8] * 5 + [0.7])]
+    assert found(wide) == []
+    assert len(found(counts([0.8] * 5 + [0.7]))) == 1
+
+
+def test_the_rate_is_divided_among_oracles() -> None:
+    points = counts([0.8] * 5 + [0.741])
+    assert len(found(points)) == 1
+    both = {LABELS: points, SeriesKey("label_accuracy", "kept", "judge"): points}
+    assert findings(both, ONLY_LABELS) == []
+
+
+def test_the_signature_of_collapse() -> None:
+    """SRT 4.1.1: held-out accuracy falls while pseudo-reward and KL jump."""
+    fall = {SeriesKey("held_out"): counts([0.6] * 4 + [0.4], n=1000)}
+    reward = {SeriesKey("pseudo_reward"): [bare(t, 0.7 if t < 5 else 0.95) for t in range(1, 6)]}
+    kl = {SeriesKey("kl"): [bare(t, 0.05 if t < 5 else 0.4) for t in range(1, 6)]}
+    rules = [each.rule for each in findings({**fall, **reward, **kl}, ALERTS)]
+    assert rules == ["sudden", "collapse"]
+    collapse = findings({**fall, **reward, **kl}, ALERTS)[-1]
+    assert (collapse.severity, collapse.point.iteration) == ("critical", 5)
+    assert "pseudo-reward rose from 0.7 to 0.95 and the KL from 0.05 to 0.4 nats a token" in collapse.text
+    for missing in ({**fall, **reward}, {**fall, **kl}, fall):
+        assert [each.rule for each in findings(missing, ALERTS)] == ["sudden"]
+    still = {SeriesKey("kl"): [bare(t, 0.05) for t in range(1, 6)]}
+    assert [each.rule for each in findings({**fall, **reward, **still}, ALERTS)] == ["sudden"]
+
+
+def test_without_an_interval_nothing_is_tested() -> None:
+    assert found([bare(t, 0.9 if t < 6 else 0.1, 400) for t in range(1, 7)]) == []
+
+
+def test_the_difference_is_newcombes() -> None:
+    """Newcombe 1998, table II, method 10: 56/70 - 48/80 and 9/10 - 3/10, and 0/10 - 0/20."""
+    for (x, n), (y, m), expected in (
+        ((56, 70), (48, 80), (0.0524, 0.3339)),
+        ((9, 10), (3, 10), (0.1705, 0.8090)),
+        ((0, 10), (0, 20), (-0.1611, 0.2775)),
+    ):
+        change = difference(share(x, n), share(y, m))
+        assert (change.lo, change.hi) == pytest.approx(expected, abs=2e-4)
+
+
+def test_the_difference_of_means_is_the_normal_one() -> None:
+    change = difference(Estimate(5.0, 4.0, 6.0, 10), Estimate(3.0, 1.0, 5.0, 20))
+    assert (change.value, change.lo, change.hi, change.n) == (2.0, 2 - math.sqrt(5), 2 + math.sqrt(5), 10)
+
+
+@pytest.mark.parametrize(("k", "rate", "iterations"), [(0.5, 0.05, 10), (0.5, 0.01, 10), (1.0, 0.05, 30)])
+def test_the_limit_of_the_cusum_by_simulation(k: float, rate: float, iterations: int) -> None:
+    rng, runs = np.random.default_rng(1), 200_000
+    total, highest = np.zeros(runs), np.zeros(runs)
+    for _ in range(iterations):
+        total = np.maximum(0.0, total + rng.standard_normal(runs) - k)
+        highest = np.maximum(highest, total)
+    crossed = float((highest > cusum_limit(k, rate, iterations)).mean())
+    assert crossed == pytest.approx(rate, abs=4 * math.sqrt(rate / runs))
+
+
+def test_a_rule_given_in_part_keeps_its_other_settings() -> None:
+    changed = Alerts(rules={"label_accuracy": {"warning": 0.02}})
+    assert changed.rules["label_accuracy"] == Rule(over="kept", direction="down", warning=0.02, critical=0.1, weight=81)
+    assert changed.rules["p_hat"] == ALERTS.rules["p_hat"]
+    assert Alerts.model_validate(changed.model_dump(mode="json")) == changed
+    with pytest.raises(ValueError, match="critical: expected at least warning"):
+        Alerts(rules={"label_accuracy": {"warning": 0.2}})
+
+
+# Simulated histories. Every figure that has a rule, drawn as a run gives it: audits of 400 pseudo-labels, shares of
+# 2,000 candidates, means over 300 questions of ten votes, and a benchmark of 300 items of eight samples.
+
+
+def stable_run(rng: np.random.Generator, p: float, iterations: int) -> dict[SeriesKey, list[Point]]:
+    def drawn(share_: float, n: int) -> list[Point]:
+        return [count(t, x, n) for t, x in enumerate(rng.binomial(n, share_, iterations).tolist(), 1)]
+
+    def means(values: np.ndarray) -> list[Point]:
+        return [*_means(values)]
+
+    shares = {"kept_share": 0.3, "duplicate_share": 0.1, "malformed_share": 0.05}
+    votes = rng.binomial(10, rng.beta(2, 1, (iterations, 300)))
+    unparsed = rng.binomial(10, rng.beta(0.2, 4, (iterations, 300)))
+    truncated = rng.binomial(10, rng.beta(0.1, 9, (iterations, 300)))
+    held_out = rng.binomial(8, rng.beta(1, 1, 300), (iterations, 300))  # the same items at every iteration
+    return {
+        LABELS: drawn(p, 400),
+        SeriesKey("ill_posed_share", "all", "exact"): drawn(0.03, 400),
+        **{SeriesKey(name, "all"): drawn(share_, 2_000) for name, share_ in shares.items()},
+        SeriesKey("p_hat", "all"): means(votes / 10),
+        SeriesKey("vote_entropy", "all"): means(rng.gamma(2.0, 0.4, (iterations, 300))),
+        SeriesKey("unparsed_share", "all"): means(unparsed / 10),
+        SeriesKey("truncated_share", "all"): means(truncated / 10),
+        SeriesKey("held_out"): means(held_out / 8),
+    }
+
+
+def _means(values: np.ndarray) -> Iterator[Point]:
+    halves = 1.959964 * values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+    for t, (mean, half) in enumerate(zip(values.mean(axis=1).tolist(), halves.tolist(), strict=True), 1):
+        yield Point(t, mean, mean - half, mean + half, values.shape[1])
+
+
+def test_a_simulated_mean_is_a_series_own() -> None:
+    values = np.random.default_rng(3).random((1, 50))
+    estimate, [point] = mean_interval(values[0].tolist()), [*_means(values)]
+    assert (point.value, point.lo, point.hi) == pytest.approx((estimate.value, estimate.lo, estimate.hi), abs=1e-6)
+
+
+def test_simulated_stable_runs_get_no_alert_in_95_of_100() -> None:
+    """Ten iterations, every rule on, baselines of label accuracy from 0.5 to 0.9."""
+    rng = np.random.default_rng(20)
+    alarmed = labels = 0
+    for run in range(RUNS):
+        alerts = findings(stable_run(rng, BASELINES[run % len(BASELINES)], 10), ALERTS)
+        alarmed += bool(alerts)
+        labels += any(each.series == LABELS for each in alerts)
+    print(f"\nstable runs with an alert: {alarmed} of {RUNS}, of label accuracy {labels}")
+    assert 0 < labels <= alarmed <= 0.05 * RUNS
+
+
+def test_simulated_drops_of_ten_points_are_found() -> None:
+    """Five iterations at the baseline, then two ten points lower; n = 400 each, with every rule on."""
+    rng = np.random.default_rng(21)
+    at_once, by_the_next = [], []
+    for p in BASELINES:
+        shares = np.array([p] * 5 + [p - 0.1] * 2)
+        seen = [_seen(rng.binomial(400, shares)) for _ in range(RUNS)]
+        at_once.append(np.mean([6 in each for each in seen]))
+        by_the_next.append(np.mean([bool(each & {6, 7}) for each in seen]))
+        print(f"\nfrom {p:.2f}: at once {at_once[-1]:.1%}, by the next iteration {by_the_next[-1]:.1%}", end="")
+    print(f"\nover all baselines: at once {np.mean(at_once):.1%}")
+    assert np.mean(at_once) >= 0.9
+    assert min(at_once) >= 0.8
+    assert min(by_the_next) >= 0.9
+
+
+def _seen(successes: np.ndarray) -> set[int]:
+    points = [count(t, x, 400) for t, x in enumerate(successes.tolist(), 1)]
+    return {each.point.iteration for each in findings({LABELS: points}, ALERTS) if each.rule == "sudden"}
+
+
+def test_simulated_coverage_of_wilsons_interval() -> None:
+    """It goes up and down with p and n, so what is to be 95% is its average over a grid: 49 p from 0.02 to 0.98, five
+    n."""
+    rng = np.random.default_rng(22)
+    covered = []
+    for n in (50, 100, 200, 400, 1250):
+        limits = np.array([wilson(x, n) for x in range(n + 1)])
+        for p in np.linspace(0.02, 0.98, 49):
+            lo, hi = limits[rng.binomial(n, p, RUNS)].T
+            covered.append(float(((lo <= p) & (p <= hi)).mean()))
+    print(f"\ncoverage: {np.mean(covered):.2%} on average, from {min(covered):.1%} to {max(covered):.1%}")
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+    assert min(covered) > 0.88
+
+
+def test_wilsons_coverage_exactly() -> None:
+    """The simulation's average, from the binomial distribution itself."""
+    covered = []
+    for n in (50, 100, 200, 400):
+        limits, chances = np.array([wilson(x, n) for x in range(n + 1)]), np.arange(n + 1)
+        for p in np.linspace(0.02, 0.98, 49):
+            holds = (limits[:, 0] <= p) & (p <= limits[:, 1])
+            covered.append(float(binom.pmf(chances, n, p) @ holds))
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.005)
