@@ -20,13 +20,12 @@ from core.methods import Method
 from core.serving_settings import Service, Signals
 from core.strategies import judge_messages, parse_clusters, skeleton_clusters
 from core.types import Group
-from services.inference.client import PASSING, InferenceError
-from services.inference.keys import keys_of
+from services.inference.client import InferenceError
+from services.inference.outside import headers, post
 
 _TEXTS_A_REQUEST = 128
 _CONCURRENCY = 32
 _JUDGE_TOKENS_A_RESPONSE = 120  # for its chain of thought and its number
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
 
 T = TypeVar("T")
 
@@ -79,7 +78,7 @@ async def _all(
     service: Service, items: Sequence[Any], work: Callable[[httpx.AsyncClient, Service, Any], Awaitable[T]]
 ) -> list[T]:
     slots = asyncio.Semaphore(_CONCURRENCY)
-    async with httpx.AsyncClient(timeout=service.timeout, headers=_headers(service), trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=service.timeout, headers=headers(service), trust_env=False) as http:
 
         async def one(item: Any) -> T:
             async with slots:
@@ -93,13 +92,8 @@ async def _all(
     return [task.result() for task in running]
 
 
-def _headers(service: Service) -> dict[str, str]:
-    key = keys_of([service]).get(service.key_variable or "")
-    return {} if key is None else {"Authorization": f"Bearer {key}"}
-
-
 async def _embed_part(http: httpx.AsyncClient, service: Service, texts: Sequence[str]) -> NDArray[np.float64]:
-    reply = await _post(http, service, "embeddings", {"model": service.model, "input": list(texts)})
+    reply = await post(http, service, "embeddings", {"model": service.model, "input": list(texts)})
     try:
         rows = {int(row["index"]): row["embedding"] for row in reply["data"]}
         found = np.array([rows[i] for i in range(len(texts))], dtype=np.float64)
@@ -122,7 +116,7 @@ async def _judge_group(
             "temperature": 0.0 if attempt == 0 else 0.7,  # the same question at 0 would get the same reply
             "seed": attempt,
         }
-        reply = await _post(http, service, "chat/completions", body)
+        reply = await post(http, service, "chat/completions", body)
         try:
             text = reply["choices"][0]["message"]["content"]
         except (KeyError, TypeError, IndexError) as error:
@@ -130,25 +124,3 @@ async def _judge_group(
         if isinstance(text, str) and (clusters := parse_clusters(text, len(responses))) is not None:
             return clusters
     return None
-
-
-async def _post(http: httpx.AsyncClient, service: Service, route: str, body: dict[str, Any]) -> Any:
-    """The reply's JSON; what may pass by itself is tried again after a growing pause, `attempts` times in all."""
-    pause, failure = _FIRST_PAUSE_S, ""
-    for attempt in range(service.attempts):
-        if attempt:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
-        try:
-            response = await http.post(f"{service.url}/{route}", json=body)
-            if response.status_code == 200:
-                return response.json()
-        except httpx.TransportError as error:
-            failure = f"{type(error).__name__}: {error}"
-            continue
-        except ValueError as error:
-            raise InferenceError(f"{service.url}: {route}: expected JSON: {error}") from error
-        failure = f"HTTP {response.status_code}: {response.text[:300]}"
-        if response.status_code not in PASSING:
-            break
-    raise InferenceError(f"{service.url}: {route}: {failure}")

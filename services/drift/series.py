@@ -1,0 +1,176 @@
+"""A run's series: the figures of an iteration, worked out from the store. `docs/alerts.md` says what each of them is.
+
+Intervals are 95%: Wilson's for shares of counts, at the effective n for a sample that is weighted to the whole; for
+means the normal one over questions or items, whose votes are not independent. What has none: the largest cluster's
+share, since a maximum is no mean, and the training's figures, since the steps of a training are not independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from sqlalchemy.orm import Session
+
+from core.audits import Stratum, stratified_share
+from core.config import RunConfig, parse_config
+from core.drift import Estimate, interval_of_sums, mean_interval, share
+from core.types import Role, checkpoint_id
+from services.oracles.accuracy import SLICES, estimated, measured, measured_in
+from storage import queries
+from storage.queries import Sums
+from storage.rows import Over, SeriesPoint
+
+OF_LABELS = frozenset({"label_accuracy", "ill_posed_share"})  # what oracles say of the pseudo-labels
+# Series -> the trainer's metric; what has no role in its name is the Solver's.
+_OF_TRAINING: dict[Role, dict[str, str]] = {
+    "solver": {"policy_entropy": "entropy", "kl": "kl", "pseudo_reward": "reward_mean"},
+    "challenger": {
+        "challenger_policy_entropy": "entropy",
+        "challenger_kl": "kl",
+        "challenger_reward": "reward_mean",
+    },
+}
+_SLICES: tuple[tuple[Over, tuple[bool, ...]], ...] = (("kept", (True,)), ("all", (True, False)))
+
+
+def refresh(session: Session, run: str, iteration: int) -> None:
+    """Work all of an iteration's series out and store them, in place of what was stored. Raises `NotThere`."""
+    queries.put_series(session, run, points_of(session, run, iteration))
+    refresh_estimates(session, run)
+
+
+def refresh_labels(session: Session, run: str, iteration: int) -> None:
+    """The same for what oracles say of one iteration, whenever labels were added: in the transaction that adds them,
+    or after it."""
+    queries.put_series(session, run, _of_labels(session, run, iteration))
+
+
+def refresh_estimates(session: Session, run: str) -> None:
+    """Label accuracy of the iterations that an oracle has not audited, from p_hat and those that it has."""
+    labelled, audited = queries.voted_iterations(session, run), queries.oracles_of(session, run)
+    lacking = [oracle for oracle, iterations in audited.items() if labelled - {*iterations}]
+    known = measured(session, run) if lacking else []
+    for oracle in lacking:
+        for over in SLICES:
+            points, _ = estimated(session, run, oracle, over, known)
+            rows = [_point(each.iteration, "label_accuracy", over, each.figure, oracle) for each in points]
+            queries.put_series(session, run, [replace(row, estimated=True) for row in rows])
+
+
+def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
+    """An iteration's series as far as they can be told. Raises `NotThere`."""
+    config = parse_config(queries.get_run(session, run).config, f"run {run}")
+    return [
+        *_of_labels(session, run, iteration),
+        *_of_votes(session, run, iteration),
+        *_of_candidates(session, run, iteration),
+        *_of_training(session, run, iteration, config.guard.window),
+        *_of_evaluation(session, run, iteration, config),
+    ]
+
+
+def _of_labels(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+    for oracle in queries.oracles_at(session, run, iteration):
+        for each in measured_in(session, run, iteration, oracle):
+            yield _point(iteration, "label_accuracy", each.over, each.figure, oracle)
+        for over, figure in ill_posed_in(session, run, iteration, oracle).items():
+            yield _point(iteration, "ill_posed_share", over, figure, oracle)
+
+
+def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, Estimate]:
+    """The share of the pseudo-labels whose question the oracle calls ill-posed, over the kept ones and over all, as
+    `measured_in` has label accuracy: of a sample it is weighted to the whole. A slice with no audit is not in it."""
+    sampled = queries.sample_progress(session, run, iteration, oracle)[0] > 0
+    figures = {}
+    for over, strata in _ill_posed(session, run, iteration, oracle).items():
+        n, ill_posed = sum(each.n for each in strata), sum(each.right for each in strata)
+        figure = stratified_share(strata) if sampled else share(ill_posed, n)
+        if figure is not None:
+            figures[over] = figure
+    return figures
+
+
+def _ill_posed(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
+    """Strata in which those that the oracle calls ill-posed stand for the right ones."""
+    strata = queries.named_strata_of(session, run, iteration, oracle)
+    counts = queries.ill_posed_by_stratum(session, run, iteration, oracle)
+    named = {name: Stratum(found.size, found.n, counts[name]) for name, found in strata.items()}
+    return {
+        over: [found for name, found in named.items() if name.startswith("kept") in wanted] for over, wanted in _SLICES
+    }
+
+
+def _of_votes(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+    labels, votes = queries.label_sums(session, run, iteration), queries.vote_sums(session, run, iteration)
+    named = {
+        "p_hat": labels["p_hat"],
+        "unparsed_share": labels["unparsed"],
+        "vote_entropy": _entropies(session, run, iteration),
+        "truncated_share": votes["truncated"],
+        "response_length": votes["tokens"],
+    }
+    for name, sums in named.items():
+        for over, wanted in _SLICES:
+            parts = [sums[kept] for kept in wanted if kept in sums]
+            yield from _mean(iteration, name, over, _added(parts))
+
+
+def _entropies(session: Session, run: str, iteration: int) -> Mapping[bool, Sums]:
+    found: dict[bool, Sums] = {}
+    for kept, votes in queries.vote_classes(session, run, iteration):
+        total = sum(votes)
+        entropy = -sum(count / total * math.log(count / total) for count in votes if count)
+        so_far = found.get(kept, Sums(0, 0.0, 0.0))
+        found[kept] = _added((so_far, Sums(1, entropy, entropy * entropy)))
+    return found
+
+
+def _added(parts: Sequence[Sums]) -> Sums:
+    return Sums(sum(p.n for p in parts), sum(p.total for p in parts), sum(p.squares for p in parts))
+
+
+def _of_candidates(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+    stats = queries.filter_stats_of(session, run).get(iteration)
+    if stats is not None:
+        counts = {"kept_share": stats.kept, "duplicate_share": stats.duplicate, "malformed_share": stats.malformed}
+        for name, count in counts.items():
+            figure = share(count, stats.candidates)
+            if figure is not None:
+                yield _point(iteration, name, "all", figure)
+    clustered = queries.cluster_sizes(session, run, iteration)
+    if clustered is not None:
+        largest, n = clustered
+        yield SeriesPoint(iteration, "largest_cluster_share", "all", "", largest / n, None, None, n)
+
+
+def _of_training(session: Session, run: str, iteration: int, window: int) -> Iterator[SeriesPoint]:
+    for role, names in _OF_TRAINING.items():
+        for name, metric in names.items():
+            steps = queries.train_metrics_of(session, run, iteration=iteration, role=role, name=metric)
+            last = [step.value for step in steps[-window:] if step.value is not None and math.isfinite(step.value)]
+            if last:
+                yield SeriesPoint(iteration, name, "", "", fmean(last), None, None, len(last))
+
+
+def _of_evaluation(session: Session, run: str, iteration: int, config: RunConfig) -> Iterator[SeriesPoint]:
+    checkpoint = checkpoint_id(run, "solver" if iteration else "base", iteration)
+    items = queries.evaluations_of(session, checkpoint, config.evaluation.benchmark)
+    figure = mean_interval([item.correct / item.samples for item in items])
+    if figure is not None:
+        yield _point(iteration, "held_out", "", figure)
+
+
+def _mean(iteration: int, name: str, over: Over, sums: Sums) -> Iterator[SeriesPoint]:
+    """The mean with its normal interval; one value alone has none, and none no point."""
+    figure = interval_of_sums(sums.n, sums.total, sums.squares)
+    if figure is not None:
+        yield _point(iteration, name, over, figure)
+    elif sums.n == 1:
+        yield SeriesPoint(iteration, name, over, "", sums.total, None, None, 1)
+
+
+def _point(iteration: int, name: str, over: Over, found: Estimate, oracle: str = "") -> SeriesPoint:
+    return SeriesPoint(iteration, name, over, oracle, found.value, found.lo, found.hi, found.n)

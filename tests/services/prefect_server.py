@@ -1,0 +1,56 @@
+"""A Prefect server of the test's own with our deployments and no worker: what is triggered waits to be started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from orchestrator import flows
+from orchestrator.cluster import free_port
+from tests.live import wait_until
+
+
+@contextmanager
+def prefect_server(folder: Path, services: bool = False) -> Iterator[str]:
+    """Its address, while the block runs; with its background `services` it stores events and runs automations."""
+    url = f"http://127.0.0.1:{free_port()}"
+    env = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+    env.pop("PREFECT_API_URL", None)
+    command = [str(Path(sys.executable).parent / "prefect"), "server", "start", "--no-ui"]
+    command += [] if services else ["--no-services"]
+    port = url.rpartition(":")[2]
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen([*command, "--host=127.0.0.1", f"--port={port}"], env=env, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: _answers(url), f"the Prefect server to answer; see {folder}/server.log", 180)
+        for flow in (flows.co_evolve, flows.self_train, flows.iteration):
+            made = post(url, "/flows/", name=flow.name)
+            schema = flow.parameters.model_dump()
+            post(
+                url, "/deployments/", name="coevo", flow_id=made["id"], parameter_openapi_schema=schema, tags=["coevo"]
+            )
+        yield url
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def post(url: str, path: str, **body: Any) -> Any:
+    """What Prefect's API answers."""
+    return httpx.post(f"{url}/api{path}", json=body, trust_env=False, timeout=30).raise_for_status().json()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/api/health", trust_env=False, timeout=2).status_code == 200
+    except httpx.TransportError:
+        time.sleep(0.1)
+        return False
