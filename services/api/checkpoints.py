@@ -6,10 +6,10 @@ from typing import Literal
 
 from fastapi import APIRouter
 
-from core.types import Role, checkpoint_id
+from core.types import Checkpoint, Role, checkpoint_id
 from services.api.given import Iteration, Reading, RunName
 from services.api.problems import documented
-from services.api.schemas import Checkpoint, CheckpointDetail
+from services.api.schemas import CheckpointDetail
 from storage import queries
 
 router = APIRouter(prefix="/runs/{run}/checkpoints", tags=["checkpoints"])
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/runs/{run}/checkpoints", tags=["checkpoints"])
 def list_checkpoints(session: Reading, run: RunName) -> list[Checkpoint]:
     """A run's checkpoints by iteration, the base model first."""
     queries.get_run(session, run)
-    return [Checkpoint.model_validate(each) for each in queries.checkpoints_of(session, run)]
+    return queries.checkpoints_of(session, run)
 
 
 @router.get("/{role}/{iteration}", responses=documented(404))
@@ -28,5 +28,11 @@ def get_checkpoint(
 ) -> CheckpointDetail:
     """One checkpoint: its files, where it comes from, and what was trained from it."""
     key = checkpoint_id(run, role, iteration)
-    chain = queries.lineage(session, key)
-    return CheckpointDetail.of(chain, queries.children_of(session, key), queries.manifest_of(session, key))
+    checkpoint, *ancestors = queries.lineage(session, key)
+    return CheckpointDetail(
+        checkpoint=checkpoint,
+        manifest=queries.manifest_of(session, key),
+        ancestors=ancestors,
+        children=queries.children_of(session, key),
+        descendants=queries.descendants_of(session, key),
+    )

@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse
 
 from services.api.given import Iteration, RunName
 from services.api.problems import documented
+from services.api.schemas import Manifest
 from storage.exports import Export, Format, NotFinal, Only, export
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}/exports", tags=["exports"])
@@ -35,11 +36,9 @@ def get_export(request: Request, run: RunName, iteration: Iteration, kind: Forma
 
 
 @router.get("/{kind}/manifest", responses=documented(404, 409))
-def get_manifest(
-    request: Request, run: RunName, iteration: Iteration, kind: Format, only: Only = "all"
-) -> dict[str, Any]:
+def get_manifest(request: Request, run: RunName, iteration: Iteration, kind: Format, only: Only = "all") -> Manifest:
     """What the file holds: rows, verdicts, the checkpoints that made them, the configuration, its size and sha256."""
-    return _export(request, run, iteration, only, kind).manifest
+    return Manifest.model_validate(_export(request, run, iteration, only, kind).manifest)
 
 
 def _export(request: Request, run: str, iteration: int, only: Only, kind: Format) -> Export:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import HTTPException, Request, Security
@@ -21,8 +21,8 @@ _PREFIX = "coevo_"
 _bearer = HTTPBearer(auto_error=False, description="A key that `coevo keys add` made")
 
 
-def new_key(store: Store, name: str, scopes: tuple[Scope, ...]) -> str:
-    """Make a key and say it. Raises `StoreError` when the name is taken."""
+def new_key(store: Store, name: str, scopes: Sequence[Scope]) -> str:
+    """Make a key and say it. Raises `StoreError` when the name is none, or taken."""
     key = _PREFIX + secrets.token_urlsafe(32)
     with store.write() as session:
         queries.add_key(session, name=name, sha256=_hash(key), scopes=scopes)
@@ -30,7 +30,7 @@ def new_key(store: Store, name: str, scopes: tuple[Scope, ...]) -> str:
 
 
 def needs(scope: Scope) -> Callable[..., None]:
-    """A route's dependency: a key with this scope."""
+    """A route's dependency: a key with this scope, whose name is then the request's `state.key_name`."""
 
     def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]) -> None:
         ask = {"WWW-Authenticate": "Bearer"}
@@ -38,11 +38,13 @@ def needs(scope: Scope) -> Callable[..., None]:
             raise HTTPException(401, "Authorization: expected `Bearer KEY`, got none", ask)
         store: Store = request.app.state.store
         with store.read() as session:
-            scopes = queries.scopes_of(session, _hash(credentials.credentials))
-        if scopes is None:
+            key = queries.key_of(session, _hash(credentials.credentials))
+        if key is None:
             raise HTTPException(401, "Authorization: this key is not known, or was revoked", ask)
-        if scope not in scopes:
-            raise HTTPException(403, f"Authorization: this needs the scope {scope}, the key has {', '.join(scopes)}")
+        if scope not in key.scopes:
+            has = ", ".join(key.scopes)
+            raise HTTPException(403, f"Authorization: this needs the scope {scope}, the key has {has}")
+        request.state.key_name = key.name
 
     return check
 

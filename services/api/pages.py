@@ -7,16 +7,22 @@ import binascii
 import json
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from fastapi import HTTPException
 
+from storage.queries.runs import RUN_NAME
+
 LARGEST_PAGE = 200
 _LARGEST = 2**31 - 1  # of an index
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 def cursor(place: Sequence[float]) -> str:
     """The text that stands for a place."""
-    return base64.urlsafe_b64encode(json.dumps(list(place)).encode()).decode().rstrip("=")
+    return _encoded(list(place))
 
 
 def place(after: str | None, size: int) -> tuple[float, ...]:
@@ -26,13 +32,37 @@ def place(after: str | None, size: int) -> tuple[float, ...]:
     """
     if after is None:
         return ()
-    try:
-        found = json.loads(base64.urlsafe_b64decode(after + "=" * (-len(after) % 4)))
-    except (binascii.Error, ValueError):
-        found = None
+    found = _decoded(after)
     if not isinstance(found, list) or len(found) != size or not all(map(_is_number, found)) or not _is_index(found[-1]):
         raise HTTPException(400, f"after: expected `next` of a page in the same order, got {after[:100]!r}")
     return tuple(found)
+
+
+def run_cursor(created_at: datetime, name: str) -> str:
+    """The text that stands for a run's place among all, the newest first."""
+    return _encoded([(created_at - _EPOCH) // timedelta(microseconds=1), name])
+
+
+def run_place(after: str | None) -> tuple[datetime, str] | None:
+    """When the run that a cursor stands for was made, and its name; None for none. Raises `HTTPException` 400."""
+    if after is None:
+        return None
+    match _decoded(after):
+        case [int(made), str(name)] if 0 <= made <= _LAST_US and RUN_NAME.fullmatch(name):
+            return _EPOCH + timedelta(microseconds=made), name
+    raise HTTPException(400, f"after: expected `next` of a page before, got {after[:100]!r}")
+
+
+def _encoded(place: list[Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def _decoded(after: str) -> Any:
+    """None where it is nothing that was encoded here."""
+    try:
+        return json.loads(base64.urlsafe_b64decode(after + "=" * (-len(after) % 4)))
+    except (binascii.Error, ValueError):
+        return None
 
 
 def _is_number(value: object) -> bool:

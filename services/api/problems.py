@@ -56,12 +56,18 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def invalid(field: str, message: str) -> RequestValidationError:
+    """To raise for a field of the body that its type cannot refuse."""
+    return RequestValidationError([{"loc": ("body", field), "msg": message}])
+
+
 def install(app: FastAPI) -> None:
     """Have the application answer so, whatever the error is."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NotThere, _not_there)
     app.add_exception_handler(OperationalError, _no_database)
+    app.add_exception_handler(Exception, _unforeseen)
 
 
 def _http(_request: Request, error: Exception) -> JSONResponse:
@@ -76,6 +82,11 @@ def _not_there(_request: Request, error: Exception) -> JSONResponse:
 def _no_database(_request: Request, error: Exception) -> JSONResponse:
     log.error("the database did not answer: %s", error)
     return _answer(503, "the database did not answer; its reason is in the API's log")
+
+
+def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s: not foreseen", request.method, request.url.path, exc_info=error)
+    return _answer(500, "something went wrong that nobody foresaw; its traceback is in the API's log")
 
 
 def _invalid(_request: Request, error: Exception) -> JSONResponse:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.drift import share
 from core.types import OracleVerdict, Verdict, question_id
-from services.api.given import Index, Iteration, Reading, RunName
+from services.api.given import Index, Iteration, OfStore, RunName, as_json, asked_most
 from services.api.pages import LARGEST_PAGE, cursor, place
 from services.api.problems import documented
-from services.api.schemas import Bin, Estimate, Question, QuestionDetail, QuestionPage, Statistics
+from services.api.question_schemas import Bin, Question, QuestionDetail, QuestionPage, Statistics
 from storage import queries
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
@@ -27,58 +27,69 @@ class Wanted(BaseModel):
     p_hat_min: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
     p_hat_max: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
     text: str | None = Field(None, min_length=1, max_length=200, description="In the question, in either case.")
-    oracle: str | None = Field(None, pattern=r"^[a-z_]{1,40}$", description="It has said something of the label.")
+    oracle: str | None = Field(None, pattern=r"^[a-z_0-9]{1,40}$", description="It has said something of the label.")
     oracle_verdict: OracleVerdict | None = Field(None, description="An oracle, or the one named, has said this.")
+    cluster: int | None = Field(None, ge=0, le=2**31 - 1, description="Of this number in /clusters.")
     sort: queries.Sort = Field("index", description="In order of p_hat there are only those that were voted on.")
     limit: int = Field(50, ge=1, le=LARGEST_PAGE, description="Entries a page.")
     after: str | None = Field(None, max_length=200, description="`next` of the page before.")
 
 
-@router.get("/questions", responses=documented(400, 404))
-def list_questions(
-    session: Reading, run: RunName, iteration: Iteration, wanted: Annotated[Wanted, Query()]
-) -> QuestionPage:
+@router.get("/questions", response_model=QuestionPage, responses=documented(400, 404))
+@asked_most
+def list_questions(store: OfStore, run: RunName, iteration: Iteration, wanted: Annotated[Wanted, Query()]) -> Response:
     """A page of an iteration's questions."""
-    queries.get_run(session, run)
-    found = queries.browse(
-        session,
-        run,
-        iteration,
-        queries.QuestionFilter(
-            tuple(wanted.verdict),
-            wanted.p_hat_min,
-            wanted.p_hat_max,
-            wanted.text,
-            wanted.oracle,
-            wanted.oracle_verdict,
-        ),
-        sort=wanted.sort,
-        after=place(wanted.after, 2 if wanted.sort.endswith("p_hat") else 1),
-        limit=wanted.limit + 1,
+    fits = queries.QuestionFilter(
+        tuple(wanted.verdict),
+        wanted.p_hat_min,
+        wanted.p_hat_max,
+        wanted.text,
+        wanted.oracle,
+        wanted.oracle_verdict,
+        wanted.cluster,
     )
+    after, limit = place(wanted.after, 2 if wanted.sort.endswith("p_hat") else 1), wanted.limit + 1
+    with store.read() as session:
+        found = queries.browse(session, run, iteration, fits, sort=wanted.sort, after=after, limit=limit)
+        if not found:
+            queries.get_run(session, run)
     page = found[: wanted.limit]
     more = cursor(queries.place_of(page[-1], wanted.sort)) if len(found) > wanted.limit else None
-    return QuestionPage(items=[Question.of(entry) for entry in page], next=more)
+    return as_json(QuestionPage(items=[Question.of(entry) for entry in page], next=more))
 
 
-@router.get("/questions/{index}", responses=documented(404))
-def get_question(session: Reading, run: RunName, iteration: Iteration, index: Index) -> QuestionDetail:
-    """One question with every vote, all answers, the checkpoints that wrote them, and what oracles said."""
+@router.get("/questions/{index}", response_model=QuestionDetail, responses=documented(404))
+@asked_most
+def get_question(store: OfStore, run: RunName, iteration: Iteration, index: Index) -> Response:
+    """One question with every vote, all answers, the checkpoints that wrote them, what oracles and people said, its
+    cluster, and which checkpoints learned from it."""
     key = question_id(run, iteration, index)
-    return QuestionDetail.with_votes(queries.get_question(session, key), queries.rollouts_of_question(session, key))
+    with store.read() as session:
+        found = QuestionDetail.with_votes(
+            queries.get_question(session, key),
+            queries.rollouts_of_question(session, key),
+            queries.annotations_of(session, [key]),
+            queries.cluster_of(session, key),
+            queries.trained_on_of(session, key),
+        )
+    return as_json(found)
 
 
-@router.get("/statistics", responses=documented(404))
-def get_statistics(session: Reading, run: RunName, iteration: Iteration) -> Statistics:
+@router.get("/statistics", response_model=Statistics, responses=documented(404))
+@asked_most
+def get_statistics(store: OfStore, run: RunName, iteration: Iteration) -> Response:
     """How many questions have which verdict, and the histogram of p_hat."""
-    queries.get_run(session, run)
-    verdicts = queries.count_verdicts(session, run, iteration)
-    stats = queries.filter_stats_of(session, run).get(iteration)
-    bins = queries.vote_counts(session, run, iteration)
-    return Statistics(
+    with store.read() as session:
+        verdicts = queries.count_verdicts(session, run, iteration)
+        if not verdicts:
+            queries.get_run(session, run)
+        stats = queries.filter_stats_of(session, run).get(iteration)
+        bins = queries.vote_counts(session, run, iteration)
+    found = Statistics(
         verdicts=verdicts,
-        kept=Estimate.of(share(verdicts.get("kept", 0), sum(verdicts.values()))),
+        kept=share(verdicts.get("kept", 0), sum(verdicts.values())),
         mean_p_hat=stats.mean_p_hat if stats else None,
         unparsed_share=stats.unparsed_share if stats else None,
         histogram=[Bin(verdict=verdict, p_hat=p_hat, questions=count) for verdict, p_hat, count in bins],
     )
+    return as_json(found)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, HTTPException
+from itertools import groupby
+
+from fastapi import APIRouter
 
 from services.api.given import After, Limit, Reading, RunName
+from services.api.pages import run_cursor, run_place
 from services.api.problems import documented
-from services.api.schemas import Job, Run, RunDetail, RunPage, Stage
+from services.api.schemas import IterationSummary, Job, Run, RunDetail, RunPage, Stage
 from storage import queries
 
 router = APIRouter(tags=["runs"])
@@ -15,13 +18,10 @@ router = APIRouter(tags=["runs"])
 @router.get("/runs", responses=documented(400))
 def list_runs(session: Reading, limit: Limit = 50, after: After = None) -> RunPage:
     """Runs, the newest first."""
-    rows = queries.list_runs(session)
-    names = [row.name for row in rows]
-    if after is not None and after not in names:
-        raise HTTPException(400, f"after: expected `next` of a page before, got {after[:100]!r}")
-    start = names.index(after) + 1 if after is not None else 0
-    page = rows[start : start + limit]
-    return RunPage(items=[Run.of(row) for row in page], next=page[-1].name if start + limit < len(rows) else None)
+    found = queries.page_of_runs(session, after=run_place(after), limit=limit + 1)
+    page = found[:limit]
+    more = run_cursor(page[-1].created_at, page[-1].name) if len(found) > limit else None
+    return RunPage(items=[Run.of(row) for row in page], next=more)
 
 
 @router.get("/runs/{run}", responses=documented(404))
@@ -35,6 +35,15 @@ def list_stages(session: Reading, run: RunName) -> list[Stage]:
     """The stages that were started, by iteration and start."""
     queries.get_run(session, run)
     return [Stage.of(row) for row in queries.stages_of(session, run)]
+
+
+@router.get("/runs/{run}/iterations", responses=documented(404))
+def list_iterations(session: Reading, run: RunName) -> list[IterationSummary]:
+    """The iterations that were begun, with their stages and what became of their questions."""
+    queries.get_run(session, run)
+    stats, now = queries.filter_stats_of(session, run), queries.database_time(session)
+    stages = groupby(queries.stages_of(session, run), key=lambda row: row.iteration)
+    return [IterationSummary.of(t, list(rows), stats.get(t), now) for t, rows in stages]
 
 
 @router.get("/pool")

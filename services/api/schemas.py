@@ -1,34 +1,33 @@
-"""What the API answers with. Shares lie in [0, 1] and come with their 95% interval and n."""
+"""What the API answers with, where it is not a carrier of `core` or a row of the store as it stands."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from core.drift import Estimate as Measured
-from core.types import Checkpoint as Published
-from core.types import Denominator, FinishReason, OracleVerdict, Role, Verdict
-from storage.rows import QuestionEntry, RolloutRow, RunRow, RunStatus, StageRow, StageStatus
+from core.drift import Estimate, share
+from core.filtering import FilterStats
+from core.types import Checkpoint, Verdict
+from storage.rows import (
+    RunRow,
+    RunStatus,
+    StageRow,
+    StageStatus,
+)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Estimate(BaseModel):
-    """A figure with its 95% confidence interval and the number of items that it rests on."""
+def _encodable(value: object) -> object:
+    return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
-    model_config = ConfigDict(
-        from_attributes=True, json_schema_extra={"example": {"value": 0.937, "lo": 0.895, "hi": 0.963, "n": 205}}
-    )
 
-    value: float
-    lo: float
-    hi: float
-    n: int
-
-    @classmethod
-    def of(cls, found: Measured | None) -> Self | None:
-        return None if found is None else cls.model_validate(found)
+# What a model may have had a hand in: it can hold lone surrogates, which the store keeps and UTF-8 has none of.
+Text = Annotated[str, BeforeValidator(_encodable)]
 
 
 class Run(BaseModel):
@@ -69,151 +68,51 @@ class Stage(BaseModel):
     started_at: datetime
     finished_at: datetime | None
     seconds: float | None
-    error: str | None
+    error: Text | None
+    progress_done: int | None  # of `progress_total`, in what `progress_note` names
+    progress_total: int | None
+    progress_note: str | None
 
     @classmethod
     def of(cls, row: StageRow) -> Self:
         seconds = (row.finished_at - row.started_at).total_seconds() if row.finished_at else None
-        names = ("iteration", "stage", "status", "attempt", "started_at", "finished_at", "error")
-        return cls(**{name: getattr(row, name) for name in names}, seconds=seconds)
+        return cls(**{name: getattr(row, name) for name in cls.model_fields if name != "seconds"}, seconds=seconds)
 
 
-class OracleSaid(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
+class IterationSummary(BaseModel):
+    """An iteration that was begun; iteration 0 is the base model's evaluation."""
 
-    oracle: str
-    verdict: OracleVerdict
-    truth: str | None
-
-
-class Question(BaseModel):
-    """A question, its pseudo-label and verdict; what is not known yet, or never will be, is null."""
-
-    id: str
-    run: str
     iteration: int
-    index: int
-    text: str | None
-    verdict: Verdict | None
-    answer: str | None
-    votes: int | None
-    m: int | None
-    parsed: int | None
-    p_hat: float | None
-    oracles: list[OracleSaid]
-
-    @classmethod
-    def of(cls, entry: QuestionEntry) -> Self:
-        asked, label = entry.question, entry.label
-        return cls(
-            **{name: getattr(asked, name) for name in ("id", "run", "iteration", "index", "text")},
-            verdict=entry.verdict,
-            **{name: getattr(label, name, None) for name in ("answer", "votes", "m", "parsed", "p_hat")},
-            oracles=[OracleSaid.model_validate(said) for said in entry.oracles],
-        )
-
-
-class QuestionPage(BaseModel):
-    items: list[Question]
-    next: str | None  # the `after` of the next page; none after the last
-
-
-class AnswerClass(BaseModel):
-    answer: str  # of one of its votes
-    votes: int
-
-
-class Vote(BaseModel):
-    """One rollout of the Solver."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    sample_index: int
-    answer: str | None
-    tokens: int
-    finish_reason: FinishReason
-    mean_entropy: float | None  # nats a token
-    entropy_error: float | None  # the exact one is within mean_entropy -+ this
-    checkpoint: str
-    seed: int
-
-
-class QuestionDetail(Question):
-    """A question with every vote."""
-
-    raw: str  # what the Challenger wrote
-    checkpoint: str | None  # that wrote it; null for a given prompt
-    seed: int
-    given_answer: str | None  # that a given prompt came with
-    unknown: int | None  # comparisons of answers that could not be decided
-    denominator: Denominator | None
-    classes: list[AnswerClass]
-    rollouts: list[Vote]
-
-    @classmethod
-    def with_votes(cls, entry: QuestionEntry, votes: Sequence[RolloutRow]) -> Self:
-        asked, label = entry.question, entry.label
-        return cls(
-            **Question.of(entry).model_dump(),
-            **{name: getattr(asked, name) for name in ("raw", "checkpoint", "seed")},
-            given_answer=asked.answer,
-            unknown=label.unknown if label else None,
-            denominator=label.denominator if label else None,
-            classes=[AnswerClass(answer=a, votes=n) for a, n in label.classes] if label else [],
-            rollouts=[Vote.model_validate(vote) for vote in votes],
-        )
-
-
-class Bin(BaseModel):
-    p_hat: float
-    verdict: Verdict
-    questions: int
-
-
-class Statistics(BaseModel):
-    """What became of an iteration's questions; the histogram's bins are the shares that occur."""
-
+    stages: list[Stage]
+    now: str | None  # the stage that somebody is at; one that was cut off is running, but not now
+    questions: int | None  # null until they are labelled
     verdicts: dict[Verdict, int]
     kept: Estimate | None
     mean_p_hat: float | None
-    unparsed_share: float | None  # of the votes; no interval: those of one question are not independent
-    histogram: list[Bin]
+    seconds: float  # of the stages that ended, their latest attempts
+
+    @classmethod
+    def of(cls, iteration: int, rows: Sequence[StageRow], stats: FilterStats | None, time: datetime) -> Self:
+        at_work = [row.stage for row in rows if row.status == "running" and row.lease_expires > time]
+        stages = [Stage.of(row) for row in rows]
+        return cls(
+            iteration=iteration,
+            stages=stages,
+            now=at_work[-1] if at_work else None,
+            questions=stats.candidates if stats else None,
+            verdicts={verdict: getattr(stats, verdict) for verdict in get_args(Verdict)} if stats else {},
+            kept=share(stats.kept, stats.candidates) if stats else None,
+            mean_p_hat=stats.mean_p_hat if stats else None,
+            seconds=sum(stage.seconds or 0.0 for stage in stages),
+        )
 
 
-class DriftPoint(BaseModel):
-    """Right pseudo-labels of one iteration, by one oracle, over what it was asked of."""
-
-    iteration: int
-    oracle: str
-    over: Literal["kept", "all"]
-    label_accuracy: Estimate
-    ill_posed: Estimate
-    unknown: int  # of n: the oracle could not say; not right
-
-
-class Checkpoint(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-    id: str
-    run: str
-    role: Role | Literal["base"]
-    iteration: int
-    step: int
-    path: str
-    sha256: str
-    parent: str | None
-
-
-class CheckpointDetail(Checkpoint):
+class CheckpointDetail(BaseModel):
+    checkpoint: Checkpoint
     manifest: dict[str, str]  # file name -> sha256
     ancestors: list[Checkpoint]  # its parent first, the base model last
     children: list[Checkpoint]
-
-    @classmethod
-    def of(cls, chain: Sequence[Published], children: Sequence[Published], manifest: dict[str, str]) -> Self:
-        first, *ancestors = [Checkpoint.model_validate(each) for each in chain]
-        below = [Checkpoint.model_validate(each) for each in children]
-        return cls(**first.model_dump(), manifest=manifest, ancestors=ancestors, children=below)
+    descendants: list[Checkpoint]  # its children first, then theirs, and so on
 
 
 class Evaluation(BaseModel):
@@ -227,16 +126,22 @@ class Evaluation(BaseModel):
     majority: Estimate | None
 
 
-class Metric(BaseModel):
-    """One figure of one optimiser step; null where it was not a number."""
+class Manifest(BaseModel):
+    """What an export holds, and what made it."""
 
-    model_config = ConfigDict(from_attributes=True)
-
+    run: str
     iteration: int
-    role: Role
-    step: int
-    name: str
-    value: float | None
+    only: str
+    format: str
+    rows: int
+    verdicts: dict[Verdict, int]
+    audited: dict[str, int]  # oracle -> rows of which it has said something
+    columns: list[str]
+    bytes: int
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    asked_by: dict[str, str]  # checkpoint that wrote questions -> sha256; none of given prompts
+    voted_by: dict[str, str]
+    config: dict[str, Any]
 
 
 class Job(BaseModel):
@@ -254,6 +159,20 @@ class Job(BaseModel):
     since: datetime
     preempted: bool
     used: float  # unit-seconds
+
+
+class Preset(BaseModel):
+    name: str
+    about: str  # the first line of its comment
+
+
+class Triggered(BaseModel):
+    """A flow run of Prefect's, which works on a run, is to, or did."""
+
+    run: str
+    flow_run: str
+    state: str  # Prefect's word: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, CANCELLED
+    url: str  # of its page in Prefect's UI
 
 
 class Health(BaseModel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from core.config import RunConfig
 from core.filtering import statistics
 from core.types import (
@@ -17,16 +19,19 @@ from core.types import (
     question_id,
 )
 from storage import queries
+from storage.rows import AlertRow, ClusterRow
 from storage.session import Store
 
 RUN = "demo"
+ODD = "\ud83d\0"  # a lone surrogate, which UTF-8 has none of, and NUL, which PostgreSQL has none of
+SHOWN = "\ufffd\0"  # the same as the API shows it
 # text, verdict, votes of 4 for the label, what the exact oracle says of it
 MADE: tuple[tuple[str | None, Verdict, int | None, OracleVerdict | None], ...] = (
     ("What is 1 + 2?", "kept", 2, "right"),
     ("What is 3 + 4?", "kept", 3, "wrong"),
     ("What is 5 * 6?", "too_easy", 4, "right"),
     (None, "malformed", None, None),
-    ("What is <b>7</b> of 8?", "too_hard", 1, "ill_posed"),
+    (f"What is <b>7</b> of 8?{ODD}", "too_hard", 1, "ill_posed"),
 )
 
 
@@ -45,6 +50,7 @@ def fill(store: Store) -> None:
         queries.add_rollouts(session, votes)
         said = [(question_id(RUN, 1, i), verdict) for i, (*_, verdict) in enumerate(MADE) if verdict]
         queries.add_oracle_labels(session, [OracleLabel(key, "exact", verdict, "3") for key, verdict in said])
+        queries.add_clusters(session, [ClusterRow(question_id(RUN, 1, 4), RUN, 1, 0, 1)])
         queries.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
         for stage in ("label_questions", "evaluate"):
             queries.claim_stage(session, run=RUN, iteration=1, stage=stage, owner="me", lease_seconds=60)
@@ -60,11 +66,39 @@ def fill(store: Store) -> None:
 def _made(index: int) -> tuple[Question, LabelledQuestion]:
     text, verdict, votes, _ = MADE[index]
     key = question_id(RUN, 1, index)
-    label = None if votes is None else PseudoLabel("3", votes, 4, 4, 0, votes / 4, "all", (("3", votes),))
+    answer = _answer(index, "3")
+    classes = tuple(each for each in ((answer, votes or 0), (_answer(index, "4"), 4 - (votes or 0))) if each[1])
+    label = None if votes is None else PseudoLabel(answer, votes, 4, 4, 0, votes / 4, "all", classes)
     asked = Question(key, RUN, 1, index, text, f"<question>{text}</question>", f"{RUN}/base/0", index)
     return asked, LabelledQuestion(key, text, label, verdict)
 
 
+def _answer(index: int, answer: str) -> str:
+    return answer + (ODD if ODD in (MADE[index][0] or "") else "")
+
+
 def _vote(index: int, sample: int, votes: int) -> Rollout:
-    key, answer = question_id(RUN, 1, index), "3" if sample < votes else "4"
+    key, answer = question_id(RUN, 1, index), _answer(index, "3" if sample < votes else "4")
     return Rollout(key, sample, "", answer, 7, "stop", 0.25, 0.0, f"{RUN}/base/0", sample)
+
+
+def alert(key: str) -> AlertRow:
+    """One that a rule found in iteration 1."""
+    return AlertRow(
+        id=key,
+        run=RUN,
+        iteration=1,
+        rule="sudden",
+        series="label_accuracy",
+        over="kept",
+        oracle="exact",
+        severity="critical",
+        value=0.5,
+        lo=0.1,
+        hi=0.9,
+        n=2,
+        reference=0.9,
+        threshold=0.8,
+        text="label accuracy fell",
+        raised_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_examples import MADE, RUN, fill
-from fastapi.routing import APIRoute
+from api_examples import MADE, ODD, RUN, SHOWN, fill
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from core.config import parse_config
+from core.config import RunConfig, parse_config
 from core.drift import wilson
+from core.types import LabelledQuestion, Question, Rollout, question_id
 from services.api.app import PREFIX, create_app
-from services.api.keys import new_key
+from services.oracles.samples import draw_sample
 from storage import queries
-from storage.errors import StoreError
+from storage.rows import AnnotationRow
 from storage.session import Store, open_store
+from storage.texts import TextWriter
 
 ITERATION = f"/runs/{RUN}/iterations/1"
 
@@ -56,12 +58,27 @@ def test_stages_and_their_times(api: TestClient) -> None:
     assert second["seconds"] >= 0
 
 
+def test_iterations_and_what_became_of_them(api: TestClient, store: Store) -> None:
+    with store.write() as session:
+        for stage, lease in (("read_prompts", 0), ("generate_questions", 60)):
+            queries.claim_stage(session, run=RUN, iteration=2, stage=stage, owner="me", lease_seconds=lease)
+    first, second = get(api, f"/runs/{RUN}/iterations")
+    assert (first["iteration"], first["questions"], first["now"]) == (1, 5, None)
+    assert (first["kept"]["value"], first["kept"]["n"], first["mean_p_hat"]) == (0.4, 5, 0.625)
+    assert [stage["stage"] for stage in first["stages"]] == ["label_questions", "evaluate"]
+    assert first["seconds"] == pytest.approx(sum(stage["seconds"] for stage in first["stages"]))
+    # The first of the second iteration was cut off: its lease has run out.
+    assert [stage["status"] for stage in second["stages"]] == ["running", "running"]
+    assert (second["now"], second["questions"], second["kept"]) == ("generate_questions", None, None)
+
+
 def test_questions_filtered_sorted_and_in_pages(api: TestClient) -> None:
     every = get(api, f"{ITERATION}/questions")
-    assert [each["text"] for each in every["items"]] == [asked for asked, *_ in MADE]
+    assert [each["text"] for each in every["items"]] == [asked and asked.replace(ODD, SHOWN) for asked, *_ in MADE]
     assert every["next"] is None
     first = every["items"][0]
     assert (first["verdict"], first["answer"], first["votes"], first["m"], first["p_hat"]) == ("kept", "3", 2, 4, 0.5)
+    assert (first["denominator"], first["parsed"]) == ("all", 4)
     assert first["oracles"] == [{"oracle": "exact", "verdict": "right", "truth": "3"}]
     malformed = every["items"][3]
     assert (malformed["verdict"], malformed["p_hat"], malformed["oracles"]) == ("malformed", None, [])
@@ -87,6 +104,7 @@ def test_one_question_with_every_vote(api: TestClient) -> None:
     assert found["rollouts"][0] == {
         "sample_index": 0,
         "answer": "3",
+        "in_class": 0,
         "tokens": 7,
         "finish_reason": "stop",
         "mean_entropy": 0.25,
@@ -94,9 +112,41 @@ def test_one_question_with_every_vote(api: TestClient) -> None:
         "checkpoint": f"{RUN}/base/0",
         "seed": 0,
     }
-    assert found["classes"] == [{"answer": "3", "votes": 3}]
+    assert found["classes"] == [{"answer": "3", "votes": 3}, {"answer": "4", "votes": 1}]
+    assert [vote["in_class"] for vote in found["rollouts"]] == [0, 0, 0, 1]
+    assert get(api, f"{ITERATION}/questions/1/votes/3")["in_class"] == 1
     assert (found["raw"], found["checkpoint"]) == ("<question>What is 3 + 4?</question>", f"{RUN}/base/0")
     assert get(api, f"{ITERATION}/questions/3")["rollouts"] == []
+
+
+def test_what_a_model_wrote_is_shown_whatever_characters_are_in_it(store: Store, tmp_path: Path) -> None:
+    """Lone surrogates, which no UTF-8 has, by every route that has such texts."""
+    fill(store)
+    odd, exports = len(MADE) - 1, tmp_path / "exports"
+    key, asked, wrong = question_id(RUN, 1, odd), f"What is <b>7</b> of 8?{SHOWN}", f"4{SHOWN}"
+    writer = TextWriter(tmp_path, RUN, 1, "label_questions")
+    writer.add(0, [Rollout(key, 3, f"so{ODD}", f"4{ODD}", 7, "stop", 0.25, 0.0, f"{RUN}/base/0", 3)])
+    writer.finish()
+    with store.write() as session:
+        draw_sample(session, RUN, 1, "human", 4)
+        for index in range(odd):  # who labels has seen all but this one
+            said = AnnotationRow(question_id(RUN, 1, index), "ann", "unknown", "", datetime.now(UTC))
+            queries.add_annotation(session, said)
+        place = {"run": RUN, "iteration": 2, "stage": "generate_questions", "owner": "me"}
+        queries.claim_stage(session, **place, lease_seconds=60)
+        queries.fail_stage(session, **place, error=f"a reply of{ODD}")
+    api = TestClient(create_app(store, exports, ask_for_keys=False, texts=tmp_path))
+    assert get(api, f"{ITERATION}/questions", text="<b>7")["items"][0]["answer"] == f"3{SHOWN}"
+    detail = get(api, f"{ITERATION}/questions/{odd}")
+    assert (detail["text"], detail["raw"]) == (asked, f"<question>{asked}</question>")
+    assert (detail["classes"][0]["answer"], detail["rollouts"][3]["answer"]) == (f"3{SHOWN}", wrong)
+    [cluster] = get(api, f"{ITERATION}/clusters")
+    assert cluster["example"] == asked
+    vote = get(api, f"{ITERATION}/questions/{odd}/votes/3")
+    assert (vote["text"], vote["answer"]) == (f"so{SHOWN}", wrong)
+    following = get(api, f"{ITERATION}/labelling/next", annotator="ann")["question"]
+    assert (following["text"], following["label"], following["answers"]) == (asked, f"3{SHOWN}", [f"3{SHOWN}", wrong])
+    assert get(api, f"/runs/{RUN}/stages")[-1]["error"] == get(api, f"/runs/{RUN}/iterations")[-1]["stages"][0]["error"]
 
 
 def test_statistics_and_the_histogram(api: TestClient) -> None:
@@ -111,14 +161,6 @@ def test_statistics_and_the_histogram(api: TestClient) -> None:
         (0.75, "kept", 1),
         (1.0, "too_easy", 1),
     ]
-
-
-def test_drift_says_what_each_share_is_of(api: TestClient) -> None:
-    kept, every = get(api, f"/runs/{RUN}/drift")
-    assert (kept["iteration"], kept["oracle"], kept["over"], every["over"]) == (1, "exact", "kept", "all")
-    assert (kept["label_accuracy"]["value"], kept["label_accuracy"]["n"]) == (0.5, 2)  # right, wrong
-    assert kept["label_accuracy"]["lo"] == pytest.approx(0.0945, abs=1e-4)  # Wilson, 1 of 2
-    assert (every["label_accuracy"]["value"], every["ill_posed"]["value"], every["ill_posed"]["n"]) == (0.5, 0.25, 4)
 
 
 def test_evaluations_metrics_and_the_pool(api: TestClient) -> None:
@@ -143,13 +185,14 @@ def test_checkpoints_and_where_they_come_from(api: TestClient) -> None:
         [f"{RUN}/solver/1"],
         {"model.safetensors": "00"},
     )
+    assert base["descendants"] == base["children"]
 
 
 @pytest.mark.parametrize(
     ("path", "status", "detail"),
     [
         ("/runs/nobody", 404, "run nobody: no such run; the store has demo"),
-        ("/runs/nobody/drift", 404, "run nobody: no such run"),
+        ("/runs/nobody/series", 404, "run nobody: no such run"),
         (f"{ITERATION}/questions/99", 404, f"question '{RUN}/1/000099': there is none of this id"),
         (f"/runs/{RUN}/checkpoints/solver/7", 404, f"checkpoint {RUN}/solver/7: no such checkpoint"),
         (f"{ITERATION}/questions?limit=201", 422, "query.limit: Input should be less than or equal to 200"),
@@ -160,6 +203,7 @@ def test_checkpoints_and_where_they_come_from(api: TestClient) -> None:
         (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after: expected `next` of a page in the same order"),
         (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after: expected `next`"),
         (f"{ITERATION}/questions?after=WzFlOTk5XQ", 400, "after: expected `next`"),
+        ("/runs?after=WzFlMzAsICJkZW1vIl0", 400, "after: expected `next` of a page before"),  # [1e30, "demo"]
         ("/runs?after=nobody", 400, "after: expected `next` of a page before, got 'nobody'"),
         ("/runs/%00", 422, "path.run: String should match pattern"),
         ("/runs/demo/iterations/99999999999/questions", 422, "path.iteration: Input should be less than or equal to"),
@@ -185,6 +229,36 @@ def test_a_database_that_does_not_answer_is_no_secret_of_ours(tmp_path: Path) ->
     assert response.json()["detail"] == "the database did not answer; its reason is in the API's log"
 
 
+def test_what_nobody_foresaw_is_a_problem_too_and_its_traceback_in_the_log(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store)
+    (tmp_path / "exports").write_text("a file where a folder should be")
+    api = TestClient(create_app(store, tmp_path / "exports", ask_for_keys=False), raise_server_exceptions=False)
+    response = api.get(f"{PREFIX}{ITERATION}/exports/jsonl")
+    assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
+    assert response.json() == {
+        "type": "about:blank",
+        "title": "Internal Server Error",
+        "status": 500,
+        "detail": "something went wrong that nobody foresaw; its traceback is in the API's log",
+        "errors": [],
+    }
+    assert f"GET {PREFIX}{ITERATION}/exports/jsonl: not foreseen" in caplog.text
+    assert "NotADirectoryError" in caplog.text
+
+
+def test_an_export_that_somebody_deleted_is_made_anew(api: TestClient, tmp_path: Path) -> None:
+    path = f"{PREFIX}{ITERATION}/exports/jsonl"
+    first = api.get(path)
+    for name in ("demo-1-all-*.jsonl", "demo-1-all-*.manifest.json"):
+        [file] = tmp_path.rglob(name)
+        file.unlink()
+        again = api.get(path)
+        assert (again.status_code, again.content, again.headers["etag"]) == (200, first.content, first.headers["etag"])
+        assert file.exists()
+
+
 def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
     path = f"{PREFIX}{ITERATION}/exports"
     whole = api.get(f"{path}/jsonl")
@@ -203,40 +277,22 @@ def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
     assert api.get(f"{PREFIX}/runs/nobody/iterations/2/exports/csv").status_code == 404
 
 
-def test_every_route_wants_a_key_when_keys_are_on(store: Store, tmp_path: Path) -> None:
-    fill(store)
-    app = create_app(store, tmp_path, ask_for_keys=True)
-    api = TestClient(app)
-    reader, runner = new_key(store, "reader", ("read",)), new_key(store, "runner", ("run",))
-    values = {"run": RUN, "iteration": "1", "index": "0", "role": "solver", "kind": "jsonl"}
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith(PREFIX)]
-    assert len(routes) >= 11
-
-    def status(route: APIRoute, key: str | None) -> set[int]:
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        path = route.path.format(**values)
-        return {api.request(method, path, headers=headers).status_code for method in route.methods}
-
-    for route in routes:
-        assert (status(route, None), status(route, "coevo_guess")) == ({401}, {401})
-        assert (status(route, runner), status(route, reader)) == ({403}, {200})
-    assert api.get(f"{PREFIX}/runs").headers["www-authenticate"] == "Bearer"
-    assert api.get("/healthz").status_code == 200
+def test_prompts_that_nobody_votes_on_are_exported_and_have_nothing_to_audit(api: TestClient, store: Store) -> None:
     with store.write() as session:
-        queries.revoke_key(session, "reader")
-    assert status(routes[0], reader) == {401}
-
-
-def test_keys_are_stored_by_their_hash(store: Store) -> None:
-    key = new_key(store, "me", ("read", "run"))
-    with store.read() as session:
-        [row] = queries.list_keys(session)
-    assert (row.name, row.scopes, row.revoked_at) == ("me", ["read", "run"], None)
-    assert key not in repr(row)
-    with pytest.raises(StoreError, match="'me': there is one of this name already"):
-        new_key(store, "me", ("read",))
-    with pytest.raises(StoreError, match="'you': there is none of this name that is in use"), store.write() as session:
-        queries.revoke_key(session, "you")
+        queries.create_run(session, name="given", config=RunConfig())
+        prompt = Question(question_id("given", 0, 0), "given", 0, 0, "What is 1 + 2?", "What is 1 + 2?", None, 0, "3")
+        queries.add_questions(session, [prompt])
+        queries.add_labels(session, [LabelledQuestion(prompt.id, prompt.text, None, "kept")])
+        place = {"run": "given", "iteration": 0, "stage": "read_prompts", "owner": "me"}
+        queries.claim_stage(session, **place, lease_seconds=60)
+        queries.finish_stage(session, **place, result={})
+    [row] = map(json.loads, api.get(f"{PREFIX}/runs/given/iterations/0/exports/jsonl").text.splitlines())
+    assert (row["question"], row["verdict"], row["answer"], row["p_hat"]) == ("What is 1 + 2?", "kept", None, None)
+    refused = api.post(f"{PREFIX}/runs/given/iterations/0/samples", json={"oracle": "human", "size": 1})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        "run given, iteration 0: no question has a pseudo-label to be audited",
+    )
 
 
 def test_the_description_names_every_error(store: Store, tmp_path: Path) -> None:
@@ -244,6 +300,7 @@ def test_the_description_names_every_error(store: Store, tmp_path: Path) -> None
     for path, methods in described["paths"].items():
         if path.startswith(PREFIX):
             for method in methods.values():
-                assert {"200", "401", "403", "422"} <= method["responses"].keys(), path
+                assert {"401", "403", "422"} <= method["responses"].keys(), path
+                assert {"200", "201", "202"} & method["responses"].keys(), path
                 assert method["summary"]
                 assert method["description"]

@@ -1,0 +1,57 @@
+"""API keys over REST, for who administers them; `coevo keys` does the same on the machine of the store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.api.given import OfStore, Reading
+from services.api.keys import new_key
+from services.api.origins import same_site
+from services.api.problems import documented
+from storage import queries
+from storage.errors import StoreError
+from storage.queries.keys import KEY_NAME
+from storage.rows import KeyRow, Scope
+
+router = APIRouter(prefix="/keys", tags=["keys"])
+
+_NAME = f"^{KEY_NAME.pattern}$"
+
+
+class KeyWanted(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=_NAME, examples=["ann"], description="Who has it; it is never given again.")
+    scopes: list[Scope] = Field(["read"], min_length=1, max_length=4, examples=[["read", "label"]])
+
+
+class NewKey(BaseModel):
+    name: str
+    scopes: list[Scope]
+    key: str = Field(description="Said this once: the store has its SHA-256 only.")
+
+
+@router.get("")
+def list_keys(session: Reading) -> list[KeyRow]:
+    """All keys, the oldest first, those revoked among them; not the keys themselves."""
+    return queries.list_keys(session)
+
+
+@router.post("", status_code=201, responses=documented(409, 415), dependencies=[Depends(same_site)])
+def add_key(store: OfStore, wanted: KeyWanted) -> NewKey:
+    """Make a key, whatever its scopes."""
+    try:
+        key = new_key(store, wanted.name, wanted.scopes)
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from error
+    return NewKey(name=wanted.name, scopes=wanted.scopes, key=key)
+
+
+@router.delete("/{key}", responses=documented(404), dependencies=[Depends(same_site)])
+def revoke_key(store: OfStore, key: Annotated[str, Path(pattern=_NAME, examples=["ann"])]) -> KeyRow:
+    """Let a key do nothing from now on, the asking one's own too."""
+    with store.write() as session:
+        return queries.revoke_key(session, key)

@@ -1,0 +1,86 @@
+"""Alerts: which there are, how they fare on their way out, and that somebody has seen to one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.api.given import Limit, Reading
+from services.api.origins import same_site
+from services.api.problems import documented, invalid
+from storage import queries
+from storage.errors import AlreadyAcknowledged, NotThere
+from storage.queries.runs import RUN_NAME
+from storage.rows import AlertRow, DeliveryRow, Severity
+
+router = APIRouter(prefix="/alerts", tags=["alerts"])
+acknowledging = APIRouter(prefix="/alerts", tags=["alerts"])  # needs the scope `run`: who looks after a run may
+
+_ID = r"^[0-9a-f]{16}$"
+_WHO = "Who has seen to it. Where keys are asked for it is the name of the key, whatever is given here."
+AlertId = Annotated[str, Path(pattern=_ID, examples=["0123456789abcdef"])]
+
+
+class AlertPage(BaseModel):
+    items: list[AlertRow]
+    next: str | None  # the `after` of the next page; none after the last
+
+
+class AlertDetail(BaseModel):
+    alert: AlertRow
+    deliveries: list[DeliveryRow]
+
+
+class Acknowledgement(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    by: str | None = Field(None, pattern=r"^[^\x00-\x1f\x7f]{1,100}$", examples=["ann"], description=_WHO)
+    note: str = Field("", pattern=r"^[^\x00]{0,2000}$", examples=["Restarted from iteration 3."])
+
+
+@router.get("", responses=documented(400))
+def list_alerts(
+    session: Reading,
+    run: Annotated[str | None, Query(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])] = None,
+    severity: Severity | None = None,
+    acknowledged: Annotated[bool | None, Query(description="Whether somebody has seen to it.")] = None,
+    limit: Limit = 50,
+    after: Annotated[str | None, Query(pattern=_ID, description="`next` of the page before.")] = None,
+) -> AlertPage:
+    """Alerts of all runs or of one, the newest first."""
+    last = _last(session, after)
+    found = queries.list_alerts(
+        session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1
+    )
+    items = found[:limit]
+    return AlertPage(items=items, next=items[-1].id if len(found) > limit else None)
+
+
+@router.get("/{alert}", responses=documented(404))
+def get_alert(session: Reading, alert: AlertId) -> AlertDetail:
+    """One alert, and how it fares on its way to each target."""
+    return AlertDetail(alert=queries.get_alert(session, alert), deliveries=queries.deliveries_of(session, alert))
+
+
+@acknowledging.post(
+    "/{alert}/acknowledgement", responses=documented(403, 404, 409, 415), dependencies=[Depends(same_site)]
+)
+def acknowledge_alert(request: Request, alert: AlertId, said: Acknowledgement) -> AlertRow:
+    """Say that somebody has seen to an alert: once."""
+    by: str | None = getattr(request.state, "key_name", said.by)
+    if by is None:
+        raise invalid("by", "expected a name, since no keys are asked for; got none")
+    with request.app.state.store.write() as session:
+        try:
+            return queries.acknowledge(session, alert, by, said.note)
+        except AlreadyAcknowledged as error:
+            raise HTTPException(409, str(error)) from error
+
+
+def _last(session: Reading, after: str | None) -> AlertRow | None:
+    try:
+        return None if after is None else queries.get_alert(session, after)
+    except NotThere as error:
+        raise HTTPException(400, f"after: expected `next` of a page before, got {after!r}") from error

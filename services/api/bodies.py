@@ -1,0 +1,29 @@
+"""Bodies of requests are small. A larger one is refused before it is in memory, whoever sends it: FastAPI reads the
+body before it asks for a key."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LARGEST = 1 << 20  # bytes
+
+
+class SmallBodiesOnly:
+    """Middleware that stops reading a body after 1 MiB, and has 413 answered."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > LARGEST:
+                raise HTTPException(413, f"the request's body: expected at most {LARGEST:,} bytes, got more")
+            return message
+
+        await self.app(scope, counted, send)

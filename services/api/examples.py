@@ -1,0 +1,304 @@
+"""What the API's answers look like: an example of each, whole, from a run called demo, for the description."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from fastapi import FastAPI
+
+_BEGUN, _ENDED = "2026-03-01T09:00:00Z", "2026-03-01T09:14:30Z"
+_QUESTIONS = {"run": "demo", "iteration": 1}
+
+
+def _sha256(of: str) -> str:
+    return hashlib.sha256(of.encode()).hexdigest()
+
+
+def _estimate(value: float, lo: float, hi: float, n: int) -> dict[str, Any]:
+    return {"value": value, "lo": lo, "hi": hi, "n": n}
+
+
+def _checkpoint(role: str, iteration: int, step: int, parent: str | None) -> dict[str, Any]:
+    key = f"demo/{role}/{iteration}"
+    place = {"path": f"/var/lib/coevo/checkpoints/{key}", "sha256": _sha256(key)}
+    return {"id": key, "run": "demo", "role": role, "iteration": iteration, "step": step, **place, "parent": parent}
+
+
+def _vote(sample: int, answer: str, in_class: int) -> dict[str, Any]:
+    return {
+        "sample_index": sample,
+        "answer": answer,
+        "in_class": in_class,
+        "tokens": 24 + sample,
+        "finish_reason": "stop",
+        "mean_entropy": 0.31,
+        "entropy_error": 0.0,
+        "checkpoint": "demo/base/0",
+        "seed": 7421 + sample,
+    }
+
+
+_BASE = _checkpoint("base", 0, 0, None)
+_SOLVERS = [_checkpoint("solver", t, 24, f"demo/solver/{t - 1}" if t > 1 else "demo/base/0") for t in (1, 2, 3)]
+_CONFIG = {
+    "seed": 20260,
+    "iterations": 3,
+    "base_model": "micro",
+    "dataset": {"candidates": 320, "votes": 10, "delta": 0.25},
+}
+_RUN = {
+    "name": "demo",
+    "preset": "demo",
+    "seed": 20260,
+    "status": "running",
+    "iterations": 3,
+    "created_at": _BEGUN,
+    "updated_at": _ENDED,
+}
+_VERDICTS = {"kept": 180, "too_easy": 90, "too_hard": 20, "no_majority": 10, "malformed": 12, "duplicate": 8}
+_KEPT = _estimate(0.5625, 0.5077, 0.6158, 320)
+_STAGE = {
+    "iteration": 1,
+    "stage": "label_questions",
+    "status": "done",
+    "attempt": 1,
+    "started_at": "2026-03-01T09:03:00Z",
+    "finished_at": "2026-03-01T09:03:21Z",
+    "seconds": 21.0,
+    "error": None,
+    "progress_done": 320,
+    "progress_total": 320,
+    "progress_note": "questions",
+}
+_QUESTION = {
+    "id": "demo/1/000042",
+    **_QUESTIONS,
+    "index": 42,
+    "text": "What is 7 + 5 * 3?",
+    "verdict": "kept",
+    "answer": "22",
+    "votes": 6,
+    "m": 10,
+    "parsed": 10,
+    "p_hat": 0.6,
+    "denominator": "all",
+    "oracles": [{"oracle": "exact", "verdict": "right", "truth": "22"}],
+}
+_ALERT = {
+    "id": "0123456789abcdef",
+    "run": "demo",
+    "iteration": 3,
+    "rule": "sudden",
+    "series": "label_accuracy",
+    "over": "kept",
+    "oracle": "exact",
+    "severity": "critical",
+    "value": 0.625,
+    "lo": 0.5622,
+    "hi": 0.6838,
+    "n": 240,
+    "reference": 0.88,
+    "threshold": 0.1,
+    "text": "label accuracy over kept by exact is 62.5% (n = 240), against 88.0% (n = 150) before: -25.5 points",
+    "raised_at": _ENDED,
+    "acknowledged_at": None,
+    "acknowledged_by": None,
+    "note": "",
+}
+_KEY = {"name": "ann", "scopes": ["read", "label"], "created_at": _BEGUN, "revoked_at": None}
+_TEXT = "5 * 3 = 15. 7 + 15 = 22. The answer is \\boxed{22}."
+_ACCURATE = _estimate(0.88, 0.8183, 0.9227, 150)
+_ACCURACY = {"oracle": "human", "over": "kept", "population": 180}
+_AGREEMENTS = {
+    "oracles": [{"first": "exact", "second": "human", "kappa": _estimate(0.92, 0.85, 0.99, 150)}],
+    "annotators": [{"first": "ann", "second": "bob", "kappa": _estimate(0.81, 0.7, 0.92, 145)}],
+}
+
+# By the name of its schema in the description.
+EXAMPLES: dict[str, Any] = {
+    "RunPage": {"items": [_RUN], "next": None},
+    "RunDetail": {**_RUN, "config": _CONFIG},
+    "Stage": _STAGE,
+    "IterationSummary": {
+        "iteration": 1,
+        "stages": [_STAGE],
+        "now": None,
+        "questions": 320,
+        "verdicts": _VERDICTS,
+        "kept": _KEPT,
+        "mean_p_hat": 0.71,
+        "seconds": 21.0,
+    },
+    "Job": {
+        **_QUESTIONS,
+        "stage": "train_solver",
+        "kind": "GPU",
+        "units": 2.0,
+        "priority": 0,
+        "status": "running",
+        "since": _BEGUN,
+        "preempted": False,
+        "used": 148.0,
+    },
+    "QuestionPage": {"items": [_QUESTION], "next": "WzQyXQ"},
+    "QuestionDetail": {
+        **_QUESTION,
+        "raw": "<question>What is 7 + 5 * 3?</question>\n\\boxed{22}",
+        "checkpoint": "demo/challenger/1",
+        "seed": 421,
+        "given_answer": None,
+        "unknown": 0,
+        "classes": [{"answer": "22", "votes": 6}, {"answer": "36", "votes": 4}],
+        "rollouts": [_vote(i, "22", 0) if i < 6 else _vote(i, "36", 1) for i in range(10)],
+        "annotations": [{"annotator": "ann", "verdict": "right", "note": "", "made_at": _ENDED}],
+        "cluster": {"number": 3, "size": 5},
+        "trained_on": [{"checkpoint": "demo/solver/1", "steps": [2, 9]}],
+    },
+    "Statistics": {
+        "verdicts": _VERDICTS,
+        "kept": _KEPT,
+        "mean_p_hat": 0.71,
+        "unparsed_share": 0.02,
+        "histogram": [
+            {"p_hat": 0.2, "verdict": "too_hard", "questions": 20},
+            {"p_hat": 0.6, "verdict": "kept", "questions": 180},
+            {"p_hat": 1.0, "verdict": "too_easy", "questions": 90},
+        ],
+    },
+    "ClusterSummary": {"number": 0, "size": 9, "example": "What is 2 + 3?"},
+    "VoteText": {**_vote(3, "22", 0), "text": _TEXT},
+    "Evaluation": {
+        "checkpoint": "demo/solver/1",
+        "benchmark": "micro",
+        "samples": 8,
+        "pass_at_1": _estimate(0.55, 0.5005, 0.5995, 240),
+        "greedy": _estimate(0.7, 0.6392, 0.7545, 240),
+        "majority": _estimate(0.625, 0.5622, 0.6838, 240),
+    },
+    "TrainMetric": {"iteration": 1, "role": "solver", "step": 12, "name": "reward_mean", "value": 0.58},
+    "SeriesPoint": {
+        "iteration": 1,
+        "name": "label_accuracy",
+        "over": "kept",
+        "oracle": "exact",
+        "value": 0.88,
+        "lo": 0.8183,
+        "hi": 0.9227,
+        "n": 150,
+        "estimated": False,
+    },
+    "Checkpoint": _SOLVERS[0],
+    "CheckpointDetail": {
+        "checkpoint": _SOLVERS[0],
+        "manifest": {"config.json": _sha256("config.json"), "model.safetensors": _sha256("model.safetensors")},
+        "ancestors": [_BASE],
+        "children": _SOLVERS[1:2],
+        "descendants": _SOLVERS[1:],
+    },
+    "Manifest": {
+        **_QUESTIONS,
+        "only": "all",
+        "format": "jsonl",
+        "rows": 320,
+        "verdicts": _VERDICTS,
+        "audited": {"exact": 300},
+        "columns": [
+            *("id", "run", "iteration", "index", "question", "verdict", "answer", "votes", "m", "parsed"),
+            *("unknown", "p_hat", "denominator", "challenger", "seed", "oracles"),
+        ],
+        "bytes": 98304,
+        "sha256": _sha256("the file"),
+        "asked_by": {"demo/challenger/1": _sha256("demo/challenger/1")},
+        "voted_by": {"demo/base/0": _BASE["sha256"]},
+        "config": _CONFIG,
+    },
+    "AlertPage": {"items": [_ALERT], "next": None},
+    "AlertDetail": {
+        "alert": _ALERT,
+        "deliveries": [
+            {
+                "alert": _ALERT["id"],
+                "target": "hooks.example.org#1a2b3c4d",
+                "attempts": 1,
+                "next_at": _ENDED,
+                "delivered_at": "2026-03-01T09:14:31Z",
+                "error": None,
+            }
+        ],
+    },
+    "AlertRow": {**_ALERT, "acknowledged_at": "2026-03-01T10:00:00Z", "acknowledged_by": "ann", "note": "Restarted."},
+    "Sample": {
+        **_QUESTIONS,
+        "oracle": "human",
+        "drawn": 160,
+        "settled": 150,
+        "strata": [{"stratum": "kept 0.6-0.8", "size": 180, "drawn": 160, "audited": 150, "right": 132}],
+        "measured": [{"over": "kept", "label_accuracy": _ACCURATE, "population": 180}],
+        "annotators": {"ann": 158, "bob": 155},
+    },
+    "Agreements": _AGREEMENTS,
+    "RunAudits": {
+        "measured": [{"iteration": 1, **_ACCURACY, "figure": _ACCURATE, "frame": "sample"}],
+        "estimated": [{"iteration": 2, **_ACCURACY, "figure": _estimate(0.86, 0.78, 0.92, 150), "frame": None}],
+        "checks": [
+            {
+                "oracle": "human",
+                "over": "kept",
+                "error": 0.02,
+                "bias": 0.02,
+                "held": 1,
+                "folds": [{"iteration": 1, "estimated": _estimate(0.9, 0.84, 0.95, 140), "measured": _ACCURATE}],
+            }
+        ],
+        **_AGREEMENTS,
+    },
+    "Labelling": {
+        "annotator": "ann",
+        "question": {
+            "id": "demo/1/000042",
+            "index": 42,
+            "text": "What is 7 + 5 * 3?",
+            "label": "22",
+            "answers": ["22", "36"],
+        },
+        "progress": {"drawn": 160, "settled": 150, "said": 158, "skipped": 4},
+    },
+    "Preset": {"name": "demo", "about": "The demo: three iterations of R-Zero on the tiny shipped model."},
+    "Triggered": {
+        "run": "demo",
+        "flow_run": "3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
+        "state": "SCHEDULED",
+        "url": "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
+    },
+    "KeyRow": _KEY,
+    "NewKey": {"name": "ann", "scopes": ["read", "label"], "key": "coevo_" + "x" * 43},
+    "Health": {"status": "ok"},
+}
+
+
+def install(app: FastAPI) -> None:
+    """Have the description show them, with each answer that is JSON; a list's has one entry.
+
+    Here and not on the models, since some are rows of the store or carriers of `core`, which know of no description.
+    """
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            for operation in (each for path in plain()["paths"].values() for each in path.values()):
+                _show(operation["responses"])
+        return plain()
+
+    app.openapi = described  # type: ignore[method-assign]  # as FastAPI's own manual has it
+
+
+def _show(responses: dict[str, Any]) -> None:
+    for status, response in responses.items():
+        answer = response.get("content", {}).get("application/json")
+        if answer and status.startswith("2"):
+            schema = answer["schema"]
+            items = schema.get("items")
+            name = (items or schema).get("$ref", "").rpartition("/")[2]
+            if name in EXAMPLES:
+                answer["example"] = [EXAMPLES[name]] if items else EXAMPLES[name]

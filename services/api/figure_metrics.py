@@ -1,0 +1,117 @@
+"""The series of an iteration as metrics: each with its unit in its name, its 95% interval and its n."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from storage.rows import SeriesPoint
+
+_LABELS = ("run", "oracle", "slice")
+_SHARE = re.compile(r"([a-z][a-z0-9_]*)_share")
+
+
+class Figure(NamedTuple):
+    """What a series is called as a metric: `coevo_{name}_{unit}`."""
+
+    name: str
+    unit: str  # empty: it has none
+    text: str
+    of: str  # what its n counts
+    n: str = "n"  # the metric of its n is `coevo_{name}_{n}`
+
+
+_STEPS = "last steps of the training"
+FIGURES = {
+    "label_accuracy": Figure(
+        "pseudo_label_accuracy",
+        "ratio",
+        "Share of pseudo-labels that the oracle agrees with, from those that were audited",
+        "pseudo-labels",
+        "audited",
+    ),
+    "ill_posed_share": Figure(
+        "ill_posed", "ratio", "Share of questions that the oracle calls ill-posed", "pseudo-labels", "audited"
+    ),
+    "p_hat": Figure("p_hat", "ratio", "Mean share of a question's votes that its pseudo-label got", "questions"),
+    "vote_entropy": Figure("vote_entropy", "nats", "Mean entropy of a question's answer classes", "questions"),
+    "unparsed_share": Figure("unparsed", "ratio", "Mean share of a question's votes without an answer", "questions"),
+    "truncated_share": Figure(
+        "truncated", "ratio", "Mean share of a question's votes that the token limit ended", "questions"
+    ),
+    "response_length": Figure("response_length", "tokens", "Mean length of a question's votes", "questions"),
+    "kept_share": Figure("kept", "ratio", "Share of candidates that were kept", "candidates"),
+    "duplicate_share": Figure("duplicate", "ratio", "Share of candidates that repeat another", "candidates"),
+    "malformed_share": Figure("malformed", "ratio", "Share of candidates that are malformed", "candidates"),
+    "largest_cluster_share": Figure(
+        "largest_cluster", "ratio", "Share of questions that are in the largest cluster of alike ones", "questions"
+    ),
+    "policy_entropy": Figure("policy_entropy", "nats", "Entropy of the Solver's policy, a token", _STEPS),
+    "kl": Figure("kl", "nats", "The Solver's divergence from its reference, a token", _STEPS),
+    "pseudo_reward": Figure("pseudo_reward", "", "Mean raw reward of the Solver, in its method's own units", _STEPS),
+    "challenger_policy_entropy": Figure(
+        "challenger_policy_entropy", "nats", "Entropy of the Challenger's policy, a token", _STEPS
+    ),
+    "challenger_kl": Figure("challenger_kl", "nats", "The Challenger's divergence from its reference, a token", _STEPS),
+    "challenger_reward": Figure("challenger_reward", "", "Mean raw reward of the Challenger", _STEPS),
+    "held_out": Figure("held_out_accuracy", "ratio", "Held-out accuracy (pass@1) of the Solver", "items"),
+}
+
+
+def figure_of(series: str) -> Figure | None:
+    """How a series is exposed; None for one whose unit its name does not tell, which is not."""
+    if series in FIGURES:
+        return FIGURES[series]
+    share = _SHARE.fullmatch(series)
+    return None if share is None else Figure(share[1], "ratio", f"The series {series}", "items")
+
+
+def figures(series: Mapping[str, Sequence[SeriesPoint]]) -> Iterable[Metric]:
+    """The metrics of each run's points, in order of their names.
+
+    An estimate from p_hat has metrics of its own (`…_estimated_…`), so that a rule over what was measured never sees
+    it; what was measured before it stays.
+    """
+    families: dict[str, GaugeMetricFamily] = {}
+    for run, points in series.items():
+        for point in points:
+            figure = figure_of(point.name)
+            if figure is None:
+                continue
+            for name, text, value in _metrics(figure, point):
+                if name not in families:
+                    families[name] = GaugeMetricFamily(name, text, labels=_LABELS)
+                families[name].add_metric((run, point.oracle, point.over), value)
+    yield from (families[name] for name in sorted(families))
+    yield _iterations(series)
+
+
+def _metrics(figure: Figure, point: SeriesPoint) -> list[tuple[str, str, float]]:
+    """(name, help, value): the figure, the ends of its interval where it has one, and its n."""
+    stem = f"coevo_{figure.name}" + ("_estimated" if point.estimated else "")
+    unit = f"_{figure.unit}" if figure.unit else ""
+    value, n = f"{stem}{unit}", f"{stem}_{figure.n}"
+    how = "; estimated from p_hat and earlier audits" if point.estimated else ""
+    found = [(value, f"{figure.text}{how}; of the latest iteration that has it. It rests on {n}.", point.value)]
+    for end, bound in (("lower", point.lo), ("upper", point.hi)):
+        if bound is not None:
+            found.append((f"{stem}_ci_{end}{unit}", f"The {end} end of the 95% interval of {value}.", bound))
+    return [*found, (n, f"How many {figure.of} {value} rests on.", float(point.n))]
+
+
+def _iterations(series: Mapping[str, Sequence[SeriesPoint]]) -> Metric:
+    family = GaugeMetricFamily(
+        "coevo_figure_iteration",
+        "The iteration that the figure's latest measured value is of: an audit may be older than the run's last "
+        "iteration.",
+        labels=(*_LABELS, "figure"),
+    )
+    for run, points in series.items():
+        for point in points:
+            figure = figure_of(point.name)
+            if figure is not None and not point.estimated:
+                family.add_metric((run, point.oracle, point.over, figure.name), point.iteration)
+    return family

@@ -1,0 +1,67 @@
+"""Requests that a web page makes in the browser of somebody who may reach the API: they are refused.
+
+On loopback no keys are asked for, so whatever reaches the port is believed. Two ways lead there from a foreign page:
+a form or a script that posts across sites, and a name of the page's own that is made to resolve to 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException, Request
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.api.problems import MEDIA_TYPE, Problem, documented
+
+# Of a route that writes: a body that is no text or too large (bodies.py), and what `same_site` refuses.
+REFUSALS = documented(400, 403, 413, 415)
+
+
+def same_site(request: Request) -> None:
+    """A dependency of every route that writes: the request is not another site's.
+
+    A browser says whose page it comes from, and sends JSON across sites only to a server that allows it. So it does
+    with methods other than POST, whose bodies, if any, may be of any kind.
+    """
+    origin, host = request.headers.get("origin"), request.headers.get("host", "")
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        raise HTTPException(403, f"Origin: expected none, or a page of {host!r}, got {origin[:100]!r}")
+    kind = request.headers.get("content-type", "")
+    if request.method == "POST" and kind.partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, f"Content-Type: expected application/json, got {kind[:100]!r}")
+
+
+class OwnHostOnly:
+    """Middleware for an API that asks for no keys: it answers only to names of the machine that it listens on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            host = Headers(scope=scope).get("host", "")
+            if not _is_own(host, scope):
+                said = (
+                    f"Host: expected a loopback address or localhost, since no keys are asked for; got {host[:100]!r}"
+                )
+                problem = Problem(title="Misdirected Request", status=421, detail=said)
+                await JSONResponse(problem.model_dump(), 421, media_type=MEDIA_TYPE)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+def _is_own(host: str, scope: Scope) -> bool:
+    """Loopback by any port, for one that is forwarded may be another; or the very address that was connected to."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    if name == "localhost" or name == (scope.get("server") or ("",))[0]:
+        return name != ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,165 @@
+"""What the API answers with about questions: lists of them, one with its votes, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from core.drift import Estimate
+from core.types import Denominator, FinishReason, OracleVerdict, PseudoLabel, Verdict
+from core.voting import classes_of
+from services.api.schemas import Text
+from storage.rows import AnnotationRow, ClusterRow, QuestionEntry, RolloutRow, TrainedOnRow
+
+
+class OracleSaid(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    oracle: str
+    verdict: OracleVerdict
+    truth: Text | None
+
+
+_OF_LABEL = ("answer", "votes", "m", "parsed", "p_hat", "denominator")
+
+
+class Question(BaseModel):
+    """A question, its pseudo-label and verdict; what is not known yet, or never will be, is null."""
+
+    id: str
+    run: str
+    iteration: int
+    index: int
+    text: Text | None
+    verdict: Verdict | None
+    answer: Text | None
+    votes: int | None
+    m: int | None
+    parsed: int | None
+    p_hat: float | None
+    denominator: Denominator | None  # p_hat is votes by `m` where it is all, and by `parsed` where it is parsed
+    oracles: list[OracleSaid]
+
+    @classmethod
+    def of(cls, entry: QuestionEntry) -> Self:
+        asked, label = entry.question, entry.label
+        return cls(
+            **{name: getattr(asked, name) for name in ("id", "run", "iteration", "index", "text")},
+            verdict=entry.verdict,
+            **{name: getattr(label, name, None) for name in _OF_LABEL},
+            oracles=[OracleSaid.model_validate(said) for said in entry.oracles],
+        )
+
+
+class QuestionPage(BaseModel):
+    items: list[Question]
+    next: str | None  # the `after` of the next page; none after the last
+
+
+class AnswerClass(BaseModel):
+    answer: Text  # of one of its votes
+    votes: int
+
+
+class Vote(BaseModel):
+    """One rollout of the Solver."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    sample_index: int
+    answer: Text | None
+    in_class: int | None = None  # the place in the question's `classes`; null: it has none, or it cannot be told
+    tokens: int
+    finish_reason: FinishReason
+    mean_entropy: float | None  # nats a token
+    entropy_error: float | None  # the exact one is within mean_entropy -+ this
+    checkpoint: str
+    seed: int
+
+    @classmethod
+    def all_of(cls, votes: Sequence[RolloutRow], label: PseudoLabel | None) -> list[Self]:
+        """Those of one question."""
+        places = classes_of([vote.answer for vote in votes], label.classes if label else ())
+        found = [cls.model_validate(vote) for vote in votes]
+        return [vote.model_copy(update={"in_class": place}) for vote, place in zip(found, places, strict=True)]
+
+
+class Annotation(BaseModel):
+    """What one person said of the pseudo-label; `unknown` is skipped."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    annotator: str
+    verdict: OracleVerdict
+    note: Text
+    made_at: datetime
+
+
+class Cluster(BaseModel):
+    """Questions of an iteration that are alike, by BLEU."""
+
+    number: int  # 0 is the largest
+    size: int
+
+
+class TrainedOn(BaseModel):
+    """A checkpoint that learned from a question."""
+
+    checkpoint: str
+    steps: list[int]  # of its training
+
+
+class QuestionDetail(Question):
+    """A question with every vote."""
+
+    raw: Text  # what the Challenger wrote
+    checkpoint: str | None  # that wrote it; null for a given prompt
+    seed: int
+    given_answer: Text | None  # that a given prompt came with
+    unknown: int | None  # comparisons of answers that could not be decided
+    classes: list[AnswerClass]
+    rollouts: list[Vote]
+    annotations: list[Annotation]
+    cluster: Cluster | None
+    trained_on: list[TrainedOn]
+
+    @classmethod
+    def with_votes(
+        cls,
+        entry: QuestionEntry,
+        votes: Sequence[RolloutRow],
+        said: Sequence[AnnotationRow],
+        cluster: ClusterRow | None,
+        trained_on: Sequence[TrainedOnRow],
+    ) -> Self:
+        asked, label = entry.question, entry.label
+        return cls(
+            **Question.of(entry).model_dump(),
+            **{name: getattr(asked, name) for name in ("raw", "checkpoint", "seed")},
+            given_answer=asked.answer,
+            unknown=label.unknown if label else None,
+            classes=[AnswerClass(answer=a, votes=n) for a, n in label.classes] if label else [],
+            rollouts=Vote.all_of(votes, label),
+            annotations=[Annotation.model_validate(row) for row in said],
+            cluster=None if cluster is None else Cluster(number=cluster.cluster, size=cluster.size),
+            trained_on=[TrainedOn(checkpoint=row.checkpoint, steps=row.steps) for row in trained_on],
+        )
+
+
+class Bin(BaseModel):
+    p_hat: float
+    verdict: Verdict
+    questions: int
+
+
+class Statistics(BaseModel):
+    """What became of an iteration's questions; the histogram's bins are the shares that occur."""
+
+    verdicts: dict[Verdict, int]
+    kept: Estimate | None
+    mean_p_hat: float | None
+    unparsed_share: float | None  # of the votes; no interval: those of one question are not independent
+    histogram: list[Bin]

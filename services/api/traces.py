@@ -1,0 +1,67 @@
+"""Which questions of an iteration are alike, and what a vote was made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
+
+from core.types import question_id
+from services.api.given import Index, Iteration, Reading, RunName
+from services.api.problems import documented
+from services.api.question_schemas import Vote
+from services.api.schemas import Text
+from storage import queries
+from storage.errors import NotThere, StoreError
+from storage.texts import read_texts
+
+router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
+_LONGEST = 100_000  # characters of a rollout that are shown
+SampleIndex = Annotated[int, Path(ge=0, le=2**31 - 1, examples=[3])]
+
+
+class ClusterSummary(BaseModel):
+    number: int  # 0 is the largest
+    size: int
+    example: Text  # its first question
+
+
+class VoteText(Vote):
+    """One rollout of the Solver with what it wrote; null where the run does not keep it (`rollout_text`)."""
+
+    text: Text | None
+
+
+@router.get("/clusters", responses=documented(404))
+def list_clusters(
+    session: Reading, run: RunName, iteration: Iteration, limit: Annotated[int, Query(ge=1, le=200)] = 20
+) -> list[ClusterSummary]:
+    """Questions that are alike by BLEU, the largest clusters first; none of given prompts, nor where an iteration has
+    too many questions to compare."""
+    queries.get_run(session, run)
+    found = queries.largest_clusters(session, run, iteration, limit)
+    return [ClusterSummary(number=number, size=size, example=example) for number, size, example in found]
+
+
+@router.get("/questions/{index}/votes/{sample_index}", responses=documented(404))
+def get_vote(
+    request: Request, session: Reading, run: RunName, iteration: Iteration, index: Index, sample_index: SampleIndex
+) -> VoteText:
+    """One vote with the text that the Solver wrote."""
+    key = question_id(run, iteration, index)
+    label = queries.get_question(session, key).label
+    for vote in Vote.all_of(queries.rollouts_of_question(session, key), label):
+        if vote.sample_index == sample_index:
+            return VoteText(**vote.model_dump(), text=_text(request, run, iteration, key, sample_index))
+    raise NotThere(f"vote {sample_index} of question {key!r}: there is none of this number")
+
+
+def _text(request: Request, run: str, iteration: int, key: str, sample_index: int) -> str | None:
+    if request.app.state.texts is None:
+        return None
+    try:
+        texts = read_texts(request.app.state.texts, run, iteration, "label_questions", [key])
+    except StoreError:  # the stage is not finished, or its texts are on another machine
+        return None
+    return next((each.text[:_LONGEST] for each in texts if each.sample_index == sample_index), None)

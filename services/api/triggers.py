@@ -1,0 +1,169 @@
+"""Runs are started, cancelled, resumed and decided on by triggering Prefect; what it starts is the orchestrator's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, HTTPException, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.config import RunConfig, parse_config
+from services.api.given import RunName
+from services.api.origins import same_site
+from services.api.prefect import Flow, FlowRun, Prefect
+from services.api.presets import Override, Presets, Setting, about, configured, flow_of
+from services.api.problems import documented, invalid
+from services.api.schemas import Preset, Triggered
+from storage import queries
+from storage.errors import NotThere, StoreError
+from storage.queries.runs import RUN_NAME
+from storage.rows import RunRow
+from storage.session import Store
+
+router = APIRouter(tags=["triggers"])
+
+_Iterations = Annotated[int, Field(ge=1, le=10_000)]
+_Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # PostgreSQL, where Prefect may have its database, stores no NUL
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunWanted(_Body):
+    """A run to start, or to go on with where one of this name was made from the same preset and settings."""
+
+    name: str = Field(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])
+    preset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", examples=["demo"], description="One of /presets.")
+    iterations: _Iterations | None = Field(None, description="As the preset says where it is not given.")
+    overrides: dict[Setting, Override] = Field(
+        default={},
+        max_length=100,
+        examples=[{"dataset.candidates": 320}],
+        description="Settings by their dotted names; a text must be a word that settings choose among.",
+    )
+    flow: Flow | None = Field(None, description="The preset's own where it is not given.")
+
+
+class CancelWanted(_Body):
+    why: _Text | None = Field(None, max_length=500, description="Prefect shows it with the flow run.")
+
+
+class ResumeWanted(_Body):
+    iterations: _Iterations | None = Field(None, description="Go on to this many.")
+
+
+class Decision(_Body):
+    """What to do with a run whose guard raised an alarm."""
+
+    decision: Literal["go on", "roll back", "stop"]
+    note: _Text = Field("", max_length=2_000, description="Kept with the decision.")
+
+
+def _prefect(request: Request) -> Prefect:
+    return Prefect(request.app.state.prefect_url, request.app.state.prefect_ui_url)
+
+
+def _store(request: Request) -> Store:
+    """Read in short transactions: SQLite's writers would wait for one that is open while Prefect is asked."""
+    store: Store = request.app.state.store
+    return store
+
+
+Triggering = Annotated[Prefect, Depends(_prefect)]
+Reading = Annotated[Store, Depends(_store)]
+_WRITES: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
+_REFUSALS = documented(409, 503)
+
+
+@router.get("/presets")
+def list_presets(presets: Presets) -> list[Preset]:
+    """The presets that a run can be started from."""
+    return [Preset(name=name, about=about(path)) for name, path in sorted(presets.items())]
+
+
+@router.post("/runs", responses=_REFUSALS, **_WRITES)
+def create_run(store: Reading, prefect: Triggering, presets: Presets, wanted: RunWanted) -> Triggered:
+    """Start a run, which is in the store once its flow has begun; one that was made of the same goes on."""
+    config = configured(presets, wanted.preset, wanted.iterations, wanted.overrides)
+    flow = flow_of(config)
+    if wanted.flow not in (None, flow):
+        raise invalid("flow", f"expected {flow}, whose preset {wanted.preset} is, got {wanted.flow}")
+    try:
+        with store.read() as session:
+            row = queries.get_run(session, wanted.name)
+    except NotThere:
+        pass
+    else:
+        _refuse_another(row, wanted.preset, config)
+        _refuse_ended(row, config.iterations)
+    settings = {"preset": wanted.preset, "iterations": wanted.iterations or 0, "overrides": wanted.overrides}
+    return _started(prefect, flow, wanted.name, settings)
+
+
+@router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **_WRITES)
+def cancel_run(store: Reading, prefect: Triggering, run: RunName, wanted: CancelWanted) -> list[Triggered]:
+    """End what is at a run, or waits to be; what is done stays, and it can be resumed."""
+    found = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.active]
+    with store.read() as session:
+        if not found:
+            raise HTTPException(409, f"run {run}: nobody is at it; it is {queries.get_run(session, run).status}")
+        now, stages = queries.database_time(session), queries.stages_of(session, run)
+    at_work = [row.owner for row in stages if row.status == "running" and row.lease_expires > now]
+    if at_work and not all(flow_run.deployed for flow_run in found):
+        raise HTTPException(409, f"run {run}: `coevo run` is at it, as {at_work[-1]}: interrupt it there")
+    return [_said(prefect, prefect.cancel(flow_run, wanted.why)) for flow_run in found]
+
+
+@router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **_WRITES)
+def resume_run(store: Reading, prefect: Triggering, run: RunName, wanted: ResumeWanted) -> Triggered:
+    """Go on with a run where it was, or for longer; nothing that is done is done again."""
+    row = _row(store, run)
+    has = row.config["iterations"]
+    if wanted.iterations is not None and wanted.iterations < has:
+        raise invalid("iterations", f"expected at least {has}, which run {run} has, got {wanted.iterations}")
+    _refuse_ended(row, wanted.iterations or has)
+    flow = flow_of(parse_config(row.config, source=f"run {run}"))
+    return _started(prefect, flow, run, {"preset": "", "iterations": wanted.iterations or 0})
+
+
+@router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **_WRITES)
+def decide(store: Reading, prefect: Triggering, run: RunName, wanted: Decision) -> Triggered:
+    """Answer a run that is paused until a person says what to do."""
+    row = _row(store, run)
+    paused = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.state == "PAUSED"]
+    if not paused:
+        raise HTTPException(409, f"run {run}: it does not wait for a decision; it is {row.status}")
+    return _said(prefect, prefect.answer(paused[0], wanted.model_dump()))
+
+
+def _started(prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
+    seen = prefect.flow_runs(run)
+    for flow_run in seen:
+        if flow_run.active:
+            where = prefect.page_of(flow_run)
+            raise HTTPException(409, f"run {run}: expected nobody at it; a flow run is {flow_run.state}: {where}")
+    return _said(prefect, prefect.start(flow, run, settings, seen))
+
+
+def _said(prefect: Prefect, flow_run: FlowRun) -> Triggered:
+    return Triggered(run=flow_run.run, flow_run=flow_run.id, state=flow_run.state, url=prefect.page_of(flow_run))
+
+
+def _refuse_another(row: RunRow, preset: str, config: RunConfig) -> None:
+    if row.preset != preset:
+        raise HTTPException(409, f"run {row.name}: exists, of preset {row.preset}, got {preset}. Choose another name")
+    try:
+        queries.refuse_other_settings(row, config)
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+def _refuse_ended(row: RunRow, iterations: int) -> None:
+    if row.status == "stopped" or (row.status == "done" and iterations <= row.config["iterations"]):
+        raise HTTPException(409, f"run {row.name}: it is {row.status}, of {row.config['iterations']} iterations")
+
+
+def _row(store: Store, run: str) -> RunRow:
+    with store.read() as session:
+        return queries.get_run(session, run)

@@ -1,0 +1,22 @@
+"""An API application on a free port of this machine, in a thread of the test's process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+
+@contextmanager
+def served(app: ASGIApp) -> Iterator[str]:
+    """Its address."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    listening = server.config.bind_socket()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()

@@ -1,0 +1,142 @@
+"""Series and alerts over REST: read by anyone who may read, acknowledged once by whoever may run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from api_examples import RUN, fill
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from services.api.app import PREFIX, create_app
+from services.api.client import ApiClient, ApiError
+from services.api.keys import new_key
+from services.drift.series import refresh
+from storage import queries
+from storage.rows import AlertRow
+from storage.session import Store
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def alert(number: int, severity: str = "warning") -> AlertRow:
+    return AlertRow(
+        *(f"{number:016x}", RUN, 1, "sudden", "label_accuracy", "kept", "exact", severity),
+        *(0.7, 0.6, 0.8, 400, 0.8, 0.75, f"alert {number}", NOW + timedelta(seconds=number)),
+    )
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    fill(store)
+    with store.write() as session:
+        refresh(session, RUN, 1)
+        queries.add_alerts(session, [alert(1), alert(2, "critical"), alert(3)])
+        queries.claim_delivery(session, "there", most=1, first_sight=timedelta(days=1), put_off=[timedelta(seconds=30)])
+    return store
+
+
+@pytest.fixture
+def api(filled: Store, tmp_path: Path) -> TestClient:
+    return TestClient(create_app(filled, tmp_path, ask_for_keys=False), base_url="http://localhost")
+
+
+def get(api: TestClient, path: str, status: int = 200, **parameters: Any) -> Any:
+    response = api.get(PREFIX + path, params=parameters)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def acknowledge(api: TestClient, number: int, status: int, **body: Any) -> Any:
+    response = api.post(f"{PREFIX}/alerts/{number:016x}/acknowledgement", json=body)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_series(api: TestClient) -> None:
+    everything = get(api, f"/runs/{RUN}/series")
+    [point] = get(api, f"/runs/{RUN}/series", name="label_accuracy", over="kept", oracle="exact")
+    assert point in everything
+    assert (point["iteration"], point["value"], point["n"], point["estimated"]) == (1, 0.5, 2, False)
+    assert {each["over"] for each in get(api, f"/runs/{RUN}/series", over="")} == {""}
+    assert "no such run" in get(api, "/runs/nobody/series", 404)["detail"]
+
+
+def test_pages_of_alerts_newest_first(api: TestClient) -> None:
+    page = get(api, "/alerts", limit=2)
+    assert [each["text"] for each in page["items"]] == ["alert 3", "alert 2"]
+    rest = get(api, "/alerts", limit=2, after=page["next"])
+    assert ([each["text"] for each in rest["items"]], rest["next"]) == (["alert 1"], None)
+    assert [each["text"] for each in get(api, "/alerts", severity="critical")["items"]] == ["alert 2"]
+    assert get(api, "/alerts", run="another")["items"] == []
+    assert "expected `next`" in get(api, "/alerts", 400, after="f" * 16)["detail"]
+
+
+def test_an_alert_says_how_it_is_delivered(api: TestClient) -> None:
+    [delivery] = get(api, f"/alerts/{1:016x}")["deliveries"]
+    assert (delivery["target"], delivery["attempts"], delivery["delivered_at"]) == ("there", 1, None)
+    assert get(api, f"/alerts/{2:016x}")["deliveries"][0]["attempts"] == 0
+    get(api, f"/alerts/{9:016x}", 404)
+
+
+def test_an_alert_is_acknowledged_once(api: TestClient) -> None:
+    done = acknowledge(api, 1, 200, by="ann", note="restarted")
+    assert (done["acknowledged_by"], done["note"]) == ("ann", "restarted")
+    assert "ann acknowledged it at" in acknowledge(api, 1, 409, by="bob")["detail"]
+    assert "expected a name" in acknowledge(api, 2, 422)["detail"]
+    acknowledge(api, 9, 404, by="ann")
+    assert [each["text"] for each in get(api, "/alerts", acknowledged=True)["items"]] == ["alert 1"]
+    assert [each["text"] for each in get(api, "/alerts", acknowledged=False)["items"]] == ["alert 3", "alert 2"]
+
+
+def test_another_site_acknowledges_nothing(api: TestClient) -> None:
+    path = f"{PREFIX}/alerts/{1:016x}/acknowledgement"
+    assert api.post(path, json={"by": "ann"}, headers={"origin": "https://evil.example"}).status_code == 403
+    assert api.post(path, content='{"by": "ann"}', headers={"content-type": "text/plain"}).status_code == 415
+    assert get(api, f"/alerts/{1:016x}")["alert"]["acknowledged_at"] is None
+
+
+def test_with_keys_it_takes_the_scope_run_and_the_name_is_the_keys(filled: Store, tmp_path: Path) -> None:
+    reader, runner = new_key(filled, "reader", ("read",)), new_key(filled, "runner", ("read", "run"))
+    app = create_app(filled, tmp_path, ask_for_keys=True)
+    path = f"{PREFIX}/alerts/{1:016x}/acknowledgement"
+    for key, status in ((reader, 403), (runner, 200)):
+        api = TestClient(app, base_url="http://localhost", headers={"Authorization": f"Bearer {key}"})
+        response = api.post(path, json={"by": "somebody else"})
+        assert response.status_code == status, response.text
+    assert response.json()["acknowledged_by"] == "runner"
+
+
+def test_the_client(filled: Store, tmp_path: Path) -> None:
+    with _served(create_app(filled, tmp_path, ask_for_keys=False)) as url:
+        client = ApiClient(url)
+        assert [each.text for each in client.alerts(RUN)] == ["alert 3", "alert 2", "alert 1"]
+        assert [each.text for each in client.alerts(severity="critical")] == ["alert 2"]
+        with filled.read() as session:
+            assert client.series(RUN, name="held_out") == queries.series_of(session, RUN, "held_out")
+        assert client.acknowledge(alert(3).id, by="ann").acknowledged_by == "ann"
+        assert client.alert(alert(3).id).alert.acknowledged_by == "ann"
+        with pytest.raises(ApiError, match="HTTP 409: alert 0000000000000003: ann acknowledged it"):
+            client.acknowledge(alert(3).id, by="bob")
+
+
+@contextmanager
+def _served(app: FastAPI) -> Iterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    listening = server.config.bind_socket()
+    listening.listen()  # from now on a request waits, rather than being refused, until the server is up
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()

@@ -1,0 +1,72 @@
+"""Keys of the REST API: every route wants one when they are asked for, and each scope is by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from api_examples import RUN, fill
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from services.api.app import PREFIX, create_app
+from services.api.keys import new_key
+from storage import queries
+from storage.errors import StoreError
+from storage.rows import Scope
+from storage.session import Store
+
+# a route's tag and method -> the scope that it wants, where it is not `read`
+NEEDED = {
+    ("triggers", "GET"): "run",
+    ("triggers", "POST"): "run",
+    ("alerts", "POST"): "run",
+    ("labelling", "GET"): "label",
+    ("labelling", "POST"): "label",
+    ("audits", "POST"): "label",
+    ("keys", "GET"): "admin",
+    ("keys", "POST"): "admin",
+    ("keys", "DELETE"): "admin",
+}
+
+
+def test_every_route_wants_a_key_when_keys_are_on(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    app = create_app(store, tmp_path, ask_for_keys=True)
+    api = TestClient(app)
+    keys = {scope: new_key(store, scope, (scope,)) for scope in get_args(Scope)}
+    values = {"run": RUN, "role": "solver", "kind": "jsonl"}
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith(PREFIX)]
+    assert len(routes) >= 11
+
+    def status(route: APIRoute, key: str | None) -> int:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        [method] = route.methods
+        path = route.path.format_map({**dict.fromkeys(route.param_convertors, "1"), **values})
+        return api.request(method, path, headers=headers).status_code
+
+    for route in routes:
+        assert (status(route, None), status(route, "coevo_guess")) == (401, 401)
+        may = NEEDED.get((str(route.tags[0]), *route.methods), "read")
+        assert [scope for scope, key in keys.items() if status(route, key) != 403] == [may], route.path
+        assert status(route, keys[may]) in ({415} if route.methods == {"POST"} else {200, 404, 422}), route.path
+    assert api.get(f"{PREFIX}/runs").headers["www-authenticate"] == "Bearer"
+    assert api.get("/healthz").status_code == 200
+    with store.write() as session:
+        queries.revoke_key(session, "read")
+    assert status(routes[0], keys["read"]) == 401
+
+
+def test_keys_are_stored_by_their_hash(store: Store) -> None:
+    key = new_key(store, "me", ("read", "run"))
+    with store.read() as session:
+        [row] = queries.list_keys(session)
+    assert (row.name, row.scopes, row.revoked_at) == ("me", ["read", "run"], None)
+    assert key not in repr(row)
+    with pytest.raises(StoreError, match="'me': there is one of this name already"):
+        new_key(store, "me", ("read",))
+    with pytest.raises(StoreError, match="'a key': expected up to 60 letters"):
+        new_key(store, "a key", ("read",))
+    with pytest.raises(StoreError, match="'you': there is none of this name that is in use"), store.write() as session:
+        queries.revoke_key(session, "you")

@@ -1,0 +1,36 @@
+"""A body of any size is refused once it is larger than any that is meant, key or no key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from services.api.app import PREFIX, create_app
+from services.api.bodies import LARGEST
+from storage.session import Store, open_store
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """SQLite only: nothing is asked of it here."""
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("keys", [False, True])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_large_body_is_refused(store: Store, tmp_path: Path, keys: bool, chunked: bool) -> None:
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=keys), "http://127.0.0.1:8080")
+    body = (b" " * 1_024 for _ in range(LARGEST // 1_024 + 1)) if chunked else b" " * (LARGEST + 1)
+    answer = api.post(f"{PREFIX}/runs", headers=JSON, content=body)
+    said = "the request's body: expected at most 1,048,576 bytes, got more"
+    assert (answer.status_code, answer.json()["detail"]) == (413, said)
+    assert answer.headers["content-type"] == "application/problem+json"
+    fits = api.post(f"{PREFIX}/runs", headers=JSON, content=b" " * (LARGEST - 2) + b"{}")
+    assert fits.status_code == (401 if keys else 422)

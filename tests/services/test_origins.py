@@ -1,0 +1,88 @@
+"""Whose requests the API believes: not those that another site's page makes in somebody's browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from services.api.app import PREFIX, create_app
+from services.api.keys import new_key
+from storage.rows import Scope
+from storage.session import Store, open_store
+
+JSON = {"Content-Type": "application/json"}
+BASE = "http://127.0.0.1:8080"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """SQLite only: nothing is asked of it here."""
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def key(store: Store) -> str:
+    """It may everything."""
+    return new_key(store, "me", get_args(Scope))
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_every_route_that_writes_refuses_another_site(store: Store, key: str, tmp_path: Path, keys: bool) -> None:
+    app = create_app(store, tmp_path, ask_for_keys=keys)
+    api, sent = TestClient(app, BASE), {"Authorization": f"Bearer {key}"}
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.methods - {"GET", "HEAD"}]
+    assert len(routes) >= 4
+    for route in routes:
+        path, [method] = route.path.format_map(dict.fromkeys(route.param_convertors, "1")), route.methods
+        for origin in ("http://evil.example", "null", "http://127.0.0.1:8081", f"{BASE}.evil.example"):
+            refused = api.request(method, path, headers={**sent, **JSON, "Origin": origin}, content="{}")
+            assert (refused.status_code, refused.json()["detail"][:7]) == (403, "Origin:"), path
+        if method == "DELETE":  # a form cannot send it, and it has no body
+            continue
+        form = {"Content-Type": "text/plain;application/json"}
+        assert api.request(method, path, headers={**sent, **form}, content="{}").status_code == 415
+        assert api.request(method, path, headers=sent).status_code == 415
+
+
+@pytest.mark.parametrize("origin", [{}, {"Origin": BASE}])
+def test_its_own_pages_and_programs_may_write(store: Store, tmp_path: Path, origin: dict[str, str]) -> None:
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=False), BASE)
+    answer = api.post(f"{PREFIX}/runs/demo/resume", headers={**JSON, **origin}, content="{}")
+    assert (answer.status_code, answer.json()["detail"][:22]) == (404, "run demo: no such run;")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8080", 200),
+        ("127.0.0.1:9999", 200),  # forwarded from there
+        ("localhost", 200),
+        ("LOCALHOST:8080", 200),
+        ("[::1]:8080", 200),
+        ("evil.example", 421),
+        ("evil.example:8080", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("127.0.0.1@evil.example", 421),
+        ("localhost.evil.example:8080", 421),
+        ("192.168.1.5:8080", 421),
+        ("[::1", 421),
+        ("", 421),
+    ],
+)
+def test_without_keys_only_this_machine_is_answered(
+    store: Store, key: str, tmp_path: Path, host: str, status: int
+) -> None:
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=False), BASE)
+    for path in (f"{PREFIX}/runs", "/api/openapi.json", "/healthz"):
+        answer = api.get(path, headers={"Host": host})
+        assert answer.status_code == status
+        assert status == 200 or answer.headers["content-type"] == "application/problem+json"
+    asking = TestClient(create_app(store, tmp_path, ask_for_keys=True), BASE)
+    assert asking.get(f"{PREFIX}/runs", headers={"Host": host, "Authorization": f"Bearer {key}"}).status_code == 200
