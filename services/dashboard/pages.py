@@ -1,0 +1,71 @@
+"""The dashboard: files that the browser runs over the REST API, and the headers that they are served with.
+
+Nothing is rendered here and nothing comes from elsewhere: one page of HTML whose scripts read the address, ask the API,
+and draw. The libraries in vendor/ are other people's, as they published them (vendor/README.md).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import FileResponse
+from starlette.datastructures import MutableHeaders
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HERE = Path(__file__).parent
+# What Observable Plot puts into each of its pictures: one style sheet of its own, known by its hash.
+_PLOT_STYLE = "sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww="
+CONTENT_SECURITY_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        f"style-src 'self' '{_PLOT_STYLE}'",
+        "font-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # asked for again, and answered with 304 where it is the same
+}
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+@router.get("/compare")
+@router.get("/alerts")
+@router.get("/label")
+@router.get("/runs/{rest:path}")
+def page() -> FileResponse:
+    """The one page there is."""
+    return FileResponse(HERE / "static" / "index.html", headers=_HEADERS)
+
+
+class _WithHeaders:
+    """Static files with the page's headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+def install(app: FastAPI) -> None:
+    """Have the application serve the dashboard beside its API."""
+    app.include_router(router)
+    for name in ("static", "vendor"):
+        app.mount(f"/{name}", _WithHeaders(StaticFiles(directory=HERE / name)), name=name)

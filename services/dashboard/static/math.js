@@ -1,0 +1,37 @@
+// Questions and answers as mathematics, where they say so. What a model wrote is text: never HTML, and bounded.
+import { html, useEffect, useRef } from "/vendor/htm-preact.js";
+
+const LONGEST = 4000; // characters that are typeset
+const OPTIONS = {
+  delimiters: [
+    { left: "$$", right: "$$", display: true },
+    { left: "\\[", right: "\\]", display: true },
+    { left: "\\(", right: "\\)", display: false },
+    { left: "$", right: "$", display: false },
+  ],
+  throwOnError: false,
+  errorCallback: () => {}, // what is no mathematics stays as it was written
+  strict: "ignore",
+  trust: false, // no links, no images, no HTML
+  maxSize: 20,
+  maxExpand: 200,
+};
+
+/** A text with its mathematics typeset. */
+export function Typeset({ text, ...rest }) {
+  const place = useRef();
+  useEffect(() => {
+    place.current.textContent = text;
+    if (text.length <= LONGEST && /[$\\]/.test(text)) renderMathInElement(place.current, OPTIONS);
+  }, [text]);
+  return html`<span ref=${place} ...${rest}></span>`;
+}
+
+/** An answer, which is mathematics as a whole where it has a command or a power in it. */
+export function Answer({ text }) {
+  if (text === null) return html`<span class="none">no answer</span>`;
+  const shown = text.length > 300 ? `${text.slice(0, 300)}…` : text;
+  return /[\\^_{}]/.test(shown) && !shown.includes("$")
+    ? html`<${Typeset} class="answer" text=${`$${shown}$`} />`
+    : html`<${Typeset} class="answer" text=${shown} />`;
+}

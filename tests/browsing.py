@@ -1,0 +1,44 @@
+"""Looking at the dashboard as a person would be able to: what the browser complains of, and what axe finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+WIDTHS = (1440, 390)
+
+
+@contextmanager
+def without_complaints(page: Page) -> Iterator[None]:
+    """Fail where the console says that something is wrong, or a script ends with an error."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    yield
+    assert said == []
+
+
+def look_at(page: Page, address: str, heading: str, scheme: Any = "light") -> None:
+    """Open an address, and hold it to what every page must be: drawn, no wider than the screen, and accessible."""
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(address)
+        page.get_by_role("heading", name=heading, level=1).wait_for()
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)
+        assert serious(page) == [], (address, width, scheme)
+
+
+def serious(page: Page) -> list[tuple[str, str, list[str]]]:
+    """What axe finds that keeps people from using the page: rule, what is wrong, where."""
+    found = Axe().run(page).response["violations"]
+    return [
+        (each["id"], each["help"], [node["html"][:200] for node in each["nodes"][:3]])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]

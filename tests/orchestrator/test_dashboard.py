@@ -1,0 +1,293 @@
+"""The dashboard in a real browser, on a run that it starts itself: every page, from the drift chart down to a vote, and
+ten labels by keyboard. Beside that run stands one of made rows, which a judge and people have graded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from services.api.app import create_app
+from services.api.keys import new_key
+from services.oracles.accuracy import measured
+from storage import queries
+from storage.rows import AlertRow
+from tests.api_server import served
+from tests.browsing import look_at, serious, without_complaints
+from tests.live import Live, wait_until
+from tests.orchestrator.judged_run import HALF, fill_judged_run
+
+RUN = "from-the-page"
+JUDGED = "made-judged"
+PAGES = {
+    "/": "Runs",
+    f"/runs/{RUN}": RUN,
+    f"/runs/{JUDGED}": JUDGED,
+    f"/runs/{RUN}/1": f"{RUN}, iteration 1",
+    f"/runs/{JUDGED}/1/{HALF}": f"Question {HALF}",
+    f"/runs/{RUN}/1/label": "Label by hand",
+    f"/runs/{RUN}/checkpoints/solver/1": f"{RUN}/solver/1",
+    f"/compare?run={RUN}&run={JUDGED}": "Compare runs",
+    "/alerts?acknowledged=all": "Alerts",
+}
+# A file is not a caller's to name, so the benchmark is the tiny world's own, asked but once.
+_SETTINGS = {"evaluation.samples": 1, "rollout_text": "all"}
+
+
+def _settings(live: Live) -> str:
+    given = dict(setting.split("=") for setting in live.small)
+    del given["evaluation.benchmark"]
+    return "\n".join(f"{name} = {value}" for name, value in {**given, **_SETTINGS}.items())
+
+
+def _status(live: Live) -> str | None:
+    with live.store().read() as session:
+        return next((row.status for row in queries.list_runs(session) if row.name == RUN), None)
+
+
+@pytest.fixture(scope="module")
+def address(live: Live) -> str:
+    """The dashboard over a finished run, which was started from it, and one of made rows."""
+    from tests.conftest import opened_browser
+
+    url = live.services.api_url
+    with opened_browser() as browser:
+        page = browser.new_page()
+        with without_complaints(page):
+            page.goto(url)
+            page.get_by_role("button", name="Start a run").click()
+            page.get_by_label("Preset").select_option("demo")
+            page.get_by_label("Name").fill(RUN)
+            page.get_by_label("Settings").fill(_settings(live))
+            page.get_by_role("button", name="Start it").click()
+            expect(page.get_by_role("status")).to_contain_text(RUN, timeout=60_000)
+            page.goto("about:blank")
+        wait_until(lambda: _status(live) == "running", "the flow to begin")
+        with without_complaints(page):
+            page.goto(f"{url}/runs/{RUN}")
+            expect(page.locator("header").get_by_text("running", exact=True)).to_be_visible(timeout=60_000)
+            expect(page.get_by_role("progressbar").first).to_be_visible(timeout=120_000)
+            page.goto("about:blank")  # the page draws all the time, and the run needs the processor
+        wait_until(lambda: _status(live) not in {"created", "running"}, "the run to end", 500)
+        assert _status(live) == "done"
+    fill_judged_run(live.store(), JUDGED)
+    return url
+
+
+def test_from_the_drift_chart_to_a_vote_in_three_clicks(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}")
+        page.locator("#label-accuracy svg a").last.click()  # where two points are one, the upper
+        page.wait_for_url(f"**/runs/{RUN}/1?oracle=exact&oracle_verdict=wrong**")
+        page.locator("table.questions td.text a").first.click()
+        page.wait_for_url(f"**/runs/{RUN}/1/*")
+        page.locator("details.vote summary").first.click()
+        expect(page.locator("details.vote[open] .prose")).not_to_be_empty()
+        expect(page.locator("details.vote[open]")).to_contain_text(f"{RUN}/base/0")
+        expect(page.get_by_text("Trained on")).to_be_visible()
+
+
+def test_ten_labels_by_keyboard(live: Live, address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}/1/label")
+        page.get_by_label("Your name").fill("ann")
+        page.keyboard.press("Enter")
+        page.get_by_label("Questions in all").fill("30")
+        page.get_by_role("button", name="Draw a sample").click()
+        page.keyboard.press("w")  # of a hand that slipped
+        page.keyboard.press("u")
+        expect(page.locator(".choices [aria-pressed=true]")).to_have_count(0)
+        for count, key in enumerate("rwisrrwwri", start=1):
+            expect(page.get_by_text("Pseudo-label", exact=True)).to_be_visible()
+            shown = page.locator(".labelling h2").text_content()
+            page.keyboard.press(key)
+            if count > 2:  # it need not be waited for
+                expect(page.get_by_role("button", name="Undo")).to_be_visible()
+                page.keyboard.press("Enter" if count % 2 else key)
+            expect(page.get_by_text(re.compile(f"^{count} of [0-9]+ by you"))).to_be_visible()
+            expect(page.locator(".labelling h2")).not_to_have_text(shown or "")
+    with live.store().read() as session:
+        said = queries.count_said(session, RUN, 1)
+    assert said == {"ann": {"right": 4, "wrong": 3, "ill_posed": 2, "unknown": 1}}
+    with without_complaints(page), page.expect_response("**/labelling/*") as answer:
+        page.keyboard.press("s")
+        page.get_by_role("link", name="iteration 1").click()  # what was said is not lost with the page
+    assert answer.value.status == 201
+
+
+def test_an_alert_is_seen_to(live: Live, address: str, page: Page) -> None:
+    row = AlertRow(
+        id="0123456789abcdef",
+        run=RUN,
+        iteration=1,
+        rule="label_accuracy",
+        series="label_accuracy",
+        over="kept",
+        oracle="exact",
+        severity="critical",
+        value=0.5,
+        lo=0.44,
+        hi=0.56,
+        n=300,
+        reference=0.8,
+        threshold=0.05,
+        text="label accuracy fell from <b>80%</b> to 50%",
+        raised_at=datetime.now(UTC),
+    )
+    with live.store().write() as session:
+        queries.add_alerts(session, [row, replace(row, id="fedcba9876543210", severity="warning")])
+    with without_complaints(page):
+        page.goto(f"{address}/alerts")
+        critical = page.locator(".alert.is-critical")
+        expect(critical).to_contain_text("from <b>80%</b> to 50%")  # text, and no HTML; of one, by strict mode
+        critical.get_by_role("button", name="Acknowledge").click()
+        critical.get_by_label("Your name").fill("ann")
+        critical.get_by_label("Note").fill("looked at it")
+        critical.get_by_role("button", name="Acknowledge").click()
+        expect(page.locator(".alert.is-critical")).to_have_count(0)
+        page.get_by_label("Show").select_option("all")
+        expect(page.locator(".alert.is-critical")).to_contain_text("seen by ann: looked at it")
+
+
+def test_filters_are_in_the_address(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}/1")
+        page.get_by_role("button", name="kept").click()
+        page.wait_for_url("**/1?verdict=kept")
+        page.get_by_label("Sort").select_option("-p_hat")
+        page.wait_for_url("**sort=-p_hat**")
+        expect(page.locator("table.questions tbody tr").first).to_contain_text("4/4")
+        page.locator(".picture svg a").first.click()  # a bar of the histogram
+        page.wait_for_url("**p_hat_min=**")
+        page.reload()
+        expect(page.get_by_role("button", name="kept")).to_be_visible()
+        page.go_back()
+        page.wait_for_url("**sort=-p_hat**")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_can_be_used_by_everybody(address: str, page: Page, scheme: str) -> None:
+    with without_complaints(page):
+        for path, heading in PAGES.items():
+            look_at(page, address + path, heading, scheme)
+
+
+@pytest.fixture
+def with_keys(live: Live, address: str, tmp_path: Path) -> Iterator[str]:
+    """The same dashboard where keys are asked for."""
+    with served(create_app(live.store(), tmp_path, ask_for_keys=True)) as url:
+        yield url
+
+
+def test_with_a_key_no_page_is_wider_than_a_phone(live: Live, with_keys: str, page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(with_keys)
+    page.get_by_label("Key", exact=True).fill(new_key(live.store(), "phone", ["read"]))
+    page.get_by_role("button", name="Use it").click()
+    with without_complaints(page):
+        for path, heading in PAGES.items():
+            page.goto(with_keys + path)
+            page.get_by_role("heading", name=heading, level=1).wait_for()
+            page.wait_for_load_state("networkidle")
+            expect(page.get_by_role("button", name="Forget key")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+def test_what_a_judge_and_people_said(live: Live, address: str, page: Page) -> None:
+    with live.store().read() as session:
+        known = measured(session, JUDGED)
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{JUDGED}")
+        audits = page.locator("#audits")
+        for each in known:
+            asked = f"a sample: {each.figure.n} of {each.population}{' kept' * (each.over == 'kept')}"
+            expect(audits.get_by_role("row", name=asked)).to_contain_text(f"{100 * each.figure.value:.1f}%")
+        expect(audits.get_by_text("estimate from p̂", exact=True)).to_have_count(6)
+        expect(audits.get_by_text("the interval held")).to_have_count(2)  # over kept and all
+        for title, pair in {"oracles": "human and judge gpt", "annotators": "ann and bob"}.items():
+            expect(audits.get_by_role("heading", name=f"How far {title} agree")).to_be_visible()
+            expect(audits.locator(f"dt:text-is('{pair}') + dd")).to_contain_text("κ 0.")
+        expect(page.locator(".tile").first).to_contain_text("a sample: ")
+        page.locator("#matrix summary").click()
+        expect(page.locator("#matrix tbody tr")).to_have_count(9)
+        points = page.locator("#label-accuracy svg a").evaluate_all("links => links.map((link) => link.href.baseVal)")
+        hollow = {point for point in points if f"/{JUDGED}/3" in point}
+        assert hollow == {f"/runs/{JUDGED}/3"}  # nobody has said that a label is wrong
+        assert serious(page) == []
+
+
+def test_runs_are_compared_by_one_oracle(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/compare?run={RUN}&run={JUDGED}")
+        expect(page.get_by_text(f"{JUDGED} was not audited by exact, but by human, judge gpt.")).to_be_visible()
+        page.get_by_label("Label accuracy by").select_option("judge_gpt")
+        page.wait_for_url("**oracle=judge_gpt")
+        expect(page.get_by_text(f"{RUN} was not audited by judge gpt, but by exact.")).to_be_visible()
+        panel = page.locator(".panel", has=page.get_by_role("heading", name="Label accuracy, kept, by judge gpt"))
+        expect(panel.locator(".legend li")).to_have_text([f"{JUDGED} by judge gpt"])
+        expect(page.get_by_role("row", name=RUN)).to_contain_text("not by judge gpt")
+        page.get_by_role("button", name=RUN).click()
+        page.wait_for_url(f"**/compare?run={JUDGED}&oracle=judge_gpt")
+
+
+def test_the_keyboard_is_led_to_the_page_that_was_gone_to(address: str, page: Page) -> None:
+    heading = page.get_by_role("heading", level=1)
+    with without_complaints(page):
+        page.goto(address)
+        page.get_by_role("link", name=RUN).press("Enter")
+        expect(page.get_by_role("heading", name=RUN, level=1)).to_be_focused()
+        expect(page).to_have_title(f"{RUN} · coevo")
+        page.go_back()
+        expect(page.get_by_role("heading", name="Runs", level=1)).to_be_focused()
+        page.get_by_role("link", name="Compare").click()
+        expect(heading).to_have_text("Compare runs")
+        expect(heading).to_be_focused()
+        assert heading.evaluate("node => node.matches(':focus-visible')") is False  # no ring for who has a mouse
+        page.get_by_role("button", name=RUN).click()
+        page.wait_for_url(f"**/compare?run={RUN}")
+        expect(page.get_by_role("button", name=RUN)).to_be_focused()  # the same page
+
+
+def test_keys_go_through_the_list_that_was_filtered(address: str, page: Page) -> None:
+    wrong = "?oracle=judge_gpt&oracle_verdict=wrong&sort=-p_hat"
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{JUDGED}/1{wrong}")
+        rows = page.locator("table.questions td:first-child a")
+        rows.first.wait_for()
+        [first, second, *_] = rows.all_text_contents()
+        rows.first.click()
+        for key, index in ("j", second), ("k", first):
+            page.get_by_role("link", name=f"{second} →" if key == "j" else f"← {first}").wait_for()
+            page.keyboard.press(key)
+            page.wait_for_url(f"**/{JUDGED}/1/{index}{wrong}")
+        page.get_by_role("link", name=f"{second} →").wait_for()
+        page.keyboard.press("k")
+        expect(page.get_by_role("status")).to_have_text("It is the first of the list.")
+        page.keyboard.press("Control+j")
+        page.get_by_label("Single-key shortcuts").uncheck()
+        page.keyboard.press("j")
+        assert page.url.endswith(f"/1/{first}{wrong}")
+        page.goto(f"{address}/runs/{JUDGED}/1/{HALF}")
+        expect(page.locator(".vote .with")).to_have_count(3)  # three spellings, one answer
+        expect(page.get_by_label("Single-key shortcuts")).not_to_be_checked()
+        page.get_by_role("link", name=f"← {HALF - 1}").wait_for()
+        page.get_by_label("Single-key shortcuts").check()
+        page.keyboard.press("j")
+        expect(page.get_by_role("status")).to_have_text("It is the last question.")
+
+
+def test_where_the_browser_keeps_no_storage(address: str, page: Page) -> None:
+    for storage in ("localStorage", "sessionStorage"):
+        refusal = "throw new DOMException('refused', 'SecurityError')"
+        page.add_init_script(f"Object.defineProperty(window, '{storage}', {{ get() {{ {refusal} }} }})")
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{JUDGED}/1/{HALF}")
+        page.get_by_label("Single-key shortcuts").uncheck()
+        expect(page.locator("kbd")).to_have_count(0)
+        page.get_by_role("button", name="colours").click()
+        expect(page.get_by_role("heading", name=f"Question {HALF}", level=1)).to_be_visible()

@@ -1,0 +1,78 @@
+"""What the dashboard is made of: other people's files as published, and the headers that all is served with."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from services.api.app import create_app
+from services.dashboard.pages import CONTENT_SECURITY_POLICY, HERE
+from storage.session import Store, open_store
+
+VENDORED = {
+    "d3.min.js": "912111098ea99503a6f4967361d2bbdc9dbf58cf9c678c8e27e5b02d1a07f0c1",
+    "htm-preact.js": "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7",
+    "katex-auto-render.min.js": "e5372d199bcdae8b4de71d0f7ceba72a4ba12774a27c60a6f1f77d03b3228ee4",
+    "katex.min.js": "fa140498b8cfc8302cbe5e7cb1bdbc1f952bc38b3fa258ede09e73edbf9a74bc",
+    "plot.umd.min.js": "4358086467740777dd788d6b27a95cebdbaefdd50c730a3060117073bd7134cb",
+    "katex.min.css": "00e0b094171b07f58422075f469b4feac2b2f7bce1aeec943c08da4d697f4dcf",
+}
+PAGES = ("/", "/compare", "/alerts", "/label", "/runs/demo", "/runs/demo/2", "/runs/demo/2/17", "/runs/demo/2/label")
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> TestClient:
+    store: Store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False), base_url="http://localhost")
+
+
+def test_other_peoples_files_are_as_they_published_them() -> None:
+    vendor = HERE / "vendor"
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in vendor.glob("*.*s")}
+    assert found == VENDORED
+    about = (vendor / "README.md").read_text()
+    named = [*VENDORED, *(f"licences/{path.name}" for path in vendor.glob("licences/*"))]
+    assert [name for name in named if f"`{name}`" not in about] == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_the_one_page(api: TestClient, path: str) -> None:
+    answer = api.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_all_that_a_page_loads_is_there(api: TestClient) -> None:
+    scripts = [path.read_text() for path in (HERE / "static").rglob("*.js")]
+    loaded = set(re.findall(r'(?:src|href)="(/(?:static|vendor)/[^"]+)"', (HERE / "static" / "index.html").read_text()))
+    loaded |= set(re.findall(r'from "(/vendor/[^"]+)"', "\n".join(scripts)))
+    loaded |= {
+        f"/vendor/{font}" for font in re.findall(r"fonts/[\w-]+\.woff2", (HERE / "vendor/katex.min.css").read_text())
+    }
+    assert len(loaded) > 20
+    for path in sorted(loaded):
+        answer = api.get(path)
+        assert (path, answer.status_code) == (path, 200)
+        assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+
+
+def test_nothing_from_elsewhere_and_nothing_inline() -> None:
+    """The page would not run it, and a person would look for the reason for long."""
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert "http" not in CONTENT_SECURITY_POLICY
+    page = (HERE / "static" / "index.html").read_text()
+    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://", page) == []
+    for path in (HERE / "static").rglob("*.js"):
+        assert (
+            re.findall(r"innerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", path.read_text()) == []
+        ), path
+
+
+def test_no_path_leads_out_of_the_folder(api: TestClient) -> None:
+    for path in ("/static/../pages.py", "/static/%2e%2e/pages.py", "/vendor/..%2f..%2fpages.py"):
+        assert api.get(path).status_code == 404
