@@ -185,7 +185,7 @@ def psql(postgresql_server: str) -> Iterator[list[str]]:
     assert folder is not None
     command = [str(folder / "psql"), "--no-psqlrc", f"--host={socket}"]
     yield command
-    made = ("DATABASE ours", "DATABASE prefect", "ROLE ours", "ROLE prefect")
+    made = ("DATABASE ours", "DATABASE prefect", "ROLE ours", "ROLE prefect", "ROLE grafana_reader")
     drops = [part for name in made for part in ("--command", f"DROP {name}")]
     subprocess.run([*command, "--username=coevo", "--dbname=postgres", *drops], check=True)
 
@@ -193,15 +193,22 @@ def psql(postgresql_server: str) -> Iterator[list[str]]:
 def test_the_two_databases_have_owners_that_cannot_read_each_others(psql: list[str]) -> None:
     script = COMPOSE["configs"]["databases"]["content"].replace("$$", "$")
     script = script.replace("coevo", "ours")  # the server's own user has that name already
-    given = {"POSTGRES_USER": "coevo", "COEVO_DATABASE_PASSWORD": "it's", "PREFECT_DATABASE_PASSWORD": "b"}
+    passwords = {"COEVO_DATABASE_PASSWORD": "it's", "PREFECT_DATABASE_PASSWORD": "b", "GRAFANA_DATABASE_PASSWORD": "c"}
     where = {"PATH": f"{Path(psql[0]).parent}:/usr/bin:/bin", "PGHOST": psql[-1].removeprefix("--host=")}
-    subprocess.run(["bash", "-eu", "-c", script], env={**where, **given}, check=True)
+    subprocess.run(["bash", "-eu", "-c", script], env={**where, "POSTGRES_USER": "coevo", **passwords}, check=True)
 
-    def may_use(user: str, database: str) -> bool:
-        asked = [*psql, f"--username={user}", f"--dbname={database}", "--command=CREATE TABLE t ()"]
+    def may(user: str, database: str, *statements: str) -> bool:
+        """Whether the last of them succeeds."""
+        asked = [*psql, f"--username={user}", f"--dbname={database}", *(f"--command={each}" for each in statements)]
         return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
-    assert may_use("ours", "ours")
-    assert may_use("prefect", "prefect")
-    assert not may_use("ours", "prefect")
-    assert not may_use("prefect", "ours")
+    made = "CREATE TABLE t AS SELECT 1 AS x"
+    assert may("ours", "ours", made)
+    assert may("prefect", "prefect", made)
+    assert not may("ours", "prefect", "SELECT 1")
+    assert not may("prefect", "ours", "SELECT 1")
+    # Grafana reads what coevo makes later, of its own database only, even where it says that it would write.
+    assert may("grafana_reader", "ours", "SELECT * FROM t")
+    assert not may("grafana_reader", "prefect", "SELECT 1")
+    for written in ("INSERT INTO t VALUES (2)", "DELETE FROM t", "CREATE TABLE u ()", "CREATE TEMPORARY TABLE u ()"):
+        assert not may("grafana_reader", "ours", "SET default_transaction_read_only = off", written)

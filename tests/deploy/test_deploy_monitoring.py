@@ -1,4 +1,5 @@
-"""Prometheus and Grafana: what is scraped exists, and the dashboard asks for metrics that this Ray has."""
+"""Prometheus: what is scraped exists, and its rules fire when they should; Grafana's dashboard of Ray asks for metrics
+that this Ray has. coevo's own dashboard: test_deploy_grafana.py."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +19,15 @@ from orchestrator.home import ROOT
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
+RULES = PROMETHEUS.with_name("rules.yml")
+JOBS = {each["job_name"]: each for each in yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"]}
 GRAFANA = ROOT / "deploy" / "grafana"
 DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "ray.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
 def test_prometheus_asks_every_ray_node_at_the_port_that_it_is_told_to_use() -> None:
-    (ray, _) = yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"]
-    (found,) = ray["dns_sd_configs"]
+    (found,) = JOBS["ray"]["dns_sd_configs"]
     nodes = [s for name, s in COMPOSE["services"].items() if name.startswith("ray-")]
     assert [node["networks"]["default"]["aliases"] for node in nodes] == [found["names"]] * len(nodes)
     assert all(f"--metrics-export-port={found['port']}" in node["command"] for node in nodes)
@@ -32,12 +35,56 @@ def test_prometheus_asks_every_ray_node_at_the_port_that_it_is_told_to_use() -> 
     assert f'"--metrics-export-port={found["port"]}"' in runner
 
 
-def test_promtool_takes_the_configuration() -> None:
+def test_prometheus_asks_the_api_with_the_key_that_compose_gives_it() -> None:
+    (target,) = JOBS["coevo"]["static_configs"][0]["targets"]
+    service, port = target.split(":")
+    assert port == COMPOSE["services"][service]["command"][-1]
+    assert JOBS["coevo"].get("metrics_path", "/metrics") == "/metrics"
+    (key,) = COMPOSE["services"]["prometheus"]["configs"]
+    assert JOBS["coevo"]["authorization"] == {"credentials_file": key["target"]}
+    assert COMPOSE["configs"][key["source"]]["content"] == "${PROMETHEUS_API_KEY:-none}"
+
+
+def test_prometheus_finds_its_rules_and_their_metrics_are_ours() -> None:
+    mounts = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["prometheus"]["volumes"])
+    (named,) = yaml.safe_load(PROMETHEUS.read_text())["rule_files"]
+    folder = Path(mounts["./deploy/prometheus/prometheus.yml"]).parent
+    assert str(folder / named) == mounts["./deploy/prometheus/rules.yml"]
+    documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    asked = {name for rule in group["rules"] for name in re.findall(r"\bcoevo_\w+", rule["expr"])}
+    assert asked
+    assert asked <= documented
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("no promtool on this machine")
-    done = subprocess.run([program, "check", "config", PROMETHEUS], capture_output=True, text=True, check=False)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
+    """With its rules, and a key where Prometheus would look for one."""
+    key = tmp_path / "api-key"
+    key.write_text("coevo_key")
+    (tmp_path / "rules.yml").write_text(RULES.read_text())
+    given = tmp_path / "prometheus.yml"
+    given.write_text(PROMETHEUS.read_text().replace("/etc/prometheus/api-key", str(key)))
+    done = promtool("check", "config", given)
     assert done.returncode == 0, done.stderr
+    assert "6 rules found" in done.stdout
+
+
+def test_promtool_finds_that_each_rule_fires_when_it_should(tmp_path: Path) -> None:
+    cases = yaml.safe_load((Path(__file__).parent / "prometheus_rules.yml").read_text())
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    fires = {each["alertname"] for case in cases["tests"] for each in case["alert_rule_test"] if each["exp_alerts"]}
+    assert fires == {rule["alert"] for rule in group["rules"]}
+    given = tmp_path / "tests.yml"
+    given.write_text(yaml.safe_dump({**cases, "rule_files": [str(RULES)]}))
+    done = promtool("test", "rules", given)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_grafana_finds_prometheus_and_the_dashboard() -> None:

@@ -1,0 +1,199 @@
+"""coevo's dashboard and alert rules in Grafana: every query of theirs on a real PostgreSQL, and what a panel says of
+its columns against those that come back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from core.config import RunConfig
+from core.filtering import FilterStats
+from core.types import Verdict
+from orchestrator.home import ROOT
+from orchestrator.ledger import STAGES
+from services.api.figure_metrics import FIGURES
+from storage import queries
+from storage.models import Alerts, Series, Stages
+from storage.queries.tables import insert_new
+from storage.session import Store
+
+GRAFANA = ROOT / "deploy" / "grafana"
+SERVICE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]
+DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "coevo.json").read_text())
+PANELS: dict[str, dict[str, Any]] = {panel["title"]: panel for panel in DASHBOARD["panels"]}
+TRENDS = {title: panel for title, panel in PANELS.items() if panel["type"] == "trend"}
+VARIABLES: dict[str, dict[str, Any]] = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+(DATA_SOURCE,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "coevo.yml").read_text())["datasources"]
+(ALERTING,) = yaml.safe_load((GRAFANA / "provisioning" / "alerting" / "coevo.yml").read_text())["groups"]
+RULES: dict[str, dict[str, Any]] = {rule["uid"]: rule for rule in ALERTING["rules"]}
+CHOSEN = {"run": "demo", "oracle": "exact", "slice": "kept"}
+NOW = datetime.now(UTC)
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    """A run of two iterations, at its third."""
+    with store.write() as session:
+        queries.create_run(session, name="demo", config=RunConfig(iterations=3), preset="demo")
+        queries.create_run(session, name="waits", config=RunConfig(iterations=3))
+        queries.set_run_status(session, "demo", "running")
+        insert_new(session, Series, [point for t in (0, 1, 2) for point in _points(t)])
+        for t in (1, 2):
+            stats = FilterStats(10, 5, 1, 2, 0, 1, 1, 0.5, 0.0, 0)
+            queries.add_filter_stats(session, run="demo", iteration=t, stats=stats)
+        insert_new(session, Stages, [_stage(t, stage, NOW) for t in (1, 2) for stage in STAGES])
+        insert_new(session, Stages, [_stage(3, "train_solver", None)])
+        insert_new(session, Alerts, [_alert(i, severity) for i, severity in enumerate(("warning", "critical"))])
+    return store
+
+
+def _points(iteration: int) -> Iterator[dict[str, Any]]:
+    for name, figure in FIGURES.items():
+        audited = name in ("label_accuracy", "ill_posed_share")
+        interval = {"lo": 0.3, "hi": 0.4} if figure.of != "last steps of the training" else {"lo": None, "hi": None}
+        for over in ("kept", "all"):
+            point = {"run": "demo", "iteration": iteration, "name": name, "over": over, "value": 0.35, "n": 100}
+            yield {**point, **interval, "oracle": "exact" if audited else "", "estimated": audited and iteration == 1}
+
+
+def _stage(iteration: int, stage: str, ended: datetime | None) -> dict[str, Any]:
+    key = {"run": "demo", "iteration": iteration, "stage": stage, "owner": "me", "attempt": 1}
+    times = {"started_at": NOW - timedelta(hours=13), "finished_at": ended, "lease_expires": NOW}
+    progress = {"progress_done": 3, "progress_total": 20, "progress_note": "steps"}
+    return {**key, **times, "status": "done" if ended else "running", "result": None, "error": None, **progress}
+
+
+def _alert(place: int, severity: str) -> dict[str, Any]:
+    what = {"rule": "drop", "series": "label_accuracy", "over": "kept", "oracle": "exact", "severity": severity}
+    figures = {"value": 0.5, "lo": 0.4, "hi": 0.6, "n": 96, "reference": 0.8, "threshold": None}
+    said = {"text": "it fell", "raised_at": NOW, "acknowledged_at": None, "acknowledged_by": None, "note": ""}
+    return {"id": f"a{place}", "run": "demo", "iteration": 2, **what, **figures, **said}
+
+
+def asked(store: Store, sql: str) -> Rows:
+    """What a statement gives, with the variables as Grafana's format `sqlstring` writes them."""
+    used = set(re.findall(r"\$\{?(\w+)", sql))
+    assert used <= VARIABLES.keys()
+    for name in used:
+        sql = sql.replace(f"${{{name}:sqlstring}}", f"'{CHOSEN[name]}'")
+    assert "$" not in sql
+    with store.read() as session:
+        found = session.connection().exec_driver_sql(sql)
+        return [dict(row) for row in found.mappings()]
+
+
+def query(panel: dict[str, Any]) -> str:
+    (target,) = panel["targets"]
+    assert (target["format"], target["rawQuery"], target["datasource"]) == ("table", True, panel["datasource"])
+    sql: str = target["rawSql"]
+    return sql
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_every_panel_shows_what_its_query_gives(filled: Store) -> None:
+    for title, panel in PANELS.items():
+        rows = asked(filled, query(panel))
+        assert rows, title
+        for column in rows[0]:
+            empty = {"acknowledged by"} if title == "Alerts" else set()
+            assert column in empty or any(row[column] is not None for row in rows), (title, column)
+        for name in _named(panel):
+            assert name in rows[0], (title, name)
+    trends = [asked(filled, query(panel)) for panel in TRENDS.values()]
+    for rows, panel in zip(trends, TRENDS.values(), strict=True):
+        iterations = [row[panel["options"]["xField"]] for row in rows]
+        assert iterations == sorted(set(iterations))  # what a trend panel asks of its x-axis
+        assert {1, 2} <= set(iterations)
+        assert all(isinstance(value, int | float) or value is None for row in rows for value in row.values())
+
+
+def _named(panel: dict[str, Any]) -> Iterator[str]:
+    """The columns that a panel says something of."""
+    for override in panel["fieldConfig"]["overrides"]:
+        if override["matcher"]["id"] == "byName":
+            yield override["matcher"]["options"]
+        yield from (each["value"] for each in override["properties"] if each["id"] == "custom.fillBelowTo")
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_the_variables_offer_what_there_is(filled: Store) -> None:
+    assert [row["name"] for row in asked(filled, VARIABLES["run"]["query"])] == ["waits", "demo"]
+    assert [row["oracle"] for row in asked(filled, VARIABLES["oracle"]["query"])] == ["exact"]
+    assert VARIABLES["slice"]["query"] == "kept,all"
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_alert_rules_get_a_number_for_each_set_of_labels(filled: Store) -> None:
+    found = {uid: asked(filled, rule["data"][0]["model"]["rawSql"]) for uid, rule in RULES.items()}
+    labels = {uid: [{k: v for k, v in row.items() if k != "value"} for row in rows] for uid, rows in found.items()}
+    assert labels == {
+        "coevo-label-accuracy": [{"run": "demo", "oracle": "exact"}],
+        "coevo-critical-alert": [{"run": "demo"}],
+        "coevo-stage-long": [{"run": "demo", "stage": "train_solver"}],
+    }
+    values = {uid: rows[0]["value"] for uid, rows in found.items()}
+    assert (values["coevo-label-accuracy"], values["coevo-critical-alert"]) == (0.4, 1)
+    assert values["coevo-stage-long"] >= 13 * 3600
+    for uid, rule in RULES.items():
+        used = set(re.findall(r"\.Labels\.(\w+)", rule["annotations"]["summary"]))
+        assert used <= labels[uid][0].keys()
+
+
+def test_alert_rules_compare_their_query_with_a_number() -> None:
+    for rule in RULES.values():
+        asking, deciding = rule["data"]
+        assert rule["condition"] == deciding["refId"] == deciding["model"]["refId"]
+        assert (asking["datasourceUid"], deciding["datasourceUid"]) == (DATA_SOURCE["uid"], "__expr__")
+        assert deciding["model"]["expression"] == asking["refId"]
+        assert "$" not in asking["model"]["rawSql"]  # a rule has no variables
+        assert rule["noDataState"] == "OK"  # no rows: nothing to tell
+    assert len(RULES) == len(ALERTING["rules"])
+
+
+def test_the_data_source_is_the_database_by_the_role_that_may_only_read() -> None:
+    assert DATA_SOURCE["url"] == "postgres:5432"
+    assert (DATA_SOURCE["jsonData"]["database"], DATA_SOURCE["user"]) == ("coevo", "grafana_reader")
+    password = DATA_SOURCE["secureJsonData"]["password"]
+    assert password.removeprefix("$") in SERVICE["environment"]
+    wanted = {"type": DATA_SOURCE["type"], "uid": DATA_SOURCE["uid"]}
+    sources = [panel["datasource"] for panel in PANELS.values()]
+    sources += [each["datasource"] for each in VARIABLES.values() if each["type"] == "query"]
+    assert all(source == wanted for source in sources)
+
+
+def test_panels_are_distinct_and_do_not_overlap() -> None:
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) == len(PANELS)
+    places = [panel["gridPos"] for panel in panels]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    for a, b in combinations(places, 2):
+        beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+        assert beside or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"], (a, b)
+
+
+def test_the_dashboard_has_every_series_verdict_and_stage() -> None:
+    shown = " ".join(query(panel) for panel in PANELS.values())
+    assert set(re.findall(r"\bname = '(\w+)'", shown)) == FIGURES.keys()
+    verdicts, stages = query(PANELS["Questions by verdict"]), query(PANELS["Stage durations"])
+    assert all(verdict in verdicts for verdict in get_args(Verdict))
+    assert set(re.findall(r"stage = '(\w+)'", stages)) == set(STAGES)
+
+
+def test_shares_are_shown_with_their_interval_and_their_n() -> None:
+    shares = [panel for panel in TRENDS.values() if panel["fieldConfig"]["defaults"]["unit"] == "percentunit"]
+    assert len(shares) >= 5
+    for panel in shares:
+        sql = query(panel)
+        for name in re.findall(r'max\(value\) FILTER \(.*\) AS "(.+?)"', sql):
+            assert f'AS "{name}: n"' in sql
+            # a maximum over clusters has none
+            assert (f'AS "{name}: upper end"' in sql) == (name != "largest cluster")
+            assert f"{name}: lower end" in [*_named(panel)] or name == "largest cluster"
