@@ -34,7 +34,7 @@ def own_ray() -> Iterator[tuple[Home, Services]]:
     """A home folder that is gone afterwards, with Ray and nothing else."""
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         home = Home(Path(folder))
-        services = cluster.up(home, cluster.Ports(0, 0, 0, 0), lambda _line: None, only=("ray",))
+        services = cluster.up(home, cluster.Ports(0, 0, 0, 0, 0), lambda _line: None, only=("ray",))
         try:
             yield home, services
         finally:
