@@ -17,7 +17,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.config import ConfigError, load_config, parse_config
-from orchestrator import cli_api, cli_easyr1, cli_methods, cli_plan, cluster
+from orchestrator import (
+    cli_alerts,
+    cli_api,
+    cli_audit,
+    cli_easyr1,
+    cli_matrix,
+    cli_methods,
+    cli_plan,
+    cli_runs,
+    cli_series,
+    cluster,
+)
 from orchestrator.home import home
 from orchestrator.ledger import STAGES, is_alive
 from orchestrator.plan import LOOP, plan
@@ -38,12 +49,20 @@ app.add_typer(micro, name="micro")
 app.add_typer(cli_methods.rewards, name="rewards")
 app.add_typer(cli_easyr1.easyr1, name="easyr1")
 app.add_typer(cli_api.keys, name="keys")
+app.add_typer(cli_alerts.alerts, name="alerts")
+app.add_typer(cli_runs.runs, name="runs")
+app.add_typer(cli_audit.audit, name="audit")
 app.command()(cli_api.api)
 app.command()(cli_api.questions)
+app.command()(cli_series.series)
+app.command()(cli_matrix.matrix)
 app.command()(cli_methods.replay)
 app.command()(cli_plan.plan)
 
-BENCHES = ("similarity", "voting", "store", "engine", "methods", "collapse", "sets", "replay", "serving", "swap")
+BENCHES = (
+    *("similarity", "voting", "store", "engine", "methods", "collapse"),
+    *("sets", "replay", "serving", "swap", "rest"),
+)
 
 
 @app.command()
@@ -52,15 +71,17 @@ def up(
     dashboard_port: Annotated[int, typer.Option(help="Ray's dashboard.")] = 8265,
     prefect_port: Annotated[int, typer.Option(help="Prefect's UI and API.")] = 4200,
     ray_port: Annotated[int, typer.Option(help="Ray itself.")] = 6379,
+    api_port: Annotated[int, typer.Option(help="The dashboard and the REST API.")] = 8080,
     free_ports: Annotated[bool, typer.Option("--free-ports", help="Take any free ports.")] = False,
 ) -> None:
-    """Start Ray, the Prefect server and the flow runner on this machine, and wait until they answer."""
+    """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer."""
     with clear_errors():
         place = home()
         open_store(place.database, create=True).close()
-        asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port)
-        ports = cluster.Ports(0, 0, 0, 0) if free_ports else asked
+        asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port, api_port)
+        ports = cluster.Ports(0, 0, 0, 0, 0) if free_ports else asked
         services = cluster.up(place, ports, lambda line: print(line, flush=True))
+        print(f"Dashboard       {services.api_url}  (and the REST API, /api/v1)")
         print(f"Prefect UI      {services.prefect_url}")
         print(f"Ray dashboard   {services.dashboard_url}")
         print(f"Inference       {services.serve_url}/solver/v1, …/challenger/v1 (once a run has begun)")

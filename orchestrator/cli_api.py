@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
+from collections.abc import Iterable
+from contextlib import closing
 from itertools import islice
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from core.config import ConfigError
-from orchestrator.home import home
+from orchestrator.cli_question import p_hat_of, printable, show
+from orchestrator.home import PRESETS, NotUp, home
 from orchestrator.terminal import AsJson, RunName, clear_errors
 from storage import queries
 from storage.rows import Scope
 from storage.session import open_store
 
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from services.api.question_schemas import Question
+    from services.drift.outbox import Target
+
 keys = typer.Typer(help="Keys of the REST API.", no_args_is_help=True)
 _URL = "http://127.0.0.1:8080"
+_PATIENCE_S = 60  # a process that still imports, on a busy machine, is not one that hangs
+# From `coevo api` to its processes: whether keys are asked for, and whether there is one process.
+_ASKS, _ALONE = "COEVO_API_ASKS_FOR_KEYS", "COEVO_API_IS_ALONE"
 KeyName = Annotated[str, typer.Argument(help="What the key is called.", show_default=False)]
 
 
@@ -32,27 +44,63 @@ def api(
         bool | None,
         typer.Option("--keys/--no-keys", help="Ask for keys; by default on all but loopback.", show_default=False),
     ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that answer, each with its own connections.", min=1)] = 1,
 ) -> None:
     """Serve the REST API over the store, until it is interrupted."""
     import uvicorn  # here and below: no other command waits for it
 
-    from services.api.app import PREFIX, create_app
+    from services.api.app import PREFIX
+    from services.drift.outbox import delivering
 
     with clear_errors():
         inside = _is_loopback(host)
         if with_keys is False and not inside:
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
         asks = not inside if with_keys is None else with_keys
-        store = open_store(home().database)
+        store, targets = open_store(home().database), _targets()  # says here what is wrong with them
         said = "keys are asked for (coevo keys add)" if asks else "no keys are asked for"
-        print(
-            f"http://{host}:{port}{PREFIX}/runs, described at http://{host}:{port}/api/openapi.json; {said}", flush=True
-        )
-        try:
-            served = create_app(store, home().path / "exports", ask_for_keys=asks)
-            uvicorn.run(served, host=host, port=port, log_level="warning")
-        finally:
-            store.close()
+        prefect = _prefect_url()
+        said += f"; alerts go to {' and '.join(target.name for target in targets)}" if targets else ""
+        said += f"; runs are started by Prefect at {prefect}" if prefect else "; no Prefect to start runs (coevo up)"
+        place = f"http://{host}:{port}"
+        print(f"dashboard {place}, API {place}{PREFIX}, described at {place}/api/openapi.json; {said}", flush=True)
+        os.environ[_ASKS] = "yes" if asks else "no"
+        os.environ[_ALONE] = "yes" if workers == 1 else "no"
+        serving = f"{__name__}:{served.__name__}"
+        # In this process, not in those that answer: alerts are sent once, however many these are.
+        with closing(store), delivering(store, targets):
+            uvicorn.run(
+                serving,
+                factory=True,
+                host=host,
+                port=port,
+                workers=workers,
+                log_level="warning",
+                timeout_worker_healthcheck=_PATIENCE_S,
+            )
+
+
+def served() -> FastAPI:
+    """What each process of `coevo api` serves, as the environment says."""
+    from services.api.app import create_app
+    from services.api.connections import Spreading
+
+    place = home()
+    app = create_app(
+        open_store(place.database),
+        place.path / "exports",
+        ask_for_keys=os.environ[_ASKS] == "yes",
+        prefect_url=_prefect_url(),
+        prefect_ui_url=os.environ.get("PREFECT_UI_URL"),
+        presets=PRESETS,
+        texts=place.texts,
+    )
+    if os.environ[_ALONE] == "no":
+        app.add_middleware(Spreading)
+    # What was imported stays: a collection that looks through all of it stops every request for a tenth of a second.
+    gc.collect()
+    gc.freeze()
+    return app
 
 
 @keys.command("add")
@@ -100,6 +148,24 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _targets() -> list[Target]:
+    """Where alerts are sent: the webhook that the environment names, and Prefect, so far as there are any."""
+    from services.drift.prefect_events import PrefectEvents
+    from services.drift.webhook import webhook_from
+
+    webhook, prefect = webhook_from(os.environ), _prefect_url()
+    return [*([webhook] if webhook else []), *([PrefectEvents(prefect)] if prefect else [])]
+
+
+def _prefect_url() -> str | None:
+    """What `coevo up` started, or the environment names; None where neither is."""
+    try:
+        return home().services().prefect_url
+    except NotUp:
+        url = os.environ.get("PREFECT_API_URL")
+        return url.rstrip("/").removesuffix("/api") if url else None
+
+
 def _scope(text: str) -> Scope:
     for known in get_args(Scope):
         if text == known:
@@ -115,33 +181,45 @@ def questions(
     p_hat_min: Annotated[float | None, typer.Option(help="Only of at least this share of votes.")] = None,
     p_hat_max: Annotated[float | None, typer.Option(help="Only of at most this share of votes.")] = None,
     text: Annotated[str | None, typer.Option(help="Only with this in the question.")] = None,
-    oracle_verdict: Annotated[str | None, typer.Option(help="Only where an oracle said this of the label.")] = None,
+    cluster: Annotated[int | None, typer.Option(help="Only of this cluster of questions that are alike.")] = None,
+    oracle: Annotated[str | None, typer.Option(help="Only where this oracle said something of the label.")] = None,
+    oracle_verdict: Annotated[
+        str | None, typer.Option(help="Only where an oracle, or the one named, said this of the label.")
+    ] = None,
     sort: Annotated[str, typer.Option(help="index or p_hat, with - before it downwards.")] = "index",
     limit: Annotated[int, typer.Option(help="How many at most; 0: all.", min=0)] = 20,
+    index: Annotated[
+        int | None, typer.Option(help="Show this one with every vote and all that was said of it.", min=0)
+    ] = None,
     url: Annotated[str, typer.Option(envvar="COEVO_API_URL", help="Where `coevo api` serves.")] = _URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show an iteration's questions, from the REST API; with --json one a line. Its key is in COEVO_API_KEY."""
+    """Show an iteration's questions, or one, from the REST API; with --json one a line. Its key is in COEVO_API_KEY."""
     from services.api.client import ApiClient
 
-    wanted = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
-    wanted |= {"oracle_verdict": oracle_verdict, "sort": sort}
+    fits = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
+    fits |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
     with clear_errors():
         client = ApiClient(url, os.environ.get("COEVO_API_KEY"))
-        found = islice(client.questions(run, iteration, **wanted), limit or None)
-        if as_json:
-            for question in found:
-                print(question.model_dump_json())
-            return
-        table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD)
+        if index is None:
+            found = islice(client.questions(run, iteration, **fits, sort=sort), limit or None)
+            _list(found, as_json)
+        elif given := [f"--{name.replace('_', '-')}" for name, value in fits.items() if value is not None]:
+            raise ConfigError(f"--index: shows one question, and chooses among none; got {', '.join(given)}")
+        elif as_json:
+            print(client.question(run, iteration, index).model_dump_json())
+        else:
+            show(client.question(run, iteration, index))
+
+
+def _list(found: Iterable[Question], as_json: bool) -> None:
+    if as_json:
         for question in found:
-            p_hat = f"{question.p_hat:.2f} of {question.m}" if question.p_hat is not None else ""
-            oracles = ", ".join(f"{said.oracle}: {said.verdict}" for said in question.oracles)
-            cells = (question.verdict or "", p_hat, question.answer or "", oracles, question.text or "")
-            table.add_row(str(question.index), *(escape(_printable(cell)) for cell in cells))
-        Console().print(table)
-
-
-def _printable(text: str) -> str:
-    """What a model wrote, on one line and without what a terminal would obey."""
-    return "".join(c if c.isprintable() else " " for c in text)[:300]
+            print(question.model_dump_json())
+        return
+    table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD)
+    for question in found:
+        oracles = ", ".join(f"{said.oracle}: {said.verdict}" for said in question.oracles)
+        cells = (question.verdict or "", p_hat_of(question), question.answer or "", oracles, question.text or "")
+        table.add_row(str(question.index), *map(printable, cells))
+    Console(emoji=False).print(table)

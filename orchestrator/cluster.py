@@ -1,4 +1,5 @@
-"""`coevo up` and `coevo down`: Ray with the two Serve applications, the Prefect server, and the flow runner.
+"""`coevo up` and `coevo down`: Ray with the two Serve applications, the Prefect server, the flow runner, and the REST
+API with the dashboard.
 
 Each is a process of its own with its log in the home folder, known by pid and start time, so that `down` ends what
 `up` started and nothing else.
@@ -39,6 +40,7 @@ class Ports:
     dashboard: int = 8265
     prefect: int = 4200
     ray: int = 6379
+    api: int = 8080
 
     def resolved(self) -> Ports:
         """With every 0 replaced by a free port. Raises `StartError` when one is taken."""
@@ -49,7 +51,8 @@ class Ports:
         return Ports(**{name: port or free_port() for name, port in self._items()})
 
     def _items(self) -> list[tuple[str, int]]:
-        return [("serve", self.serve), ("dashboard", self.dashboard), ("prefect", self.prefect), ("ray", self.ray)]
+        ports = [("serve", self.serve), ("dashboard", self.dashboard), ("prefect", self.prefect), ("ray", self.ray)]
+        return [*ports, ("api", self.api)]
 
 
 def free_port() -> int:
@@ -75,6 +78,7 @@ def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str
         prefect_url=f"http://127.0.0.1:{ports.prefect}",
         ray_token=secrets.token_hex(32),
         processes={},
+        api_url=f"http://127.0.0.1:{ports.api}",
     )
     try:
         for name, command, ready in _plan(home, ports, services):
@@ -99,7 +103,10 @@ def _plan(home: Home, ports: Ports, services: Services) -> list[tuple[str, list[
     ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
     ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
     prefect = [str(_BIN / "prefect"), "server", "start", "--host=127.0.0.1", f"--port={ports.prefect}"]
+    api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
+        # First: it needs none of the others, and Ray takes ports at random, the one that it was promised too.
+        ("api", api, lambda: _answers(f"{services.api_url}/healthz")),
         ("ray", ray, lambda: _answers(f"{services.dashboard_url}/api/version", services.ray_headers)),
         ("prefect", prefect, lambda: _answers(f"{services.prefect_url}/api/health")),
         ("runner", [sys.executable, "-m", "orchestrator.runner"], lambda: _deployed(services)),
@@ -158,14 +165,15 @@ def running(home: Home) -> list[str]:
 
 
 def needed(home: Home) -> Services:
-    """The services, all of which run. Raises `NotUp` naming those that are gone, after a reboot, say."""
+    """The services, all that a run needs of which run. Raises `NotUp` naming those that are gone, after a reboot,
+    say."""
     services, alive = home.services(), running(home)
     if not services.processes:
         silent = [f"{name} ({url})" for name, (url, _) in _elsewhere(services).items() if name not in alive]
         if silent:
             raise NotUp(f"{', '.join(silent)}: no answer at the address that the environment gives")
         return services
-    gone = [name for name, _ in services.processes.values() if name not in alive]
+    gone = [name for name, _ in services.processes.values() if name not in (*alive, "api")]
     if gone or not alive:
         raise NotUp(f"{', '.join(gone) or 'no services'} of {home.path} ended: `coevo down` and `coevo up` start anew")
     return services

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from functools import partial
 from typing import Any, Literal
 
 import ray
@@ -17,9 +18,10 @@ from pydantic import Field, ValidationError
 from core.config import RunConfig, parse_config
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
-from orchestrator.ledger import LastWrite, Stage, run_once
+from orchestrator.ledger import LastWrite, Stage, note_progress, run_once
 from orchestrator.plan import LOOP, stages_of
-from orchestrator.stages import STAGE_FUNCTIONS, Context
+from orchestrator.stages.context import Context
+from orchestrator.stages.functions import STAGE_FUNCTIONS
 from orchestrator.stages.health import decided
 from storage import queries
 from storage.rows import RunStatus
@@ -50,7 +52,8 @@ def _flow_run_name() -> str:
 def _mark(status: RunStatus) -> Any:
     """A hook: Prefect calls it from the process that started the flow's, which may be gone by then."""
 
-    def mark(_flow: Any, flow_run: Any, _state: Any) -> None:
+    def mark(flow: Any, flow_run: Any, state: Any) -> None:
+        del flow, state  # Prefect gives all three, by place in one process and by name in the other
         with open_store(home().database).write() as session:
             queries.set_run_status(session, flow_run.parameters["run"], status)
 
@@ -173,7 +176,7 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
         config = stored_config(queries.get_run(session, run).config)
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
-    with progress.shown(run, t, stage) as report:
+    with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
         context = Context(place, store, services, run, config, t, report)
 
         def body() -> LastWrite:

@@ -34,6 +34,7 @@ class Services:
     prefect_url: str
     ray_token: str  # who has it may run code on this Ray
     processes: dict[int, tuple[str, float]]
+    api_url: str = ""  # of the REST API and the dashboard; empty: somebody else's to know
 
     @classmethod
     def from_environment(cls) -> Services:

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -68,6 +68,14 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
                 queries.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=why)
             raise
     return result
+
+
+def note_progress(store: Store, run: str, iteration: int, stage: Stage, done: int, total: int, note: str) -> None:
+    """Write how far a stage of this process is into the ledger."""
+    with suppress(DBAPIError), store.write() as session:  # a busy database: the next report says it
+        queries.note_progress(
+            session, run=run, iteration=iteration, stage=stage, owner=owner(), done=done, total=total, note=note
+        )
 
 
 def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> StageRow:

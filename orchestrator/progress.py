@@ -19,8 +19,11 @@ _EVERY_S = 2.0  # an artifact is updated no more often
 
 
 @contextmanager
-def shown(run: str, iteration: int, stage: str) -> Iterator[Report]:
-    """Show the progress of one stage while the block runs; gives the function to report it with."""
+def shown(run: str, iteration: int, stage: str, note_it: Report) -> Iterator[Report]:
+    """Show the progress of one stage while the block runs; gives the function to report it with.
+
+    `note_it` is told as often as Prefect is: it writes the progress where others than Prefect look for it.
+    """
     title = f"{stage} {iteration}"
     artifact = cast(
         UUID, create_progress_artifact(progress=0.0, key=artifact_key(run, title), description=f"{run}: {title}")
@@ -37,6 +40,7 @@ def shown(run: str, iteration: int, stage: str) -> Iterator[Report]:
             if time.monotonic() - updated > _EVERY_S or done == total:
                 updated = time.monotonic()
                 update_progress_artifact(artifact, progress=100 * done / max(total, 1))
+                note_it(done, total, note)
 
         yield report
     update_progress_artifact(artifact, progress=100.0)

@@ -15,6 +15,7 @@ from rich.console import Group as Stacked
 from rich.markup import escape
 from rich.table import Table
 
+from core.config import parse_config
 from core.drift import share
 from core.embedding import hashed_embeddings
 from core.errors import CoevoError
@@ -98,7 +99,7 @@ def _estimated(votes: _Votes) -> dict[str, Any]:
 
 def _stored(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
     with store.read() as session:
-        oracle = queries.get_run(session, run).config["audit"]["oracle"]
+        oracle = parse_config(queries.get_run(session, run).config, f"run {run}").audit.label
         labelled = queries.labels_of(session, run, iteration, "kept" if kept else None)
         rows = queries.rollouts_of(session, run, iteration)
         audited = queries.oracle_labels_of(session, run, iteration, oracle) if oracle else []

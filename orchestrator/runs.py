@@ -72,6 +72,7 @@ def prepare(
         refuse_missing_engine(config.serving.applications)
         refuse_missing(config.serving.applications, [*config.solver.signals.served(config.solver.reward)])
         keys_of(config.solver.signals.services(config.solver.reward))
+        keys_of(config.audit.services)
         load_benchmark(config.evaluation.benchmark)
         if config.early_stopping is not None:
             load_benchmark(config.early_stopping.benchmark)

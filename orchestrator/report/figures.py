@@ -93,7 +93,7 @@ def _held_out(each: Iteration) -> Json:
 
 
 def _label_accuracy(measures: RunMeasures, each: Iteration) -> Json | None:
-    labels, oracle = each.labels, measures.config.audit.oracle
+    labels, oracle = each.labels, measures.config.audit.label
     if each.t == 0 and labels is None:
         return None
     if labels is None:

@@ -65,6 +65,6 @@ def _iteration(
     evaluated = queries.evaluations_of(session, checkpoint, benchmark) if checkpoint else []
     validated = queries.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
     labelled = queries.labels_of(session, run.name, t) if stats is not None else []
-    oracle = config.audit.oracle if "audit_labels" in done else None
+    oracle = config.audit.label if "audit_labels" in done else None
     audited = queries.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
     return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited)

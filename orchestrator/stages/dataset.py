@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +13,7 @@ from core.answers import extract_boxed
 from core.filtering import filter_questions, judge, statistics
 from core.grading import Grader
 from core.prompts import challenger_messages, parse_question, solver_messages
+from core.similarity import clusters
 from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
 from core.voting import vote_many
 from orchestrator.held_out import held_out_texts
@@ -21,9 +23,11 @@ from orchestrator.stages.context import BATCH, Context, StageError
 from services.inference.client import Reply
 from services.inference.engine import Prompt
 from storage import queries
+from storage.rows import ClusterRow
 from storage.texts import TextWriter
 
 _CHALLENGER_N = 64  # questions asked for in one request
+_MOST_COMPARED = 10_000  # whose distances take 400 MB
 
 
 def generate_questions(context: Context) -> LastWrite:
@@ -45,7 +49,32 @@ def generate_questions(context: Context) -> LastWrite:
             with context.store.write() as session:
                 queries.add_questions(session, questions)
             context.progress(start + len(written), wanted, "questions")
-    return lambda _session: {"candidates": wanted, "challenger": challenger.id}
+    with context.store.read() as session:
+        alike = _clusters(context, queries.questions_of(session, context.run, t))
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.add_clusters(session, alike)
+        return {"candidates": wanted, "challenger": challenger.id}
+
+    return last_write
+
+
+def _clusters(context: Context, questions: Sequence[Question]) -> list[ClusterRow]:
+    """Which questions are alike, as the Challenger's reward has it of a batch; the largest cluster is 0.
+
+    None of more questions than can be compared: the distances are as many as there are pairs.
+    """
+    asked = [question for question in questions if question.text is not None]
+    if len(asked) > _MOST_COMPARED:
+        return []
+    found = clusters([question.text or "" for question in asked], context.config.challenger.reward.bleu_distance)
+    sizes = Counter(found).most_common()
+    place = {cluster: number for number, (cluster, _) in enumerate(sizes)}
+    size = dict(sizes)
+    return [
+        ClusterRow(question.id, context.run, context.iteration, place[cluster], size[cluster])
+        for question, cluster in zip(asked, found, strict=True)
+    ]
 
 
 def _challenger_prompts(context: Context, start: int, end: int) -> Iterator[Prompt]:

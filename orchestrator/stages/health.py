@@ -3,22 +3,28 @@
 The signals and thresholds are `core.guard`'s. What the stage decides is in its result: `action`, and `back_to`, the
 checkpoints that the run goes back to. Where a person is to decide, the flow asks after the stage, and the answer is the
 result of a stage of its own, `ask_a_person`.
+
+The stage's last write has the iteration's series, and its alerts: the guard's alarms, and what `core.changes` finds.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence, Set
 from dataclasses import asdict
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from core.drift import wilson
+from core.drift import Estimate
 from core.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
 from core.types import Role, checkpoint_id
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, solver_steps
+from services.drift.alerts import record
+from services.drift.series import ill_posed_in
+from services.oracles.accuracy import measured_in
 from storage import queries
 
 log = logging.getLogger(__name__)
@@ -57,13 +63,20 @@ def check_health(context: Context) -> LastWrite:
         log.warning("run %s, iteration %d: %s", context.run, context.iteration, warning)
     result = {
         "signals": signals,
-        "alarms": [asdict(alarm) for alarm in alarms],
+        "alarms": [_storable(alarm) for alarm in alarms],
         "warnings": warnings,
         "action": action,
         "best": best,
         "back_to": _back_to(context, action, best, before),
     }
-    return lambda _session: result
+
+    def last_write(session: Session) -> dict[str, Any]:
+        for alert in record(session, context.run, context.iteration, alarms):
+            if alert.rule not in {alarm.signal for alarm in alarms}:
+                log.warning("run %s, iteration %d: %s", context.run, context.iteration, alert.text)
+        return result
+
+    return last_write
 
 
 def decided(context: Context, decision: Decision, note: str) -> LastWrite:
@@ -95,17 +108,16 @@ def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[
 
 
 def _label_signals(session: Session, context: Context) -> dict[str, Any]:
-    oracle = context.config.audit.oracle
+    """What the series have: an oracle that graded a sample is weighted to all pseudo-labels."""
+    oracle = context.config.audit.label
     if oracle is None or context.config.prompts is not None:
         return {}
-    audited = queries.oracle_labels_of(session, context.run, context.iteration, oracle)
-    kept = {label.question_id for label in queries.labels_of(session, context.run, context.iteration, "kept")}
-    over_kept = [label for label in audited if label.question_id in kept]
-    right = sum(label.verdict == "right" for label in over_kept)
-    ill_posed = sum(label.verdict == "ill_posed" for label in audited)
+    measured = measured_in(session, context.run, context.iteration, oracle)
+    accuracy = {each.over: each.figure for each in measured}
+    ill_posed = ill_posed_in(session, context.run, context.iteration, oracle)
     return {
-        "label_accuracy_kept": _share(right, len(over_kept)),
-        "ill_posed_share": _share(ill_posed, len(audited)),
+        "label_accuracy_kept": _figure(accuracy.get("kept")),
+        "ill_posed_share": _figure(ill_posed.get("all")),
     }
 
 
@@ -167,5 +179,13 @@ def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
     return {role: trained.get(role) or context.checkpoint(role, iteration).id for role in roles}
 
 
-def _share(count: int, n: int) -> dict[str, Any]:
-    return {"value": count / n if n else None, "ci95": wilson(count, n), "n": n}
+def _storable(alarm: Alarm) -> dict[str, Any]:
+    """An alarm as JSON, which has no infinity: a KL that ran over is the largest number there is."""
+    found, largest = asdict(alarm), sys.float_info.max
+    return {**found, **{name: max(-largest, min(largest, found[name])) for name in ("value", "threshold")}}
+
+
+def _figure(found: Estimate | None) -> dict[str, Any]:
+    if found is None:
+        return {"value": None, "ci95": None, "n": 0}
+    return {"value": found.value, "ci95": (found.lo, found.hi), "n": found.n}

@@ -1,11 +1,8 @@
-"""The stages that measure and change nothing: `evaluate` and `audit_labels`."""
+"""The stage `evaluate`: it measures and changes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-from sqlalchemy.orm import Session
 
 from core.answers import extract_boxed
 from core.config import Sampling
@@ -19,7 +16,6 @@ from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
 from services.inference.engine import Prompt
-from services.oracles import exact, given
 from storage import queries
 
 
@@ -83,26 +79,3 @@ def _graded(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], 
             greedy_correct=right(extract_boxed(single[0].text)),
             majority_correct=right(vote(answers, grader).answer),
         )
-
-
-def audit_labels(context: Context) -> LastWrite:
-    """The oracle's word on every pseudo-label, kept or not. The loop itself never sees it."""
-    oracle = context.config.audit.oracle
-    if oracle is None:
-        return lambda _session: {"oracle": None}
-    with context.store.read() as session:
-        rows = queries.labels_of(session, context.run, context.iteration)
-        questions = queries.questions_of(session, context.run, context.iteration)
-    asked = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
-    if oracle == "exact":
-        audited = [exact.audit(*each) for each in asked]
-    else:
-        truths = {question.id: question.answer for question in questions if question.answer is not None}
-        with Grader() as grader:
-            audited = given.audit([(i, truths[i], label) for i, _, label in asked if i in truths], grader)
-
-    def last_write(session: Session) -> dict[str, Any]:
-        queries.add_oracle_labels(session, audited)
-        return {"oracle": oracle, "audited": len(audited)}
-
-    return last_write

@@ -21,9 +21,11 @@ from orchestrator.stages.curriculum import given_questions
 from orchestrator.stages.pool import Preempted, demand_of, place
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
+from storage.rows import TrainedOnRow
 from trainers.base import SolverService, Trainer, TrainJob, TrainQuestion, TrainResult
 from trainers.easyr1.launch import EasyR1Trainer
 from trainers.local.trainer import LocalTrainer
+from trainers.schedule import questions_at
 
 
 def train_challenger(context: Context) -> LastWrite:
@@ -181,11 +183,23 @@ def _train(context: Context, job: TrainJob, then: Callable[[TrainResult], TrainJ
         parent=job.start.id,
     )
 
+    learned_from = _learned_from(job, checkpoint.id, min(result.step, job.training.steps))
+
     def last_write(session: Session) -> dict[str, Any]:
         queries.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
+        queries.add_trained_on(session, learned_from)
         add = partial(queries.add_train_metrics, session, run=context.run, iteration=context.iteration, role=job.role)
         for step, metrics in enumerate(result.metrics, 1):
             add(step=step, metrics=metrics)
         return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
 
     return last_write
+
+
+def _learned_from(job: TrainJob, checkpoint: str, steps: int) -> list[TrainedOnRow]:
+    """The questions that a job put before its policy, and at which of its steps: the same with either trainer."""
+    at: dict[str, set[int]] = {}
+    for step in range(1, steps + 1) if job.questions else ():
+        for question in questions_at(job, step):
+            at.setdefault(question.question_id, set()).add(step)
+    return [TrainedOnRow(question, checkpoint, sorted(found)) for question, found in at.items()]

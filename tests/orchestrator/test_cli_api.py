@@ -11,26 +11,39 @@ from pathlib import Path
 
 import httpx
 import pytest
-from synthetic_run import fill_run
+from click.testing import Result
 from typer.testing import CliRunner
 
+from core.types import question_id
 from orchestrator.cli import app
+from orchestrator.cli_api import _targets
+from orchestrator.cli_question import show
+from services.api.examples import EXAMPLES
+from services.api.question_schemas import QuestionDetail
+from services.drift.prefect_events import PrefectEvents
+from services.drift.webhook import Webhook
+from storage import queries
+from storage.rows import ClusterRow
 from storage.session import open_store
 from tests.live import COEVO, wait_until
+from tests.synthetic_run import fill_run
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
     store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     fill_run(store, "demo", per_level=2)
+    with store.write() as session:
+        queries.add_clusters(session, [ClusterRow(question_id("demo", 1, 7), "demo", 1, 0, 2)])
     store.close()
     return tmp_path
 
 
 def test_it_serves_whoever_has_a_key(place: Path) -> None:
-    made = CliRunner().invoke(app, ["keys", "add", "me"])
+    made = CliRunner().invoke(app, ["keys", "add", "me", "--scope", "read", "--scope", "run"])
     key = made.stdout.strip()
     assert (made.exit_code, key[:6]) == (0, "coevo_")
     with socket.socket() as free:
@@ -47,16 +60,50 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
         assert [json.loads(line)["verdict"] for line in shown.stdout.splitlines()] == ["kept"] * 3
         assert len(_questions(url, key, "--limit", "0", "--json").stdout.splitlines()) == 320  # two pages
         assert "p_hat" in _questions(url, key, "--sort", "-p_hat", "--limit", "1").stdout
+        alike = [_questions(url, key, "--cluster", "0", "--oracle", oracle, "--json") for oracle in ("exact", "human")]
+        assert [[json.loads(line)["index"] for line in each.stdout.splitlines()] for each in alike] == [[7], []]
+        assert "demo/1/000007" in _questions(url, key, "--index", "7").stdout
+        assert json.loads(_questions(url, key, "--index", "7", "--json").stdout)["id"] == "demo/1/000007"
+        assert "HTTP 404: question 'demo/1/000999'" in _questions(url, key, "--index", "999").stderr
+        both = _questions(url, key, "--index", "7", "--oracle", "exact")
+        assert "--index: shows one question, and chooses among none; got --oracle" in both.stderr
         refused = _questions(url, key, "--verdict", "nice")
-        assert (refused.returncode, "HTTP 422: query.verdict.0: Input should be" in refused.stderr) == (1, True)
+        assert (refused.exit_code, "HTTP 422: query.verdict.0: Input should be" in refused.stderr) == (1, True)
         assert "HTTP 401: Authorization" in _questions(url, "guess").stderr
+        listed = _coevo(url, key, "runs", "list", "--json")
+        assert [json.loads(line)["name"] for line in listed.stdout.splitlines()] == ["demo"]
+        started = _coevo(url, key, "runs", "start", "demo", "--name", "new", "--set", "dataset.candidates=8")
+        assert (started.exit_code, "HTTP 503: this API knows of no Prefect" in started.stderr) == (1, True)
+        unnamed = _coevo(url, key, "runs", "start", "demo", "--set", "base_model=/models/x")
+        assert "HTTP 422: body.overrides.base_model: expected a number or a word" in unnamed.stderr
+        assert "HTTP 404: run nobody: no such run" in _coevo(url, key, "runs", "resume", "nobody").stderr
+        assert "HTTP 422: body.decision: Input should be" in _coevo(url, key, "runs", "decide", "demo", "no").stderr
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=30)[0]
-    assert said.startswith(f"{url}/api/v1/runs, described at {url}/api/openapi.json; keys are asked for")
-    listed = CliRunner().invoke(app, ["keys", "list"]).stdout
-    assert "me" in listed
-    assert key not in listed
+    assert said.startswith(
+        f"dashboard {url}, API {url}/api/v1, described at {url}/api/openapi.json; keys are asked for"
+    )
+    assert "no Prefect to start runs" in said
+    shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout
+    assert "me" in shown_keys
+    assert key not in shown_keys
     assert CliRunner().invoke(app, ["keys", "revoke", "me"]).stdout == "revoked: me\n"
+
+
+def test_one_question_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing that a model or an annotator wrote is obeyed, by Rich or by the terminal."""
+    shown = QuestionDetail.model_validate(EXAMPLES["QuestionDetail"])
+    odd = "[red]7[/] :cat:\x1b[2J\u202e"
+    said = shown.annotations[0].model_copy(update={"note": odd})
+    show(shown.model_copy(update={"text": f"{odd}\nmore", "answer": odd, "annotations": [said]}))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[:4] == ["demo/1/000042  kept", "", "[red]7[/] :cat: [2J", "more"]
+    facts = [line.split(maxsplit=1) for line in lines[5:] if line]
+    assert ["label", "[red]7[/] :cat: [2J , by 6 of 10 votes; 10 have an answer"] in facts
+    for name, fact in (("answers", "22 (6); 36 (4)"), ("exact", "says     right: the answer is 22")):
+        assert [name, fact] in facts
+    assert ["ann", "says       right: [red]7[/] :cat: [2J"] in facts
+    assert ["0", "22       24       stop     demo/base/0"] in facts
 
 
 @pytest.mark.parametrize(
@@ -65,6 +112,7 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
         (("api", "--host", "0.0.0.0", "--no-keys"), "--no-keys: expected a loopback address as --host, got 0.0.0.0"),
         (("keys", "add", "me", "--scope", "all"), "--scope: expected one of read, run, label, admin, got 'all'"),
         (("questions", "demo", "1", "--url", "http://127.0.0.1:9"), "no answer from the API (coevo api serves it)"),
+        (("runs", "cancel", "demo", "--url", "http://127.0.0.1:9"), "no answer from the API (coevo api serves it)"),
         (("keys", "revoke", "you"), "key 'you': there is none of this name that is in use"),
     ],
 )
@@ -73,10 +121,13 @@ def test_what_cannot_be_done_is_said(place: Path, arguments: tuple[str, ...], co
     assert (result.exit_code, complaint in result.stderr) == (1, True)
 
 
-def _questions(url: str, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COEVO_API_URL": url, "COEVO_API_KEY": key}
-    command = [COEVO, "questions", "demo", "1", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+def _questions(url: str, key: str, *arguments: str) -> Result:
+    return _coevo(url, key, "questions", "demo", "1", *arguments)
+
+
+def _coevo(url: str, key: str, *arguments: str) -> Result:
+    """In this process: the command's imports take seconds."""
+    return CliRunner().invoke(app, arguments, env={"COEVO_API_URL": url, "COEVO_API_KEY": key})
 
 
 def _answers(url: str) -> bool:
@@ -84,3 +135,16 @@ def _answers(url: str) -> bool:
         return httpx.get(f"{url}/healthz").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def test_alerts_go_to_the_webhook_and_to_prefect_where_there_are_any(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _targets() == []
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect:4200/api")
+    assert _targets() == [PrefectEvents("http://prefect:4200")]
+    monkeypatch.setenv("COEVO_WEBHOOK_URL", "http://example.org/hook")
+    monkeypatch.setenv("COEVO_WEBHOOK_SECRET", "whsec_" + "A" * 32)
+    assert [type(target) for target in _targets()] == [Webhook, PrefectEvents]
+    monkeypatch.delenv("PREFECT_API_URL")
+    assert [type(target) for target in _targets()] == [Webhook]

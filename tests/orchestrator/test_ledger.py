@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.orm import Session
-from synthetic_run import create
 
 from orchestrator import processes
 from orchestrator.ledger import LastWrite, Result, owner, run_once
 from storage import queries
 from storage.errors import LeaseLost, StageHeld
 from storage.session import Store, open_store
+from tests.synthetic_run import create
 
 STAGE = "generate_questions"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from synthetic_run import create
 
 from core.config import parse_method
 from core.rewards import METHODS
@@ -20,6 +19,7 @@ from storage import queries
 from storage.errors import StoreError
 from storage.session import Store, open_store
 from storage.texts import TextWriter
+from tests.synthetic_run import create
 
 RUN = "made-up"
 # question -> votes; the truth is 7 everywhere. Entropies rise along each row.

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_run import (
+
+from core.config import RunConfig, parse_config
+from core.types import Checkpoint, Evaluated
+from orchestrator.report import curves_png, figures, write_report
+from orchestrator.report.canvas import COLOURS, as_svg, axes, step_colour
+from orchestrator.report.headline import headline
+from orchestrator.report.measures import measure
+from storage import queries
+from storage.errors import StoreError
+from storage.session import Store, open_store
+from tests.synthetic_run import (
     CONFIG,
     add_iteration,
     create,
@@ -22,16 +32,6 @@ from synthetic_run import (
     label,
     vote_of,
 )
-
-from core.config import RunConfig, parse_config
-from core.types import Checkpoint, Evaluated
-from orchestrator.report import curves_png, figures, write_report
-from orchestrator.report.canvas import COLOURS, as_svg, axes, step_colour
-from orchestrator.report.headline import headline
-from orchestrator.report.measures import measure
-from storage import queries
-from storage.errors import StoreError
-from storage.session import Store, open_store
 
 ITERATION_KEYS = {
     "t", "pass_at_1", "ci95", "n", "greedy", "maj_at_k", "pseudo_label_accuracy", "candidates", "kept", "malformed",

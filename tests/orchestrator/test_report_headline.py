@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from synthetic_run import create, evaluate, held_out
 
 from core.types import Checkpoint
 from orchestrator.report import figures
@@ -14,6 +13,7 @@ from orchestrator.report.headline import details, headline
 from orchestrator.report.measures import measure
 from storage import queries
 from storage.session import Store, open_store
+from tests.synthetic_run import create, evaluate, held_out
 
 
 @pytest.fixture

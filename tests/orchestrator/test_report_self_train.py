@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from synthetic_run import create, evaluate, finish, held_out, iterations, label, vote_of
 
 from core.config import RunConfig, parse_config
 from core.types import Checkpoint
@@ -18,6 +17,7 @@ from orchestrator.report.headline import decisions, details, headline
 from orchestrator.report.measures import measure
 from storage import queries
 from storage.session import Store, open_store
+from tests.synthetic_run import create, evaluate, finish, held_out, iterations, label, vote_of
 
 
 @pytest.fixture

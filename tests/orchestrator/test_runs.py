@@ -17,7 +17,7 @@ from orchestrator.progress import artifact_key
 from orchestrator.prompt_sets import PromptsError
 from orchestrator.runs import RunError, prepare
 from orchestrator.serving import turn
-from orchestrator.stages import Context
+from orchestrator.stages.context import Context
 from orchestrator.stages.training import train_challenger
 from services.inference.client import InferenceError
 from storage import queries

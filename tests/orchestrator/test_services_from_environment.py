@@ -133,6 +133,6 @@ def test_up_starts_nothing_while_the_services_are_elsewhere(
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{cluster.free_port()}/api")  # so that nothing answers
     said = list[str]()
     with pytest.raises(cluster.StartError, match=r"^COEVO_RAY_ADDRESS: .*`coevo up`.* names ray-head:6379"):
-        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0), said.append)
+        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0, 0), said.append)
     assert said == []
     assert not any(tmp_path.iterdir())

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_run import CONFIG, create, evaluate, finish, label, vote_of
 
 from core.config import Audit, parse_config
 from core.guard import Before
-from core.types import Checkpoint, Evaluated
+from core.types import Checkpoint, Evaluated, question_id
 from orchestrator.home import Home, Services
-from orchestrator.stages import Context
+from orchestrator.stages.context import Context
 from orchestrator.stages.health import check_health
 from storage import queries
+from storage.rows import SampleRow
 from storage.session import open_store
+from tests.synthetic_run import CONFIG, create, evaluate, finish, label, vote_of
 
 
 def signals(tmp_path: Path, correct: tuple[int, int], asked: int, audited: bool = True) -> dict[str, Any]:
@@ -60,6 +61,37 @@ def test_decline_and_ill_posed_questions_are_warned_of(tmp_path: Path, caplog: p
     assert (found["action"], found["back_to"]) == ("warn", None)
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert [each.split(": ", 1)[0] for each in said] == ["run h, iteration 1"] * 2
+
+
+def test_a_sample_is_weighted_to_all_pseudo_labels(tmp_path: Path) -> None:
+    """90 labels of p_hat 0.6, all right, of which 10 are graded; 10 of 0.4, half of them of ill-posed questions, all
+    of which are: 5 of 20 graded are ill-posed, but 5 of the 100."""
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    with store.write() as session:
+        create(session, "h")
+        sure = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(90)]
+        unsure = [(f"What is {i} + 3?", vote_of((str(i + 3), 4), ("0", 3))) for i in range(5)]
+        ill = [(f"What is {i} + ?", vote_of(("3", 4))) for i in range(5)]
+        label(session, "h", 1, [*sure, *unsure, *ill], CONFIG)
+        drawn = [*range(10), *range(90, 100)]
+        strata = ["kept 0.6-0.8" if index < 90 else "kept 0.4-0.6" for index in drawn]
+        keys = [question_id("h", 1, index) for index in drawn]
+        rows = [SampleRow(keys[i], "exact", "h", 1, strata[i], i) for i in range(20)]
+        queries.add_samples(session, rows)
+    context = Context(Home(tmp_path), store, Services("", "", "", "", "", {}), "h", CONFIG, 1, lambda *_: None)
+    last_write = check_health(context)
+    with store.write() as session:
+        found = last_write(session)
+        series = {(p.name, p.over): p for p in queries.series_of(session, "h") if p.oracle == "exact"}
+    expected = {
+        "label_accuracy_kept": ("label_accuracy", "kept", 0.95),
+        "ill_posed_share": ("ill_posed_share", "all", 0.05),
+    }
+    for signal, (name, over, value) in expected.items():
+        said, point = found["signals"][signal], series[name, over]
+        assert (said["value"], said["n"]) == (pytest.approx(value), 20)
+        assert (said["value"], *said["ci95"]) == (point.value, point.lo, point.hi)
+    assert found["warnings"] == []
 
 
 def test_without_an_oracle_there_are_held_out_signals_only(tmp_path: Path) -> None:

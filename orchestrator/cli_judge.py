@@ -1,0 +1,94 @@
+"""`coevo audit judge`: ask a language model about the pseudo-labels of an iteration that is done."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from core.audit_settings import Audit
+from core.audits import AuditError
+from core.config import parse_config
+from orchestrator.home import home
+from orchestrator.stages.auditing import ask_judge
+from orchestrator.terminal import AsJson, RunName, clear_errors, setting
+from services.drift.alerts import look
+from services.drift.series import refresh_labels
+from services.inference.keys import keys_of
+from storage.session import open_store
+
+_LONGEST_NAME = 34  # `judge_` before it makes 40
+
+
+def judge(
+    run: RunName,
+    iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)],
+    url: Annotated[str, typer.Option(help="An OpenAI-compatible service, up to /v1.", show_default=False)],
+    model: Annotated[str, typer.Option(help="The model that is asked.", show_default=False)],
+    size: Annotated[int | None, typer.Option(help="How many are drawn; all by default.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Its labels are judge_NAME's; by default made of model and prompt.", show_default=False),
+    ] = None,
+    key_variable: Annotated[
+        str | None, typer.Option(help="The environment's variable that holds its key.", show_default=False)
+    ] = None,
+    prompt: Annotated[str, typer.Option(help="annotate, or equivalence where questions have answers.")] = "annotate",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Another setting of [audit.judge], as samples=3; again for more.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a language model whether an iteration's pseudo-labels are right (docs/judge.md), and store what it says.
+
+    What this judge has said before is not asked again: cut off, the same command goes on.
+    """
+    given = {"url": url, "model": model, "prompt": prompt, "key_variable": key_variable}
+    named = {"name": name or _name_of(model, prompt)}
+    with clear_errors():
+        audit = _audit({**given, **named, **dict(map(setting, settings or []))}, size)
+        keys_of(audit.services)
+        assert audit.judge is not None
+        store = open_store(home().database)
+        result = ask_judge(store, run, iteration, audit.judge, audit.sample, _tell)
+        if not result["population"]:
+            raise AuditError(f"run {run}, iteration {iteration}: no question has a pseudo-label to be audited")
+        with store.write() as session:
+            refresh_labels(session, run, iteration)
+            alerts = look(session, run, iteration)
+        print(json.dumps(result, indent=1) if as_json else _text(result))
+        for alert in alerts:
+            print(f"{alert.severity}: iteration {alert.iteration}: {alert.text}", file=sys.stderr)
+
+
+def _audit(judge: dict[str, Any], size: int | None) -> Audit:
+    """The settings, complained of as a preset's are."""
+    tree = {"audit": {"oracle": "judge", "sample": size, "judge": judge}}
+    return parse_config(tree, source="coevo audit judge").audit
+
+
+def _name_of(model: str, prompt: str) -> str:
+    """So that two models, or one with both prompts, do not write under one name: `gpt_4o`, `gpt_4o_equivalence`."""
+    suffix = "" if prompt == "annotate" else f"_{prompt}"
+    plain = re.sub(r"[^a-z0-9]+", "_", model.lower()).strip("_") or "model"
+    return plain[: _LONGEST_NAME - len(suffix)] + suffix
+
+
+def _tell(done: int, total: int, what: str) -> None:
+    print(f"{done} of {total} {what}", file=sys.stderr, flush=True)
+
+
+def _text(result: dict[str, Any]) -> str:
+    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
+    lines = [f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {said}"]
+    if (known := result["sentinels"]) is not None:
+        lo, hi = known["ci95"]
+        lines.append(
+            f"of {known['n']} questions whose answers are known it got {known['value']:.1%} right "
+            f"(95%: {lo:.1%} to {hi:.1%}); {result['thrown_away']} batches were thrown away"
+        )
+        lines.append(f"{result['prompt_tokens']} tokens of prompts, {result['reply_tokens']} of replies")
+    return "\n".join(lines)

@@ -1,0 +1,64 @@
+"""`coevo series`: a run's figures by iteration, each with its interval and its n."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from orchestrator.home import home
+from orchestrator.terminal import AsJson, RunName, clear_errors
+from services.drift.series import refresh
+from storage import queries
+from storage.rows import SeriesPoint
+from storage.session import Store, open_store
+
+
+def series(
+    run: RunName,
+    name: Annotated[str | None, typer.Option(help="Only of this figure.")] = None,
+    again: Annotated[
+        bool, typer.Option("--refresh", help="Work them out again first, as for a run of an earlier version.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run's figures by iteration (docs/alerts.md says what each is). No alert is raised."""
+    with clear_errors():
+        store = open_store(home().database)
+        with store.read() as session:
+            queries.get_run(session, run)
+        if again:
+            _refresh(store, run)
+        with store.read() as session:
+            found = queries.series_of(session, run, name)
+        if as_json:
+            print(json.dumps([asdict(point) for point in found], indent=1, allow_nan=False))
+        else:
+            Console().print(_table(found))
+
+
+def _refresh(store: Store, run: str) -> None:
+    """One transaction an iteration: on SQLite nobody else writes meanwhile."""
+    with store.read() as session:
+        iterations = {stage.iteration for stage in queries.stages_of(session, run) if stage.status == "done"}
+    for iteration in sorted(iterations):
+        with store.write() as session:
+            refresh(session, run, iteration)
+
+
+def _table(found: Iterable[SeriesPoint]) -> Table:
+    columns = ("figure, over, by", "t", "value [95%]", "n")
+    table = Table(*(Column(name, no_wrap=True) for name in columns), box=SIMPLE_HEAD)
+    for point in found:
+        value = f"{point.value:.4g}" if not point.estimated else f"~{point.value:.4g}"
+        between = "" if point.lo is None or point.hi is None else f" [{point.lo:.3g}, {point.hi:.3g}]"
+        name = " ".join(filter(None, (point.name, point.over, point.oracle)))
+        table.add_row(name, str(point.iteration), escape(value + between), f"{point.n:,}")
+    return table

@@ -1,0 +1,118 @@
+"""The stage `audit_labels`: an oracle's word on pseudo-labels, kept or not. The loop itself never sees it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.audit_settings import Judge
+from core.drift import share
+from core.grading import Grader
+from core.judging import Case, Claimed, Truth
+from core.seeds import seed_for
+from core.types import LabelledQuestion, OracleLabel, Question
+from orchestrator.ledger import LastWrite
+from orchestrator.stages.context import Context, Progress
+from services.oracles import exact, given, judge
+from services.oracles.samples import draw_sample
+from storage import queries
+from storage.session import Store
+
+
+def audit_labels(context: Context) -> LastWrite:
+    """What the run's oracle says: a program of all pseudo-labels at once, a judge of a sample batch by batch."""
+    audit = context.config.audit
+    if audit.oracle is None:
+        return lambda _session: {"oracle": None}
+    if audit.judge is not None:
+        result = ask_judge(context.store, context.run, context.iteration, audit.judge, audit.sample, context.progress)
+        return lambda _session: result
+    audited = _graded(context)
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.add_oracle_labels(session, audited)
+        return {"oracle": audit.oracle, "audited": len(audited)}
+
+    return last_write
+
+
+def _graded(context: Context) -> list[OracleLabel]:
+    rows, questions = _labelled(context.store, context.run, context.iteration)
+    asked = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
+    if context.config.audit.oracle == "exact":
+        return [exact.audit(*each) for each in asked]
+    truths = _truths(questions)
+    with Grader() as grader:
+        return given.audit([(i, truths[i], label) for i, _, label in asked if i in truths], grader)
+
+
+def ask_judge(
+    store: Store, run: str, iteration: int, settings: Judge, sample: int | None, progress: Progress
+) -> dict[str, Any]:
+    """Ask a judge about a sample of an iteration's pseudo-labels, or all where `sample` is None, and store what it says
+    batch by batch; the result says how it did on the questions whose answers are known.
+
+    What is stored already is not asked again. Raises `AuditError`, `JudgeError`, `InferenceError`, `GradingError`.
+    """
+    oracle, size = settings.oracle, settings.batch
+    with store.write() as session:
+        population = len(queries.auditable(session, run, iteration))
+        drawn = draw_sample(session, run, iteration, oracle, sample or population) if population else []
+        done = {label.question_id for label in queries.oracle_labels_of(session, run, iteration, oracle)}
+        seed = seed_for(queries.get_run(session, run).seed, "judge", iteration)
+    cases = _cases(store, run, iteration)
+    batches: list[judge.JudgedBatch] = []
+    with Grader() as grader:
+        for start in range(0, len(drawn), size):
+            progress(start, len(drawn), f"pseudo-labels, by {oracle}")
+            batch = [cases[row.question_id] for row in drawn[start : start + size] if row.question_id not in done]
+            if batch:
+                batches.append(judge.audit(batch, settings, grader, seed))
+                with store.write() as session:
+                    queries.add_oracle_labels(session, batches[-1].labels)
+    progress(len(drawn), len(drawn), f"pseudo-labels, by {oracle}")
+    with store.read() as session:
+        verdicts = Counter(label.verdict for label in queries.oracle_labels_of(session, run, iteration, oracle))
+    audited = {"population": population, "audited": verdicts.total(), "verdicts": dict(verdicts)}
+    return {"oracle": oracle, **audited, **_spent(batches)}
+
+
+def _cases(store: Store, run: str, iteration: int) -> dict[str, Case]:
+    rows, questions = _labelled(store, run, iteration)
+    truths = _truths(questions)
+    return {
+        row.question_id: Case(
+            row.question_id,
+            row.text,
+            Claimed(row.label.answer),
+            Truth(truths[row.question_id]) if row.question_id in truths else None,
+        )
+        for row in rows
+        if row.text is not None and row.label is not None and row.label.answer is not None
+    }
+
+
+def _labelled(store: Store, run: str, iteration: int) -> tuple[list[LabelledQuestion], list[Question]]:
+    with store.read() as session:
+        return queries.labels_of(session, run, iteration), queries.questions_of(session, run, iteration)
+
+
+def _truths(questions: Sequence[Question]) -> dict[str, str]:
+    return {question.id: question.answer for question in questions if question.answer is not None}
+
+
+def _spent(batches: Sequence[judge.JudgedBatch]) -> dict[str, Any]:
+    """What asking took this time; what was stored before is not in it."""
+    tallies = [tally for batch in batches for tally in (batch.sentinels, *batch.thrown_away)]
+    known = share(sum(tally.right for tally in tallies), sum(tally.n for tally in tallies))
+    return {
+        "asked": sum(len(batch.labels) for batch in batches),
+        "batches": len(batches),
+        "thrown_away": sum(len(batch.thrown_away) for batch in batches),
+        "sentinels": known and {"value": known.value, "ci95": [known.lo, known.hi], "n": known.n},
+        "prompt_tokens": sum(batch.tokens[0] for batch in batches),
+        "reply_tokens": sum(batch.tokens[1] for batch in batches),
+    }

@@ -1,0 +1,74 @@
+"""`coevo series` and `coevo alerts`, and that the health check writes what they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from core.guard import Guard
+from core.types import Evaluated
+from orchestrator.cli import app
+from orchestrator.home import Home, Services
+from orchestrator.stages.context import Context
+from orchestrator.stages.health import check_health
+from storage import queries
+from storage.session import Store, open_store
+from tests.synthetic_run import CONFIG, create, evaluate, fill_run, label, vote_of
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    fill_run(opened, "demo", per_level=2)
+    return opened
+
+
+def said(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == status, result.output
+    return result.stdout if status == 0 else result.stderr
+
+
+def test_series_of_a_run_of_an_earlier_version(store: Store) -> None:
+    assert json.loads(said("series", "demo", "--json")) == []
+    found = json.loads(said("series", "demo", "--refresh", "--json"))
+    assert {point["iteration"] for point in found if point["name"] == "held_out"} == {0, 1, 2, 3}
+    assert {point["iteration"] for point in found if point["name"] == "kept_share"} == {1, 2, 3}
+    [accuracy] = json.loads(said("series", "demo", "--name", "label_accuracy", "--json"))[:1]
+    assert accuracy["lo"] < accuracy["value"] < accuracy["hi"]
+    assert said("alerts", "list", "--json") == "[]\n"  # it raises none
+    assert "label_accuracy" in said("series", "demo")
+    assert "no such run" in said("series", "nobody", status=1)
+
+
+def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store: Store, tmp_path: Path) -> None:
+    """Two of eight questions are ill-posed, which this run's guard does not bear."""
+    config = CONFIG.model_copy(update={"guard": Guard(ill_posed="pause")})
+    with store.write() as session:
+        create(session, "h", config)
+        evaluate(session, "h", 0, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)
+        well = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(6)]
+        label(session, "h", 1, [*well, *[(f"What is {i} + ?", vote_of(("3", 6))) for i in range(2)]], config)
+    services = Services("", "", "", "", "", {})
+    last_write = check_health(Context(Home(tmp_path), store, services, "h", config, 1, lambda *_: None))
+    for _ in range(2):
+        with store.write() as session:
+            last_write(session)
+    with store.read() as session:
+        assert [point.iteration for point in queries.series_of(session, "h", "held_out")] == [0]
+        [accuracy] = queries.series_of(session, "h", "label_accuracy", over="all")
+        [alert] = queries.list_alerts(session)
+    assert (accuracy.value, accuracy.n) == (0.75, 8)
+    assert (alert.iteration, alert.rule, alert.severity, alert.value) == (1, "ill_posed", "critical", 0.25)
+    assert [each["id"] for each in json.loads(said("alerts", "list", "h", "--open", "--json"))] == [alert.id]
+    assert alert.id in said("alerts", "list")
+    assert said("alerts", "acknowledge", alert.id, "--by", "ann").startswith("acknowledged by ann: ")
+    assert "ann acknowledged it at" in said("alerts", "acknowledge", alert.id, status=1)
+    assert said("alerts", "list", "--open", "--json") == "[]\n"
+    assert "no such run" in said("alerts", "list", "nobody", status=1)

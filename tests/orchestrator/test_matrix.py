@@ -1,0 +1,237 @@
+"""`coevo matrix`: which questions are asked, what is stored, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from core.config import parse_config
+from core.grading import Grader
+from core.types import BenchmarkItem, Checkpoint, OracleLabel
+from orchestrator import runs
+from orchestrator.cli import app
+from orchestrator.home import Home, Services
+from orchestrator.matrix import MatrixError, ask, cells, draw, left, question_sets, set_name, solvers_of
+from orchestrator.stages.context import Context
+from services.oracles.samples import draw_sample
+from storage import queries
+from storage.errors import NotThere
+from storage.session import Store, open_store
+from tests.live import Live
+from tests.synthetic_run import create, fill_run, label, vote_of
+
+SETS = {t: set_name(t, "exact") for t in (1, 2, 3)}
+
+
+@contextmanager
+def service(says: dict[str, str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """An inference service that answers a question as `says` has it, and else without an answer; its address, and
+    what it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(body)
+            answer = next((a for question, a in says.items() if question in body["messages"][-1]["content"]), "no idea")
+            raw = json.dumps(_reply(body, answer)).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _reply(body: dict[str, Any], text: str) -> dict[str, Any]:
+    counts = {"completion_tokens": 3, "mean_entropy": None, "entropy_error": None}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", **counts}
+    usage = {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
+    version = body["policy_version"]
+    return {"id": "x", "created": 0, "model": "solver", "policy_version": version, "choices": [choice], "usage": usage}
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader() as opened:
+        yield opened
+
+
+def context_of(store: Store, run: str, url: str, folder: Path) -> Context:
+    with store.read() as session:
+        config = parse_config(queries.get_run(session, run).config, run)
+    services = Services("", "", url, "", "", {})
+    return Context(Home(folder), store, services, run, config, 0, lambda *_: None)
+
+
+def test_a_larger_sample_contains_a_smaller_one_and_no_order_or_name_matters() -> None:
+    items = [BenchmarkItem(f"a/1/{i:06d}", "?", "1") for i in range(500)]
+    renamed = [BenchmarkItem(f"b/1/{i:06d}", "?", "1") for i in range(500)]
+    small, large = draw(items, 40, 7), draw(items[::-1], 300, 7)
+    assert (len({item.id for item in large}), large[:40]) == (300, small)
+    assert [item.id[1:] for item in draw(renamed, 40, 7)] == [item.id[1:] for item in small]
+    assert draw(items, 40, 8) != small
+    assert len(draw(items, 1000, 7)) == 500
+
+
+def test_every_question_is_as_likely_as_another() -> None:
+    items = [BenchmarkItem(f"a/2/{i:06d}", "?", "1") for i in range(10)]
+    times = {item.id: 0 for item in items}
+    for seed in range(2000):
+        for item in draw(items, 3, seed):
+            times[item.id] += 1
+    assert all(abs(count - 600) < 5 * (2000 * 0.3 * 0.7) ** 0.5 for count in times.values())  # five sigma
+
+
+def test_a_set_holds_questions_whose_answer_the_oracle_knows(store: Store) -> None:
+    with store.write() as session:
+        create(session, "r")
+        well = [("What is 1 + 2?", vote_of(("3", 6), ("4", 4))), ("What is 2 + 2?", vote_of(("5", 9)))]
+        without = [("What is 3 + + 3?", vote_of(("6", 9))), ("What is 4 + 4?", vote_of(m=10)), (None, None)]
+        label(session, "r", 1, [*well, *without], parse_config({}, "r"))
+    with store.read() as session:
+        found = question_sets(session, "r", "exact", 200)
+        assert list(found) == ["questions/1/exact"]
+        assert sorted((item.problem, item.answer) for item in found["questions/1/exact"]) == [
+            ("What is 1 + 2?", "3"),
+            ("What is 2 + 2?", "4"),
+        ]
+        with pytest.raises(MatrixError, match="size: expected at least 1, got 0"):
+            question_sets(session, "r", "exact", 0)
+        with pytest.raises(MatrixError, match=r"oracle: expected one that knows true answers .* got 'human'"):
+            question_sets(session, "r", "human", 200)
+        with pytest.raises(NotThere):
+            question_sets(session, "nosuch", "exact", 200)
+
+
+def test_an_oracle_that_graded_a_sample_is_refused(store: Store) -> None:
+    fill_run(store, "r", per_level=1)
+    with store.write() as session:
+        rows = draw_sample(session, "r", 1, "judge_x", 20)
+        queries.add_oracle_labels(session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows])
+    with store.read() as session, pytest.raises(MatrixError, match=r"'judge_x', which has graded 20 of \d+ in iter"):
+        question_sets(session, "r", "judge_x", 200)
+    with store.write() as session:  # and is not, once it has graded all
+        rows = draw_sample(session, "r", 1, "judge_x", 1000)
+        queries.add_oracle_labels(session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows])
+    with store.read() as session:
+        assert len(question_sets(session, "r", "judge_x", 1000)["questions/1/judge_x"]) == len(rows)
+
+
+def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(
+    store: Store, tmp_path: Path, grader: Grader
+) -> None:
+    fill_run(store, "r", per_level=1)
+    with store.read() as session:
+        sets = question_sets(session, "r", "exact", 30)
+        solvers = solvers_of(session, "r")
+        before = queries.evaluations_of(session, "r/solver/2", "micro")
+    assert [solver.id for solver in solvers] == ["r/base/0", "r/solver/1", "r/solver/2", "r/solver/3"]
+    items = sets[SETS[1]]
+    says = {items[0].problem: rf"It is \boxed{{{items[0].answer}}}.", items[1].problem: r"\boxed{1000001}"}
+    with service(says) as (url, asked):
+        context = context_of(store, "r", url, tmp_path)
+        ask(context, solvers[2], {SETS[1]: items[:10]}, grader)
+        assert len(asked) == 10
+        ask(context, solvers[2], sets, grader)
+        assert len(asked) == 90  # a larger set, and two more: the ten are not asked again
+        ask(context, solvers[2], sets, grader)
+        assert len(asked) == 90
+    assert {(body["policy_version"], body["temperature"], body["n"]) for body in asked} == {("r/solver/2", 0, 1)}
+    with store.read() as session:
+        assert left(session, "r/solver/2", sets) == {}
+        assert {name: len(rest) for name, rest in left(session, "r/solver/1", sets).items()} == dict.fromkeys(sets, 30)
+        rows = {row.item_id: row for row in queries.evaluations_of(session, "r/solver/2", SETS[1])}
+        right = [row for row in rows.values() if row.greedy_correct]
+        alike = {item.id for item in items if item.problem == items[0].problem}
+        assert {row.item_id for row in right} == alike
+        assert all((row.samples, row.correct, row.majority_correct) == (1, 1, True) for row in right)
+        assert {rows[item.id].level for item in items} == {item.level for item in items}
+        assert queries.evaluations_of(session, "r/solver/2", "micro") == before  # the held-out figures know nothing
+
+
+def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, tmp_path: Path, grader: Grader) -> None:
+    fill_run(store, "r", per_level=1)
+    with store.read() as session:
+        sets = question_sets(session, "r", "exact", 60)
+        solvers = solvers_of(session, "r")
+        said = {each.question_id: each for each in queries.oracle_labels_of(session, "r", 2, "exact")}
+    items = sets[SETS[2]]
+    kept = [item for item in items if item.level == "kept"]
+    assert 0 < len(kept) < 60
+    says = {item.problem: rf"\boxed{{{item.answer}}}" for item in kept}
+    with service(says) as (url, _):
+        ask(context_of(store, "r", url, tmp_path), solvers[1], {SETS[2]: items}, grader)
+    with store.read() as session:
+        found = {(cell.questions, cell.solver, cell.over): cell.figure for cell in cells(session, "r", "exact")}
+        assert cells(session, "r", "given") == []
+    assert list(found) == [(2, solver, over) for over in ("all", "kept") for solver in ("r/solver/1", None)]
+    over_kept, over_all = found[2, "r/solver/1", "kept"], found[2, "r/solver/1", "all"]
+    assert (over_kept.value, over_kept.n) == (1, len(kept))
+    assert (over_all.value, over_all.n) == (len(kept) / 60, 60)
+    assert over_all.lo < over_all.value < over_all.hi
+    right = sum(said[item.id].verdict == "right" for item in items)
+    assert (found[2, None, "all"].value, found[2, None, "all"].n) == (right / 60, 60)
+
+
+def test_the_command_shows_what_is_stored_without_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grader: Grader
+) -> None:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    fill_run(store, "demo", per_level=1)
+
+    def coevo(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["matrix", "demo", "--size", "4", *arguments])
+        return result.exit_code, result.output
+
+    assert coevo() == (1, f"error: no services are running for {tmp_path}: start them with `coevo up`\n")
+    assert coevo("--stored")[0] == 1
+    with store.read() as session:
+        sets, solvers = question_sets(session, "demo", "exact", 4), solvers_of(session, "demo")
+    with service({}) as (url, _):
+        for solver in solvers:
+            ask(context_of(store, "demo", url, tmp_path), solver, sets, grader)
+    code, said = coevo()  # all is asked: no service is needed
+    assert code == 0
+    assert [name in said for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4
+    assert said.count(" 0.0%  n 4") == 12
+    told = json.loads(coevo("--json")[1])
+    assert sum(cell["over"] == "all" for cell in told) == 15  # three sets, four Solvers and the labels
+    assert {cell["figure"]["n"] for cell in told if cell["over"] == "all"} == {4}
+
+
+def test_two_solvers_are_served_in_turn(live: Live) -> None:
+    """The weights are the base model's under two names, so both know as much."""
+    store = live.store()
+    config = runs.prepare(live.home, store, "matrix", "demo", 1, {}, flow="co_evolve")
+    with store.write() as session:
+        base = queries.get_checkpoint(session, "matrix/base/0")
+        same = Checkpoint("matrix/solver/1", "matrix", "solver", 1, 1, base.path, base.sha256, base.id)
+        queries.add_checkpoint(session, same, queries.manifest_of(session, base.id))
+        asked = [(f"What is {i} + {i + 3}?", vote_of((str(2 * i + 3), 6))) for i in range(1, 31)]
+        label(session, "matrix", 1, asked, config)
+    result = live.coevo("matrix", "matrix", "--size", "20", "--json")
+    assert result.returncode == 0, result.stderr
+    base_cell, solver_cell, labels = [cell for cell in json.loads(result.stdout) if cell["over"] == "all"]
+    assert base_cell["figure"] == solver_cell["figure"]
+    assert (solver_cell["solver"], solver_cell["figure"]["n"], labels["solver"]) == ("matrix/solver/1", 20, None)
+    assert (labels["figure"]["value"], base_cell["figure"]["value"] > 0) == (1, True)
