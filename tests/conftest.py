@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy import create_engine, make_url, text
 
 from benchmarks.postgres import temporary_postgresql
@@ -64,15 +65,22 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield services
 
 
-@pytest.fixture
-def page() -> Iterator[Page]:
-    """A page of a real browser."""
+@contextmanager
+def opened_browser() -> Iterator[Browser]:
+    """Chromium, for the block."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium on this machine")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=_CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """A page of a real browser."""
+    with opened_browser() as browser:
         opened = browser.new_page(viewport={"width": 1440, "height": 1600})
         opened.set_default_timeout(60_000)
         yield opened
-        browser.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,8 +60,6 @@ def test_package_imports_only_what_it_may(package: str) -> None:
 
 
 def test_core_imports_only_light_libraries() -> None:
-    import sys
-
     breaches = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in (ROOT / "core").rglob("*.py")
@@ -67,3 +67,12 @@ def test_core_imports_only_light_libraries() -> None:
         if module.split(".")[0] not in {*CORE_LIBRARIES, *sys.stdlib_module_names, "core"}
     ]
     assert not breaches
+
+
+def test_the_command_and_the_api_start_without_what_only_a_run_needs() -> None:
+    """torch and ray take ten seconds and half a gigabyte, for `coevo status` and in each process of the API; scipy a
+    third of a second and 40 MB."""
+    heavy = {"torch", "ray", "scipy", "sklearn", "prefect", "transformers"}
+    code = f"import sys, orchestrator.cli, services.api.app; print({heavy} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
