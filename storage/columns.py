@@ -22,7 +22,7 @@ def to_stored(text: str) -> str:
 
 def from_stored(text: str) -> str:
     """The inverse of `to_stored`."""
-    return _STORED.sub(lambda match: chr(int(match[1], 16)), text)
+    return _STORED.sub(lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
 
 
 class ModelText(TypeDecorator[str]):

@@ -28,7 +28,7 @@ from core.types import Verdict
 from storage import queries
 from storage.errors import StoreError
 from storage.files import make_folder, put
-from storage.rows import QuestionEntry
+from storage.rows import QuestionSummary
 from storage.session import Store
 
 Format = Literal["jsonl", "csv", "parquet", "huggingface"]
@@ -136,23 +136,21 @@ def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[R
             page = queries.browse(session, run, iteration, wanted, after=after, limit=_PAGE)
         if not page:
             return
-        yield [_row(entry) for entry in page]
+        yield [_row(question) for question in page]
         after = queries.place_of(page[-1], "index")
 
 
-def _row(entry: QuestionEntry) -> Row:
-    asked, label = entry.question, entry.label
-    oracles = {said.oracle: [said.verdict, said.truth] for said in entry.oracles}
+def _row(found: QuestionSummary) -> Row:
+    oracles = {said.oracle: [said.verdict, said.truth] for said in found.oracles}
     row = {
-        "id": asked.id,
-        "run": asked.run,
-        "iteration": asked.iteration,
-        "index": asked.index,
-        "question": asked.text,
-        "verdict": entry.verdict,
-        **{name: getattr(label, name, None) for name in _SCHEMA.names[6:13]},
-        "challenger": asked.checkpoint,
-        "seed": asked.seed,
+        "id": found.id,
+        "run": found.run,
+        "iteration": found.iteration,
+        "index": found.index,
+        "question": found.text,
+        **{name: getattr(found, name) for name in _SCHEMA.names[5:13]},
+        "challenger": found.checkpoint,
+        "seed": found.seed,
         "oracles": json.dumps(oracles),
     }
     # What no format can hold, a model may have written all the same.

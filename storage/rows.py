@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from core.types import FinishReason, OracleLabel, OracleVerdict, PseudoLabel, Question, Role, Verdict
+from core.types import Denominator, FinishReason, OracleLabel, OracleVerdict, PseudoLabel, Question, Role, Verdict
 
 # "stopped": the guard, early stopping or a person ended it
 RunStatus = Literal["created", "running", "paused", "stopped", "done", "failed", "cancelled"]
@@ -93,6 +93,28 @@ class RolloutRow:
     entropy_error: float | None
     checkpoint: str
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSummary:
+    """A question as one of a list: with neither what the Challenger wrote around it nor all classes of its votes."""
+
+    id: str
+    run: str
+    iteration: int
+    index: int
+    text: str | None
+    checkpoint: str | None  # that wrote it
+    seed: int
+    verdict: Verdict | None  # None: not labelled yet
+    answer: str | None  # this and the next six are the pseudo-label's; None where there is none
+    votes: int | None
+    m: int | None
+    parsed: int | None
+    unknown: int | None
+    p_hat: float | None
+    denominator: Denominator | None
+    oracles: tuple[OracleLabel, ...]
 
 
 @dataclass(frozen=True, slots=True)

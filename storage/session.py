@@ -46,7 +46,8 @@ class Store:
     def read(self) -> Iterator[Session]:
         """One read-only transaction, which sees one state of the database throughout. Keep it short on SQLite: where
         there is no write-ahead log, writers wait for it."""
-        with Session(self._reader) as session:
+        # It is committed, though there is nothing to commit: psycopg forgets what it prepared when one is rolled back.
+        with Session(self._reader) as session, session.begin():
             yield session
 
     def close(self) -> None:

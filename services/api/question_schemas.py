@@ -23,11 +23,14 @@ class OracleSaid(BaseModel):
     truth: Text | None
 
 
-_OF_LABEL = ("answer", "votes", "m", "parsed", "p_hat", "denominator")
+_OF_QUESTION = ("id", "run", "iteration", "index", "text", "raw", "checkpoint", "seed")
+_OF_LABEL = ("answer", "votes", "m", "parsed", "unknown", "p_hat", "denominator")
 
 
 class Question(BaseModel):
     """A question, its pseudo-label and verdict; what is not known yet, or never will be, is null."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     id: str
     run: str
@@ -42,16 +45,6 @@ class Question(BaseModel):
     p_hat: float | None
     denominator: Denominator | None  # p_hat is votes by `m` where it is all, and by `parsed` where it is parsed
     oracles: list[OracleSaid]
-
-    @classmethod
-    def of(cls, entry: QuestionEntry) -> Self:
-        asked, label = entry.question, entry.label
-        return cls(
-            **{name: getattr(asked, name) for name in ("id", "run", "iteration", "index", "text")},
-            verdict=entry.verdict,
-            **{name: getattr(label, name, None) for name in _OF_LABEL},
-            oracles=[OracleSaid.model_validate(said) for said in entry.oracles],
-        )
 
 
 class QuestionPage(BaseModel):
@@ -137,10 +130,11 @@ class QuestionDetail(Question):
     ) -> Self:
         asked, label = entry.question, entry.label
         return cls(
-            **Question.of(entry).model_dump(),
-            **{name: getattr(asked, name) for name in ("raw", "checkpoint", "seed")},
+            **{name: getattr(asked, name) for name in _OF_QUESTION},
+            **{name: getattr(label, name, None) for name in _OF_LABEL},
+            verdict=entry.verdict,
+            oracles=[OracleSaid.model_validate(said) for said in entry.oracles],
             given_answer=asked.answer,
-            unknown=label.unknown if label else None,
             classes=[AnswerClass(answer=a, votes=n) for a, n in label.classes] if label else [],
             rollouts=Vote.all_of(votes, label),
             annotations=[Annotation.model_validate(row) for row in said],

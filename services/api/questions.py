@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -12,7 +13,7 @@ from core.types import OracleVerdict, Verdict, question_id
 from services.api.given import Index, Iteration, OfStore, RunName, as_json, asked_most
 from services.api.pages import LARGEST_PAGE, cursor, place
 from services.api.problems import documented
-from services.api.question_schemas import Bin, Question, QuestionDetail, QuestionPage, Statistics
+from services.api.question_schemas import Bin, QuestionDetail, QuestionPage, Statistics
 from storage import queries
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
@@ -55,7 +56,7 @@ def list_questions(store: OfStore, run: RunName, iteration: Iteration, wanted: A
             queries.get_run(session, run)
     page = found[: wanted.limit]
     more = cursor(queries.place_of(page[-1], wanted.sort)) if len(found) > wanted.limit else None
-    return as_json(QuestionPage(items=[Question.of(entry) for entry in page], next=more))
+    return as_json(QuestionPage.model_validate({"items": page, "next": more}))
 
 
 @router.get("/questions/{index}", response_model=QuestionDetail, responses=documented(404))
@@ -80,16 +81,19 @@ def get_question(store: OfStore, run: RunName, iteration: Iteration, index: Inde
 def get_statistics(store: OfStore, run: RunName, iteration: Iteration) -> Response:
     """How many questions have which verdict, and the histogram of p_hat."""
     with store.read() as session:
-        verdicts = queries.count_verdicts(session, run, iteration)
-        if not verdicts:
+        counts = queries.vote_counts(session, run, iteration)
+        if not counts:
             queries.get_run(session, run)
         stats = queries.filter_stats_of(session, run).get(iteration)
-        bins = queries.vote_counts(session, run, iteration)
+    verdicts = Counter[Verdict]()
+    for verdict, _, count in counts:
+        verdicts[verdict] += count
+    bins = [Bin(verdict=verdict, p_hat=p_hat, questions=n) for verdict, p_hat, n in counts if p_hat is not None]
     found = Statistics(
         verdicts=verdicts,
-        kept=share(verdicts.get("kept", 0), sum(verdicts.values())),
+        kept=share(verdicts["kept"], verdicts.total()),
         mean_p_hat=stats.mean_p_hat if stats else None,
         unparsed_share=stats.unparsed_share if stats else None,
-        histogram=[Bin(verdict=verdict, p_hat=p_hat, questions=count) for verdict, p_hat, count in bins],
+        histogram=sorted(bins, key=lambda each: each.p_hat),
     )
     return as_json(found)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, tuple_
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from core.types import OracleLabel, OracleVerdict, PseudoLabel, Question, Verdict
@@ -18,7 +18,7 @@ from storage.errors import NotThere
 from storage.models import OracleLabels, PseudoLabels, QuestionClusters, Questions
 from storage.queries.questions import label_of
 from storage.queries.tables import columns, table_of
-from storage.rows import AuditCount, QuestionEntry
+from storage.rows import AuditCount, QuestionEntry, QuestionSummary
 
 Sort = Literal["index", "-index", "p_hat", "-p_hat"]
 _QUESTIONS, _LABELS, _ORACLES = table_of(Questions), table_of(PseudoLabels), table_of(OracleLabels)
@@ -26,6 +26,19 @@ _CLUSTERS = table_of(QuestionClusters)
 _OF_QUESTION = _LABELS.c.question_id == _QUESTIONS.c.id
 _FIELDS = len(Question.__dataclass_fields__)
 _ENTRY = (*columns(Questions, Question), _LABELS.c.verdict, *columns(PseudoLabels, PseudoLabel))
+_OF_QUESTIONS = ("id", "run", "iteration", "index", "text", "checkpoint", "seed")
+_SUMMARY = tuple(
+    (_QUESTIONS if field.name in _OF_QUESTIONS else _LABELS).c[field.name] for field in fields(QuestionSummary)[:-1]
+)
+_COUNTED = (
+    select(_LABELS.c.verdict, _LABELS.c.p_hat, func.count())
+    .where(_LABELS.c.run == bindparam("run"), _LABELS.c.iteration == bindparam("iteration"))
+    .group_by(_LABELS.c.verdict, _LABELS.c.p_hat)
+    .order_by(_LABELS.c.verdict, _LABELS.c.p_hat)
+)
+# In the text of the statement: PostgreSQL plans one with a limit that it does not know anew each time, which
+# takes longer than to run it.
+_LIMIT = bindparam("limit", type_=Integer, literal_execute=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +63,7 @@ def browse(
     sort: Sort = "index",
     after: Sequence[float] = (),
     limit: int = 50,
-) -> list[QuestionEntry]:
+) -> list[QuestionSummary]:
     """A page of an iteration's questions with their labels and what oracles said of them.
 
     `after` is `place_of` the last entry of the page before, in the same order. In order of p_hat there are only those
@@ -58,32 +71,31 @@ def browse(
     """
     given = {**_given(wanted), **{f"after_{name}": at for name, at in zip(_order(sort), after, strict=False)}}
     place = {"run": run, "iteration": iteration, "limit": limit}
-    return _entries(session, _page(sort, frozenset(given)), {**place, **given})
+    found = _read(session, _page(sort, frozenset(given)), {**place, **given}, len(_SUMMARY))
+    return [QuestionSummary(*row) for row in found]
 
 
-def place_of(entry: QuestionEntry, sort: Sort) -> tuple[float, ...]:
-    """Where an entry is in an order: what `browse` goes on after."""
+def place_of(question: QuestionSummary, sort: Sort) -> tuple[float, ...]:
+    """Where a question is in an order: what `browse` goes on after."""
     if not sort.endswith("p_hat"):
-        return (entry.question.index,)
-    if entry.label is None:
-        raise ValueError(f"question {entry.question.id}: expected one with votes in order of p_hat")
-    return (entry.label.p_hat, entry.question.index)
+        return (question.index,)
+    if question.p_hat is None:
+        raise ValueError(f"question {question.id}: expected one with votes in order of p_hat")
+    return (question.p_hat, question.index)
 
 
 def get_question(session: Session, question_id: str) -> QuestionEntry:
     """One question, its label with all classes, and what oracles said. Raises `NotThere`."""
-    found = _entries(session, _one(), {"id": question_id})
-    if not found:
-        raise NotThere(f"question {question_id!r}: there is none of this id")
-    return found[0]
+    found = _read(session, _one(), {"id": question_id}, len(_ENTRY))
+    for row in found:
+        verdict, *label, oracles = row[_FIELDS:]
+        return QuestionEntry(Question(*row[:_FIELDS]), verdict, label_of(label), oracles)
+    raise NotThere(f"question {question_id!r}: there is none of this id")
 
 
-def vote_counts(session: Session, run: str, iteration: int) -> list[tuple[Verdict, float, int]]:
-    """(verdict, p_hat, questions) of an iteration, by p_hat: a histogram whose bins are the shares that there are."""
-    counted = select(PseudoLabels.verdict, PseudoLabels.p_hat, func.count())
-    voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.p_hat.is_not(None)]
-    grouped = counted.where(*voted).group_by(PseudoLabels.verdict, PseudoLabels.p_hat)
-    found: Iterable[Any] = session.execute(grouped.order_by(PseudoLabels.p_hat))
+def vote_counts(session: Session, run: str, iteration: int) -> list[tuple[Verdict, float | None, int]]:
+    """(verdict, p_hat, questions) of an iteration, by verdict and p_hat; None: never asked."""
+    found: Iterable[Any] = session.execute(_COUNTED, {"run": run, "iteration": iteration})
     return [(verdict, p_hat, count) for verdict, p_hat, count in found]
 
 
@@ -125,14 +137,14 @@ def _page(sort: Sort, given: frozenset[str]) -> Select[*tuple[Any, ...]]:
     table = _LABELS if by_label else _QUESTIONS
     joined = _LABELS.join(_QUESTIONS, _OF_QUESTION) if by_label else _QUESTIONS.outerjoin(_LABELS, _OF_QUESTION)
     place = [table.c[name] == bindparam(name) for name in ("run", "iteration")]
-    found = select(*_ENTRY).select_from(joined).where(*place, *_conditions(given))
+    found = select(*_SUMMARY).select_from(joined).where(*place, *_conditions(given))
     if sort.endswith("p_hat"):
         found = found.where(_LABELS.c.p_hat.is_not(None))
     order, down = [table.c[name] for name in _order(sort)], sort.startswith("-")
     if "after_index" in given:
         row, last = tuple_(*order), tuple_(*(bindparam(f"after_{column.name}", type_=column.type) for column in order))
         found = found.where(row < last if down else row > last)
-    page = found.order_by(*(column.desc() if down else column for column in order)).limit(bindparam("limit"))
+    page = found.order_by(*(column.desc() if down else column for column in order)).limit(_LIMIT)
     return _with_oracles(page, _order(sort), down)
 
 
@@ -175,12 +187,10 @@ def _conditions(given: frozenset[str]) -> Iterator[ColumnElement[bool]]:
         yield said.where(*(condition for name, condition in of_oracles.items() if name in given)).exists()
 
 
-def _entries(session: Session, found: Select[*tuple[Any, ...]], given: Mapping[str, Any]) -> list[QuestionEntry]:
-    return [_entry(list(rows)) for _, rows in groupby(session.execute(found, given).all(), key=itemgetter(0))]
-
-
-def _entry(rows: Sequence[Sequence[Any]]) -> QuestionEntry:
-    first, end = rows[0], len(_ENTRY)
-    asked, (verdict, *label) = Question(*first[:_FIELDS]), first[_FIELDS:end]
-    oracles = tuple(OracleLabel(asked.id, *row[end:]) for row in rows if row[end] is not None)
-    return QuestionEntry(asked, verdict, label_of(label), oracles)
+def _read(
+    session: Session, found: Select[*tuple[Any, ...]], given: Mapping[str, Any], width: int
+) -> Iterator[Sequence[Any]]:
+    """The fields of each question, `width` of them, and as one more what oracles said of it."""
+    for key, rows in groupby(session.connection().execute(found, given).all(), key=itemgetter(0)):
+        every = list(rows)
+        yield *every[0][:width], tuple(OracleLabel(key, *row[width:]) for row in every if row[width] is not None)

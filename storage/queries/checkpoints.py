@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import literal, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import Select, bindparam, literal, select
+from sqlalchemy.orm import Session
 
 from core.types import Checkpoint, Role
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints
-from storage.queries.tables import columns, insert_new
+from storage.queries.tables import columns, insert_new, table_of
+
+_TABLE = table_of(Checkpoints)
 
 
 def add_checkpoint(session: Session, checkpoint: Checkpoint, manifest: Mapping[str, str]) -> None:
@@ -61,31 +65,34 @@ def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:
 
 def descendants_of(session: Session, checkpoint: str) -> list[Checkpoint]:
     """All that were trained from one, or from what was: the nearest first, then by run and iteration."""
-    start = select(Checkpoints.id, literal(0).label("depth")).where(Checkpoints.id == checkpoint)
-    below = start.cte(recursive=True)
-    child = aliased(Checkpoints)
-    below = below.union_all(select(child.id, below.c.depth + 1).where(child.parent == below.c.id))
-    found = select(*columns(Checkpoints, Checkpoint)).join(below, below.c.id == Checkpoints.id)
-    ordered = found.where(below.c.depth > 0).order_by(
-        below.c.depth, Checkpoints.run, Checkpoints.iteration, Checkpoints.role
-    )
-    return [Checkpoint(*row) for row in session.execute(ordered)]
+    return [Checkpoint(*row) for row in session.execute(_below(), {"id": checkpoint})]
 
 
 def lineage(session: Session, checkpoint: str) -> list[Checkpoint]:
     """The checkpoint, its parent, and so on up to the base model."""
-    start = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.id == checkpoint)
-    ancestry = start.cte(recursive=True)
-    parent = aliased(Checkpoints)
-    ancestry = ancestry.union_all(
-        select(*[getattr(parent, column.name) for column in start.selected_columns]).where(
-            parent.id == ancestry.c.parent
-        )
-    )
-    found = {row.id: Checkpoint(*row) for row in session.execute(select(ancestry))}
+    found = {row[0]: Checkpoint(*row) for row in session.execute(_above(), {"id": checkpoint})}
     if not found:
         raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
     return _in_order(found, checkpoint)
+
+
+# Kept, since making them takes several times as long as running them.
+@lru_cache
+def _below() -> Select[*tuple[Any, ...]]:
+    below = select(_TABLE.c.id, literal(0).label("depth")).where(_TABLE.c.id == bindparam("id")).cte(recursive=True)
+    child = _TABLE.alias()
+    below = below.union_all(select(child.c.id, below.c.depth + 1).where(child.c.parent == below.c.id))
+    found = select(*columns(Checkpoints, Checkpoint)).join(below, below.c.id == _TABLE.c.id).where(below.c.depth > 0)
+    return found.order_by(below.c.depth, _TABLE.c.run, _TABLE.c.iteration, _TABLE.c.role)
+
+
+@lru_cache
+def _above() -> Select[*tuple[Any, ...]]:
+    fields = [column.name for column in columns(Checkpoints, Checkpoint)]
+    above = select(*columns(Checkpoints, Checkpoint)).where(_TABLE.c.id == bindparam("id")).cte(recursive=True)
+    parent = _TABLE.alias()
+    above = above.union_all(select(*(parent.c[name] for name in fields)).where(parent.c.id == above.c.parent))
+    return select(above)
 
 
 def _in_order(found: Mapping[str, Checkpoint], checkpoint: str) -> list[Checkpoint]:

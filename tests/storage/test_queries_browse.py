@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, cast, get_args
 
 import pytest
@@ -15,7 +16,7 @@ from core.types import LabelledQuestion, OracleLabel, OracleVerdict, PseudoLabel
 from storage import queries
 from storage.errors import StoreError
 from storage.queries import QuestionFilter, Sort, browse, get_question, place_of, vote_counts
-from storage.rows import QuestionEntry
+from storage.rows import QuestionEntry, QuestionSummary
 from storage.session import Store
 
 shared_store = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -58,8 +59,9 @@ def test_pages_are_what_was_asked_for_in_order(
     fits = [entry for entry in every if _fits(entry, wanted)]
     if sort.endswith("p_hat"):
         fits = [entry for entry in fits if entry.label]
-    expected = sorted(fits, key=lambda entry: place_of(entry, sort), reverse=sort.startswith("-"))
-    found, after = list[QuestionEntry](), ()
+    summaries = [_summary(entry) for entry in fits]
+    expected = sorted(summaries, key=lambda each: place_of(each, sort), reverse=sort.startswith("-"))
+    found, after = list[QuestionSummary](), ()
     with store.read() as session:
         while page := browse(session, run, 1, wanted, sort=sort, after=after, limit=limit):
             assert len(page) <= limit
@@ -67,7 +69,7 @@ def test_pages_are_what_was_asked_for_in_order(
             after = place_of(page[-1], sort)
         assert browse(session, run, 2, wanted, sort=sort) == []
         assert [get_question(session, entry.question.id) for entry in every] == every
-        counted = Counter((e.verdict, e.label.p_hat) for e in every if e.label)
+        counted = Counter((e.verdict, e.label.p_hat if e.label else None) for e in every if e.verdict)
         assert {(verdict, p_hat): count for verdict, p_hat, count in vote_counts(session, run, 1)} == counted
     assert found == expected
 
@@ -84,7 +86,7 @@ def test_labels_are_where_their_questions_are(store: Store) -> None:
         queries.add_labels(session, [label(run, 1)])
     with store.read() as session:
         [entry] = browse(session, run, 1, QuestionFilter(), sort="p_hat")
-        assert (entry.question.index, entry.verdict, entry.label) == (1, "kept", label(run, 1).label)
+        assert entry == _summary(QuestionEntry(question(run, 1), "kept", label(run, 1).label, ()))
 
 
 def _entry(
@@ -94,6 +96,14 @@ def _entry(
     vote = None if votes is None else PseudoLabel("7", votes, 4, 4, 0, votes / 4, "all", (("7", votes),))
     said = () if oracle is None else (OracleLabel(asked.id, oracle[0], cast(OracleVerdict, oracle[1]), "7"),)
     return QuestionEntry(asked, verdict, vote, said)
+
+
+def _summary(entry: QuestionEntry) -> QuestionSummary:
+    asked, none = entry.question, dict.fromkeys(asdict(label("r", 0).label))
+    made = asdict(entry.label) if entry.label else none
+    given = {name: getattr(asked, name) for name in ("id", "run", "iteration", "index", "text", "checkpoint", "seed")}
+    del made["classes"]
+    return QuestionSummary(**given, **made, verdict=entry.verdict, oracles=entry.oracles)
 
 
 def _write(store: Store, made: Sequence[QuestionEntry]) -> None:

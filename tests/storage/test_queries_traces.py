@@ -53,5 +53,5 @@ def test_questions_of_a_cluster(store: Store) -> None:
         )
     with store.read() as session:
         found = queries.browse(session, run, 1, queries.QuestionFilter(cluster=0))
-        assert [entry.question.index for entry in found] == [0, 2]
+        assert [each.index for each in found] == [0, 2]
         assert queries.browse(session, run, 1, queries.QuestionFilter(cluster=2)) == []
