@@ -82,8 +82,6 @@ def api(
 
 def served() -> FastAPI:
     """What each process of `coevo api` serves, as the environment says."""
-    import pyarrow
-
     from services.api.app import create_app
     from services.api.connections import Spreading
 
@@ -99,7 +97,6 @@ def served() -> FastAPI:
     )
     if os.environ[_ALONE] == "no":
         app.add_middleware(Spreading)
-    pyarrow.array([])  # imports pandas where there is one, which would have the first that ask wait for a second
     # What was imported stays: a collection that looks through all of it stops every request for a tenth of a second.
     gc.collect()
     gc.freeze()

@@ -224,3 +224,14 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path) -> None:
         }
     journal = "wal" if sqlite3.sqlite_version_info >= (3, 51, 3) else "delete"
     assert settings == {"journal_mode": journal, "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_statements_that_are_read_often_are_planned_once(store: Store) -> None:
+    if not store.address.startswith("postgresql"):
+        pytest.skip("SQLite's driver keeps its statements in any case")
+    for _ in range(20):  # psycopg prepares the sixth, and PostgreSQL takes five plans before it settles on one
+        with store.read() as session:
+            queries.questions_of(session, "nobody", 1)
+    with store.read() as session:
+        kept = session.execute(text("SELECT max(generic_plans) FROM pg_prepared_statements"))
+        assert kept.scalar_one() > 0

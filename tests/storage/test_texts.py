@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -85,6 +88,27 @@ def test_the_texts_of_some_questions(tmp_path: Path) -> None:
     chosen = read_texts(tmp_path, "demo", 1, STAGE, question_ids=[question_id("demo", 1, 3), "nobody"])
     assert [row.text for row in chosen] == ["3 and 0", "3 and 1"]
     assert read_texts(tmp_path, "demo", 1, STAGE, question_ids=[]) == []
+
+
+def test_the_texts_of_a_question_in_any_row_group(tmp_path: Path) -> None:
+    write(tmp_path, [votes(10_000)])
+    assert pq.ParquetFile(texts_path(tmp_path, "demo", 1, STAGE)).num_row_groups == 3
+    for index in (0, 4_095, 4_096, 9_999):
+        chosen = read_texts(tmp_path, "demo", 1, STAGE, question_ids=[question_id("demo", 1, index)])
+        assert [row.text for row in chosen] == [f"{index} and 0", f"{index} and 1"]
+
+
+def test_reading_imports_no_pandas(tmp_path: Path) -> None:
+    """It would cost each of the API's processes 35 MB, and whoever asks first a second."""
+    write(tmp_path, [votes(5)])
+    program = """
+import sys
+from pathlib import Path
+from storage.texts import read_texts
+assert len(read_texts(Path(sys.argv[1]), "demo", 1, sys.argv[2], ["demo/1/000003"])) == 2
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path), STAGE], check=True)
 
 
 def test_texts_that_are_not_there_or_damaged_are_named(tmp_path: Path) -> None:
