@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from storage.errors import StoreError
 from storage.schema import migrate, require_current
@@ -22,6 +25,7 @@ _BUSY_SECONDS = 30.0
 # Connections of a process, at most. All are kept, since opening one takes longer than most reads, and the one used last
 # comes first, since it has its statements prepared.
 _POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
+_FRESH_SECONDS = 1.0  # so long after its last use a connection is taken for alive
 _WRITE = "coevo_write"
 
 
@@ -32,6 +36,7 @@ class Store:
         self.address = address  # without the password
         self._writer = engine.execution_options(**{_WRITE: True})
         self._reader = _read_only(engine)
+        self._once = _without_transaction(engine)
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -48,6 +53,16 @@ class Store:
         there is no write-ahead log, writers wait for it."""
         # It is committed, though there is nothing to commit: psycopg forgets what it prepared when one is rolled back.
         with Session(self._reader) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def read_once(self) -> Iterator[Session]:
+        """For a read of one statement, which sees one state by itself; a second one may see a later state.
+
+        On PostgreSQL there is no transaction around it: to begin and end one are two of three round trips, in each of
+        which a busy process lets go of the interpreter and waits for it again.
+        """
+        with Session(self._once) as session, session.begin():
             yield session
 
     def close(self) -> None:
@@ -126,8 +141,9 @@ def _migrate(target: URL) -> None:
 
 def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     if target.get_backend_name() == "postgresql":
-        # A stage may take hours between two writes; the server, or a proxy, may have hung up meanwhile.
-        return create_engine(target, pool_pre_ping=True, **_POOL)
+        engine = create_engine(target, **_POOL)
+        _ask_the_rested(engine)
+        return engine
     engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS}, **_POOL)
 
     @event.listens_for(engine, "connect")
@@ -147,7 +163,35 @@ def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     return engine
 
 
+def _ask_the_rested(engine: Engine) -> None:
+    """Ask a connection that has rested whether it is alive before it is used, and replace it where it is not.
+
+    A stage may take hours between two writes; the server, or a proxy, may have hung up meanwhile. SQLAlchemy's own
+    `pool_pre_ping` would ask at every use.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def _rests(_connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+        entry.info["used"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _is_wanted(connection: DBAPIConnection, entry: ConnectionPoolEntry, _proxy: object) -> None:
+        used = entry.info.get("used")  # None: it was opened just now
+        if used is None or time.monotonic() - used < _FRESH_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError from error
+
+
 def _read_only(engine: Engine) -> Engine:
     if engine.dialect.name == "sqlite":
         return engine
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _without_transaction(engine: Engine) -> Engine:
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="AUTOCOMMIT")

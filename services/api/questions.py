@@ -50,7 +50,7 @@ def list_questions(store: OfStore, run: RunName, iteration: Iteration, wanted: A
         wanted.cluster,
     )
     after, limit = place(wanted.after, 2 if wanted.sort.endswith("p_hat") else 1), wanted.limit + 1
-    with store.read() as session:
+    with store.read_once() as session:
         found = queries.browse(session, run, iteration, fits, sort=wanted.sort, after=after, limit=limit)
         if not found:
             queries.get_run(session, run)

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, func, inspect, select, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 from store_examples import fresh_run
 
 from core.config import parse_config
@@ -18,6 +21,8 @@ from storage.errors import StoreError
 from storage.models import Base
 from storage.schema import alembic_config, require_current
 from storage.session import Store, open_store
+
+_Reading = AbstractContextManager[Session]
 
 
 def test_a_missing_file_is_named_and_not_made(tmp_path: Path) -> None:
@@ -226,12 +231,40 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path) -> None:
     assert settings == {"journal_mode": journal, "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
 
 
-def test_statements_that_are_read_often_are_planned_once(store: Store) -> None:
+@pytest.mark.parametrize("reading", [Store.read, Store.read_once])
+def test_statements_that_are_read_often_are_planned_once(store: Store, reading: Callable[[Store], _Reading]) -> None:
     if not store.address.startswith("postgresql"):
         pytest.skip("SQLite's driver keeps its statements in any case")
     for _ in range(20):  # psycopg prepares the sixth, and PostgreSQL takes five plans before it settles on one
-        with store.read() as session:
+        with reading(store) as session:
             queries.questions_of(session, "nobody", 1)
-    with store.read() as session:
+    with reading(store) as session:
         kept = session.execute(text("SELECT max(generic_plans) FROM pg_prepared_statements"))
         assert kept.scalar_one() > 0
+
+
+def test_a_read_of_one_statement_has_no_transaction_around_it(store: Store) -> None:
+    if not store.address.startswith("postgresql"):
+        pytest.skip("SQLite has nobody to send one to")
+    begun = select(func.now())  # when the transaction began
+    with store.read() as session:
+        assert session.scalar(begun) == session.scalar(begun)
+    with store.read_once() as session:
+        assert session.scalar(begun) != session.scalar(begun)
+
+
+@pytest.mark.parametrize("reading", [Store.read, Store.read_once, Store.write])
+def test_a_connection_that_was_hung_up_while_it_rested_is_replaced(
+    store: Store, reading: Callable[[Store], _Reading], monkeypatch: pytest.MonkeyPatch, postgresql_server: str
+) -> None:
+    if not store.address.startswith("postgresql"):
+        pytest.skip("nobody hangs up on a file")
+    monkeypatch.setattr("storage.session._FRESH_SECONDS", 0.0)
+    with store.read() as session:
+        backend = session.scalar(text("SELECT pg_backend_pid()"))
+    server = create_engine(postgresql_server)
+    with server.connect() as connection:
+        assert connection.scalar(text("SELECT pg_terminate_backend(:pid, 30000)"), {"pid": backend})
+    server.dispose()
+    with reading(store) as session:
+        assert session.scalar(text("SELECT pg_backend_pid()")) != backend
