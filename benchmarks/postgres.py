@@ -31,10 +31,11 @@ def _version(folder: Path) -> float:
 
 
 @contextmanager
-def temporary_postgresql(fsync: bool = False) -> Iterator[str | None]:
+def temporary_postgresql(fsync: bool = False, shared_buffers: str = "128MB") -> Iterator[str | None]:
     """Start an empty server on a Unix socket, yield its URL, stop and remove it; None where no server is installed.
 
-    `fsync=False` is for tests only: a benchmark that wants honest commit times asks for True.
+    `fsync=False` is for tests only: a benchmark that wants honest commit times asks for True. `shared_buffers` is its
+    memory for tables and indexes; PostgreSQL's own default is the one here.
     """
     programs = server_folder()
     if programs is None:
@@ -62,6 +63,7 @@ def temporary_postgresql(fsync: bool = False) -> Iterator[str | None]:
             "--no-sync",
         )
         options = f"-k {folder} -c listen_addresses='' -c fsync={'on' if fsync else 'off'}"
+        options += f" -c shared_buffers={shared_buffers}"
         _call(user, programs / "pg_ctl", "-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "start")
         try:
             yield f"postgresql+psycopg://coevo@/postgres?host={folder}"

@@ -238,7 +238,8 @@ def _copy(session: Session, model: type[Base], names: Sequence[str], rows: Itera
 
 
 def _vacuum(url: str) -> None:
-    """What autovacuum would have done by the time that somebody reads."""
+    """What the server would have done by itself by the time that somebody reads."""
     target = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(target, autocommit=True) as connection:
         connection.execute("VACUUM (ANALYZE)")
+        connection.execute("CHECKPOINT")

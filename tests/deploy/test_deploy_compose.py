@@ -16,6 +16,7 @@ import yaml
 from sqlalchemy import make_url
 
 from benchmarks.postgres import server_folder
+from benchmarks.rest import SHARED_BUFFERS
 from orchestrator.home import ROOT
 
 FILE = ROOT / "docker-compose.yml"
@@ -176,6 +177,10 @@ def test_variables_are_documented_and_secrets_have_no_default() -> None:
     required = {name for name, kind, _ in found if kind == ":?"}
     assert required == {name for name, _, _ in found if re.search(r"PASSWORD|TOKEN", name)}
     assert all(message for _, kind, message in found if kind == ":?")
+
+
+def test_the_database_has_the_memory_that_the_api_was_measured_with() -> None:
+    assert SERVICES["postgres"]["command"] == ["postgres", "-c", f"shared_buffers={SHARED_BUFFERS}"]
 
 
 @pytest.fixture
