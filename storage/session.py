@@ -35,8 +35,8 @@ class Store:
     def __init__(self, engine: Engine, address: str) -> None:
         self.address = address  # without the password
         self._writer = engine.execution_options(**{_WRITE: True})
-        self._reader = _read_only(engine)
-        self._once = _without_transaction(engine)
+        self._reader = _on_postgresql(engine, isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._once = _on_postgresql(engine, isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -60,7 +60,7 @@ class Store:
         """For a read of one statement, which sees one state by itself; a second one may see a later state.
 
         On PostgreSQL there is no transaction around it: to begin and end one are two of three round trips, in each of
-        which a busy process lets go of the interpreter and waits for it again.
+        which a busy process lets go of the interpreter and waits for it again. So nothing there stops it from writing.
         """
         with Session(self._once) as session, session.begin():
             yield session
@@ -185,13 +185,6 @@ def _ask_the_rested(engine: Engine) -> None:
             raise InvalidatePoolError from error
 
 
-def _read_only(engine: Engine) -> Engine:
-    if engine.dialect.name == "sqlite":
-        return engine
-    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-
-
-def _without_transaction(engine: Engine) -> Engine:
-    if engine.dialect.name == "sqlite":
-        return engine
-    return engine.execution_options(isolation_level="AUTOCOMMIT")
+def _on_postgresql(engine: Engine, **options: Any) -> Engine:
+    """The engine with these options for its transactions; on SQLite as it is, where `_begin` sees to them."""
+    return engine if engine.dialect.name == "sqlite" else engine.execution_options(**options)

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, func, inspect, select, text
+from sqlalchemy import create_engine, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from store_examples import fresh_run
@@ -243,14 +244,22 @@ def test_statements_that_are_read_often_are_planned_once(store: Store, reading: 
         assert kept.scalar_one() > 0
 
 
-def test_a_read_of_one_statement_has_no_transaction_around_it(store: Store) -> None:
+@pytest.mark.parametrize(("reading", "round_trips"), [(Store.read, 3), (Store.read_once, 1)])
+def test_a_read_of_one_statement_is_one_round_trip(
+    store: Store, reading: Callable[[Store], _Reading], round_trips: int, tmp_path: Path
+) -> None:
+    """BEGIN, the statement, COMMIT; and the statement alone. Whether the connection lives is not asked."""
     if not store.address.startswith("postgresql"):
         pytest.skip("SQLite has nobody to send one to")
-    begun = select(func.now())  # when the transaction began
-    with store.read() as session:
-        assert session.scalar(begun) == session.scalar(begun)
-    with store.read_once() as session:
-        assert session.scalar(begun) != session.scalar(begun)
+    with (tmp_path / "trace").open("wb") as trace:
+        with reading(store) as session:
+            driver: Any = session.connection().connection.driver_connection
+        driver.pgconn.trace(trace.fileno())  # by libpq, of every message; the pool hands out the one used last
+        with reading(store) as session:
+            session.scalar(select(1))
+        driver.pgconn.untrace()
+    sent = [line.split("\t")[1:4] for line in (tmp_path / "trace").read_text().splitlines()]
+    assert sum(message[0] == "F" and message[2] in ("Query", "Sync") for message in sent) == round_trips, sent
 
 
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once, Store.write])
