@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from core.settings import Part, Positive
+from core.settings import Factor, Iterations, Part, Positive, Scale
 
 # What a change can be tested of: figures that come with an interval.
 Tested = Literal[
@@ -30,9 +30,9 @@ class Rule(Part):
 
     over: Literal["kept", "all", ""] = "all"  # as the series has it
     direction: Literal["down", "up", "either"]
-    warning: float = Field(ge=0)  # the smallest change worth one, in the series' own unit
-    critical: float = Field(ge=0)
-    weight: float = Field(1.0, gt=0)  # of the false-alarm rate, beside the other rules'
+    warning: Factor  # the smallest change worth one, in the series' own unit
+    critical: Factor
+    weight: Scale = 1.0  # of the false-alarm rate, beside the other rules'
     enabled: bool = True
 
     @model_validator(mode="after")
@@ -69,13 +69,13 @@ class Alerts(Part):
     """
 
     rate: float = Field(0.05, gt=0, lt=1)
-    iterations: Positive = 10
-    window: Positive = 5  # iterations before, that one is compared with; fewer where there are no more
+    iterations: Iterations = 10
+    window: Iterations = 5  # iterations before, that one is compared with; fewer where there are no more
     min_n: Positive = 100  # in the iteration and in the window, or nothing is tested
     slow_share: float = Field(0.1, gt=0, lt=1)  # of a rule's rate, for the CUSUM
-    slow_k: float = Field(0.5, ge=0)  # standard errors an iteration that the CUSUM takes for chance
-    collapse_jump: float = Field(0.05, ge=0)  # of the pseudo-reward…
-    collapse_kl: float = Field(0.15, ge=0)  # …and the KL, in nats a token, that make a fall a collapse
+    slow_k: Factor = 0.5  # standard errors an iteration that the CUSUM takes for chance
+    collapse_jump: Factor = 0.05  # of the pseudo-reward…
+    collapse_kl: Factor = 0.15  # …and the KL, in nats a token, that make a fall a collapse
     rules: dict[Tested, Rule] = Field(default_factory=_rules)
 
     @field_validator("rules", mode="before")

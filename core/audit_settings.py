@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from core.judging import JudgePrompt
 from core.serving_settings import Service
-from core.settings import Part, Positive, Share
+from core.settings import Answers, Attempts, Part, Positive, Share, Temperature, Tokens, Workers
 
 Oracle = Annotated[
     Literal["exact", "given", "judge"] | None, BeforeValidator(lambda given: None if given == "none" else given)
@@ -20,15 +20,15 @@ class Judge(Service):
 
     name: str | None = Field(None, pattern=r"^[a-z0-9_]{1,34}$")  # its labels are `judge_<name>`'s; None: `judge`'s
     prompt: JudgePrompt = "annotate"
-    samples: Positive = 1  # replies a question; more than half of them must agree
-    temperature: float = Field(0.1, ge=0)  # R-Zero E.3
-    max_tokens: Positive = 4096
-    attempts: Positive = 8  # of one request: a service that limits rates needs patience
-    concurrency: Positive = 16  # requests under way at once
+    samples: Answers = 1  # replies a question; more than half of them must agree
+    temperature: Temperature = 0.1  # R-Zero E.3
+    max_tokens: Tokens = 4096
+    attempts: Attempts = 8  # of one request: a service that limits rates needs patience
+    concurrency: Workers = 16  # requests under way at once
     batch: Positive = 64  # questions that are stored together, or not at all
-    sentinels: Positive = 8  # of known verdict, put among those
+    sentinels: Answers = 8  # of known verdict, put among those
     sentinel_accuracy: Share = 0.8  # a batch with a lower share of them right is thrown away
-    batch_attempts: Positive = 3  # as often is such a batch asked
+    batch_attempts: Attempts = 3  # as often is such a batch asked
 
     @property
     def oracle(self) -> str:

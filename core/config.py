@@ -19,11 +19,25 @@ from core.guard import Guard
 from core.methods import Method, Objective, RZero, SetMethod, SolverReward, Supervised
 from core.prompt_settings import Prompts
 from core.serving_settings import Serving, Signals
-from core.settings import Part, Positive, Share
+from core.settings import (
+    Answers,
+    Factor,
+    Iterations,
+    LearningRate,
+    Part,
+    Positive,
+    Scale,
+    Seed,
+    Share,
+    Temperature,
+    Tokens,
+    Workers,
+)
 from core.trainer_settings import LocalSettings, PoolSettings, TrainerSettings
 from core.types import Denominator
 
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
+_MOST_COMPLAINTS, _LONGEST = 20, 100  # complaints of one configuration; characters of a name or a value in them
 
 
 def trained_rollouts(rollouts: int, objective: Objective) -> int:
@@ -38,9 +52,9 @@ class ConfigError(CoevoError):
 class Sampling(Part):
     """How rollouts are drawn."""
 
-    temperature: float = Field(1.0, ge=0)
+    temperature: Temperature = 1.0
     top_p: float = Field(0.99, gt=0, le=1)
-    max_tokens: Positive = 4096
+    max_tokens: Tokens = 4096
 
 
 class Training(Part):
@@ -48,15 +62,15 @@ class Training(Part):
 
     steps: Positive = 15
     prompts_per_step: Positive = 128
-    rollouts_per_prompt: Annotated[int, Field(ge=2)] | None = None  # None: as many as the reward's paper takes
-    learning_rate: float = Field(1e-6, gt=0)
-    weight_decay: float = Field(1e-2, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
+    rollouts_per_prompt: Annotated[Answers, Field(ge=2)] | None = None  # None: as many as the reward's paper takes
+    learning_rate: LearningRate = 1e-6
+    weight_decay: Factor = 1e-2
+    max_grad_norm: Scale = 1.0
     prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all of the step's prompts
     updates_per_step: Positive = 1  # passes over its rollouts; with one mini-batch and one pass nothing is clipped
     micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
     checkpoint_every: Positive = 5
-    workers: Positive = 1  # data-parallel
+    workers: Workers = 1  # data-parallel
     sharded: bool = False  # weights, gradients and AdamW's moments over the workers (FSDP); nothing to a single one
     sampling: Sampling = Sampling()
 
@@ -68,8 +82,8 @@ class ChallengerReward(Objective):
 
     advantage: Literal["zscore"] = "zscore"
     variant: Literal["paper", "official"] = "paper"
-    votes: Positive = 10  # m, the Solver's answers a question
-    repetition_weight: float = Field(1.0, ge=0)  # lambda
+    votes: Answers = 10  # m, the Solver's answers a question
+    repetition_weight: Factor = 1.0  # lambda
     bleu_distance: Share = 0.5  # tau_BLEU
 
 
@@ -113,12 +127,12 @@ class Dataset(Part):
     """R-Zero 2.3: how the Solver's questions are made and filtered."""
 
     candidates: Positive = 8000  # N
-    votes: Positive = 10  # m
+    votes: Answers = 10  # m
     filtered: bool = True  # False is the ablation of Table 3: keep whatever has a majority
     delta: float = Field(0.25, ge=0, le=0.5)
     band: tuple[Share, Share] | None = None  # instead of 1/2 -+ delta, where a release has an uneven one
     denominator: Denominator = "all"
-    max_question_chars: Positive = 2000
+    max_question_chars: Tokens = 2000
     sampling: Sampling = Sampling()  # of the Solver's votes
 
     @property
@@ -137,7 +151,7 @@ class Evaluation(Part):
     """Held-out accuracy after each iteration: `samples` at the sampling temperature, one greedy, maj@samples."""
 
     benchmark: str = "micro"  # "micro", or a JSONL file with id, problem, answer and perhaps level
-    samples: Positive = 8
+    samples: Answers = 8
     sampling: Sampling = Sampling(top_p=1.0)
 
 
@@ -168,14 +182,14 @@ class EarlyStopping(Part):
     (SRT 5.1)."""
 
     benchmark: str  # as the evaluation's
-    patience: Positive = 2
+    patience: Iterations = 2
 
 
 class RunConfig(Part):
     """A whole run. The preset's file name is not part of it: two presets with equal values are the same run."""
 
-    seed: int = Field(0, ge=0)
-    iterations: Positive = 3
+    seed: Seed = 0
+    iterations: Iterations = 3
     base_model: str = "micro"  # "micro", or a folder with a Hugging Face model in safetensors
     rollout_text: Literal["none", "kept", "all"] = "kept"
     challenger: Challenger = Challenger()
@@ -260,8 +274,10 @@ def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _complaints(error: ValidationError) -> list[str]:
-    return [
-        f"  {'.'.join(map(str, e['loc'])) or 'run'}: {e['msg']}"
-        + ("" if e["type"] == "extra_forbidden" else f" (got {e['input']!r})")
-        for e in error.errors()
+    errors = error.errors()
+    named = [
+        f"  {'.'.join(map(str, e['loc']))[:_LONGEST] or 'run'}: {e['msg']}"
+        + ("" if e["type"] == "extra_forbidden" else f" (got {repr(e['input'])[:_LONGEST]})")
+        for e in errors[:_MOST_COMPLAINTS]
     ]
+    return [*named, f"  and {len(errors) - len(named):,} more"] if len(errors) > len(named) else named

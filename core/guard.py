@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from core.settings import Part, Positive, Share
+from core.settings import Part, Positive, Scale, Share
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
 Signal = Literal["hacking", "one_answer", "no_entropy", "decline", "ill_posed", "repetition"]
@@ -44,13 +44,13 @@ class Guard(Part):
     window: Positive = 3  # steps whose median is taken: one step may be odd
     # Chosen on pushed SRT and its control with true labels, docs/methods.md: KL tells them apart.
     hacking_jump: Share = 0.05  # more of the votes agree with their majority than at the training's first steps…
-    hacking_kl: float = Field(0.15, gt=0)  # …and the KL to the reference, in nats a token, is as large
+    hacking_kl: Scale = 0.15  # …and the KL to the reference, in nats a token, is as large
     one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
     entropy_floor: Share = 0.1  # of the entropy of the training's first steps
     decline_points: Share = 0.03  # of held-out pass@1, below its best
     ill_posed_share: Share = 0.2
     repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
-    max_roll_backs: int = Field(1, ge=0)
+    max_roll_backs: int = Field(1, ge=0, le=10_000)
 
     def action(self, signal: Signal) -> Action:
         found: Action = getattr(self, signal)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.settings import Part, Positive, Share
+from core.settings import Answers, Factor, Part, Positive, Scale, Share
 
 Signal = Literal["label", "mean_entropy", "embeddings", "clusters"]
 Labels = Literal["online", "offline"]  # the vote of these very rollouts, or the label that came with the question
@@ -25,9 +25,9 @@ class Objective(Part):
 
     advantage: Advantage = "zscore"
     clip_low: float = Field(0.2, gt=0, lt=1)
-    clip_high: float = Field(0.2, gt=0)
-    entropy_coefficient: float = Field(0.0, ge=0)
-    kl_coefficient: float = Field(1e-2, ge=0)
+    clip_high: Scale = 0.2
+    entropy_coefficient: Factor = 0.0
+    kl_coefficient: Factor = 1e-2
     kl_in: Literal["loss", "reward"] = "loss"
     loss_average: LossAverage = "sequence"
     trained_share: float = Field(1.0, gt=0, le=1)  # of the rollouts, all of which vote
@@ -59,10 +59,10 @@ class SetMethod(Method):
     rollouts: ClassVar[int] = 8  # N
 
     advantage: Literal["set"] = "set"
-    set_size: Annotated[int, Field(ge=1)] = 4  # n
+    set_size: Answers = 4  # n
     sets: Positive | None = None  # K
-    clip_high: float = Field(0.28, gt=0)
-    kl_coefficient: float = Field(0.0, ge=0)
+    clip_high: Scale = 0.28
+    kl_coefficient: Factor = 0.0
     loss_average: LossAverage = "max_length"
 
 
@@ -82,7 +82,7 @@ class Ttrl(Method):
 
     type: Literal["ttrl"] = "ttrl"
     labels: Literal["online"] = "online"
-    kl_coefficient: float = Field(1e-3, ge=0)
+    kl_coefficient: Factor = 1e-3
     trained_share: float = Field(0.5, gt=0, le=1)
 
 
@@ -97,7 +97,7 @@ class Srt(Method):
     type: Literal["srt"] = "srt"
     labels: Labels = "online"
     advantage: Advantage = "rloo"
-    kl_coefficient: float = Field(1e-3, ge=0)
+    kl_coefficient: Factor = 1e-3
     kl_in: Literal["loss", "reward"] = "reward"
     loss_average: LossAverage = "max_length"
 
@@ -115,9 +115,9 @@ class EvolRl(Method):
     variant: Literal["paper", "official"] = "paper"
     labels: Labels = "online"
     alpha: Share = 0.5
-    clip_high: float = Field(0.28, gt=0)
-    entropy_coefficient: float = Field(3e-3, ge=0)
-    kl_coefficient: float = Field(1e-3, ge=0)
+    clip_high: Scale = 0.28
+    entropy_coefficient: Factor = 3e-3
+    kl_coefficient: Factor = 1e-3
     trained_share: float = Field(0.5, gt=0, le=1)
 
 
@@ -136,8 +136,8 @@ class Scrl(Method):
     tau_pos: Share = 0.375
     tau_marg: Share = 0.125
     tau_neg: Share = 0.125
-    entropy_weight: float = Field(0.1, ge=0)  # lambda_H
-    kl_coefficient: float = Field(1e-3, ge=0)
+    entropy_weight: Factor = 0.1  # lambda_H
+    kl_coefficient: Factor = 1e-3
     trained_share: float = Field(0.5, gt=0, le=1)
 
 
@@ -165,8 +165,8 @@ class Grpo(Method):
 
     type: Literal["grpo"] = "grpo"
     advantage: Advantage = "mean"
-    clip_high: float = Field(0.28, gt=0)
-    kl_coefficient: float = Field(0.0, ge=0)
+    clip_high: Scale = 0.28
+    kl_coefficient: Factor = 0.0
 
 
 class GrpoDiv(Method):
@@ -179,10 +179,10 @@ class GrpoDiv(Method):
     signals: ClassVar[frozenset[Signal]] = frozenset({"clusters"})
 
     type: Literal["grpo_div"] = "grpo_div"
-    diversity_weight: float = Field(0.5, ge=0)  # lambda
+    diversity_weight: Factor = 0.5  # lambda
     advantage: Advantage = "mean"
-    clip_high: float = Field(0.28, gt=0)
-    kl_coefficient: float = Field(0.0, ge=0)
+    clip_high: Scale = 0.28
+    kl_coefficient: Factor = 0.0
 
 
 class Rloo(Method):
@@ -192,7 +192,7 @@ class Rloo(Method):
 
     type: Literal["rloo"] = "rloo"
     advantage: Advantage = "rloo"
-    kl_coefficient: float = Field(1e-3, ge=0)
+    kl_coefficient: Factor = 1e-3
     kl_in: Literal["loss", "reward"] = "reward"
     loss_average: LossAverage = "max_length"
 

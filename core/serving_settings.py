@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.methods import Method
-from core.settings import Part, Positive
+from core.settings import Attempts, Part, Seconds, Workers
 
 
 class Serving(Part):
@@ -19,7 +19,7 @@ class Serving(Part):
     applications: str = "embedded"  # of deploy/serve, or the path of a YAML file that `serve deploy` takes
     # Batches of 128 questions under way at once. With one, whoever serves waits for the longest answer of each; with
     # more, a killed run asks for more again.
-    batches: Positive = 1
+    batches: Workers = 1
     release: bool = False  # stop them while the Solver trains, which asks none of them: their GPUs are its then
 
 
@@ -33,8 +33,8 @@ class Service(Part):
     url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
     model: str
     key_variable: str | None = None
-    timeout: float = Field(120.0, gt=0)  # seconds, for one request
-    attempts: Positive = 5
+    timeout: Seconds = 120.0  # seconds, for one request
+    attempts: Attempts = 5
 
 
 class Signals(Part):

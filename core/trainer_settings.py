@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from core.settings import Part, Positive, Share
+from core.settings import Part, Positive, Share, Workers
 
 
 class LocalSettings(Part):
@@ -30,9 +30,9 @@ class EasyR1Settings(Part):
     type: Literal["easyr1"] = "easyr1"
     python: str = "python3"
     source: str = "EasyR1"
-    nodes: Positive = 1
-    gpus_per_node: Positive = 8
-    tensor_parallel: Positive = 1  # of vLLM, for rollouts
+    nodes: Workers = 1
+    gpus_per_node: Workers = 8
+    tensor_parallel: Workers = 1  # of vLLM, for rollouts
     gpu_memory_share: Share = 0.6  # of vLLM
     update_micro_batch: Positive = 4  # sequences a GPU and forward pass
     experience_micro_batch: Positive = 16

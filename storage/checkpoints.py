@@ -33,7 +33,7 @@ def manifest(folder: Path) -> dict[str, str]:
 
     Raises `CheckpointError` when there is a pickle among them, or no safetensors.
     """
-    return {name: _sha256(folder / name) for name in _model_files(folder)}
+    return {name: _sha256(folder / name) for name in model_files(folder)}
 
 
 def digest(files: Mapping[str, str]) -> str:
@@ -106,7 +106,7 @@ def _publish(source: Path, root: Path, final: Path, key: str) -> str:
         shutil.rmtree(left)
     temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
     try:
-        files = {name: _copy(source / name, temporary / name) for name in _model_files(source)}
+        files = {name: _copy(source / name, temporary / name) for name in model_files(source)}
         _write(temporary / MANIFEST, _encoded(files))
         for folder in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
             folder.chmod(0o755)
@@ -118,7 +118,7 @@ def _publish(source: Path, root: Path, final: Path, key: str) -> str:
     return digest(files)
 
 
-def _model_files(folder: Path) -> list[str]:
+def model_files(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise CheckpointError(f"checkpoint {folder}: there is no such folder")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())

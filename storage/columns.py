@@ -8,25 +8,28 @@ from datetime import UTC, datetime
 from sqlalchemy import DateTime, Dialect, Text
 from sqlalchemy.types import TypeDecorator
 
-# A model writes whatever it likes, but PostgreSQL stores no NUL and UTF-8 has no lone surrogates. They are written
-# as this private-use character and their code in hexadecimal, and so is the character itself: nothing is lost.
+from core.unicode import well_formed
+
+# PostgreSQL stores no NUL. It is written as this private-use character and its code in hexadecimal, and so is the
+# character itself. Older versions wrote lone surrogates so, too.
 _MARK = "\ue000"
-_UNSTORABLE = re.compile(f"[\x00\ud800-\udfff{_MARK}]")
+_UNSTORABLE = re.compile(f"[\x00{_MARK}]")
 _STORED = re.compile(f"{_MARK}([0-9a-f]{{4}})")
 
 
 def to_stored(text: str) -> str:
-    """Any `str` as text that both databases and Parquet take."""
-    return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", text)
+    """Any `str` as text that both databases and Parquet take; a lone surrogate becomes U+FFFD."""
+    return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", well_formed(text))
 
 
 def from_stored(text: str) -> str:
-    """The inverse of `to_stored`."""
-    return _STORED.sub(lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
+    """The inverse of `to_stored`: well-formed text, whichever version stored it."""
+    return well_formed(_STORED.sub(lambda match: chr(int(match[1], 16)), text)) if _MARK in text else text
 
 
-class ModelText(TypeDecorator[str]):
-    """Text that a model wrote: any characters, given back as they came."""
+class AnyText(TypeDecorator[str]):
+    """Text of any characters, whoever wrote it. It is given back as it came, but for lone surrogates, which become
+    U+FFFD."""
 
     impl = Text
     cache_ok = True

@@ -13,6 +13,10 @@ class NotThere(StoreError):
     """A thing asked for by its name that the store does not have."""
 
 
+class RunHeld(StoreError):
+    """Another process works on the run."""
+
+
 class StageHeld(StoreError):
     """Another owner holds a live lease on the stage."""
 

@@ -35,6 +35,7 @@ Format = Literal["jsonl", "csv", "parquet", "huggingface"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Only = Literal["all", "kept"]
 
+_EDITION = 2  # raised when the same rows are to give other bytes: files of an earlier one are not served any more
 _PAGE = 1_000  # rows: what is in memory at a time
 _SUFFIX: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
 _SCHEMA = pa.schema(
@@ -57,8 +58,8 @@ _SCHEMA = pa.schema(
         pa.field("oracles", pa.string(), nullable=False),  # JSON: oracle -> [verdict, truth]
     ]
 )
-_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
+# What a spreadsheet may take for a formula: full-width signs too, and whatever white space stands before them.
+_FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x1f\ufeff]*(?:[=@\uff1d\uff20]|[-+\uff0b\uff0d](?![\d.]+$))")
 _MADE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows: the same bytes at any time
 _INSIDE = "data/train.parquet"  # the zip's
 
@@ -85,7 +86,7 @@ def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind:
         if not queries.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
         audited = queries.audit_counts(session, run, iteration)
-    state = hashlib.sha256(repr(audited).encode()).hexdigest()[:12]
+    state = hashlib.sha256(repr((_EDITION, audited)).encode()).hexdigest()[:12]
     path = root / run / str(iteration) / f"{run}-{iteration}-{only}-{state}.{_SUFFIX[kind]}"
     written = path.with_name(f"{path.name}.manifest.json")
     if not (path.exists() and written.exists()):  # whoever deletes old files may leave either
@@ -141,20 +142,24 @@ def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[R
 
 
 def _row(found: QuestionSummary) -> Row:
-    oracles = {said.oracle: [said.verdict, said.truth] for said in found.oracles}
-    row = {
+    oracles = {said.oracle: [said.verdict, said.truth and _without_nul(said.truth)] for said in found.oracles}
+    return {
         "id": found.id,
         "run": found.run,
         "iteration": found.iteration,
         "index": found.index,
-        "question": found.text,
+        "question": found.text and _without_nul(found.text),
         **{name: getattr(found, name) for name in _SCHEMA.names[5:13]},
+        "answer": found.answer and _without_nul(found.answer),
         "challenger": found.checkpoint,
         "seed": found.seed,
         "oracles": json.dumps(oracles),
     }
-    # What no format can hold, a model may have written all the same.
-    return {name: _UNWRITABLE.sub("\ufffd", v) if isinstance(v, str) else v for name, v in row.items()}
+
+
+def _without_nul(text: str) -> str:
+    """What a model wrote as every format's readers take it: a CSV file cannot hold NUL."""
+    return text.replace("\0", "\ufffd")
 
 
 def _jsonl(file: Any, pages: _Counted, _about: Mapping[str, Any]) -> None:

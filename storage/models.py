@@ -1,6 +1,6 @@
 """The tables. Their keys are natural (`core.types.question_id`, `checkpoint_id`), so that writing a row twice is
-writing it once; rows are never updated, except those of `runs`, `stages`, `pool_jobs`, `series`, `alerts` and
-`deliveries`. `docs/storage.md` describes them.
+writing it once; rows are never updated, except those of `runs`, `run_leases`, `stages`, `pool_jobs`, `series`, `alerts`
+and `deliveries`. `docs/storage.md` describes them.
 
 A class is named for its table, in the plural: the singular names are the carriers in `core.types`.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, MetaData, Text
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from storage.columns import ModelText, UtcDateTime
+from storage.columns import AnyText, UtcDateTime
 
 # One B-tree a table instead of two, for narrow rows that are only ever found by their key.
 _NARROW = {"sqlite_with_rowid": False}
@@ -37,7 +37,7 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as it stands
-        str: Text,
+        str: AnyText,
         float: Double,
         datetime: UtcDateTime,
         dict[str, Any]: JSON,
@@ -59,6 +59,16 @@ class Runs(Base):
     updated_at: Mapped[datetime]
 
 
+class RunLeases(Base):
+    """Who works on a run now. Not bound to `runs`: a run is claimed before it is made."""
+
+    __tablename__ = "run_leases"
+
+    run: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    expires: Mapped[datetime]
+
+
 class Stages(Base):
     """The ledger: which stage of which iteration is done, by whom, and the lease of whoever is at it."""
 
@@ -74,7 +84,7 @@ class Stages(Base):
     started_at: Mapped[datetime]  # of this attempt
     finished_at: Mapped[datetime | None]
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    error: Mapped[str | None] = mapped_column(ModelText)
+    error: Mapped[str | None]
     progress_done: Mapped[int | None]
     progress_total: Mapped[int | None]
     progress_note: Mapped[str | None]
@@ -104,11 +114,11 @@ class Questions(Base):
     run: Mapped[str] = mapped_column(ForeignKey("runs.name", ondelete="CASCADE"))
     iteration: Mapped[int]
     index: Mapped[int]
-    text: Mapped[str | None] = mapped_column(ModelText)
-    raw: Mapped[str] = mapped_column(ModelText)
+    text: Mapped[str | None]
+    raw: Mapped[str]
     checkpoint: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"))  # NULL: it came from a file
     seed: Mapped[int] = mapped_column(BigInteger)
-    answer: Mapped[str | None] = mapped_column(ModelText)  # the true one, where the file has it
+    answer: Mapped[str | None]  # the true one, where the file has it
 
 
 class Rollouts(Base):
@@ -119,7 +129,7 @@ class Rollouts(Base):
 
     question_id: Mapped[str] = _question()
     sample_index: Mapped[int] = mapped_column(primary_key=True)
-    answer: Mapped[str | None] = mapped_column(ModelText)
+    answer: Mapped[str | None]
     tokens: Mapped[int]
     finish_reason: Mapped[str]
     mean_entropy: Mapped[float | None]
@@ -145,7 +155,7 @@ class PseudoLabels(Base):
     iteration: Mapped[int]
     index: Mapped[int]
     verdict: Mapped[str]
-    answer: Mapped[str | None] = mapped_column(ModelText)
+    answer: Mapped[str | None]
     votes: Mapped[int | None]
     m: Mapped[int | None]
     parsed: Mapped[int | None]
@@ -195,7 +205,7 @@ class OracleLabels(Base):
     iteration: Mapped[int]
     index: Mapped[int]
     verdict: Mapped[str]
-    truth: Mapped[str | None] = mapped_column(ModelText)
+    truth: Mapped[str | None]
 
 
 class AuditSamples(Base):

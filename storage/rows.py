@@ -28,6 +28,15 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunLease:
+    """Which process works on a run, and until when it is believed to be alive, in UTC."""
+
+    run: str
+    owner: str
+    expires: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class StageRow:
     """An entry of the ledger. Times are in UTC; `started_at` is that of the latest attempt, the first being 1."""
 

@@ -40,10 +40,10 @@ def require_current(connection: Connection) -> None:
     """Raise `StoreError` unless the tables are those that this version of the code knows."""
     revision = _known_revision(connection)
     if revision is None:
-        raise StoreError("it has no coevo tables; check the address, or let `coevo up` create them")
+        raise StoreError("it has no coevo tables; check the address, or let `coevo migrate` create them")
     head = ScriptDirectory.from_config(alembic_config()).get_current_head()
     if revision != head:
-        raise StoreError(f"its tables are of version {revision}, expected {head}; `coevo up` brings it up to date")
+        raise StoreError(f"its tables are of version {revision}, expected {head}; `coevo migrate` brings it up to date")
 
 
 def _known_revision(connection: Connection) -> str | None:

@@ -16,12 +16,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from core.unicode import from_json, to_json
 from storage.errors import StoreError
 from storage.schema import migrate, require_current
 
 # Below this, a checkpoint of the write-ahead log that meets another connection's reset can corrupt the database.
 _WAL_IS_SAFE = (3, 51, 3)
 _BUSY_SECONDS = 30.0
+# JSON columns hold well-formed text, whatever is written, and give back well-formed text, whatever was stored before.
+_JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
 # Connections of a process, at most. All are kept, since opening one takes longer than most reads, and the one used last
 # comes first, since it has its statements prepared.
 _POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
@@ -124,9 +127,9 @@ def _masked(target: URL) -> str:
 
 def _prepare_file(path: Path, create: bool) -> None:
     if create:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # questions are nobody else's to read
     elif not path.is_file():
-        raise StoreError("there is no such file; check the address, or let `coevo up` create it")
+        raise StoreError("there is no such file; check the address, or let `coevo up` or `coevo migrate` create it")
 
 
 def _migrate(target: URL) -> None:
@@ -141,10 +144,10 @@ def _migrate(target: URL) -> None:
 
 def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     if target.get_backend_name() == "postgresql":
-        engine = create_engine(target, **_POOL)
+        engine = create_engine(target, **_JSON, **_POOL)
         _ask_the_rested(engine)
         return engine
-    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS}, **_POOL)
+    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS}, **_JSON, **_POOL)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:

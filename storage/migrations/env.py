@@ -11,7 +11,7 @@ from storage.models import Base
 
 
 def _plain(kind: str, item: Any, _context: Any) -> str | Literal[False]:
-    """A migration is about what the database has: it says `sa.Text()` where the models say `ModelText`."""
+    """A migration is about what the database has: it says `sa.Text()` where the models say `AnyText`."""
     return f"sa.{item.impl!r}" if kind == "type" and isinstance(item, TypeDecorator) else False
 
 

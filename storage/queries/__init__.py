@@ -72,7 +72,6 @@ from storage.queries.keys import add_key, key_of, list_keys, revoke_key
 from storage.queries.labelled import all_labelled
 from storage.queries.ledger import (
     claim_stage,
-    database_time,
     fail_stage,
     find_stage,
     finish_stage,
@@ -98,13 +97,16 @@ from storage.queries.questions import (
     rollouts_of,
     rollouts_of_question,
 )
+from storage.queries.run_leases import claim_run, process_of, release_run, renew_run, run_holder
 from storage.queries.runs import (
     create_run,
     delete_run,
     get_run,
     list_runs,
     page_of_runs,
+    refuse_name,
     refuse_other_settings,
+    runs_changed,
     set_iterations,
     set_run_status,
 )
@@ -120,6 +122,7 @@ from storage.queries.series import (
     vote_sums,
     voted_iterations,
 )
+from storage.queries.tables import database_time
 from storage.queries.traces import (
     add_clusters,
     add_trained_on,
@@ -160,6 +163,7 @@ __all__ = [
     "checkpoints_of",
     "children_of",
     "claim_delivery",
+    "claim_run",
     "claim_stage",
     "cluster_of",
     "cluster_sizes",
@@ -215,15 +219,21 @@ __all__ = [
     "place_of",
     "pool_jobs",
     "preempt_job",
+    "process_of",
     "put_series",
     "questions_of",
+    "refuse_name",
     "refuse_other_settings",
     "release_leases",
+    "release_run",
     "renew_lease",
+    "renew_run",
     "revoke_key",
     "rolled_back",
     "rollouts_of",
     "rollouts_of_question",
+    "run_holder",
+    "runs_changed",
     "sample_is_over",
     "sample_progress",
     "samples_of",

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 
 from storage.errors import AlreadyAcknowledged, NotThere
 from storage.models import Alerts, Deliveries
-from storage.queries.ledger import database_time
-from storage.queries.tables import columns, insert_carriers, insert_new, table_of
+from storage.queries.tables import columns, database_time, insert_carriers, insert_new, table_of
 from storage.rows import AlertRow, DeliveryRow, Severity
 
 

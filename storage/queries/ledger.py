@@ -6,16 +6,17 @@ that transaction fail once someone else has taken the stage over, so two owners 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
-from storage.errors import LeaseLost, StageHeld, StoreError
+from storage.errors import LeaseLost, StageHeld
 from storage.models import Stages
+from storage.queries.run_leases import process_of, release_run, run_holder, working
 from storage.queries.runs import get_run
-from storage.queries.tables import columns, insert_into, is_postgresql, table_of
+from storage.queries.tables import columns, database_time, insert_into, table_of
 from storage.rows import StageRow
 
 
@@ -25,9 +26,15 @@ def claim_stage(
     """Take a stage that nobody is at: new, failed, or with a lease that ran out. A stage that is done is returned as it
     is (`status == "done"`); claiming one's own again renews it and counts an attempt.
 
-    Raises `StageHeld` when someone else's lease is live, `StoreError` when there is no such run.
+    Raises `StageHeld` when someone else's lease on the stage or on the run is live, `StoreError` when there is no such
+    run.
     """
     get_run(session, run)
+    holder = run_holder(session, run)
+    if holder is not None and holder.owner != owner:
+        raise StageHeld(
+            f"stage {_name(run, iteration, stage)}: expected nobody to work on run {run}, but {working(holder)}"
+        )
     now = database_time(session)
     lease = {"status": "running", "owner": owner, "lease_expires": now + timedelta(seconds=lease_seconds)}
     begun = {"started_at": now, "progress_done": None, "progress_total": None, "progress_note": None}
@@ -46,7 +53,7 @@ def claim_stage(
     current = find_stage(session, run=run, iteration=iteration, stage=stage)
     if current is not None and current.status == "done":
         return current
-    raise StageHeld(f"stage {_name(run, iteration, stage)}: expected nobody at it, {_holder(current)}")
+    raise StageHeld(f"stage {_name(run, iteration, stage)}: expected nobody to work on it, {_holder(current)}")
 
 
 def _claimable(owner: str, now: datetime) -> Any:
@@ -87,7 +94,9 @@ def fail_stage(session: Session, *, run: str, iteration: int, stage: str, owner:
 
 
 def release_leases(session: Session, *, run: str, owner: str) -> list[StageRow]:
-    """End the leases of an owner who is known to be dead; the stages, which are returned, can be claimed at once."""
+    """End the leases of an owner who is known to be dead, on the run too. The stages, which are returned, can be
+    claimed at once."""
+    release_run(session, run=run, owner=owner)
     held = [Stages.run == run, Stages.owner == owner, Stages.status == "running"]
     release = update(table_of(Stages)).where(*held).values(lease_expires=database_time(session))
     return [StageRow(*row) for row in session.execute(release.returning(*columns(Stages, StageRow)))]
@@ -122,16 +131,6 @@ def _update_held(session: Session, run: str, iteration: int, stage: str, owner: 
     return StageRow(*row)
 
 
-def database_time(session: Session) -> datetime:
-    """The time by the database server's clock, which all machines share; on SQLite there is but one machine."""
-    if not is_postgresql(session):
-        return datetime.now(UTC)
-    now = session.scalar(select(func.clock_timestamp()))
-    if not isinstance(now, datetime):
-        raise StoreError(f"clock of the database: expected a timestamp, got {now!r}")
-    return now
-
-
 def _name(run: str, iteration: int, stage: str) -> str:
     return f"{run}/{iteration}/{stage}"
 
@@ -139,4 +138,6 @@ def _name(run: str, iteration: int, stage: str) -> str:
 def _holder(row: StageRow | None) -> str:
     if row is None:
         return "nobody has claimed it"
-    return f"it is {row.status}, by {row.owner}, lease until {row.lease_expires:%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"it is {row.status} in {process_of(row.owner)}, whose lease ends at {row.lease_expires:%Y-%m-%d %H:%M:%S} UTC"
+    )

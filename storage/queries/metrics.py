@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.types import Verdict
 from storage.models import Alerts, Deliveries, FilterStatistics, PoolJobs, Runs, Series, Stages
-from storage.queries.ledger import database_time
-from storage.queries.tables import columns
+from storage.queries.tables import columns, database_time
 from storage.rows import PoolStatus, RunStatus, SeriesPoint, Severity
 
 PoolKind = Literal["CPU", "GPU"]

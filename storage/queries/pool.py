@@ -6,8 +6,7 @@ from sqlalchemy import and_, exists, not_, select, text, update
 from sqlalchemy.orm import Session
 
 from storage.models import PoolJobs, Stages
-from storage.queries.ledger import database_time
-from storage.queries.tables import columns, insert_into, is_postgresql, table_of
+from storage.queries.tables import columns, database_time, insert_into, is_postgresql, table_of
 from storage.rows import PoolRow
 
 _WAITS_OR_RUNS = PoolJobs.status.in_(("queued", "running"))

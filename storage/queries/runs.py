@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.config import RunConfig, parse_config
 from storage.errors import NotThere, StoreError
-from storage.models import Checkpoints, Questions, Runs
+from storage.models import Checkpoints, Questions, RunLeases, Runs
 from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import RunRow, RunStatus
 
@@ -26,16 +26,21 @@ def create_run(session: Session, *, name: str, config: RunConfig, preset: str | 
 
     Raises `StoreError` when the name cannot be one, or when its run has another configuration (naming the fields).
     """
-    if not RUN_NAME.fullmatch(name):
-        raise StoreError(
-            f"run name: expected at most 64 of A-Z a-z 0-9 . _ -, the first a letter or digit, got {name!r}"
-        )
+    refuse_name(name)
     dump, now = config.model_dump(mode="json"), datetime.now(UTC)
     row = {"name": name, "preset": preset, "seed": config.seed, "status": "created", "config": dump}
     insert_new(session, Runs, [{**row, "created_at": now, "updated_at": now}])
     stored = get_run(session, name)
     refuse_other_settings(stored, config)
     return stored
+
+
+def refuse_name(name: str) -> None:
+    """Raise `StoreError` when a run cannot be called so."""
+    if not RUN_NAME.fullmatch(name):
+        raise StoreError(
+            f"run name: expected at most 64 of A-Z a-z 0-9 . _ -, the first a letter or digit, got {name!r}"
+        )
 
 
 def refuse_other_settings(stored: RunRow, config: RunConfig) -> None:
@@ -73,6 +78,12 @@ def list_runs(session: Session) -> list[RunRow]:
     return [RunRow(*row) for row in session.execute(ordered)]
 
 
+def runs_changed(session: Session, names: Iterable[str]) -> dict[str, datetime]:
+    """When those of the runs that are there were changed last: their status, or for how long they go on."""
+    wanted = select(Runs.name, Runs.updated_at).where(Runs.name.in_([*names]))
+    return {row.name: row.updated_at for row in session.execute(wanted)}
+
+
 def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[RunRow]:
     """A page of the runs, the newest first; `after` is when the last one of the page before was made, and its name."""
     found = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
@@ -107,5 +118,6 @@ def delete_run(session: Session, name: str) -> None:
         for model in (Questions, Checkpoints):
             session.execute(delete(table_of(model)).where(model.run == name))
         session.execute(delete(table_of(Runs)).where(Runs.name == name))
+        session.execute(delete(table_of(RunLeases)).where(RunLeases.run == name))  # bound to no run
     except IntegrityError as error:
         raise StoreError(f"run {name}: cannot be deleted: rows of another run refer to its checkpoints") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from sqlalchemy import ColumnElement, Select, Table, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from storage.errors import StoreError
 from storage.models import Base
 
 _CHUNK = 5_000  # rows a statement: bounds the memory of a bulk write
@@ -63,3 +65,13 @@ def insert_carriers(session: Session, model: type[Base], carriers: Iterable[Any]
     """`insert_new` for objects that have the fields of `carrier`."""
     names = [field.name for field in fields(carrier)]
     insert_new(session, model, ({name: getattr(each, name) for name in names} for each in carriers))
+
+
+def database_time(session: Session) -> datetime:
+    """The time by the database server's clock, which all machines share; on SQLite there is but one machine."""
+    if not is_postgresql(session):
+        return datetime.now(UTC)
+    now = session.scalar(select(func.clock_timestamp()))
+    if not isinstance(now, datetime):
+        raise StoreError(f"clock of the database: expected a timestamp, got {now!r}")
+    return now

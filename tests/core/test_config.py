@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,47 @@ def test_a_bad_setting_is_named(tmp_path: Path, toml: str, complaint: str) -> No
     (tmp_path / "bad.toml").write_text(toml)
     with pytest.raises(ConfigError, match=complaint):
         load_config(tmp_path / "bad.toml")
+
+
+def test_every_number_has_bounds() -> None:
+    """No machine could do more than the largest, and none of them is infinite."""
+    schema = RunConfig.model_json_schema()
+    numbers = list(_numbers({"RunConfig": schema, **schema["$defs"]}))
+    assert len(numbers) > 60
+    for name, number in numbers:
+        assert {"minimum", "exclusiveMinimum"} & number.keys(), name
+        assert {"maximum", "exclusiveMaximum"} & number.keys(), name
+
+
+def _numbers(parts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for part, schema in parts.items():
+        for name, setting in schema.get("properties", {}).items():
+            for kind in (setting, setting.get("items", {}), *setting.get("anyOf", ()), *setting.get("prefixItems", ())):
+                if kind.get("type") in ("integer", "number"):
+                    yield f"{part}.{name}", kind
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        ("dataset.candidates", 10**12, "10000000"),
+        ("solver.training.workers", 100_000, "1024"),
+        ("dataset.votes", 2_000, "1024"),
+        ("solver.training.learning_rate", float("inf"), "1"),
+        ("challenger.reward.repetition_weight", 1e300, "1000000"),
+    ],
+)
+def test_what_no_machine_could_do_is_refused(name: str, value: float, bound: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(RUNS / "demo.toml", {name: value})
+    assert f"{name}: Input should be less than or equal to {bound} (got {value!r})" in str(refused.value)
+
+
+def test_complaints_are_bounded() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_config({**{f"k{i}": 1 for i in range(1_000)}, "seed": "x" * 1_000_000, "y" * 1_000_000: 1}, "a test")
+    assert str(refused.value).endswith("\n  and 982 more")
+    assert len(str(refused.value)) < 5_000
 
 
 def test_overrides_reach_into_sections_and_not_into_values() -> None:

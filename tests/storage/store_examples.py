@@ -58,6 +58,7 @@ def fresh_run(store: Store) -> str:
 
 def fill(session: Session, run: str) -> None:
     """Something of everything."""
+    queries.claim_run(session, run=run, owner="me", lease_seconds=60)
     queries.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
     place = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0, "priority": 0}
     queries.join_pool(session, run=run, iteration=1, **place)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import text
 from store_examples import fresh_run, label, question, rollout
 
 from core.types import LabelledQuestion, OracleLabel
@@ -72,6 +73,18 @@ def test_every_format_holds_the_rows(store: Store, run: str, tmp_path: Path, kin
     assert [int(row["index"]) for row in read(kept.path, kind)] == [0, 2, 4]
 
 
+@pytest.mark.parametrize(
+    "formula",
+    ["=1+2", "\n=1+2", "\uff1d1+2", " \ufeff\x0b@SUM(1)", "\t1", "\uff0bx", "\u3000-x", "\uff20a", "\r\n+x"],
+)
+def test_a_spreadsheet_finds_no_formula(store: Store, run: str, tmp_path: Path, formula: str) -> None:
+    with store.write() as session:
+        session.execute(text("UPDATE questions SET text = :formula"), {"formula": formula})
+    found = export(store, tmp_path, run, 1, "kept", "csv")
+    with found.path.open(encoding="utf-8", newline="") as file:
+        assert {row["question"] for row in csv.DictReader(file)} == {f"'{formula}"}
+
+
 def test_what_is_for_hugging_face_says_in_itself_what_it_is(store: Store, run: str, tmp_path: Path) -> None:
     found = export(store, tmp_path, run, 1, "all", "huggingface")
     folder = tmp_path / "unpacked"
@@ -102,6 +115,26 @@ def test_datasets_loads_the_rows_and_nothing_else(store: Store, run: str, tmp_pa
     loaded = load_dataset(str(tmp_path / "unpacked"), cache_dir=str(tmp_path / "cache"))
     assert list(loaded) == ["train"]
     assert list(loaded["train"]) == read(found.path, "huggingface")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_lone_surrogates_and_nul_are_replaced_in_what_an_oracle_said(
+    store: Store, run: str, tmp_path: Path, kind: Format
+) -> None:
+    """Those too that a version before this one stored as they were."""
+    with store.write() as session:
+        said = [OracleLabel(f"{run}/1/{index:06d}", "judge", "wrong", "2\ud83d\0") for index in (0, 2)]
+        queries.add_oracle_labels(session, said)
+        before = {"truth": "2\ue000d83d\ue0000000", "key": said[0].question_id}
+        session.execute(text("UPDATE oracle_labels SET truth = :truth WHERE question_id = :key"), before)
+    found = export(store, tmp_path, run, 1, "kept", kind)
+    oracles = [row["oracles"] for row in read(found.path, kind)]
+    assert [each if kind == "jsonl" else json.loads(each) for each in oracles] == [
+        {"judge": ["wrong", "2\ufffd\ufffd"]},
+        {"judge": ["wrong", "2\ufffd\ufffd"]},
+        {},
+    ]
+    assert found.manifest["audited"] == {"judge": 2}
 
 
 def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from storage.session import Store
 
 shared_store = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 VOTED: tuple[Verdict, ...] = ("kept", "too_easy", "too_hard", "no_majority")
-TEXTS = ("What is 3 + 4?", "WHAT is 100% of _x_?", "Say \\backslash", "100 of x", "\0 and \ud800", None)
+TEXTS = ("What is 3 + 4?", "WHAT is 100% of _x_?", "Say \\backslash", "100 of x", "\0 and \ufffd", None)
 
 
 @st.composite
@@ -42,7 +42,7 @@ filters = st.builds(
     verdicts=st.lists(st.sampled_from([*VOTED, "malformed"]), max_size=2).map(tuple),
     p_hat_min=st.none() | st.sampled_from([0.25, 0.5]),
     p_hat_max=st.none() | st.sampled_from([0.5, 0.75]),
-    text=st.none() | st.sampled_from(["what", "100%", "_x_", "\\", "\0", "\ud800"]),
+    text=st.none() | st.sampled_from(["what", "100%", "_x_", "\\", "\0", "\ufffd"]),
     oracle=st.none() | st.just("exact"),
     oracle_verdict=st.none() | st.just("right"),
 )

@@ -41,7 +41,7 @@ def test_a_stage_from_claim_to_done(store: Store) -> None:
 def test_a_live_lease_keeps_others_out_and_names_its_owner(store: Store) -> None:
     run = fresh_run(store)
     claim(store, run, "ann")
-    with pytest.raises(StageHeld, match=f"stage {run}/1/label_questions: .* by ann, lease until"):
+    with pytest.raises(StageHeld, match=f"stage {run}/1/label_questions: .* in ann, whose lease ends at"):
         claim(store, run, "bob")
     assert claim(store, run, "ann").attempt == 2
 
@@ -56,7 +56,7 @@ def test_an_expired_lease_is_taken_and_its_owner_told(store: Store) -> None:
         lambda session: queries.finish_stage(session, **key, result={}),
         lambda session: queries.fail_stage(session, **key, error="late"),
     ):
-        with store.write() as session, pytest.raises(LeaseLost, match="expected ann to hold it, it is running, by bob"):
+        with store.write() as session, pytest.raises(LeaseLost, match="expected ann to hold it, it is running in bob"):
             call(session)
 
 

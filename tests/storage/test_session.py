@@ -62,7 +62,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_database_without_tables_says_so(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "coevo.db").touch()
-    with pytest.raises(StoreError, match="it has no coevo tables"):
+    with pytest.raises(StoreError, match=r"it has no coevo tables.*`coevo migrate`"):
         open_store(database_url)
 
 
@@ -80,7 +80,7 @@ def test_another_programs_database_is_left_alone(database_url: str, create: bool
 def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="of version 0008, expected 9999"):
+    with pytest.raises(StoreError, match="of version 0009, expected 9999"):
         open_store(database_url)
 
 

@@ -1,0 +1,32 @@
+"""Well-formed Unicode: text that UTF-8, the databases and every file format can hold.
+
+A lone surrogate is half a character, which UTF-8 cannot hold. JSON's escapes can spell one (`"\\ud83d"`), and so can a
+path or an argument that is not UTF-8. It is replaced by U+FFFD, as a decoder replaces bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")  # of a pair, too, which is well-formed
+
+
+def well_formed(text: str) -> str:
+    """The text, each lone surrogate replaced by U+FFFD."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def to_json(value: Any) -> str:
+    """JSON of a value, its texts well-formed. Raises `TypeError` for what JSON has no type for."""
+    return well_formed(json.dumps(value, ensure_ascii=False))
+
+
+def from_json(text: str | bytes) -> Any:
+    """The value of JSON from outside, its texts well-formed. Raises `json.JSONDecodeError` where it is not JSON, and
+    `UnicodeDecodeError` where the bytes are not UTF-8."""
+    text = text.decode() if isinstance(text, bytes) else text
+    value = json.loads(text)
+    return json.loads(to_json(value)) if _SURROGATE_ESCAPE.search(text) else value

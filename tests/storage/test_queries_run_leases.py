@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+from store_examples import fresh_run
+
+from storage import queries
+from storage.errors import LeaseLost, RunHeld, StageHeld
+from storage.session import Store
+
+ANN, BOB = "node-1:7:100", "node-2:8:200"
+
+
+def claim(store: Store, run: str, owner: str, lease_seconds: float = 600) -> bool:
+    with store.write() as session:
+        return queries.claim_run(session, run=run, owner=owner, lease_seconds=lease_seconds)
+
+
+def holder(store: Store, run: str) -> str | None:
+    with store.read() as session:
+        found = queries.run_holder(session, run)
+    return None if found is None else found.owner
+
+
+def test_one_works_on_a_run_until_it_lets_go(store: Store) -> None:
+    assert claim(store, "r", ANN)
+    assert not claim(store, "r", ANN)  # it has it already
+    with pytest.raises(RunHeld, match="run r: expected nobody to work on it, but process 7 on node-1 does"):
+        claim(store, "r", BOB)
+    with store.write() as session:
+        queries.release_run(session, run="r", owner=BOB)  # another's
+    assert holder(store, "r") == ANN
+    with store.write() as session:
+        queries.release_run(session, run="r", owner=ANN)
+    assert holder(store, "r") is None
+    assert claim(store, "r", BOB)
+
+
+def test_a_lease_that_ran_out_is_taken_and_its_owner_told(store: Store) -> None:
+    claim(store, "r", ANN, lease_seconds=0)
+    assert holder(store, "r") is None
+    assert not claim(store, "r", ANN, lease_seconds=0)
+    assert claim(store, "r", BOB)
+    with store.write() as session, pytest.raises(LeaseLost, match="but process 8 on node-2 does"):
+        queries.renew_run(session, run="r", owner=ANN, lease_seconds=600)
+    with store.write() as session:
+        queries.renew_run(session, run="r", owner=BOB, lease_seconds=0)
+    assert holder(store, "r") is None
+
+
+def test_nobody_else_takes_a_stage_of_a_run_that_is_worked_on(store: Store) -> None:
+    """Between two stages no stage has an owner, but the run has."""
+    run, stage = fresh_run(store), {"iteration": 1, "stage": "evaluate", "lease_seconds": 600}
+    claim(store, run, ANN)
+    with store.write() as session, pytest.raises(StageHeld, match=f"work on run {run}, but process 7 on node-1 does"):
+        queries.claim_stage(session, run=run, owner=BOB, **stage)
+    with store.write() as session:
+        assert queries.claim_stage(session, run=run, owner=ANN, **stage).attempt == 1
+
+
+def test_a_dead_owners_lease_on_the_run_is_released_with_those_on_its_stages(store: Store) -> None:
+    claim(store, "r", ANN)
+    with store.write() as session:
+        queries.release_leases(session, run="r", owner=ANN)
+    assert claim(store, "r", BOB)
+
+
+def test_of_claims_at_once_one_wins(store: Store) -> None:
+    runs = [uuid4().hex for _ in range(10)]
+
+    def wins(owner: str) -> list[str]:
+        return [run for run in runs if _claims(store, run, owner)]
+
+    with ThreadPoolExecutor(4) as pool:
+        won = list(pool.map(wins, [f"node:{pid}:1" for pid in range(4)]))
+    assert sorted(run for each in won for run in each) == sorted(runs)
+
+
+def _claims(store: Store, run: str, owner: str) -> bool:
+    try:
+        return claim(store, run, owner)
+    except RunHeld:
+        return False
