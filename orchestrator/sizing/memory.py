@@ -90,7 +90,7 @@ def _easyr1(trainer: Trainer, shape: Shape, longest: int, assumed: Assumptions) 
         return Line(what, f"{width} x {each}", width * p / trainer.gpus / GIB)
 
     weights, moments = "weights, float32", "AdamW's two moments, float32"
-    reference = shard("reference, bfloat16", 2, gone=offload)
+    reference = shard("reference, float32", 4, gone=offload)
     sampling = (shard(weights, 4, gone=offload), shard(moments, 8, gone=offload), reference)
     updating = (shard(weights, 4), shard("gradients, float32", 4), shard(moments, 8), reference)
     return (

@@ -88,6 +88,16 @@ def merge(path: str) -> dict[str, Any]:
     return config
 
 
+def reads(model: str, text: str) -> dict[str, Any]:
+    """What EasyR1's transformers makes of a model's folder."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    config, tokenizer = AutoConfig.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    special = tokenizer.decode(ids, skip_special_tokens=True)
+    return {"theta": config.rope_theta, "scaling": config.rope_scaling, "ids": ids, "without_special": special}
+
+
 def dataset(path: str, model: str) -> list[dict[str, Any]]:
     """What EasyR1's data set class makes of each row: the prompt's tokens, and the ground truth."""
     from transformers import AutoTokenizer
@@ -135,6 +145,8 @@ def reward(path: str, model: str, batch: list[dict[str, Any]]) -> dict[str, Any]
     return {"advantages": made[:, 0].tolist(), "metrics": metrics}
 
 
+ANSWERED = {"keys": keys, "merge": merge, "reads": reads, "dataset": dataset, "reward": reward}
+
 if __name__ == "__main__":
     import transformers  # noqa: F401 (looks for what is stubbed, and must not find it)
 
@@ -144,7 +156,5 @@ if __name__ == "__main__":
     sys.stdout = sys.stderr  # EasyR1 prints
     for line in sys.stdin:
         name, arguments = json.loads(line)
-        answers.write(
-            json.dumps({"keys": keys, "merge": merge, "dataset": dataset, "reward": reward}[name](*arguments)) + "\n"
-        )
+        answers.write(json.dumps(ANSWERED[name](*arguments)) + "\n")
         answers.flush()

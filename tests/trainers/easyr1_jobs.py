@@ -24,7 +24,7 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
 
 
 def misbehaving(job: TrainJob, words: str) -> TrainJob:
-    """`fail_at=K`, once, or `hang_at=K`: fake_easyr1."""
+    """`fail_while_saving=K`, once, or `hang_at=K`: fake_easyr1."""
     (job.work_dir / "easyr1").mkdir(parents=True)
     (job.work_dir / "easyr1" / "misbehave").write_text(words)
     return job

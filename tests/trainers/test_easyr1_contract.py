@@ -1,7 +1,7 @@
 """EasyR1's own source on our files, where it is installed; elsewhere the recorded table of what we rely on.
 
-`COEVO_EASYR1_SOURCE` names a checkout of the pinned commit, and `COEVO_EASYR1_PYTHON` an interpreter with torch,
-transformers, tensordict, codetiming, torchdata, datasets, msgspec and omegaconf 2.3.0 (docs/easyr1.md).
+`COEVO_EASYR1_SOURCE` names a checkout of the pinned commit, and `COEVO_EASYR1_PYTHON` an interpreter with what it
+needs: `make easyr1` has both (docs/easyr1.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from local_tiny import save_tiny, tiny_model
+from local_tiny import save_tiny, tiny_model, tiny_tokenizer
 from safetensors.torch import load_file
 from test_easyr1_reward_shim import METHODS, SIZE, batch, rendered, solvers_job, texts
 from transformers import AutoTokenizer
@@ -35,6 +35,7 @@ from trainers.easyr1.checkpoint import merge
 from trainers.easyr1.config import render
 from trainers.easyr1.fit import refuse_unfit
 from trainers.easyr1.reward_shim import compute_score
+from trainers.easyr1.start_model import readable_start
 from trainers.schedule import questions_at
 
 HERE = Path(__file__).parent
@@ -127,7 +128,7 @@ def test_easyr1_takes_the_file_and_scores_through_the_shim(easyr1: Ask, tmp_path
         {"tokens": tokens, "ground_truth": row["ground_truth"], "uid": str(group)}
         for tokens, row, (group, _) in zip(encoded, rows, where, strict=True)
     ]
-    found = easyr1("reward", config, str(MICRO), asked)
+    found = easyr1("reward", config, str(readable_start(MICRO, tmp_path / "model")), asked)
     decoded = [tokenizer.decode(tokens, skip_special_tokens=True) for tokens in encoded]
     ours = compute_score(
         [
@@ -169,9 +170,14 @@ def presets_that_fit() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("preset", "role"), presets_that_fit())
 def test_easyr1_merges_every_presets_file(easyr1: Ask, tmp_path: Path, preset: str, role: str) -> None:
     out = tmp_path / "out"
-    done = CliRunner().invoke(app, ["easyr1", "render", "--preset", preset, "--role", role, "--out", str(out)])
-    assert done.exit_code == 0, done.output
     config = load_config(PRESETS / f"{preset}.toml")
+    # One that is not for EasyR1 need not have a prompt for each of eight GPUs.
+    one = (
+        [] if config.trainer.type == "easyr1" else ["--set", "trainer.type=easyr1", "--set", "trainer.gpus_per_node=1"]
+    )
+    arguments = ["easyr1", "render", "--preset", preset, "--role", role, "--out", str(out), *one]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
     part = config.solver if role == "solver" else config.challenger
     merged = easyr1("merge", str(out / "config.yaml"))
     assert merged["worker"]["actor"]["optim"]["lr"] == part.training.learning_rate
@@ -187,7 +193,7 @@ def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path)
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
     settings = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
     config = render(job, settings, tokenizer, tmp_path / "easyr1")
-    rows = easyr1("dataset", str(config), str(MICRO))
+    rows = easyr1("dataset", str(config), str(readable_start(MICRO, tmp_path / "model")))
     asked = [question for step in range(1, job.training.steps + 1) for question in questions_at(job, step)]
     assert [json.loads(row["ground_truth"])["question_id"] for row in rows] == [q.question_id for q in asked]
     for row, question in zip(rows, asked, strict=True):
@@ -195,6 +201,20 @@ def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path)
             solver_messages(question.text), add_generation_prompt=True, return_dict=True
         )
         assert row["ids"] == chat["input_ids"]
+
+
+def test_easyr1_reads_the_models_that_transformers_5_saves(easyr1: Ask, tmp_path: Path) -> None:
+    """The rotary embedding's base and scaling, the tokens, and which of them are special."""
+    model, tokenizer = tiny_model(), tiny_tokenizer()
+    model.config.rope_parameters = {"rope_type": "linear", "rope_theta": 5e5, "factor": 2.0}
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<x>"]})
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    text = "a<x>7<end>"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    found = easyr1("reads", str(readable_start(tmp_path / "model", tmp_path / "start")), text)
+    scaling = {"rope_type": "linear", "factor": 2.0}
+    assert found == {"theta": 5e5, "scaling": scaling, "ids": ids, "without_special": "a7"}
 
 
 def test_easyr1s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from trainers.easyr1.fit import deviations, refuse_layout, refuse_unfit
 
 FITTING: dict[str, dict[str, Any]] = {name: {} for name in METHODS if name != "scrl"}
 FITTING["evol_rl"] = {"entropy_coefficient": 0}
+FITTING["srt"] = FITTING["rloo"] = {"loss_average": "token"}
 
 
 @pytest.mark.parametrize("name", FITTING)
@@ -48,7 +49,8 @@ def test_the_challenger_fits() -> None:
             "mean_entropy: EasyR1's reward function sees texts only; it gives clusters, embeddings, label",
         ),
         ("srt", {"advantage": "zscore"}, {}, "kl_in: in the reward only with advantage 'rloo', .* got 'zscore'"),
-        ("grpo", {"loss_average": "max_length", "kl_coefficient": 0.1}, {}, "loss_average: with a KL in the loss"),
+        ("grpo", {"loss_average": "max_length", "kl_coefficient": 0.1}, {}, "loss_average: with a kl_coefficient"),
+        ("srt", {}, {}, "loss_average: with a kl_coefficient above 0 expected 'token' or 'sequence', got 'max_length'"),
         ("poly_epo", {"sets": 16}, {}, "sets: .* expected all sets, got 16"),
         ("rzero", {}, {"prompts_per_update": 48}, "expected a divisor of prompts_per_step = 128, got 48"),
         ("poly_epo", {}, {"prompts_per_update": 64}, "with loss_average 'max_length' expected all of a step's prompts"),
@@ -67,6 +69,14 @@ def test_a_reference_of_its_own_is_refused_where_it_counts() -> None:
     with pytest.raises(TrainError, match="kl_coefficient: EasyR1 takes the KL to what it starts from"):
         refuse_unfit("solver", Training(), method, own_reference=True)
     refuse_unfit("solver", Training(), parse_method("rzero", {"kl_coefficient": 0}), own_reference=True)
+
+
+@pytest.mark.parametrize(("prompts", "rollouts", "gpus"), [(1, 8, 2), (8, 64, 16)])
+def test_a_step_of_fewer_prompts_than_gpus_is_refused(prompts: int, rollouts: int, gpus: int) -> None:
+    """EasyR1 deals out prompts, and repeats them afterwards: their rollouts would divide."""
+    settings = EasyR1Settings(gpus_per_node=gpus, update_micro_batch=1, experience_micro_batch=1)
+    with pytest.raises(TrainError, match=f"GPUs: EasyR1 deals out a step's prompts.*divisor of {prompts}, got {gpus}"):
+        refuse_layout(Training(prompts_per_step=prompts), rollouts, settings)
 
 
 @pytest.mark.parametrize(

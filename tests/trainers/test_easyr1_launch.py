@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 import ray
-from easyr1_jobs import SETTINGS, job_in, misbehaving
+from easyr1_jobs import FAKE, SETTINGS, job_in, misbehaving
 from local_tiny import save_tiny
 from safetensors.torch import load_file
 
@@ -61,13 +62,14 @@ def test_a_job_to_its_end(tmp_path: Path, start: Path) -> None:
 
 @pytest.mark.usefixtures("_ray")
 def test_a_failed_training_goes_on_from_its_checkpoint(tmp_path: Path, start: Path) -> None:
-    job, heard = misbehaving(job_in(tmp_path, start), "fail_at=4"), []
+    """It failed while it wrote one: EasyR1 removes before it writes, and never its first."""
+    job, heard = misbehaving(job_in(tmp_path, start, steps=8), "fail_while_saving=8"), []
     with pytest.raises(TrainError, match=r"(?s)EasyR1 failed \(exit status 1\).*illegal memory access"):
         EasyR1Trainer(SETTINGS, restarts=0).train(job, lambda step, _: heard.append(step))
     free(job)
     result = EasyR1Trainer(SETTINGS, restarts=0).train(job, lambda step, _: heard.append(step))
-    assert heard == [1, 2, 3, 3, 4]  # step 3 had no checkpoint
-    assert (result.step, len(result.metrics)) == (4, 4)
+    assert heard == [1, 2, 3, 4, 5, 6, 7, 7, 8]  # step 7 had no checkpoint
+    assert (result.step, len(result.metrics)) == (8, 8)
 
 
 @pytest.mark.usefixtures("_ray")
@@ -95,6 +97,10 @@ def test_the_guard_ends_it_at_the_step_that_it_saw(tmp_path: Path, start: Path) 
     ("changes", "complaint"),
     [
         ({"source": "nowhere"}, "trainer.source: expected a checkout of EasyR1, there is no nowhere/verl"),
+        (
+            {"source": "changed"},
+            "keep from being the same for equal prompts .* vLLMRollout.__init__ in .* has no sampling_p",
+        ),
         ({"gpus_per_node": 4}, "trainer.gpus_per_node: 4 asked for, the largest machine of Ray.s has 2"),
         ({"nodes": 2}, "trainer.nodes: 2 machines asked for, Ray has 1 of 2 GPUs"),
     ],
@@ -103,6 +109,11 @@ def test_the_guard_ends_it_at_the_step_that_it_saw(tmp_path: Path, start: Path) 
 def test_what_cannot_start_is_refused_at_once(
     tmp_path: Path, start: Path, changes: dict[str, Any], complaint: str
 ) -> None:
+    if changes.get("source") == "changed":  # an EasyR1 whose rollouts we could not keep from repeating
+        changes = {"source": str(tmp_path / "changed")}
+        shutil.copytree(FAKE, tmp_path / "changed")
+        rollout = tmp_path / "changed" / "verl/workers/rollout/vllm_rollout_spmd.py"
+        rollout.write_text(rollout.read_text().replace("sampling_params", "parameters"))
     with pytest.raises(TrainError, match=complaint):
         EasyR1Trainer(SETTINGS.model_copy(update=changes)).train(job_in(tmp_path, start), lambda *_: None)
 

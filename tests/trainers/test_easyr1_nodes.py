@@ -68,5 +68,5 @@ def test_they_make_up_one_ray_and_one_that_is_lost_gives_way_to_another(
     seen = json.loads((job.work_dir / "easyr1" / "checkpoints" / "machines.json").read_text())
     assert len({each["node"] for each in seen}) == 2
     assert {each["node"] for each in seen}.isdisjoint(node["NodeID"] for node in ray.nodes())
-    assert all(each["verl"] == "verl.trainer" for each in seen)
+    assert all(each["seed"] is None for each in seen)  # corrections.py is at work in each of EasyR1's processes
     free(job)

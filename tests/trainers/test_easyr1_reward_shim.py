@@ -32,13 +32,13 @@ from trainers.schedule import questions_at
 METHODS: dict[str, dict[str, Any]] = {
     "rzero": {},
     "ttrl": {"trained_share": 1.0},
-    "srt": {},
+    "srt": {"loss_average": "token"},
     "evol_rl": {"trained_share": 1.0, "entropy_coefficient": 0.0},
     "poly_epo": {},
     "pass_at_n": {},
     "grpo": {},
     "grpo_div": {},
-    "rloo": {},
+    "rloo": {"loss_average": "token"},
     "supervised": {},
 }
 SIZE = 8  # rollouts
@@ -126,8 +126,7 @@ def completion(text: str) -> Completion:
 def test_a_tokens_weight_is_the_embedded_trainers(tmp_path: Path, grader: Grader, name: str, average: str) -> None:
     """Prompts that are dropped included: the weights are over what is learned from."""
     settings = {**METHODS[name], "loss_average": average}
-    kl_in_loss = parse_method(name, METHODS[name]).kl_in == "loss"
-    if average == "max_length" and kl_in_loss:
+    if average == "max_length":
         settings["kl_coefficient"] = 0.0
     job = solvers_job(tmp_path, name, settings)
     rng = random.Random(name)
@@ -182,7 +181,7 @@ def test_those_that_only_vote_learn_nothing(tmp_path: Path) -> None:
 
 
 def test_a_step_that_nobody_learns_from_is_all_zeros(tmp_path: Path) -> None:
-    job = solvers_job(tmp_path, "srt", {})
+    job = solvers_job(tmp_path, "srt", METHODS["srt"])
     rows, _ = batch(job, [["no answer"] * SIZE] * 4, random.Random(0))
     assert {score["overall"] for score in compute_score(rows, rendered(job, tmp_path / "easyr1"))} == {0.0}
 
@@ -268,3 +267,15 @@ def test_a_solver_that_stays_away_ends_the_job(tmp_path: Path) -> None:
         Path(path).write_text(json.dumps({**tree, "patience_s": 0.1}))
         with pytest.raises(InferenceError, match=r"no answer after waiting 0\.1 s"):
             compute_score(rows, path)
+
+
+def test_equal_rollouts_of_equal_prompts_end_the_job(tmp_path: Path) -> None:
+    """A Challenger that says one thing only, or a few groups that happen to agree, do not."""
+    with fake_service(votes) as (service, _):
+        job = challengers_job(tmp_path, service.url)
+        path = rendered(job, tmp_path / "easyr1")
+        for groups in ([QUESTIONS[0]] * 4, [[QUESTIONS[0][0]] * 3] * 8, [QUESTIONS[0]] * 7 + [QUESTIONS[1]]):
+            compute_score(batch(job, groups, random.Random(2))[0], path)
+        for groups in ([QUESTIONS[0]] * 8, QUESTIONS * 4):  # of one rank, and of ranks that draw alike
+            with pytest.raises(ValueError, match=r"step 1: expected rollouts of their own for each of 8 equal prompts"):
+                compute_score(batch(job, groups, random.Random(2))[0], path)

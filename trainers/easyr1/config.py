@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from core.seeds import seed_for
 from core.trainer_settings import EasyR1Settings
 from trainers.base import TrainJob
 from trainers.easyr1 import reward_shim
 from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
+from trainers.easyr1.start_model import readable_start
 
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
-_JOB, _SHIM, _TEMPLATE = "job.json", "reward_shim.py", "chat_template.jinja"
+_JOB, _SHIM, _TEMPLATE, _START = "job.json", "reward_shim.py", "chat_template.jinja", "start"
 _NEVER = 1e9  # a ratio that no token reaches: the dual clip is none of the papers'
 _PATIENCE_S = 600.0  # a replica that is lost comes back within minutes; the GPUs wait meanwhile
-_KEPT = 2  # checkpoints: the newest may be half written when the machine dies
+# Checkpoints: the newest, the one before it, and the first, which EasyR1 always keeps as its best. EasyR1 removes old
+# ones before it writes the newest, which is half written when the machine dies.
+_KEPT = 3
+_BATCHED_TOKENS = 8192  # vLLM's at once, as EasyR1 has it; a prompt and its longest answer must fit into it
 
 
 def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path) -> Path:
@@ -36,6 +41,8 @@ def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path
     refuse_unfit(job.role, job.training, job.reward, own_reference=own_reference)
     refuse_layout(job.training, job.rollouts, settings)
     folder = folder.resolve()
+    start = readable_start(Path(job.start.path).resolve(), folder / _START)
+    job = replace(job, start=replace(job.start, path=str(start)))
     folder.mkdir(parents=True, exist_ok=True)
     longest = write_dataset(job, tokenizer, folder)
     (folder / _TEMPLATE).write_text(CHAT_TEMPLATE, encoding="utf-8")
@@ -71,7 +78,7 @@ def configuration(job: TrainJob, settings: EasyR1Settings, folder: Path, longest
         "worker": {
             "actor": _actor(job, settings),
             "rollout": _rollout(job, settings, longest_prompt),
-            "ref": {"fsdp": {"enable_full_shard": True}, "offload": {"offload_params": settings.offload}},
+            "ref": _reference(settings),
             "reward": {
                 "reward_function": f"{folder / _SHIM}:compute_score",
                 "reward_function_kwargs": {"job": str(folder / _JOB)},
@@ -124,7 +131,7 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
         "loss_avg_mode": "seq" if objective.loss_average == "sequence" else "token",
         "ppo_epochs": training.updates_per_step,
         "model": {
-            "model_path": str(Path(job.start.path).resolve()),
+            "model_path": job.start.path,
             "enable_gradient_checkpointing": True,
             "trust_remote_code": False,
         },
@@ -140,16 +147,33 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
     }
 
 
+def rollout_seed(job: TrainJob, done: int) -> int:
+    """Of a start of EasyR1 that goes on from step `done`: so what was drawn before is not drawn again (corrections.py).
+    31 bits, as numpy's seed takes them."""
+    return seed_for(job.run_seed, job.key, job.steps_before + done, "rollouts") % 2**31
+
+
+def _reference(settings: EasyR1Settings) -> dict[str, Any]:
+    """Held in float32, as the policy is. EasyR1's default, bfloat16, rounds the rotary frequencies too: the KL would
+    begin above 0 and grow with the length of an answer. Both models compute in bfloat16."""
+    return {
+        "fsdp": {"enable_full_shard": True, "torch_dtype": "fp32"},
+        "offload": {"offload_params": settings.offload},
+    }
+
+
 def _rollout(job: TrainJob, settings: EasyR1Settings, longest_prompt: int) -> dict[str, Any]:
     sampling = job.training.sampling
+    longest = longest_prompt + sampling.max_tokens
     return {
         "n": job.rollouts,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "seed": job.run_seed % 2**31,
+        "seed": rollout_seed(job, 0),
         "gpu_memory_utilization": settings.gpu_memory_share,
         "tensor_parallel_size": settings.tensor_parallel,
-        "max_model_len": longest_prompt + sampling.max_tokens,
+        "max_model_len": longest,
+        "max_num_batched_tokens": max(_BATCHED_TOKENS, longest),
         "val_override_config": {"temperature": sampling.temperature, "top_p": sampling.top_p, "n": 1},
     }
 

@@ -32,17 +32,27 @@ def refuse_unfit(name: str, training: Training, objective: Objective, *, own_ref
 
 
 def refuse_layout(training: Training, rollouts: int, settings: EasyR1Settings) -> None:
-    """Raise `TrainError` when batches do not divide among the GPUs as EasyR1 asks (fsdp_workers.py, ray_trainer.py):
-    it would find out only once they are reserved."""
+    """Raise `TrainError` when batches do not divide among the GPUs as EasyR1 asks (fsdp_workers.py, ray_trainer.py,
+    protocol.py): it would find out only once they are reserved."""
     gpus, prompts = settings.nodes * settings.gpus_per_node, training.prompts_per_update or training.prompts_per_step
-    whole = {
-        f"{prompts} prompts x {rollouts} rollouts an update": (prompts * rollouts, gpus),
-        "sequences of an update on one GPU": (prompts * rollouts // gpus, settings.update_micro_batch),
-        "a step's sequences": (training.prompts_per_step * rollouts, settings.experience_micro_batch),
-        "GPUs": (gpus, settings.tensor_parallel),
-    }
-    names = ("GPUs", "trainer.update_micro_batch", "trainer.experience_micro_batch", "trainer.tensor_parallel")
-    for (what, (count, parts)), name in zip(whole.items(), names, strict=True):
+    whole = (
+        (f"{prompts} prompts x {rollouts} rollouts an update", prompts * rollouts, "GPUs", gpus),
+        ("a step's prompts, and repeats them afterwards", training.prompts_per_step, "GPUs", gpus),
+        (
+            "sequences of an update on one GPU",
+            prompts * rollouts // gpus,
+            "trainer.update_micro_batch",
+            settings.update_micro_batch,
+        ),
+        (
+            "a step's sequences",
+            training.prompts_per_step * rollouts,
+            "trainer.experience_micro_batch",
+            settings.experience_micro_batch,
+        ),
+        ("GPUs", gpus, "trainer.tensor_parallel", settings.tensor_parallel),
+    )
+    for what, count, name, parts in whole:
         if count == 0 or count % parts:
             raise TrainError(f"{name}: EasyR1 deals out {what}: expected a divisor of {count}, got {parts}")
 
@@ -55,8 +65,9 @@ def _unfit(training: Training, objective: Objective) -> Iterator[str]:
         yield f"entropy_coefficient: EasyR1 has no entropy bonus; expected 0, got {objective.entropy_coefficient:g}"
     if objective.kl_in == "reward" and objective.kl_coefficient > 0 and objective.advantage != "rloo":
         yield f"kl_in: in the reward only with advantage 'rloo', which is linear; got {objective.advantage!r}"
-    if objective.loss_average == "max_length" and objective.kl_in == "loss" and objective.kl_coefficient > 0:
-        yield "loss_average: with a KL in the loss expected 'token' or 'sequence', got 'max_length'"
+    if objective.loss_average == "max_length" and objective.kl_coefficient > 0:
+        # It is a mean over tokens whose rewards the shim scales by the answers' lengths, and the KL it cannot scale.
+        yield "loss_average: with a kl_coefficient above 0 expected 'token' or 'sequence', got 'max_length'"
     if isinstance(objective, SetMethod) and objective.sets is not None:
         yield f"sets: advantages of sampled sets do not sum to zero; expected all sets, got {objective.sets}"
     size = training.prompts_per_update
@@ -71,7 +82,7 @@ def _unfit(training: Training, objective: Objective) -> Iterator[str]:
 def deviations(training: Training, objective: Objective) -> list[str]:
     """Where a training that fits is not what the embedded trainer does, in sentences."""
     found = [
-        "rollouts are vLLM's, sampled with seeds of its own: two runs of one job differ",
+        "rollouts are vLLM's, whose draws depend on what a GPU computes beside them: two runs of one job differ",
         "AdamW's second beta is 0.999, as R-Zero was trained with; the embedded trainer's is 0.99",
     ]
     if objective.loss_average == "sequence":

@@ -24,10 +24,11 @@ from transformers import AutoTokenizer
 from core.guard import ends_training, step_alarms
 from core.methods import Method
 from core.trainer_settings import EasyR1Settings
+from services.inference import access
 from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
-from trainers.easyr1 import checkpoint
-from trainers.easyr1.config import CHECKPOINTS, CONFIG, render
+from trainers.easyr1 import PINNED, checkpoint, corrections
+from trainers.easyr1.config import CHECKPOINTS, CONFIG, render, rollout_seed
 from trainers.easyr1.progress import parse
 from trainers.easyr1.reservation import PATIENCE_S, log_of, reserve
 from trainers.folders import remove_unfinished
@@ -79,6 +80,11 @@ class EasyR1Trainer:
         main = Path(self.settings.source) / "verl" / "trainer" / "main.py"
         if not main.is_file():
             raise TrainError(f"{job.key}: trainer.source: expected a checkout of EasyR1, there is no {main}")
+        if why := corrections.unknown(Path(self.settings.source)):
+            raise TrainError(
+                f"{job.key}: trainer.source: expected a checkout of EasyR1 {PINNED}, whose rollouts we keep from being "
+                f"the same for equal prompts (trainers/easyr1/corrections.py); got another: {why}"
+            )
         if not Path(job.start.path).is_dir():
             raise TrainError(f"{job.key}: start: expected a folder with a model, got {job.start.path}")
         mine = folder / _FINGERPRINT
@@ -94,13 +100,17 @@ class EasyR1Trainer:
         _write(job, _metrics(job)[:keep])
         log = folder / CHECKPOINTS / "experiment_log.jsonl"
         log.unlink(missing_ok=True)
-        keys = ray.put(keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {})
+        keys = keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {}
+        if (own := access.key()) is not None:
+            keys[access.KEY] = own  # for the Challenger's reward: EasyR1's Ray has a token of its own
+        shared = ray.put(keys)
         nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
         reserved = reserve(nodes, gpus)
         if reserved is None:
             return f"Ray did not give it {nodes} x {gpus} GPUs within {PATIENCE_S:g} s"
         try:
-            working = reserved.run(_command(self.settings, folder), self.settings.source, folder, keys)
+            command = _command(self.settings, folder, job, keep)
+            working = reserved.run(command, self.settings.source, folder, shared)
             offset, ended = 0, list[Any]()
             while not ended:
                 ended, _ = ray.wait(working, timeout=_POLL_S)
@@ -158,8 +168,9 @@ def _end(job: TrainJob, checkpoints: Path) -> int | None:
     return newest if newest >= job.training.steps else None
 
 
-def _command(settings: EasyR1Settings, folder: Path) -> list[str]:
-    return [settings.python, "-m", "verl.trainer.main", f"config={folder / CONFIG}"]
+def _command(settings: EasyR1Settings, folder: Path, job: TrainJob, done: int) -> list[str]:
+    seed = f"worker.rollout.seed={rollout_seed(job, done)}"
+    return [settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
 
 
 def _pass_on(job: TrainJob, log: Path, offset: int, progress: Progress) -> int:

@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainers.easyr1.corrections import KL
+
 # EasyR1's -> ours; a figure of the reward shim keeps its name
 _NAMES = {
     "reward/reward": "reward_mean",
-    "actor/kl_loss": "kl",
-    "actor/kl_penalty": "kl",
+    # Never actor/kl_loss, which is the last micro batch's alone, and the guard decides on it.
+    KL: "kl",
+    "actor/kl_penalty": "kl",  # where the KL is in the reward: of the whole step, a mean over its responses
     "actor/entropy_loss": "entropy",  # the mean negative log-probability of the sampled tokens: an estimate of it
     "actor/grad_norm": "grad_norm",
     "actor/pg_clipfrac_higher": "clip_share",

@@ -40,6 +40,8 @@ REWARD_TYPE = "batch"
 
 Floats = NDArray[np.float64]
 
+_ENOUGH_GROUPS = 8  # of equal prompts: that each of so many occurs twice is no chance
+
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
@@ -86,7 +88,7 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
     The validation that EasyR1 does at its end has nothing to tell: 0.
 
     Raises:
-        ValueError: the batch is not whole groups of the job's size.
+        ValueError: the batch is not whole groups of the job's size, or equal prompts got equal rollouts.
         InferenceError: a service did not answer before its deadline.
     """
     asked = _read(Path(job))
@@ -183,6 +185,7 @@ def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> lis
     config, service = asked.objective, asked.solver
     assert isinstance(config, ChallengerReward)
     assert service is not None
+    _refuse_repeated(groups)
     questions = [parse_question(text, service["max_question_chars"]) for group in groups for text in group.texts]
     well_formed = [(i, question) for i, question in enumerate(questions) if question is not None]
     sampling, step = Sampling.model_validate(service["sampling"]), asked.steps_before + groups[0].known["step"]
@@ -204,6 +207,18 @@ def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> lis
         parts: dict[str, Sequence[float] | float] = {n: [score.parts.get(n, 0.0) for score in own] for n in names}
         earned.append(Earned(Scored(None, np.array([score.value for score in own])), None, parts))
     return earned
+
+
+def _refuse_repeated(groups: Sequence[Rollouts]) -> None:
+    """Raise `ValueError` when equal prompts got equal rollouts, which corrections.py is to prevent: a step would ask as
+    many questions as one group has rollouts. A Challenger that always writes the same is not meant."""
+    counts = Counter(group.texts for group in groups)
+    repeated = min(counts.values()) > 1 and all(len(set(texts)) > 1 for texts in counts)
+    if repeated and len(groups) >= _ENOUGH_GROUPS:
+        raise ValueError(
+            f"step {groups[0].known['step']}: expected rollouts of their own for each of {len(groups)} equal prompts, "
+            f"got {len(counts)} different groups: EasyR1 samples with the same seed again and again"
+        )
 
 
 def _advantages(group: Rollouts, earned: Earned, asked: Asked) -> tuple[Floats, frozenset[int]]:

@@ -1,7 +1,7 @@
 """A fake EasyR1: it reads the configuration, asks the reward function, logs and saves as EasyR1 does.
 
 It learns nothing: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. A file `misbehave` beside the
-configuration has words on how: `fail_at=K`, once, and `hang_at=K`.
+configuration has words on how: `fail_while_saving=K`, once, and `hang_at=K`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -45,16 +46,20 @@ def main(path: str) -> None:
     if trainer["nnodes"] > 1:
         (folder / "machines.json").write_text(json.dumps(_machines(trainer["nnodes"], trainer["n_gpus_per_node"])))
     for step in range(done + 1, trainer["max_steps"] + 1):
-        _misbehave(step, folder)
+        _hang(step, folder)
         size = data["rollout_batch_size"]
         batch = _batch(rows[(step - 1) * size : step * size], config["worker"]["rollout"]["n"], step)
         scores = reward(batch)
         weights = {name: value + added for name, value in weights.items()}
         if step % trainer["save_freq"] == 0 or step == trainer["max_steps"]:
+            _remove(folder, step, trainer["save_limit"])
+            _fail(step, folder)
             _save(folder, step, weights, start)
         names = dict.fromkeys(name for score in scores for name in score)
         means = {name: _mean([score[name] for score in scores if name in score]) for name in names}
-        figures = {"reward": means, "actor": {"kl_loss": 0.01 * step, "entropy_loss": 1 / step, "grad_norm": 1.0}}
+        # What the actor's KL is here EasyR1 says of its last micro batch; the other one is corrections.py's.
+        actor = {"kl_loss": 9.0, "entropy_loss": 1 / step, "grad_norm": 1.0}
+        figures = {"reward": means, "actor": actor, "coevo": {"kl": 0.01 * step}}
         record = {"step": step, **figures, "response_length": {"mean": 3.0, "clip_ratio": 0.0}}
         with log.open("a") as file:
             file.write(json.dumps(record) + "\n")
@@ -64,25 +69,25 @@ def main(path: str) -> None:
     helper.kill()
 
 
-def _machines(nodes: int, gpus: int) -> list[dict[str, str]]:
+def _machines(nodes: int, gpus: int) -> list[dict[str, str | int | None]]:
     """What a task sees on each machine, all its GPUs taken, as EasyR1's workers take them."""
 
     @ray.remote
-    def see() -> dict[str, str]:
-        import verl.trainer  # on whose path EasyR1 is
+    def see() -> dict[str, str | int | None]:
+        from verl.workers.rollout.vllm_rollout_spmd import vLLMRollout  # on whose path EasyR1 is
 
         context = ray.get_runtime_context()
         return {
             "node": context.get_node_id(),
             "gpus": os.environ["CUDA_VISIBLE_DEVICES"],
-            "verl": verl.trainer.__name__,
+            "seed": vLLMRollout(seed=7).sampling_params.seed,
         }
 
     ray.init(logging_level="warning")  # at RAY_ADDRESS
     group = ray.util.placement_group([{"GPU": gpus, "CPU": 1}] * nodes, strategy="STRICT_SPREAD")
     place = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
     tasks = [see.options(num_gpus=gpus, scheduling_strategy=place(group, each)).remote() for each in range(nodes)]
-    found: list[dict[str, str]] = ray.get(tasks, timeout=60)
+    found: list[dict[str, str | int | None]] = ray.get(tasks, timeout=60)
     return found
 
 
@@ -115,6 +120,14 @@ def _validation(data: dict[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
+def _remove(folder: Path, step: int, limit: int) -> None:
+    """Before a checkpoint is written, as EasyR1 does it: the first stays for ever, as its best."""
+    done = sorted(int(path.name.removeprefix("global_step_")) for path in folder.glob("global_step_*"))
+    others = [each for each in reversed(done) if each < step and each != done[0]]
+    for old in others[max(limit - 2, 0) :]:
+        shutil.rmtree(folder / f"global_step_{old}")
+
+
 def _save(folder: Path, step: int, weights: dict[str, torch.Tensor], start: Path) -> None:
     actor = folder / f"global_step_{step}" / "actor"
     (actor / "huggingface").mkdir(parents=True, exist_ok=True)
@@ -123,15 +136,23 @@ def _save(folder: Path, step: int, weights: dict[str, torch.Tensor], start: Path
     (folder / "checkpoint_tracker.json").write_text(json.dumps({"last_global_step": step}))
 
 
-def _misbehave(step: int, folder: Path) -> None:
-    said = folder.parent / "misbehave"
-    words = dict(word.split("=") for word in said.read_text().split()) if said.exists() else {}
+def _fail(step: int, folder: Path) -> None:
     once = folder / "failed"
-    if step == int(words.get("fail_at", 0)) and not once.exists():
+    if step == _told("fail_while_saving", folder) and not once.exists():
         once.touch()
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
-    if step == int(words.get("hang_at", 0)):
+
+
+def _hang(step: int, folder: Path) -> None:
+    if step == _told("hang_at", folder):
         time.sleep(600)
+
+
+def _told(how: str, folder: Path) -> int:
+    """The step at which it is to misbehave so; 0 for none."""
+    file = folder.parent / "misbehave"
+    words = dict(word.split("=") for word in file.read_text().split()) if file.exists() else {}
+    return int(words.get(how, 0))
 
 
 def _mean(values: list[float]) -> float:

@@ -1,0 +1,1 @@
+"""A fake of flash-attn: its padding functions alone, which are no kernels."""

@@ -1,0 +1,1 @@
+"""A fake of qwen-vl-utils, which needs torchvision: texts only here."""

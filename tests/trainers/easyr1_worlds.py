@@ -1,0 +1,57 @@
+"""Jobs for the real EasyR1 on the tiny shipped model, and a fake Solver service for its Challenger."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from pathlib import Path
+from typing import Any
+
+from core.config import ChallengerReward, Sampling, Training, parse_method
+from core.types import Checkpoint
+from orchestrator.home import MICRO_MODEL
+from trainers.base import SolverService, TrainJob, TrainQuestion
+from trainers.micro.world import make_problem
+
+HERE = Path(__file__).parent
+PYTHON = HERE / "easyr1_on_a_cpu" / "python"  # takes $COEVO_EASYR1_PYTHON
+
+
+def solvers(work: Path, name: str, settings: dict[str, Any], **training: Any) -> TrainJob:
+    rng = random.Random(4)
+    problems = [make_problem(rng, operations=3 + i % 3) for i in range(8)]
+    questions = tuple(TrainQuestion(f"t/1/{i}", p.text, str(p.answer), str(p.answer)) for i, p in enumerate(problems))
+    return _job(work, "solver", parse_method(name, settings), questions, None, training)
+
+
+def challengers(work: Path, url: str, **training: Any) -> TrainJob:
+    reward = ChallengerReward(votes=4, kl_coefficient=0.05, loss_average="token")
+    return _job(work, "challenger", reward, (), SolverService(url, "t/solver/0", Sampling(max_tokens=8)), training)
+
+
+def _job(
+    work: Path, role: Any, reward: Any, questions: tuple[TrainQuestion, ...], solver: Any, changes: dict[str, Any]
+) -> TrainJob:
+    values = {"prompts_per_step": 4, "rollouts_per_prompt": 4, "learning_rate": 1e-3, **changes}
+    training = Training(sampling=Sampling(top_p=1.0, max_tokens=64), **values)
+    start = Checkpoint("t/base/0", "t", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None)
+    return TrainJob("t/1/train", role, 7, start, training, reward, questions, solver, work)
+
+
+def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+    """A Solver that is surer of some questions than of others."""
+    sure = 1 + zlib.crc32(body["messages"][-1]["content"].encode()) % body["n"]
+    choices = [
+        {
+            "index": i,
+            "message": {"role": "assistant", "content": rf"\boxed{{{0 if i < sure else i}}}"},
+            "finish_reason": "stop",
+            "completion_tokens": 3,
+            "mean_entropy": 0.1,
+            "entropy_error": 0.0,
+        }
+        for i in range(body["n"])
+    ]
+    usage = {"prompt_tokens": 1, "completion_tokens": 3 * len(choices), "total_tokens": 1 + 3 * len(choices)}
+    same = {name: body[name] for name in ("model", "policy_version")}
+    return 200, {"id": "x", "created": 0, **same, "choices": choices, "usage": usage}

@@ -1,0 +1,71 @@
+"""A model that transformers 5 saved, in a form that EasyR1's transformers 4 can read. By transformers 4 itself it is
+read in test_easyr1_contract.py, where EasyR1 is at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_tiny import save_tiny, tiny_model
+
+from orchestrator.home import MICRO_MODEL
+from trainers.base import TrainError
+from trainers.easyr1.start_model import readable_start
+
+
+def tree(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / name).read_text())
+    return found
+
+
+def changed(folder: Path, name: str, **changes: Any) -> None:
+    (folder / name).write_text(json.dumps({**tree(folder, name), **changes}))
+
+
+def test_the_shipped_model(tmp_path: Path) -> None:
+    folder = readable_start(MICRO_MODEL, tmp_path / "start")
+    assert folder == tmp_path / "start"
+    assert {path.name for path in folder.iterdir()} == {path.name for path in MICRO_MODEL.iterdir()}
+    config = tree(folder, "config.json")
+    assert (config["rope_theta"], config["rope_scaling"]) == (10_000, None)
+    assert "rope_parameters" not in config
+    assert tree(folder, "tokenizer_config.json")["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert (folder / "model.safetensors").samefile(MICRO_MODEL / "model.safetensors")
+    assert readable_start(folder, tmp_path / "again") == folder  # as it is
+    assert readable_start(MICRO_MODEL, folder) == folder  # made anew
+
+
+def test_what_else_is_in_rope_parameters_becomes_rope_scaling(tmp_path: Path) -> None:
+    start = save_tiny(tmp_path / "model")
+    rope = {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, "partial_rotary_factor": 0.5}
+    changed(start, "config.json", rope_parameters=rope)
+    changed(start, "tokenizer_config.json", extra_special_tokens=["<x>"])
+    folder = readable_start(start, tmp_path / "start")
+    config, tokenizer = tree(folder, "config.json"), tree(folder, "tokenizer_config.json")
+    assert (config["rope_theta"], config["partial_rotary_factor"]) == (5e5, 0.5)
+    assert config["rope_scaling"] == {"rope_type": "yarn", "factor": 4.0}
+    assert tokenizer["additional_special_tokens"] == ["<x>"]
+    assert "extra_special_tokens" not in tokenizer
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "complaint"),
+    [
+        (
+            "config.json",
+            {"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e6}}},
+            "rope_parameters: expected one rope_theta for all layers.* got full_attention, sliding_attention",
+        ),
+        ("tokenizer_config.json", {"tokenizer_class": "SentencePieceBackend"}, "tokenizer_class: .* got Sentence"),
+    ],
+)
+def test_what_transformers_4_cannot_express_is_refused(
+    tmp_path: Path, file: str, change: dict[str, Any], complaint: str
+) -> None:
+    start = save_tiny(tmp_path / "model", tiny_model())
+    changed(start, file, **change)
+    with pytest.raises(TrainError, match=complaint):
+        readable_start(start, tmp_path / "start")
+    assert not (tmp_path / "start").exists()
