@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1.10
 # The image of Ray workers that train with EasyR1 (docs/easyr1.md), and of the runner, which merges what they leave: the
 # service's GPU image, and beside it EasyR1's own Python 3.12 with its torch, vLLM and Ray. Our worker reserves the GPUs
 # and starts that Python as a process of its own, so the two environments share a container and nothing else.
@@ -22,7 +21,10 @@ RUN git init --quiet \
     && rm -rf .git
 # EasyR1 leaves most of its requirements open; what was released after its commit was written is not taken. The last two
 # lines are what our reward imports. flash-attn has no wheel on PyPI: this one is its project's, for this torch.
-RUN python -m venv /opt/easyr1-env \
+#
+# The environment links to the program that made it: by its full name, since /usr/local/bin/python is the service's 3.11
+# in the final stage.
+RUN python3.12 -m venv /opt/easyr1-env \
     && uv pip install --no-cache --python /opt/easyr1-env/bin/python --exclude-newer 2026-08-01 \
       torch==2.8.0 vllm==0.11.0 "transformers>=4.54,<5" omegaconf==2.3.0 "numpy>=2.2,<2.3" "ray[default]" \
       accelerate codetiming datasets hydra-core liger-kernel mathruler pandas peft pillow "pyarrow>=15" pylatexenc \
@@ -41,5 +43,7 @@ COPY --from=build /usr/local/include/python3.12 /usr/local/include/python3.12
 RUN ldconfig
 COPY --from=build /opt/easyr1-env /opt/easyr1-env
 COPY --from=build /opt/EasyR1 /opt/EasyR1
+# Another Python than EasyR1's ends the build here, not a training later.
+RUN /opt/easyr1-env/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'
 USER 1000:1000
 # Health check, entry point and environment are the service image's.

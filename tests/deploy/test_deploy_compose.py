@@ -24,9 +24,12 @@ COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 UIS = {"api": 8080, "prefect": 4200, "ray-head": 8265, "prometheus": 9090, "grafana": 3000}
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:[?-])?([^}]*)\}")
+NETWORKS: dict[str, Any] = COMPOSE["networks"]
 PROFILES = ("cpu", "gpu", "easyr1")
 RUNNERS = ("runner", "runner-easyr1")
+ONE_OFF = "migrate"
 each_service = pytest.mark.parametrize("name", sorted(SERVICES))
+each_lasting = pytest.mark.parametrize("name", sorted(SERVICES.keys() - {ONE_OFF}))
 each_runner = pytest.mark.parametrize("name", RUNNERS)
 
 
@@ -57,7 +60,7 @@ def _compose() -> list[str] | None:
     return None
 
 
-@each_service
+@each_lasting
 def test_every_service_says_whether_it_is_healthy_and_comes_back(name: str) -> None:
     check = SERVICES[name]["healthcheck"]
     assert check["test"][0] == "CMD"
@@ -75,6 +78,53 @@ def test_no_service_is_root_or_may_become_it(name: str) -> None:
     assert not service.keys() & {"privileged", "cap_add", "pid", "ipc", "network_mode", "devices"}
 
 
+@each_service
+def test_every_root_is_read_only_and_memory_and_processes_are_limited(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert re.fullmatch(r"\$\{COEVO_\w+:-\d+g\}|1g", service["mem_limit"])
+    assert re.fullmatch(r"\$\{COEVO_\w+:-\d+\}|\d+", str(service["pids_limit"]))
+    # Compose writes the content of a config into the root when it makes the container, which it cannot there.
+    assert not service.keys() & {"configs", "secrets"}
+
+
+def test_a_service_is_on_the_networks_that_it_needs_and_the_database_has_no_way_out() -> None:
+    members = {network: {name for name, s in SERVICES.items() if network in s["networks"]} for network in NETWORKS}
+    nodes = {*RUNNERS, "ray-head", "ray-cpu", "ray-gpu", "ray-easyr1"}
+    assert members == {
+        "database": {"postgres", ONE_OFF, "prefect", "api", "grafana", *RUNNERS},
+        "prefect": {"prefect", "api", *RUNNERS},
+        "ray": {"prometheus", *nodes},
+        "monitoring": {"prometheus", "api", "grafana"},
+    }
+    assert [name for name, network in NETWORKS.items() if network] == ["database"]
+    assert NETWORKS["database"] == {"internal": True}
+
+
+def test_prefect_asks_for_a_password_and_answers_its_own_pages_only() -> None:
+    server = SERVICES["prefect"]["environment"]
+    assert server["PREFECT_SERVER_API_AUTH_STRING"].startswith("coevo:${PREFECT_PASSWORD:?")
+    assert server["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] == f"http://127.0.0.1:{UIS['prefect']}"
+    for name in ("api", *RUNNERS):
+        client = SERVICES[name]["environment"]
+        assert client["PREFECT_API_AUTH_STRING"] == server["PREFECT_SERVER_API_AUTH_STRING"]
+        assert client["PREFECT_UI_URL"] == server["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]
+
+
+def test_tables_are_made_before_those_who_need_them_start() -> None:
+    assert SERVICES[ONE_OFF]["command"] == ["coevo", "migrate"]
+    assert SERVICES[ONE_OFF]["restart"] == "no"
+    need = {name for name, service in SERVICES.items() if "COEVO_DATABASE" in service.get("environment", {})}
+    assert need == {ONE_OFF, "api", *RUNNERS}
+    for name in need - {ONE_OFF}:
+        assert SERVICES[name]["depends_on"][ONE_OFF] == {"condition": "service_completed_successfully"}
+
+
+def test_one_service_builds_each_image() -> None:
+    """Each service that builds a tag exports it anew, and leaves the one before without a name."""
+    assert {name for name, service in SERVICES.items() if "build" in service} == {ONE_OFF, "runner-easyr1"}
+
+
 def test_only_the_uis_are_published_and_only_on_loopback() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published == {name: [f"127.0.0.1:{port}:{port}"] for name, port in UIS.items()}
@@ -84,7 +134,7 @@ def test_only_the_uis_are_published_and_only_on_loopback() -> None:
 def test_every_image_is_pinned(name: str) -> None:
     repository, _, tag = SERVICES[name]["image"].partition(":")
     assert re.match(r"v?\d+\.\d+", tag), tag
-    assert repository != "coevo" or "build" in SERVICES[name]
+    assert repository != "coevo" or "build" in SERVICES[name] or SERVICES[name]["pull_policy"] in ("never", "missing")
 
 
 def test_our_images_have_the_version_of_the_package() -> None:
@@ -107,7 +157,8 @@ def test_everything_waits_for_healthy_services_that_exist() -> None:
     for service in SERVICES.values():
         for needed, how in service.get("depends_on", {}).items():
             assert needed in SERVICES
-            assert how == {"condition": "service_healthy"}
+            expected = "service_completed_successfully" if needed == ONE_OFF else "service_healthy"
+            assert how == {"condition": expected}
 
 
 def test_ray_nodes_share_the_home_the_token_and_the_name_that_prometheus_asks() -> None:
@@ -115,7 +166,7 @@ def test_ray_nodes_share_the_home_the_token_and_the_name_that_prometheus_asks() 
     assert set(nodes) == {*RUNNERS, "ray-head", "ray-cpu", "ray-gpu", "ray-easyr1"}
     for service in nodes.values():
         assert service["volumes"] == ["home:/var/lib/coevo"]
-        assert service["networks"] == {"default": {"aliases": ["ray-node"]}}
+        assert service["networks"]["ray"] == {"aliases": ["ray-node"]}
         assert "RAY_AUTH_TOKEN" in service["environment"]
 
 
@@ -133,13 +184,12 @@ def test_a_profile_has_a_runner_and_a_worker_of_one_image(profile: str) -> None:
     )
     assert (len(runner), len(worker)) == (1, 1)
     assert runner[0]["image"] == worker[0]["image"]
-    assert runner[0]["build"] == worker[0]["build"]
 
 
 @pytest.mark.parametrize("name", RUNNERS[1:])
-def test_runners_differ_in_their_image_only(name: str) -> None:
+def test_runners_differ_in_their_image_and_memory_only(name: str) -> None:
     """The host's name among what is the same: the ledger knows by it that a lease's holder is dead."""
-    own = {"profiles", "image", "build"}
+    own = {"profiles", "image", "build", "pull_policy", "mem_limit"}
     runner, other = ({k: v for k, v in SERVICES[each].items() if k not in own} for each in ("runner", name))
     assert runner == other
     assert runner["hostname"] == "runner"
@@ -161,7 +211,8 @@ def test_workers_are_in_profiles_and_those_on_gpus_reserve_them() -> None:
 @each_runner
 def test_the_runner_has_every_address(name: str) -> None:
     runner = SERVICES[name]["environment"]
-    addresses = {name: value for name, value in runner.items() if "TOKEN" not in name and "PORT" not in name}
+    elsewhere = {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_WORKER_WEBSERVER_PORT", "PREFECT_UI_URL"}
+    addresses = {name: value for name, value in runner.items() if name not in elsewhere}
     for variable, value in addresses.items():
         host = re.search(r"(?:@|//|^)([a-z-]+):\d+", value)
         assert host is not None, variable
@@ -196,7 +247,8 @@ def psql(postgresql_server: str) -> Iterator[list[str]]:
 
 
 def test_the_two_databases_have_owners_that_cannot_read_each_others(psql: list[str]) -> None:
-    script = COMPOSE["configs"]["databases"]["content"].replace("$$", "$")
+    [mounted] = [each for each in SERVICES["postgres"]["volumes"] if each.endswith("/databases.sh:ro")]
+    script = (ROOT / mounted.partition(":")[0]).read_text()
     script = script.replace("coevo", "ours")  # the server's own user has that name already
     passwords = {"COEVO_DATABASE_PASSWORD": "it's", "PREFECT_DATABASE_PASSWORD": "b", "GRAFANA_DATABASE_PASSWORD": "c"}
     where = {"PATH": f"{Path(psql[0]).parent}:/usr/bin:/bin", "PGHOST": psql[-1].removeprefix("--host=")}

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from orchestrator.cluster import environment
 from orchestrator.home import ROOT, Home, Services
@@ -56,11 +61,58 @@ def test_its_environment_is_that_of_coevo_up(tmp_path: Path, monkeypatch: pytest
     image = dict(pair.split("=", 1) for pair in joined.split())
     monkeypatch.setattr("os.environ", {})
     services = Services("address:1", "http://dashboard:1", "http://serve:1", "http://prefect:1", "token", {})
+    monkeypatch.setenv("COEVO_RAY_ADDRESS", "address:1")
     expected = environment(Home(tmp_path), services)
     elsewhere = {"COEVO_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_UI_API_URL", "RAY_AUTH_TOKEN"}
+    elsewhere |= {"COEVO_RAY_ADDRESS"}
     assert {name: image.get(name) for name in expected.keys() - elsewhere} == {
         name: value for name, value in expected.items() if name not in elsewhere
     }
+
+
+REQUIREMENTS = {variant: FOLDER / f"requirements-{variant}.txt" for variant in ("cpu", "gpu")}
+_NOT_OF_GPUS = {"grpcio-reflection", "numpy", "protobuf"}  # deploy/docker/lock.sh
+
+
+def pinned(file: Path) -> dict[str, Version]:
+    """Each package of a requirements file, and its version."""
+    lines = re.findall(r"^([\w.-]+)==([^\s;\\]+)", file.read_text(), re.MULTILINE)
+    return {canonicalize_name(name): Version(version) for name, version in lines}
+
+
+@pytest.mark.parametrize("variant", REQUIREMENTS)
+def test_what_is_installed_is_what_pyproject_and_constraints_say(variant: str) -> None:
+    """Otherwise: deploy/docker/lock.sh."""
+    locked, constraints = pinned(REQUIREMENTS[variant]), pinned(ROOT / "constraints.txt")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + (project["optional-dependencies"]["vllm"] if variant == "gpu" else [])
+    for requirement in map(Requirement, wanted):
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+    free = _NOT_OF_GPUS if variant == "gpu" else set()
+    for name in locked.keys() & constraints.keys() - free:
+        assert locked[name].public == constraints[name].public, name
+
+
+@pytest.mark.parametrize("variant", REQUIREMENTS)
+def test_everything_that_is_installed_has_a_hash(variant: str) -> None:
+    text = REQUIREMENTS[variant].read_text()
+    entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
+    assert len(entries) == len(pinned(REQUIREMENTS[variant])) > 100
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert not re.search(r"://|find-links", text)
+    (install,) = [run for run in arguments(SERVICE, "RUN") if "requirements-" in run]
+    assert {"--require-hashes", "--only-binary"} <= set(install.split())
+
+
+def test_easyr1s_environment_is_linked_to_the_python_of_its_full_name(tmp_path: Path) -> None:
+    """`python` is the service's in the final stage, so an environment made by it would change its Python there."""
+    (made,) = re.findall(r"(\S+) -m venv /opt/easyr1-env", EASYR1.read_text())
+    assert f"COPY --from=build /usr/local/bin/{made} /usr/local/bin/" in EASYR1.read_text()
+    # What venv does with the name that it is called by.
+    called = tmp_path / made
+    called.symlink_to(Path(sys.base_prefix) / "bin" / "python3")
+    subprocess.run([called, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    assert (tmp_path / "env" / "bin" / made).exists()
 
 
 def test_easyr1_is_the_documented_commit_and_lies_where_the_presets_look() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +21,10 @@ from core.trainer_settings import EasyR1Settings
 from orchestrator.applications import ROLES
 from orchestrator.home import PRESETS, ROOT
 from orchestrator.sizing import Assumptions, calculate
+from tests.deploy.schemas import trim_kuberay
 
 FOLDER = ROOT / "deploy" / "kuberay"
+SCHEMAS = Path(__file__).parent / "schemas"
 OBJECTS: dict[str, dict[str, Any]] = {
     f"{file.stem}/{found['kind']}": found
     for file in sorted(FOLDER.glob("*.yaml"))
@@ -39,7 +43,7 @@ def cluster(name: str) -> dict[str, Any]:
 
 def templates() -> dict[str, dict[str, Any]]:
     """Every pod template by its place."""
-    found = {"runner/StatefulSet": OBJECTS["runner/StatefulSet"]["spec"]["template"]}
+    found = {name: OBJECTS[name]["spec"]["template"] for name in ("runner/StatefulSet", "api/Deployment")}
     for name in RAY:
         found[f"{name}/head"] = cluster(name)["headGroupSpec"]["template"]
         found |= {f"{name}/{group['groupName']}": group["template"] for group in cluster(name)["workerGroupSpecs"]}
@@ -63,9 +67,34 @@ def test_pod_templates_follow_kubernetes_schemas(name: str) -> None:
 
 @pytest.mark.parametrize("name", RAY)
 def test_ray_objects_have_only_words_of_kuberays(name: str) -> None:
-    schema = json.loads((Path(__file__).parent / "schemas" / "kuberay.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(OBJECTS[name])
+    kuberay(OBJECTS[name]).validate(OBJECTS[name])
     assert cluster(name)["rayVersion"] == version("ray")
+
+
+def kuberay(ray_object: dict[str, Any]) -> jsonschema.Draft202012Validator:
+    """What KubeRay's own definition of its kind says."""
+    definitions = json.loads((SCHEMAS / "kuberay.json").read_text())
+    return jsonschema.Draft202012Validator(definitions[ray_object["kind"]])
+
+
+@pytest.mark.parametrize("name", RAY)
+@pytest.mark.parametrize(
+    ("field", "value"), [("replica", 1), ("replicas", "one"), ("rayStartParams", {"num-cpus": 0}), ("groupName", None)]
+)
+def test_a_slip_in_a_ray_object_is_found(name: str, field: str, value: Any) -> None:
+    wrong = copy.deepcopy(OBJECTS[name])
+    spec = wrong["spec"]
+    spec.get("rayClusterConfig", spec)["workerGroupSpecs"][0][field] = value
+    with pytest.raises(jsonschema.ValidationError):
+        kuberay(wrong).validate(wrong)
+
+
+def test_kuberays_definitions_are_those_of_its_release() -> None:
+    checkout = os.environ.get("KUBERAY_CHECKOUT")
+    if not checkout:
+        pytest.skip("KUBERAY_CHECKOUT names no checkout of KubeRay")
+    stored = json.loads((SCHEMAS / "kuberay.json").read_text())
+    assert trim_kuberay.definitions(Path(checkout)) == stored
 
 
 @each_template
@@ -75,8 +104,14 @@ def test_pods_are_not_root_and_cannot_become_it(name: str) -> None:
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] == 1000  # the image's
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    (container,) = spec["containers"]
-    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    for container in [*spec["containers"], *spec.get("initContainers", [])]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+        writable = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {"/tmp", "/home/coevo"} <= writable
 
 
 @each_template
@@ -100,7 +135,7 @@ def test_images_are_pinned_and_ports_are_named_as_probes_name_them(name: str) ->
     ports = {port["name"] for port in container["ports"]}
     named = [probe["httpGet"]["port"] for key, probe in container.items() if key.endswith("Probe")]
     assert ports >= {port for port in named if isinstance(port, str)}
-    assert "metrics" in ports
+    assert "metrics" in ports or name == "api/Deployment"  # whose one port has them
 
 
 @pytest.mark.parametrize("name", RAY)
@@ -159,18 +194,51 @@ def test_the_runner_can_merge_and_check_what_easyr1_leaves() -> None:
     by_easyr1 = {name: config for name, config in presets.items() if isinstance(config.trainer, EasyR1Settings)}
     largest = max(calculate(name, config, Assumptions()).shape.parameters for name, config in by_easyr1.items())
     spec = templates()["runner/StatefulSet"]["spec"]
-    resources, (_, shm) = spec["containers"][0]["resources"], spec["volumes"]
+    resources, volumes = spec["containers"][0]["resources"], {each["name"]: each for each in spec["volumes"]}
     memory, in_shm = (
-        int(size.removesuffix("Gi")) * 2**30 for size in (resources["limits"]["memory"], shm["emptyDir"]["sizeLimit"])
+        int(size.removesuffix("Gi")) * 2**30
+        for size in (resources["limits"]["memory"], volumes["shm"]["emptyDir"]["sizeLimit"])
     )
     assert largest > 8e9
     assert memory - in_shm > 6 * largest
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
 
 
+@pytest.mark.parametrize("name", ["runner/StatefulSet", "api/Deployment"])
+def test_tables_are_made_before_those_who_need_them_start(name: str) -> None:
+    spec = templates()[name]["spec"]
+    (container,), (migrate,) = spec["containers"], spec["initContainers"]
+    assert migrate["command"] == ["coevo", "migrate"]
+    assert migrate["image"] == container["image"]
+    [database] = [each for each in container["env"] if each["name"] == "COEVO_DATABASE"]
+    assert migrate["env"] == [database]
+
+
+@pytest.mark.parametrize("name", ["runner/StatefulSet", "api/Deployment"])
+def test_whoever_asks_prefect_has_its_password(name: str) -> None:
+    environment = {each["name"]: each for each in templates()[name]["spec"]["containers"][0]["env"]}
+    assert environment["PREFECT_API_AUTH_STRING"]["valueFrom"] == {
+        "secretKeyRef": {"name": "coevo", "key": "prefect-auth"}
+    }
+    documented = (ROOT / "docs" / "deploying.md").read_text()
+    assert "--from-literal=prefect-auth=coevo:" in documented
+    assert "PREFECT_SERVER_API_AUTH_STRING" in documented
+
+
+def test_strangers_reach_the_metrics_only() -> None:
+    policy = OBJECTS["network/NetworkPolicy"]["spec"]
+    assert policy["podSelector"] == {}
+    assert policy["policyTypes"] == ["Ingress"]
+    (own, *others) = policy["ingress"]
+    assert own == {"from": [{"podSelector": {}}]}
+    named = {p["containerPort"]: p["name"] for t in templates().values() for p in t["spec"]["containers"][0]["ports"]}
+    allowed = [{named[port["port"]] for port in rule["ports"]} for rule in others]
+    assert allowed == [{"metrics"}, {"dashboard", "serve"}]
+
+
 def test_no_manifest_holds_a_secret() -> None:
     assert not [found["kind"] for found in OBJECTS.values() if found["kind"] == "Secret"]
     for template in templates().values():
         for variable in template["spec"]["containers"][0].get("env", []):
-            if re.search(r"TOKEN|DATABASE|PASSWORD|PREFECT_API_URL", variable["name"]):
+            if re.search(r"TOKEN|DATABASE|PASSWORD|AUTH|PREFECT_API_URL", variable["name"]):
                 assert "secretKeyRef" in variable["valueFrom"]

@@ -29,7 +29,7 @@ EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in pan
 def test_prometheus_asks_every_ray_node_at_the_port_that_it_is_told_to_use() -> None:
     (found,) = JOBS["ray"]["dns_sd_configs"]
     nodes = [s for name, s in COMPOSE["services"].items() if name.startswith("ray-")]
-    assert [node["networks"]["default"]["aliases"] for node in nodes] == [found["names"]] * len(nodes)
+    assert [node["networks"]["ray"]["aliases"] for node in nodes] == [found["names"]] * len(nodes)
     assert all(f"--metrics-export-port={found['port']}" in node["command"] for node in nodes)
     runner = (ROOT / "orchestrator" / "runner.py").read_text()
     assert f'"--metrics-export-port={found["port"]}"' in runner
@@ -40,9 +40,11 @@ def test_prometheus_asks_the_api_with_the_key_that_compose_gives_it() -> None:
     service, port = target.split(":")
     assert port == COMPOSE["services"][service]["command"][-1]
     assert JOBS["coevo"].get("metrics_path", "/metrics") == "/metrics"
-    (key,) = COMPOSE["services"]["prometheus"]["configs"]
-    assert JOBS["coevo"]["authorization"] == {"credentials_file": key["target"]}
-    assert COMPOSE["configs"][key["source"]]["content"] == "${PROMETHEUS_API_KEY:-none}"
+    prometheus = COMPOSE["services"]["prometheus"]
+    assert prometheus["environment"]["PROMETHEUS_API_KEY"] == "${PROMETHEUS_API_KEY:-none}"
+    file = JOBS["coevo"]["authorization"]["credentials_file"]
+    assert f'printf %s "$$PROMETHEUS_API_KEY" > {file} ' in prometheus["entrypoint"][2]
+    assert any(mounted.startswith(f"{Path(file).parent}:") for mounted in prometheus["tmpfs"])
 
 
 def test_prometheus_finds_its_rules_and_their_metrics_are_ours() -> None:
@@ -70,7 +72,7 @@ def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     key.write_text("coevo_key")
     (tmp_path / "rules.yml").write_text(RULES.read_text())
     given = tmp_path / "prometheus.yml"
-    given.write_text(PROMETHEUS.read_text().replace("/etc/prometheus/api-key", str(key)))
+    given.write_text(PROMETHEUS.read_text().replace("/run/coevo/api-key", str(key)))
     done = promtool("check", "config", given)
     assert done.returncode == 0, done.stderr
     assert "6 rules found" in done.stdout

@@ -1,0 +1,255 @@
+"""docker-compose.yml brought up as docs/deploying.md says, on fresh volumes, and what that page promises. The tests run
+in their order, on one set of containers: `make containers`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from services.api.client import ApiClient, ApiError
+from tests.containers.composed import Composed
+from tests.live import SMALL, wait_until
+
+pytestmark = pytest.mark.timeout(2400)
+
+RUN = "first"
+ENDED = ("COMPLETED", "CRASHED", "FAILED", "CANCELLED")
+UIS = {"api": 8080, "prefect": 4200, "ray-head": 8265, "prometheus": 9090, "grafana": 3000}
+API = "http://127.0.0.1:8080"
+STAND_INS = "stand-ins" in os.environ.get("COEVO_CONTAINERS_COMPOSE_FILE", "")
+
+
+@pytest.fixture(scope="module")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
+    """Up by the first commands of the documentation; gone afterwards, with its volumes."""
+    made = Composed.copied_into(tmp_path_factory.mktemp("checkout"))
+    try:
+        made.documented("## One machine: Docker Compose")
+        yield made
+    finally:
+        if (made.folder / ".env").exists():
+            print(made.compose("logs", "--no-color", "--tail=15"))
+            made.compose("down", "--volumes", "--timeout=30")
+
+
+@pytest.fixture(scope="module")
+def api(composed: Composed) -> ApiClient:
+    return ApiClient(API, composed.add_key("test", "read", "run"))
+
+
+def test_everything_is_up_after_the_documented_commands(composed: Composed) -> None:
+    assert composed.healthy()
+    assert composed.containers()["migrate"]["State"]["ExitCode"] == 0
+    assert composed.containers().keys() >= {*UIS, "postgres", "migrate", "runner", "ray-cpu"}
+    said = composed.documented("## One machine: Docker Compose", 1)
+    assert "services: ray, prefect" in said
+    assert (composed.folder / ".env").stat().st_mode & 0o077 == 0
+
+
+def test_prefects_ui_is_there_and_its_api_asks_for_the_password(composed: Composed) -> None:
+    page = httpx.get("http://127.0.0.1:4200/", trust_env=False, follow_redirects=True)
+    assert page.status_code == 200
+    script = re.search(r'src="([^"]+\.js)"', page.text)
+    assert script is not None, page.text
+    assert httpx.get(f"http://127.0.0.1:4200/{script[1].lstrip('./')}", trust_env=False).status_code == 200
+    refused = httpx.post("http://127.0.0.1:4200/api/deployments/filter", json={}, trust_env=False)
+    assert refused.status_code == 401
+    with composed.prefect() as prefect:
+        found = prefect.post("/deployments/filter", json={}).raise_for_status().json()
+        assert {each["status"] for each in found} == {"READY"}
+        assert len(found) == 3
+        for origin, allowed in (("http://127.0.0.1:4200", True), ("http://elsewhere.example", False)):
+            answer = prefect.get("/admin/version", headers={"Origin": origin})
+            assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+
+
+def test_the_api_asks_for_keys(api: ApiClient) -> None:
+    with pytest.raises(ApiError, match="Authorization"):
+        list(ApiClient(API).runs())
+    assert list(api.runs()) == []
+
+
+def test_every_container_is_confined_and_limited(composed: Composed) -> None:
+    for service, container in composed.containers().items():
+        host, user = container["HostConfig"], container["Config"]["User"]
+        assert int(user.partition(":")[0]) > 0, service
+        assert host["ReadonlyRootfs"], service
+        assert host["CapDrop"] == ["ALL"], service
+        assert host["SecurityOpt"] == ["no-new-privileges:true"], service
+        assert host["Memory"] > 0, service
+        assert host["PidsLimit"] > 0, service
+    for service in set(composed.containers()) - {"migrate"}:
+        with pytest.raises(AssertionError, match="Read-only file system"):
+            composed.compose("exec", "-T", service, "touch", "/etc/written")
+
+
+def test_a_container_has_only_the_secrets_that_it_needs(composed: Composed) -> None:
+    secrets = {name: value for name, value in composed.secrets.items() if re.search("PASSWORD|TOKEN", name)}
+    held: dict[str, set[str]] = {}
+    for service, container in composed.containers().items():
+        environment = "\n".join(container["Config"]["Env"])
+        held[service] = {name for name, value in secrets.items() if value in environment}
+    ray, database, prefect = "RAY_AUTH_TOKEN", "COEVO_DATABASE_PASSWORD", "PREFECT_PASSWORD"
+    assert held == {
+        "postgres": {"POSTGRES_PASSWORD", database, "PREFECT_DATABASE_PASSWORD", "GRAFANA_DATABASE_PASSWORD"},
+        "migrate": {database},
+        "prefect": {"PREFECT_DATABASE_PASSWORD", prefect},
+        "ray-head": {ray},
+        "ray-cpu": {ray},
+        "runner": {ray, database, prefect},
+        "api": {database, prefect},
+        "prometheus": set(),
+        "grafana": {"GRAFANA_PASSWORD", "GRAFANA_DATABASE_PASSWORD"},
+    }
+
+
+def test_only_the_uis_are_published_and_only_on_loopback(composed: Composed) -> None:
+    published = {}
+    for service, container in composed.containers().items():
+        bound = [binding for bindings in container["NetworkSettings"]["Ports"].values() for binding in bindings or []]
+        if bound:
+            published[service] = {(each["HostIp"], int(each["HostPort"])) for each in bound}
+    assert published == {service: {("127.0.0.1", port)} for service, port in UIS.items()}
+
+
+@pytest.mark.parametrize(
+    ("service", "host", "port", "expected"),
+    [
+        ("api", "postgres", 5432, True),
+        ("api", "prefect", 4200, True),
+        ("api", "ray-head", 6379, False),
+        ("runner", "ray-head", 8000, True),
+        ("runner", "postgres", 5432, True),
+        ("ray-cpu", "postgres", 5432, False),
+        ("ray-cpu", "prefect", 4200, False),
+        ("ray-cpu", "api", 8080, False),
+        ("prefect", "ray-head", 8265, False),
+    ],
+)
+def test_services_reach_what_they_need_and_no_more(
+    composed: Composed, service: str, host: str, port: int, expected: bool
+) -> None:
+    assert composed.reaches(service, host, port) is expected
+
+
+def test_a_missing_secret_is_named(composed: Composed) -> None:
+    required = [name for name in composed.secrets if re.search("PASSWORD|TOKEN", name)]
+    for missing in required:
+        given = "".join(f"{name}=x\n" for name in required if name != missing)
+        (composed.folder / "incomplete.env").write_text(given)
+        with pytest.raises(AssertionError, match=rf'required variable "?{missing}"? is missing'):
+            composed.compose("--env-file", "incomplete.env", "config", "--quiet")
+
+
+def _start(composed: Composed) -> str:
+    """A run of one iteration, by Prefect's API from outside; the flow run's id."""
+    overrides = {**yaml.safe_load("\n".join(setting.replace("=", ": ", 1) for setting in SMALL))}
+    del overrides["iterations"]
+    parameters = {"run": RUN, "preset": "demo", "iterations": 1, "overrides": overrides}
+    with composed.prefect() as prefect:
+        deployment = prefect.get("/deployments/name/co-evolve/coevo").raise_for_status().json()["id"]
+        made = prefect.post(f"/deployments/{deployment}/create_flow_run", json={"name": RUN, "parameters": parameters})
+        return str(made.raise_for_status().json()["id"])
+
+
+def _state(composed: Composed, flow_run: str) -> str:
+    try:
+        with composed.prefect() as prefect:
+            return str(prefect.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state_type"])
+    except httpx.HTTPError:  # Prefect or its database is being restarted
+        return "no answer"
+
+
+def _stages_done(api: ApiClient) -> int:
+    try:
+        return sum(stage.status == "done" for each in api.iterations(RUN) for stage in each.stages)
+    except ApiError:  # there is no such run yet, or the API is being restarted
+        return 0
+
+
+def _at_work(composed: Composed, api: ApiClient, flow_run: str) -> str:
+    """The flow run that is at the run; where it has ended, one that goes on, for an iteration more if it is done."""
+    if _state(composed, flow_run) in ENDED:
+        longer = len(list(api.iterations(RUN))) if _is_done(api) else None
+        flow_run = api.resume(RUN, longer).flow_run
+    wait_until(lambda: _state(composed, flow_run) == "RUNNING", "the flow run to begin", 300)
+    return flow_run
+
+
+def test_a_run_started_from_outside_survives_the_restart_of_every_service(composed: Composed, api: ApiClient) -> None:
+    flow_run = _start(composed)
+    wait_until(lambda: _stages_done(api) > 0, "a stage to be done", 300)
+    for service in ("prometheus", "grafana", "prefect", "postgres", "api", "ray-cpu", "runner", "ray-head"):
+        flow_run = _at_work(composed, api, flow_run)
+        done = _stages_done(api)
+        composed.restart(service)
+        if service in ("runner", "ray-head"):  # the flow run's process was there, and nobody but the runner says so
+            wait_until(lambda of=flow_run: _state(composed, of) in ENDED, "the orphaned flow run to be ended", 300)
+            assert _state(composed, flow_run) == "CRASHED"
+        assert _stages_done(api) >= done
+        print(
+            f"{service} restarted: stages done {_stages_done(api)}, flow run {_state(composed, flow_run)}", flush=True
+        )
+    while not _is_done(api):
+        flow_run = _at_work(composed, api, flow_run)
+        wait_until(lambda of=flow_run: _state(composed, of) in ENDED, "the flow run to end", 900)
+        assert _state(composed, flow_run) == "COMPLETED"
+
+
+def _is_done(api: ApiClient) -> bool:
+    return [run.status for run in api.runs() if run.name == RUN] == ["done"]
+
+
+def _asked(query: str) -> list[dict[str, Any]]:
+    answer = httpx.get("http://127.0.0.1:9090/api/v1/query", params={"query": query}, trust_env=False, timeout=30)
+    found: list[dict[str, Any]] = answer.raise_for_status().json()["data"]["result"]
+    return found
+
+
+def test_its_label_accuracy_is_in_prometheus_once_that_has_a_key(composed: Composed) -> None:
+    composed.documented("### Prometheus and Grafana")
+    accuracy = f'coevo_pseudo_label_accuracy_ratio{{run="{RUN}", slice="kept"}}'
+    wait_until(lambda: bool(_asked(accuracy)), "Prometheus to have the label accuracy", 180)
+    [found, *_] = _asked(accuracy)
+    assert 0 <= float(found["value"][1]) <= 1
+    print(f"label accuracy in Prometheus: {found}")
+    wait_until(lambda: {each["value"][1] for each in _asked("up")} == {"1"}, "every target to be up", 180)
+    assert len(_asked('up{job="ray"}')) == 3  # head, worker, runner
+
+
+def test_nothing_is_lost_by_down_and_up(composed: Composed, api: ApiClient) -> None:
+    before = composed.contents()
+    composed.compose("down")
+    composed.compose("up", "--detach", "--wait")
+    assert composed.contents() == before
+    assert _is_done(api)
+
+
+def test_a_backup_is_restored_on_fresh_volumes(composed: Composed, api: ApiClient) -> None:
+    before = composed.contents()
+    composed.documented("## Backups", 0)
+    composed.compose("down", "--volumes")
+    composed.documented("## Backups", 1)
+    assert composed.contents() == before
+    assert _is_done(api)
+    assert composed.healthy()
+
+
+@pytest.mark.skipif(STAND_INS, reason="a stand-in takes Grafana's place: nothing is shown about Grafana")
+def test_grafana_reads_the_runs(composed: Composed) -> None:
+    grafana = httpx.Client(
+        base_url="http://127.0.0.1:3000",
+        auth=("admin", composed.secrets["GRAFANA_PASSWORD"]),
+        trust_env=False,
+        timeout=60,
+    )
+    with grafana:
+        assert {each["title"] for each in grafana.get("/api/search").raise_for_status().json()} >= {"coevo: runs"}
+        for source in grafana.get("/api/datasources").raise_for_status().json():
+            assert grafana.get(f"/api/datasources/uid/{source['uid']}/health").json()["status"] == "OK", source["name"]

@@ -1,0 +1,153 @@
+"""Flow runs whose process is gone, on a real Prefect server with a real worker that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import psutil
+import pytest
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import StateType
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling, Pending, Running
+
+from core.config import load_config
+from orchestrator.home import PRESETS, ROOT
+from orchestrator.ledger import owner
+from orchestrator.orphans import end_orphans, worker_name
+from storage import queries
+from storage.session import Store, open_store
+from tests.live import wait_until
+from tests.services.prefect_server import AUTH, prefect_server
+
+FLOWS = """
+import signal
+from prefect import flow
+from orchestrator.orphans import note_process
+
+@flow(flow_run_name="below")
+def below():
+    signal.pause()
+
+@flow(flow_run_name="{run}")
+def above(run: str):
+    note_process()
+    below()
+"""
+DEAD = owner().rpartition(":")[0] + ":1"  # this process's number, which another process had before
+ELSEWHERE = "another-host:7:1"
+
+
+@pytest.fixture(scope="module")
+def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncPrefectClient]:
+    with (
+        prefect_server(tmp_path_factory.mktemp("prefect")) as url,
+        temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_API_AUTH_STRING: AUTH}),
+        get_client(sync_client=True) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    with opened.write() as session:
+        for name in ("killed", "asked", "alive", "elsewhere", "waiting", "theirs", "goes-on"):
+            queries.create_run(session, name=name, config=load_config(PRESETS / "demo.toml"), preset="demo")
+            queries.set_run_status(session, name, "running")
+    yield opened
+    opened.close()
+
+
+def flow_run(prefect: SyncPrefectClient, run: str, state: object, **labels: str) -> UUID:
+    """One of the deployment that the server has, as a worker or a flow would have left it."""
+    deployment = prefect.read_deployment_by_name("co-evolve/coevo")
+    made = prefect.create_flow_run_from_deployment(deployment.id, parameters={"run": run}, name=run)
+    prefect.update_flow_run(made.id, infrastructure_pid="1")
+    prefect.update_flow_run_labels(made.id, {name.replace("_", "."): value for name, value in labels.items()})
+    prefect.set_flow_run_state(made.id, state, force=True)  # type: ignore[arg-type]
+    return made.id
+
+
+def state_of(prefect: SyncPrefectClient, flow_run: UUID) -> StateType | None:
+    return prefect.read_flow_run(flow_run).state_type
+
+
+def test_those_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectClient, store: Store) -> None:
+    mine, other = worker_name(), "another-host"
+    made = {
+        "killed": flow_run(prefect, "killed", Running(), prefect_worker_name=mine, coevo_process=DEAD),
+        "asked": flow_run(prefect, "asked", Cancelling(), prefect_worker_name=mine, coevo_process=DEAD),
+        "alive": flow_run(prefect, "alive", Running(), prefect_worker_name=mine, coevo_process=owner()),
+        "elsewhere": flow_run(prefect, "elsewhere", Running(), prefect_worker_name=other, coevo_process=ELSEWHERE),
+        # They have not come as far as to say which process they have.
+        "waiting": flow_run(prefect, "waiting", Pending(), prefect_worker_name=mine),
+        "theirs": flow_run(prefect, "theirs", Pending(), prefect_worker_name=other),
+        "goes-on": flow_run(prefect, "goes-on", Running(), prefect_worker_name=mine, coevo_process=DEAD),
+    }
+    again = flow_run(prefect, "goes-on", Running(), prefect_worker_name=other, coevo_process=ELSEWHERE)
+    assert sorted(end_orphans(store, mine)) == ["asked", "goes-on", "killed", "waiting"]
+    assert {name: state_of(prefect, id_) for name, id_ in made.items()} == {
+        "killed": StateType.CRASHED,
+        "asked": StateType.CANCELLED,
+        "alive": StateType.RUNNING,
+        "elsewhere": StateType.RUNNING,
+        "waiting": StateType.CRASHED,
+        "theirs": StateType.PENDING,
+        "goes-on": StateType.CRASHED,
+    }
+    assert state_of(prefect, again) == StateType.RUNNING
+    with store.read() as session:
+        assert {row.name: row.status for row in queries.list_runs(session)} == {
+            "killed": "failed",
+            "asked": "cancelled",
+            "alive": "running",
+            "elsewhere": "running",
+            "waiting": "failed",
+            "theirs": "running",
+            "goes-on": "running",  # another machine is at it
+        }
+
+
+def test_a_killed_workers_flow_run_is_ended_with_its_subflow(
+    prefect: SyncPrefectClient, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "flows_of_the_test.py").write_text(FLOWS)
+    prefect.create_work_pool(WorkPoolCreate(name="test", type="process"))
+    made = prefect.create_deployment(
+        prefect.create_flow_from_name("above"),
+        name="test",
+        path=str(tmp_path),
+        entrypoint="flows_of_the_test.py:above",
+        work_pool_name="test",
+    )
+    above = prefect.create_flow_run_from_deployment(made, parameters={"run": "killed"})
+    asked = {"PREFECT_API_URL": str(prefect.api_url), "PREFECT_API_AUTH_STRING": AUTH}
+    env = {**os.environ, **asked, "PYTHONPATH": str(ROOT)}
+    start = [Path(sys.executable).parent / "prefect", "worker", "start", "--pool=test", f"--name={worker_name()}"]
+    with (tmp_path / "worker.log").open("w") as log:
+        worker = subprocess.Popen([*start, "--type=process"], env=env, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: _named(prefect, "below") is not None, f"the flow to begin; see {tmp_path}/worker.log", 120)
+    finally:
+        for process in [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]:
+            process.send_signal(signal.SIGKILL)
+        worker.wait()
+    below = _named(prefect, "below")
+    assert below is not None
+    assert (state_of(prefect, above.id), state_of(prefect, below)) == (StateType.RUNNING, StateType.RUNNING)
+    assert end_orphans(store, worker_name()) == ["killed"]
+    assert (state_of(prefect, above.id), state_of(prefect, below)) == (StateType.CRASHED, StateType.CRASHED)
+
+
+def _named(prefect: SyncPrefectClient, name: str) -> UUID | None:
+    """The flow run of this name that is running."""
+    running = [each for each in prefect.read_flow_runs() if each.name == name and each.state_type == StateType.RUNNING]
+    return running[0].id if running else None
