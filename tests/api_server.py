@@ -9,12 +9,15 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from services.api.connections import UVICORN
+
 
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
     """Its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", **UVICORN))
     listening = server.config.bind_socket()
+    listening.listen()  # at once: who connects before the server runs waits, and is not refused
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"

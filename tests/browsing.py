@@ -1,4 +1,4 @@
-"""Looking at the dashboard as a person would be able to: what the browser complains of, and what axe finds."""
+"""Looking at pages as a person would be able to: what the browser complains of, what axe finds, Prefect's password."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
+
+from tests.live import Live
 
 WIDTHS = (1440, 390)
 
@@ -32,6 +34,17 @@ def look_at(page: Page, address: str, heading: str, scheme: Any = "light") -> No
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)
         assert serious(page) == [], (address, width, scheme)
+
+
+def open_prefect(page: Page, live: Live, path: str) -> None:
+    """Open a page of Prefect's UI, with the password where it is asked for."""
+    page.goto(f"{live.services.prefect_url}{path}")
+    page.wait_for_load_state("networkidle")
+    if "/login" in page.url:
+        page.get_by_role("textbox").or_(page.locator("input[type=password]")).fill(live.services.prefect_auth)
+        page.get_by_role("button", name="Login").click()
+        page.wait_for_url(lambda url: "/login" not in url)
+        page.goto(f"{live.services.prefect_url}{path}")
 
 
 def serious(page: Page) -> list[tuple[str, str, list[str]]]:

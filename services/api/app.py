@@ -14,6 +14,7 @@ from services.api import (
     examples,
     exports,
     figures,
+    flow_runs,
     labelling,
     metrics,
     problems,
@@ -24,11 +25,15 @@ from services.api import (
     triggers,
 )
 from services.api.bodies import SmallBodiesOnly
+from services.api.given import in_own_threads
+from services.api.headers import SafeHeaders
 from services.api.keys import needs
-from services.api.origins import REFUSALS, OwnHostOnly
+from services.api.origins import REFUSALS, OwnMachineOnly
 from services.api.problems import documented
 from services.api.schemas import Health
+from services.api.triggers import RefuseUnready
 from services.dashboard import pages as dashboard
+from services.prefect_server import PrefectServer
 from storage.session import Store
 
 PREFIX = "/api/v1"
@@ -43,17 +48,17 @@ def create_app(
     folder: Path,
     *,
     ask_for_keys: bool,
-    prefect_url: str | None = None,
-    prefect_ui_url: str | None = None,
+    prefect: PrefectServer | None = None,
     presets: Path | None = None,
     texts: Path | None = None,
+    refuse_unready: RefuseUnready = lambda _config, _new: None,
 ) -> FastAPI:
     """The API on a store, with a folder for the files that it makes of it.
 
     With `ask_for_keys` /metrics and every route under /api want a key (services/api/keys.py), but for the description,
     /api/openapi.json, which is public; without, only requests to this very machine are answered (origins.py). Runs are
-    started from the files in `presets` by Prefect, whose UI is at `prefect_url`, and at `prefect_ui_url` for a browser
-    where that is another; None: they cannot be. What rollouts wrote is below `texts`, where it is kept at all.
+    started from the files in `presets` by `prefect`; None: they cannot be. `refuse_unready` raises what keeps a run
+    from starting, so far as this process can know it. What rollouts wrote is below `texts`, where it is kept at all.
     """
     app = FastAPI(
         title="coevo",
@@ -63,14 +68,14 @@ def create_app(
         redoc_url=None,
         openapi_url="/api/openapi.json",
     )
-    app.state.store, app.state.exports = store, folder
-    app.state.prefect_url, app.state.prefect_ui_url = prefect_url, prefect_ui_url
-    app.state.presets, app.state.texts = presets, texts
+    app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
+    app.state.prefect, app.state.presets, app.state.texts = prefect, presets, texts
+    app.state.refuse_unready = refuse_unready
     app.state.metrics = metrics.registry_of(store)
     problems.install(app)
     asked = [Depends(needs("read"))] if ask_for_keys else []
     refusals = documented(401, 403, 422) if ask_for_keys else documented(422)
-    for part in (runs, questions, traces, figures, series, checkpoints, exports, alerts, audits):
+    for part in (runs, flow_runs, questions, traces, figures, series, checkpoints, exports, alerts, audits):
         app.include_router(part.router, prefix=PREFIX, dependencies=asked, responses=refusals)
     may_run = [Depends(needs("run"))] if ask_for_keys else []
     for router in (triggers.router, alerts.acknowledging):
@@ -83,7 +88,8 @@ def create_app(
         app.include_router(administration.router, prefix=PREFIX, dependencies=may_administer, responses=answers)
     app.add_middleware(SmallBodiesOnly)
     if not ask_for_keys:
-        app.add_middleware(OwnHostOnly)
+        app.add_middleware(OwnMachineOnly)
+    app.add_middleware(SafeHeaders)
 
     app.include_router(metrics.router, dependencies=asked, responses=refusals)
 
@@ -91,8 +97,9 @@ def create_app(
     examples.install(app)
 
     @app.get("/healthz", tags=["health"])
+    @in_own_threads("health", 1)
     def healthz() -> Health:
-        """Whether the API and its database answer."""
+        """Whether the API and its database answer. It waits for no other route's thread."""
         with store.read() as session:
             session.connection()
         return Health()

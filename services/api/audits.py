@@ -27,10 +27,12 @@ from services.oracles.accuracy import (
 from services.oracles.human import ORACLE
 from services.oracles.samples import draw_sample
 from storage import queries
+from storage.session import Store
 
 router = APIRouter(prefix="/runs/{run}", tags=["audits"])
 drawing = APIRouter(prefix="/runs/{run}", tags=["audits"])  # needs the scope `label`
 
+LARGEST_SAMPLE = 10_000  # more than people grade, and stored in a moment
 Oracle = Annotated[str, Path(pattern=r"^[a-z0-9_]{1,40}$", examples=["human"])]
 
 
@@ -69,7 +71,9 @@ class SampleWanted(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     oracle: Literal["human"] = Field(description="Who is to grade it; a judge's sample is drawn with `coevo audit`.")
-    size: int = Field(ge=1, le=1_000_000, examples=[200], description="In all: more than before extends the sample.")
+    size: int = Field(
+        ge=1, le=LARGEST_SAMPLE, examples=[200], description="In all: more than before extends the sample."
+    )
 
 
 class Agreements(BaseModel):
@@ -122,11 +126,12 @@ class RunAudits(BaseModel):
 )
 def draw(request: Request, run: RunName, iteration: Iteration, wanted: SampleWanted) -> Sample:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the one that there is."""
-    with request.app.state.store.write() as session:
-        try:
-            draw_sample(session, run, iteration, wanted.oracle, wanted.size)
-        except AuditError as error:
-            raise HTTPException(409, str(error)) from error
+    store: Store = request.app.state.store
+    try:
+        draw_sample(store, run, iteration, wanted.oracle, wanted.size)
+    except AuditError as error:
+        raise HTTPException(409, str(error)) from error
+    with store.read() as session:
         return _sample(session, run, iteration, wanted.oracle)
 
 

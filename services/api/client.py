@@ -25,6 +25,7 @@ from services.api.question_schemas import Question, QuestionDetail, Statistics
 from services.api.schemas import (
     CheckpointDetail,
     Evaluation,
+    FlowRunState,
     IterationSummary,
     Job,
     Manifest,
@@ -77,6 +78,11 @@ class ApiClient:
         """Start a run; what it is made of is checked before (docs/api.md)."""
         wanted = {"name": name, "preset": preset, "iterations": iterations, "overrides": dict(overrides or {})}
         return Triggered.model_validate(self._post("/runs", wanted))
+
+    def flow_runs(self, run: str | None = None) -> list[FlowRunState]:
+        """Of each run, or of one, the newest flow run that waits, is at work, or failed or was cancelled lately."""
+        wanted = {} if run is None else {"run": run}
+        return [FlowRunState.model_validate(item) for item in self._get("/flow-runs", wanted)]
 
     def cancel(self, run: str, why: str | None = None) -> list[Triggered]:
         """End what is at a run, or waits to be."""

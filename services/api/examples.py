@@ -271,6 +271,17 @@ EXAMPLES: dict[str, Any] = {
         "state": "SCHEDULED",
         "url": "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
     },
+    "FlowRunState": {
+        "run": "third",
+        "flow_run": "3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
+        "state": "FAILED",
+        "name": "Failed",
+        "message": "Flow run encountered an exception: BenchmarkError: evaluation.benchmark: benchmark "
+        "benchmarks/math500.jsonl: cannot read benchmarks/math500.jsonl: No such file or directory",
+        "since": _BEGUN,
+        "begun": False,
+        "url": "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
+    },
     "KeyRow": _KEY,
     "NewKey": {"name": "ann", "scopes": ["read", "label"], "key": "coevo_" + "x" * 43},
     "Health": {"status": "ok"},

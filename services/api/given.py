@@ -17,27 +17,33 @@ from storage.queries.runs import RUN_NAME
 from storage.session import Store
 
 _LARGEST = 2**31 - 1
-# Threads that answer the routes asked most. They want the interpreter, which only one has at a time, more than they
-# wait for the database: with FastAPI's 40 threads a page's p99 is several times as long.
-_FEW = 3
-_few: RunVar[CapacityLimiter] = RunVar("few")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def asked_most(route: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """A route in one of a few threads of its like, which waits for nothing but a read of the store that is soon done.
-    The others have threads enough to wait for Prefect, a writer, or a file that is made."""
+def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable[P, Awaitable[R]]]:
+    """A decorator: the functions that it is put on run in `count` threads, which they share with no others. FastAPI has
+    40 threads for all other routes. A call that waits for its turn holds no thread."""
+    limiters: RunVar[CapacityLimiter] = RunVar(name)
 
-    @wraps(route)
-    async def in_few_threads(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            limiter = _few.get()
-        except LookupError:
-            _few.set(limiter := CapacityLimiter(_FEW))
-        return await to_thread.run_sync(partial(route, *args, **kwargs), limiter=limiter)
+    def decorated(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+        @wraps(function)
+        async def in_a_thread(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                limiter = limiters.get()
+            except LookupError:
+                limiters.set(limiter := CapacityLimiter(count))
+            return await to_thread.run_sync(partial(function, *args, **kwargs), limiter=limiter)
 
-    return in_few_threads
+        return in_a_thread
+
+    return decorated
+
+
+# The routes asked most, which wait for nothing but a read of the store that is soon done. They want the interpreter,
+# which only one thread has at a time, more than they wait for the database: with 40 threads a page's p99 is several
+# times as long. The other routes have threads enough to wait for Prefect or a writer.
+asked_most = in_own_threads("asked most", 3)
 
 
 def _reading(request: Request) -> Iterator[Session]:

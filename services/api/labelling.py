@@ -14,7 +14,6 @@ from core.types import OracleVerdict, question_id
 from services.api.given import Index, Iteration, Reading, RunName
 from services.api.origins import same_site
 from services.api.problems import documented
-from services.api.schemas import Text
 from services.drift.alerts import look
 from services.drift.series import refresh_labels
 from services.oracles import human
@@ -33,9 +32,9 @@ class ToLabel(BaseModel):
 
     id: str
     index: int
-    text: Text | None
-    label: Text | None  # the pseudo-label: what is right, or not
-    answers: list[Text]  # all answers that were given, the label too, by spelling
+    text: str | None
+    label: str | None  # the pseudo-label: what is right, or not
+    answers: list[str]  # all answers that were given, the label too, by spelling
 
     @classmethod
     def of(cls, entry: QuestionEntry) -> ToLabel:

@@ -1,7 +1,8 @@
 """Requests that a web page makes in the browser of somebody who may reach the API: they are refused.
 
-On loopback no keys are asked for, so whatever reaches the port is believed. Two ways lead there from a foreign page:
-a form or a script that posts across sites, and a name of the page's own that is made to resolve to 127.0.0.1.
+On loopback no keys are asked for, so whatever reaches the port is believed. Three ways lead there from a foreign page:
+a form or a script that posts across sites, a name of the page's own that is made to resolve to 127.0.0.1, and any link,
+picture or script with an address of the API, whose answer the page cannot read, but which makes the API work.
 """
 
 from __future__ import annotations
@@ -34,23 +35,37 @@ def same_site(request: Request) -> None:
         raise HTTPException(415, f"Content-Type: expected application/json, got {kind[:100]!r}")
 
 
-class OwnHostOnly:
-    """Middleware for an API that asks for no keys: it answers only to names of the machine that it listens on."""
+class OwnMachineOnly:
+    """Middleware for an API that asks for no keys: it answers only to names of the machine that it listens on, and not
+    to other sites' pages. A link from one of those to a page of the dashboard works."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket"):
-            host = Headers(scope=scope).get("host", "")
-            if not _is_own(host, scope):
-                said = (
-                    f"Host: expected a loopback address or localhost, since no keys are asked for; got {host[:100]!r}"
-                )
-                problem = Problem(title="Misdirected Request", status=421, detail=said)
-                await JSONResponse(problem.model_dump(), 421, media_type=MEDIA_TYPE)(scope, receive, send)
-                return
+        if scope["type"] in ("http", "websocket") and (problem := _refusal(scope, Headers(scope=scope))) is not None:
+            answer = JSONResponse(problem.model_dump(), problem.status, media_type=MEDIA_TYPE)
+            await answer(scope, receive, send)
+            return
         await self.app(scope, receive, send)
+
+
+def _refusal(scope: Scope, headers: Headers) -> Problem | None:
+    host, site = headers.get("host", ""), headers.get("sec-fetch-site", "none")
+    if not _is_own(host, scope):
+        detail = f"Host: expected a loopback address or localhost, since no keys are asked for; got {host[:100]!r}"
+        return Problem(title="Misdirected Request", status=421, detail=detail)
+    # Browsers say it of every request. "none" is an address that a person typed; "same-site" another port of this host.
+    if site not in ("none", "same-origin") and not _opens_a_page(scope, headers):
+        detail = f"Sec-Fetch-Site: expected same-origin or none, since no keys are asked for; got {site[:100]!r}"
+        return Problem(title="Forbidden", status=403, detail=detail)
+    return None
+
+
+def _opens_a_page(scope: Scope, headers: Headers) -> bool:
+    """Whether a person followed a link to a page of the dashboard, which works only once its own script runs."""
+    to_a_page = not scope["path"].startswith(("/api/", "/metrics", "/healthz"))
+    return to_a_page and headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
 
 
 def _is_own(host: str, scope: Scope) -> bool:

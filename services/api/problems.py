@@ -13,11 +13,14 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
+from services.api.headers import SAFE
 from storage.errors import NotThere
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+_MOST_ERRORS = 20  # that an answer names; how many more there are is in its `detail`
+_LONGEST_NAME, _LONGEST_MESSAGE = 100, 300  # characters: both may hold what a client sent
 
 
 class FieldProblem(BaseModel):
@@ -86,15 +89,27 @@ def _no_database(_request: Request, error: Exception) -> JSONResponse:
 
 def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s: not foreseen", request.method, request.url.path, exc_info=error)
-    return _answer(500, "something went wrong that nobody foresaw; its traceback is in the API's log")
+    # Starlette answers this one outside of all middleware.
+    return _answer(500, "something went wrong that nobody foresaw; its traceback is in the API's log", headers=SAFE)
 
 
 def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
+    errors = error.errors()
     fields = [
-        FieldProblem(field=".".join(str(part) for part in each["loc"]), message=each["msg"]) for each in error.errors()
+        FieldProblem(
+            field=_cut(".".join(str(part) for part in each["loc"]), _LONGEST_NAME),
+            message=_cut(each["msg"], _LONGEST_MESSAGE),
+        )
+        for each in errors[:_MOST_ERRORS]
     ]
-    return _answer(422, "; ".join(f"{each.field}: {each.message}" for each in fields), fields)
+    named = "; ".join(f"{each.field}: {each.message}" for each in fields)
+    more = len(errors) - len(fields)
+    return _answer(422, f"{named}; and {more:,} more" if more else named, fields)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _answer(status: int, detail: str, errors: list[FieldProblem] | None = None, headers: Any = None) -> JSONResponse:

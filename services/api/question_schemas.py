@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict
 from core.drift import Estimate
 from core.types import Denominator, FinishReason, OracleVerdict, PseudoLabel, Verdict
 from core.voting import classes_of
-from services.api.schemas import Text
 from storage.rows import AnnotationRow, ClusterRow, QuestionEntry, RolloutRow, TrainedOnRow
 
 
@@ -20,7 +19,7 @@ class OracleSaid(BaseModel):
 
     oracle: str
     verdict: OracleVerdict
-    truth: Text | None
+    truth: str | None
 
 
 _OF_QUESTION = ("id", "run", "iteration", "index", "text", "raw", "checkpoint", "seed")
@@ -36,9 +35,9 @@ class Question(BaseModel):
     run: str
     iteration: int
     index: int
-    text: Text | None
+    text: str | None
     verdict: Verdict | None
-    answer: Text | None
+    answer: str | None
     votes: int | None
     m: int | None
     parsed: int | None
@@ -53,7 +52,7 @@ class QuestionPage(BaseModel):
 
 
 class AnswerClass(BaseModel):
-    answer: Text  # of one of its votes
+    answer: str  # of one of its votes
     votes: int
 
 
@@ -63,7 +62,7 @@ class Vote(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     sample_index: int
-    answer: Text | None
+    answer: str | None
     in_class: int | None = None  # the place in the question's `classes`; null: it has none, or it cannot be told
     tokens: int
     finish_reason: FinishReason
@@ -87,7 +86,7 @@ class Annotation(BaseModel):
 
     annotator: str
     verdict: OracleVerdict
-    note: Text
+    note: str
     made_at: datetime
 
 
@@ -108,10 +107,10 @@ class TrainedOn(BaseModel):
 class QuestionDetail(Question):
     """A question with every vote."""
 
-    raw: Text  # what the Challenger wrote
+    raw: str  # what the Challenger wrote
     checkpoint: str | None  # that wrote it; null for a given prompt
     seed: int
-    given_answer: Text | None  # that a given prompt came with
+    given_answer: str | None  # that a given prompt came with
     unknown: int | None  # comparisons of answers that could not be decided
     classes: list[AnswerClass]
     rollouts: list[Vote]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from core.drift import Estimate, share
 from core.filtering import FilterStats
@@ -18,16 +17,6 @@ from storage.rows import (
     StageRow,
     StageStatus,
 )
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _encodable(value: object) -> object:
-    return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
-
-
-# What a model may have had a hand in: it can hold lone surrogates, which the store keeps and UTF-8 has none of.
-Text = Annotated[str, BeforeValidator(_encodable)]
 
 
 class Run(BaseModel):
@@ -68,7 +57,7 @@ class Stage(BaseModel):
     started_at: datetime
     finished_at: datetime | None
     seconds: float | None
-    error: Text | None
+    error: str | None
     progress_done: int | None  # of `progress_total`, in what `progress_note` names
     progress_total: int | None
     progress_note: str | None
@@ -172,6 +161,19 @@ class Triggered(BaseModel):
     run: str
     flow_run: str
     state: str  # Prefect's word: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, CANCELLED
+    url: str  # of its page in Prefect's UI
+
+
+class FlowRunState(BaseModel):
+    """A flow run of Prefect's, and how it is."""
+
+    run: str
+    flow_run: str
+    state: str  # Prefect's word: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, FAILED, CRASHED, CANCELLED
+    name: str  # Prefect's name of the state, such as Late of one that is scheduled and that no worker took
+    message: str | None  # why it failed, or was cancelled
+    since: datetime  # in this state
+    begun: bool  # whether the run is in the store and this flow run has changed its status
     url: str  # of its page in Prefect's UI
 
 

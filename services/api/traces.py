@@ -11,7 +11,6 @@ from core.types import question_id
 from services.api.given import Index, Iteration, Reading, RunName
 from services.api.problems import documented
 from services.api.question_schemas import Vote
-from services.api.schemas import Text
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.texts import read_texts
@@ -24,13 +23,13 @@ SampleIndex = Annotated[int, Path(ge=0, le=2**31 - 1, examples=[3])]
 class ClusterSummary(BaseModel):
     number: int  # 0 is the largest
     size: int
-    example: Text  # its first question
+    example: str  # its first question
 
 
 class VoteText(Vote):
     """One rollout of the Solver with what it wrote; null where the run does not keep it (`rollout_text`)."""
 
-    text: Text | None
+    text: str | None
 
 
 @router.get("/clusters", responses=documented(404))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.config import RunConfig, parse_config
+from core.errors import CoevoError
+from core.settings import Iterations
 from services.api.given import RunName
 from services.api.origins import same_site
 from services.api.prefect import Flow, FlowRun, Prefect
@@ -22,7 +25,9 @@ from storage.session import Store
 
 router = APIRouter(tags=["triggers"])
 
-_Iterations = Annotated[int, Field(ge=1, le=10_000)]
+# Of the settings of a run, and whether it is new. Raises `CoevoError`, naming the setting, where the run cannot start.
+RefuseUnready = Callable[[RunConfig, bool], None]
+
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # PostgreSQL, where Prefect may have its database, stores no NUL
 
 
@@ -35,7 +40,7 @@ class RunWanted(_Body):
 
     name: str = Field(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])
     preset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", examples=["demo"], description="One of /presets.")
-    iterations: _Iterations | None = Field(None, description="As the preset says where it is not given.")
+    iterations: Iterations | None = Field(None, description="As the preset says where it is not given.")
     overrides: dict[Setting, Override] = Field(
         default={},
         max_length=100,
@@ -50,7 +55,7 @@ class CancelWanted(_Body):
 
 
 class ResumeWanted(_Body):
-    iterations: _Iterations | None = Field(None, description="Go on to this many.")
+    iterations: Iterations | None = Field(None, description="Go on to this many.")
 
 
 class Decision(_Body):
@@ -61,7 +66,12 @@ class Decision(_Body):
 
 
 def _prefect(request: Request) -> Prefect:
-    return Prefect(request.app.state.prefect_url, request.app.state.prefect_ui_url)
+    return Prefect(request.app.state.prefect)
+
+
+def _refuse_unready(request: Request) -> RefuseUnready:
+    refuse_unready: RefuseUnready = request.app.state.refuse_unready
+    return refuse_unready
 
 
 def _store(request: Request) -> Store:
@@ -72,6 +82,7 @@ def _store(request: Request) -> Store:
 
 Triggering = Annotated[Prefect, Depends(_prefect)]
 Reading = Annotated[Store, Depends(_store)]
+Checking = Annotated[RefuseUnready, Depends(_refuse_unready)]
 _WRITES: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
 _REFUSALS = documented(409, 503)
 
@@ -83,8 +94,12 @@ def list_presets(presets: Presets) -> list[Preset]:
 
 
 @router.post("/runs", responses=_REFUSALS, **_WRITES)
-def create_run(store: Reading, prefect: Triggering, presets: Presets, wanted: RunWanted) -> Triggered:
-    """Start a run, which is in the store once its flow has begun; one that was made of the same goes on."""
+def create_run(store: Reading, prefect: Triggering, presets: Presets, check: Checking, wanted: RunWanted) -> Triggered:
+    """Start a run, which is in the store once its flow has begun; one that was made of the same goes on.
+
+    It is checked before whether the run can start, so far as this process can know it (docs/api.md); /flow-runs has
+    what becomes of one that was accepted.
+    """
     config = configured(presets, wanted.preset, wanted.iterations, wanted.overrides)
     flow = flow_of(config)
     if wanted.flow not in (None, flow):
@@ -93,12 +108,17 @@ def create_run(store: Reading, prefect: Triggering, presets: Presets, wanted: Ru
         with store.read() as session:
             row = queries.get_run(session, wanted.name)
     except NotThere:
-        pass
+        new = True
     else:
+        new = False
         _refuse_another(row, wanted.preset, config)
         _refuse_ended(row, config.iterations)
+    try:
+        check(config, new)
+    except CoevoError as error:
+        raise invalid("preset", str(error)) from error
     settings = {"preset": wanted.preset, "iterations": wanted.iterations or 0, "overrides": wanted.overrides}
-    return _started(prefect, flow, wanted.name, settings)
+    return _started(store, prefect, flow, wanted.name, settings)
 
 
 @router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **_WRITES)
@@ -108,23 +128,28 @@ def cancel_run(store: Reading, prefect: Triggering, run: RunName, wanted: Cancel
     with store.read() as session:
         if not found:
             raise HTTPException(409, f"run {run}: nobody is at it; it is {queries.get_run(session, run).status}")
-        now, stages = queries.database_time(session), queries.stages_of(session, run)
-    at_work = [row.owner for row in stages if row.status == "running" and row.lease_expires > now]
-    if at_work and not all(flow_run.deployed for flow_run in found):
-        raise HTTPException(409, f"run {run}: `coevo run` is at it, as {at_work[-1]}: interrupt it there")
+        holder = queries.run_holder(session, run)
+    if holder is not None and not all(flow_run.deployed for flow_run in found):
+        who = queries.process_of(holder.owner)
+        raise HTTPException(409, f"run {run}: {who} works on it, started by `coevo run`: stop it with Ctrl-C there")
     return [_said(prefect, prefect.cancel(flow_run, wanted.why)) for flow_run in found]
 
 
 @router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **_WRITES)
-def resume_run(store: Reading, prefect: Triggering, run: RunName, wanted: ResumeWanted) -> Triggered:
+def resume_run(store: Reading, prefect: Triggering, check: Checking, run: RunName, wanted: ResumeWanted) -> Triggered:
     """Go on with a run where it was, or for longer; nothing that is done is done again."""
     row = _row(store, run)
     has = row.config["iterations"]
     if wanted.iterations is not None and wanted.iterations < has:
         raise invalid("iterations", f"expected at least {has}, which run {run} has, got {wanted.iterations}")
     _refuse_ended(row, wanted.iterations or has)
-    flow = flow_of(parse_config(row.config, source=f"run {run}"))
-    return _started(prefect, flow, run, {"preset": "", "iterations": wanted.iterations or 0})
+    config = parse_config(row.config, source=f"run {run}")
+    try:
+        check(config, False)
+    except CoevoError as error:
+        raise HTTPException(409, f"run {run}: {error}") from error
+    flow = flow_of(config)
+    return _started(store, prefect, flow, run, {"preset": "", "iterations": wanted.iterations or 0})
 
 
 @router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **_WRITES)
@@ -137,12 +162,18 @@ def decide(store: Reading, prefect: Triggering, run: RunName, wanted: Decision) 
     return _said(prefect, prefect.answer(paused[0], wanted.model_dump()))
 
 
-def _started(prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
+def _started(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
+    """Early refusals; that of two processes one works on the run is the ledger's to see to."""
+    with store.read() as session:
+        holder = queries.run_holder(session, run)
     seen = prefect.flow_runs(run)
     for flow_run in seen:
         if flow_run.active:
             where = prefect.page_of(flow_run)
             raise HTTPException(409, f"run {run}: expected nobody at it; a flow run is {flow_run.state}: {where}")
+    if holder is not None:
+        who, until = queries.process_of(holder.owner), f"{holder.expires:%H:%M:%S}"
+        raise HTTPException(409, f"run {run}: {who} works on it; if it has died, it is free after {until} UTC")
     return _said(prefect, prefect.start(flow, run, settings, seen))
 
 

@@ -32,7 +32,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # asked for again, and answered with 304 where it is the same
 }

@@ -1,4 +1,4 @@
-"""Alerts as Prefect events, which its automations react to (deploy/prefect/automations.yaml); written against 3.7.7."""
+"""Alerts as Prefect events, which its automations react to (deploy/prefect/automations.yaml)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 
 from services.drift.outbox import TIMEOUT_S
+from services.prefect_server import PrefectServer
 from storage.rows import AlertRow
 
 EVENT = "coevo.alert.raised"
@@ -34,9 +35,9 @@ _FLOW_RUNS = TypeAdapter(list[_FlowRun])
 
 @dataclass(frozen=True, slots=True)
 class PrefectEvents:
-    """The server at `url`, whose API is at /api."""
+    """The target of the outbox that is a Prefect server."""
 
-    url: str
+    server: PrefectServer
 
     @property
     def name(self) -> str:
@@ -70,7 +71,7 @@ class PrefectEvents:
         return self._post("/flow_runs/filter", {"flow_runs": wanted, "sort": "START_TIME_DESC"})
 
     def _post(self, path: str, body: object) -> httpx.Response:
-        return httpx.post(f"{self.url}/api{path}", json=body, timeout=_TIMEOUT_S, trust_env=False)
+        return self.server.request("POST", path, body, _TIMEOUT_S)
 
 
 def event_of(alert: AlertRow, started_from: UUID | None) -> dict[str, Any]:

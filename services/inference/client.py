@@ -13,6 +13,7 @@ import httpx
 
 from core.errors import CoevoError
 from core.types import FinishReason
+from services.inference import access
 from services.inference.engine import Prompt
 from services.inference.openai_api import ChatResponse
 
@@ -39,7 +40,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class InferenceClient:
-    """Talks to one application, whatever engine is behind it. `url` ends in /v1."""
+    """Talks to one of our own applications, whatever engine is behind it. `url` ends in /v1."""
 
     url: str
     model: str  # the application's name
@@ -85,7 +86,8 @@ class InferenceClient:
     async def _generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
         slots = asyncio.Semaphore(self.concurrency)
         limits = httpx.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
-        async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=10), limits=limits, trust_env=False) as http:
+        timeout = httpx.Timeout(None, connect=10)
+        async with httpx.AsyncClient(headers=access.headers(), timeout=timeout, limits=limits, trust_env=False) as http:
 
             async def one(prompt: Prompt) -> list[Reply]:
                 async with slots:

@@ -1,4 +1,4 @@
-"""The keys of other people's services."""
+"""The keys of services, other people's and our own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from core.serving_settings import Service
+from services.inference import access
 from services.inference.client import InferenceError
 
 
@@ -17,7 +18,7 @@ def keys_of(services: Sequence[Service]) -> dict[str, str]:
     keys = {}
     for service in services:
         if (name := service.key_variable) is not None:
-            keys[name] = os.environ.get(name, "")
+            keys[name] = (access.key() if name == access.KEY else os.environ.get(name)) or ""
             if not keys[name]:
                 raise InferenceError(f"{service.url}: key_variable: {name} is not set in the environment")
     return keys

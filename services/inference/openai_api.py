@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from core.config import Sampling
+from core.settings import Answers, Seed, Temperature, Tokens
 from core.types import FinishReason
 from services.inference.engine import Completion, Prompt
 
@@ -23,11 +24,11 @@ class ChatRequest(BaseModel):
     model: str  # the application's name
     policy_version: str | None = None  # ours: a checkpoint; a replica that holds another refuses with 409
     messages: list[Message] = Field(min_length=1, max_length=64)
-    n: int = Field(1, ge=1, le=1024)
-    temperature: float = Field(1.0, ge=0, le=10)
+    n: Answers = 1
+    temperature: Temperature = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
-    max_tokens: int = Field(1024, ge=1, le=1_000_000)
-    seed: int = Field(0, ge=0, lt=2**63)
+    max_tokens: Tokens = 1024
+    seed: Seed = 0
     stop: str | list[str] = Field(default_factory=list)
     logprobs: bool = False
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from core.serving_settings import Service
+from core.unicode import from_json
 from services.inference.client import PASSING, InferenceError
 from services.inference.keys import keys_of
 
@@ -37,7 +38,7 @@ async def post(http: httpx.AsyncClient, service: Service, route: str, body: dict
         try:
             response = await http.post(f"{service.url}/{route}", json=body)
             if response.status_code == 200:
-                return response.json()
+                return from_json(response.content)
         except httpx.TransportError as error:
             failure = f"{type(error).__name__}: {error}"
             continue

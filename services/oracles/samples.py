@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from sqlalchemy.orm import Session
-
 from core.audits import AuditError, draw
 from core.seeds import seed_for
 from storage import queries
 from storage.rows import SampleRow
+from storage.session import Store
 
 
-def draw_sample(session: Session, run: str, iteration: int, oracle: str, size: int) -> list[SampleRow]:
+def draw_sample(store: Store, run: str, iteration: int, oracle: str, size: int) -> list[SampleRow]:
     """Draw a sample of an iteration's pseudo-labels for an oracle, or extend the one that there is; all of it, in
     order of place. A smaller `size` than before changes nothing.
 
     The draw derives from the run's seed and the iteration, not from the oracle: what a person grades the judge has
-    graded too, so that the two can be compared. It runs in the caller's transaction, which must be a writing one.
+    graded too, so that the two can be compared. So two who draw at once draw the same, and nothing is computed while
+    other writers wait: on SQLite there is one write lock.
 
     Raises:
         NotThere: no such run.
         AuditError: `size` is not positive, not all questions are labelled yet, none has a pseudo-label, or the oracle
             has graded some without a sample: a sample would now hide these.
     """
-    seed = seed_for(queries.get_run(session, run).seed, "audit", iteration)
-    if not queries.all_labelled(session, run, iteration):
-        raise AuditError(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
-    rows = queries.auditable(session, run, iteration)
+    at = f"run {run}, iteration {iteration}"
+    with store.read() as session:
+        seed = seed_for(queries.get_run(session, run).seed, "audit", iteration)
+        if not queries.all_labelled(session, run, iteration):
+            raise AuditError(f"{at}: its questions are not all labelled yet")
+        rows = queries.auditable(session, run, iteration)  # they do not change any more
     if not rows:
-        raise AuditError(f"run {run}, iteration {iteration}: no question has a pseudo-label to be audited")
-    graded = iteration in queries.oracles_of(session, run).get(oracle, [])
-    if graded and not queries.sample_progress(session, run, iteration, oracle)[0]:
-        raise AuditError(f"run {run}, iteration {iteration}: {oracle} has graded it without a sample already")
-    drawn = draw(rows, size, seed)
-    queries.add_samples(
-        session, (SampleRow(each.question_id, oracle, run, iteration, each.stratum, each.place) for each in drawn)
-    )
-    return queries.samples_of(session, run, iteration, oracle)
+        raise AuditError(f"{at}: no question has a pseudo-label to be audited")
+    drawn = [SampleRow(e.question_id, oracle, run, iteration, e.stratum, e.place) for e in draw(rows, size, seed)]
+    with store.write() as session:
+        graded = iteration in queries.oracles_of(session, run).get(oracle, [])
+        if graded and not queries.sample_progress(session, run, iteration, oracle)[0]:
+            raise AuditError(f"{at}: {oracle} has graded it without a sample already")
+        queries.add_samples(session, drawn)
+    with store.read() as session:
+        return queries.samples_of(session, run, iteration, oracle)

@@ -48,8 +48,9 @@ def fill(store: Store) -> None:
         queries.add_labels(session, labels)
         votes = [_vote(i, sample, n) for i, (_, _, n, _) in enumerate(MADE) if n is not None for sample in range(4)]
         queries.add_rollouts(session, votes)
-        said = [(question_id(RUN, 1, i), verdict) for i, (*_, verdict) in enumerate(MADE) if verdict]
-        queries.add_oracle_labels(session, [OracleLabel(key, "exact", verdict, "3") for key, verdict in said])
+        said = [(i, verdict) for i, (*_, verdict) in enumerate(MADE) if verdict]
+        truths = [OracleLabel(question_id(RUN, 1, i), "exact", verdict, _answer(i, "3")) for i, verdict in said]
+        queries.add_oracle_labels(session, truths)
         queries.add_clusters(session, [ClusterRow(question_id(RUN, 1, 4), RUN, 1, 0, 1)])
         queries.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
         for stage in ("label_questions", "evaluate"):

@@ -1,4 +1,7 @@
-"""A Prefect server of the test's own with our deployments and no worker: what is triggered waits to be started."""
+"""A Prefect server of the test's own with our deployments and no worker: what is triggered waits to be started.
+
+It asks for a password, as every one does that coevo starts.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ import httpx
 
 from orchestrator import flows
 from orchestrator.cluster import free_port
+from services.prefect_server import PrefectServer
 from tests.live import wait_until
+
+AUTH = "coevo:a-password"
 
 
 @contextmanager
@@ -23,6 +29,7 @@ def prefect_server(folder: Path, services: bool = False) -> Iterator[str]:
     """Its address, while the block runs; with its background `services` it stores events and runs automations."""
     url = f"http://127.0.0.1:{free_port()}"
     env = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+    env["PREFECT_SERVER_API_AUTH_STRING"] = AUTH
     env.pop("PREFECT_API_URL", None)
     command = [str(Path(sys.executable).parent / "prefect"), "server", "start", "--no-ui"]
     command += [] if services else ["--no-services"]
@@ -45,7 +52,12 @@ def prefect_server(folder: Path, services: bool = False) -> Iterator[str]:
 
 def post(url: str, path: str, **body: Any) -> Any:
     """What Prefect's API answers."""
-    return httpx.post(f"{url}/api{path}", json=body, trust_env=False, timeout=30).raise_for_status().json()
+    return known(url).request("POST", path, body, 30).raise_for_status().json()
+
+
+def known(url: str) -> PrefectServer:
+    """The server with its password."""
+    return PrefectServer(url, AUTH)
 
 
 def _answers(url: str) -> bool:

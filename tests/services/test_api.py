@@ -127,8 +127,8 @@ def test_what_a_model_wrote_is_shown_whatever_characters_are_in_it(store: Store,
     writer = TextWriter(tmp_path, RUN, 1, "label_questions")
     writer.add(0, [Rollout(key, 3, f"so{ODD}", f"4{ODD}", 7, "stop", 0.25, 0.0, f"{RUN}/base/0", 3)])
     writer.finish()
+    draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:
-        draw_sample(session, RUN, 1, "human", 4)
         for index in range(odd):  # who labels has seen all but this one
             said = AnnotationRow(question_id(RUN, 1, index), "ann", "unknown", "", datetime.now(UTC))
             queries.add_annotation(session, said)

@@ -17,8 +17,8 @@ from tests.synthetic_run import fill_run
 
 def test_each_figure_says_what_was_asked_for_it(store: Store, tmp_path: Path) -> None:
     fill_run(store, "demo", per_level=2)
+    drawn = draw_sample(store, "demo", 1, "human", 30)
     with store.write() as session:
-        drawn = draw_sample(session, "demo", 1, "human", 30)
         exact = {each.question_id: each.verdict for each in queries.oracle_labels_of(session, "demo", 1, "exact")}
         agreeing = [OracleLabel(row.question_id, "human", exact[row.question_id], None) for row in drawn]
         queries.add_oracle_labels(session, agreeing)

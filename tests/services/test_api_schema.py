@@ -10,6 +10,7 @@ from uuid import uuid4
 import schemathesis
 from api_examples import RUN, alert, fill
 from hypothesis import HealthCheck, given, settings
+from prefect_server import known
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
@@ -31,12 +32,12 @@ _CASES = 20  # of each kind, route and database
 
 def test_every_answer_is_as_described(store: Store, tmp_path: Path, prefect_url: str) -> None:
     fill(store)
+    draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:
-        draw_sample(session, RUN, 1, "human", 4)
         queries.add_alerts(session, [alert(_ALERT)])
     key = new_key(store, "tester", get_args(Scope))
     new_key(store, "spare", ["read"])
-    app = create_app(store, tmp_path, ask_for_keys=True, prefect_url=prefect_url, presets=_PRESETS)
+    app = create_app(store, tmp_path, ask_for_keys=True, prefect=known(prefect_url), presets=_PRESETS)
     described = schemathesis.openapi.from_asgi("/api/openapi.json", app)
     operations = [found.ok() for found in described.get_all_operations()]
     statuses = {operation.label: _statuses(operation, key) for operation in operations}

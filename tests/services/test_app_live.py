@@ -13,6 +13,7 @@ from core.config import Sampling
 from core.prompts import solver_messages
 from core.types import Checkpoint
 from orchestrator.serving import held_checkpoints, serve_checkpoints
+from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine
@@ -66,7 +67,7 @@ def test_bad_requests_are_refused_at_once(live: Live, base: Checkpoint) -> None:
     with pytest.raises(InferenceError, match=r"HTTP 400.*context holds 512"):
         _client(live).generate([too_long], base.id)
     url = f"{live.services.endpoint('solver')}/chat/completions"
-    answer = httpx.post(url, json={"model": "solver", "messages": [], "n": 0}, trust_env=False)
+    answer = httpx.post(url, json={"model": "solver", "messages": [], "n": 0}, headers=access.headers())
     assert answer.status_code == 422
     assert {error["loc"][-1] for error in answer.json()["detail"]} == {"messages", "n"}
 
@@ -74,10 +75,13 @@ def test_bad_requests_are_refused_at_once(live: Live, base: Checkpoint) -> None:
 def test_openai_routes(live: Live, base: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": base})
     url = live.services.endpoint("solver")
-    model = httpx.get(f"{url}/models", trust_env=False).json()["data"][0]
+    assert httpx.get(f"{url}/models").status_code == 401
+    assert httpx.get(f"{url}/models", headers={"Authorization": "Bearer another"}).status_code == 401
+    with httpx.Client(headers=access.headers()) as http:
+        model = http.get(f"{url}/models").json()["data"][0]
     assert (model["id"], model["checkpoint"], model["sha256"]) == ("solver", base.id, base.sha256)
     body = {"model": "solver", "messages": solver_messages("What is 3 + 4?"), "temperature": 0, "logprobs": True}
-    chat = httpx.post(f"{url}/chat/completions", json=body, trust_env=False).json()
+    chat = httpx.post(f"{url}/chat/completions", json=body, headers=access.headers()).json()
     choice = chat["choices"][0]
     assert (chat["model"], chat["policy_version"]) == ("solver", base.id)
     assert "\\boxed{" in choice["message"]["content"]

@@ -29,7 +29,7 @@ def test_a_large_body_is_refused(store: Store, tmp_path: Path, keys: bool, chunk
     api = TestClient(create_app(store, tmp_path, ask_for_keys=keys), "http://127.0.0.1:8080")
     body = (b" " * 1_024 for _ in range(LARGEST // 1_024 + 1)) if chunked else b" " * (LARGEST + 1)
     answer = api.post(f"{PREFIX}/runs", headers=JSON, content=body)
-    said = "the request's body: expected at most 1,048,576 bytes, got more"
+    said = "the request's body: expected at most 65,536 bytes, got more"
     assert (answer.status_code, answer.json()["detail"]) == (413, said)
     assert answer.headers["content-type"] == "application/problem+json"
     fits = api.post(f"{PREFIX}/runs", headers=JSON, content=b" " * (LARGEST - 2) + b"{}")

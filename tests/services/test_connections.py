@@ -1,11 +1,23 @@
-"""Connections do not stay with the process that happened to take them."""
+"""Connections do not stay with the process that happened to take them, and nobody holds them by sending nothing."""
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
+
+import h11
+import pytest
+from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from services.api.connections import Spreading
+from services.api.connections import LIMITS_S, Spreading
+from tests.api_server import served
+
+POST = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\n"
+NOBODY_WAITS_S = 30.0
 
 
 def test_one_answer_in_twenty_ends_its_connection() -> None:
@@ -14,5 +26,78 @@ def test_one_answer_in_twenty_ends_its_connection() -> None:
     app.add_middleware(Spreading)
     with TestClient(app) as client:
         answers = [client.get("/" if i % 2 else "/nowhere") for i in range(60)]
-    assert [i for i, each in enumerate(answers) if each.headers.get("connection") == "close"] == [19, 39, 59]
-    assert {each.status_code for each in answers} == {200, 404}
+    assert [i for i, answer in enumerate(answers) if answer.headers.get("connection") == "close"] == [19, 39, 59]
+    assert {answer.status_code for answer in answers} == {200, 404}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    app = FastAPI()
+
+    @app.post("/")
+    async def length(request: Request) -> int:
+        return len(await request.body())
+
+    with served(app) as url:
+        yield "127.0.0.1", urlsplit(url).port or 0
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that comes until the server closes it; an error where that is longer than anybody would wait."""
+    connection.settimeout(NOBODY_WAITS_S)
+    received = b""
+    try:
+        while part := connection.recv(65_536):
+            received += part
+    except ConnectionResetError:
+        pass
+    return received
+
+
+@pytest.mark.parametrize(
+    ("state", "sent"),
+    [
+        (h11.IDLE, b""),
+        (h11.IDLE, b"GET / HTTP/1.1\r\nHost: here\r\nX-"),
+        (h11.SEND_BODY, POST),
+        (h11.SEND_BODY, POST + b"1"),
+    ],
+)
+def test_half_a_request_is_given_up(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch, state: type[h11.IDLE], sent: bytes
+) -> None:
+    monkeypatch.setitem(LIMITS_S, state, 0.2)
+    with socket.create_connection(address) as connection:
+        connection.sendall(sent)
+        assert answer(connection) == b""
+
+
+def test_the_second_request_of_a_connection_is_given_up_too(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LIMITS_S, h11.IDLE, 0.2)
+    with closing(HTTPConnection(*address)) as client:
+        client.request("POST", "/", b"12")
+        assert client.getresponse().read() == b"2"
+        client.sock.sendall(b"GET /")
+        assert answer(client.sock) == b""
+
+
+def test_a_request_that_comes_in_time_is_answered_whatever_its_answer_takes(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LIMITS_S, h11.SEND_BODY, NOBODY_WAITS_S)
+    with socket.create_connection(address) as connection:
+        for part in (POST[:20], POST[20:], b"1", b"2"):
+            connection.sendall(part)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("header", [b"X-Long: " + b"x" * 1_000_000, b"\r\n".join([b"X-Many: x"] * 100_000)])
+def test_large_headers_are_refused(address: tuple[str, int], header: bytes) -> None:
+    with socket.create_connection(address) as connection:
+        try:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n" + header + b"\r\n\r\n")
+        except (BrokenPipeError, ConnectionResetError):
+            return  # it was closed before all of it was sent
+        assert answer(connection).partition(b"\r\n")[0] in (b"HTTP/1.1 400 Bad Request", b"")

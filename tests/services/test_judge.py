@@ -68,6 +68,17 @@ def test_a_good_judge_is_right_but_for_its_errors(grader: Grader) -> None:
     assert {path for path, _, _ in asked} == {"/v1/chat/completions"}
 
 
+def test_lone_surrogates_in_a_reply_are_replaced(grader: Grader) -> None:
+    def odd(question: str) -> str:
+        return solved(question).replace("}", "\ud83d}") if question == "What is 2 + 2?" else solved(question)
+
+    batch = [Case("r/1/000000", "What is 2 + 2?", Claimed("4"))]
+    with fake_service(judge_that(odd)) as (service, _):
+        [label] = audit(batch, judge(service), grader, seed=1).labels
+    assert label.truth is not None
+    assert label.truth.endswith("\ufffd")
+
+
 def test_it_is_shown_neither_labels_nor_which_are_sentinels(grader: Grader) -> None:
     batch = [Case(case.key, case.question, Claimed("98765432123456789")) for case in cases(40)]
     with fake_service(judge_that(solved)) as (service, asked):

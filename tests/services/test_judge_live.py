@@ -8,6 +8,7 @@ from core.audit_settings import Judge
 from core.grading import Grader
 from core.judging import Case, Claimed, JudgePrompt, Truth
 from orchestrator.serving import serve_checkpoints
+from services.inference import access
 from services.oracles.judge import JudgeError, audit
 from tests.live import Live
 from tests.served import base_checkpoint
@@ -18,7 +19,12 @@ def test_the_tiny_solver_is_no_judge_and_is_found_out(live: Live, prompt: JudgeP
     """Both prompts fit into its 512 tokens, so it is asked and replies; it has never seen an instruction."""
     serve_checkpoints(live.services, {"solver": base_checkpoint(live)})
     settings = Judge(
-        url=live.services.endpoint("solver"), model="solver", prompt=prompt, max_tokens=30, batch_attempts=1
+        url=live.services.endpoint("solver"),
+        model="solver",
+        key_variable=access.KEY,
+        prompt=prompt,
+        max_tokens=30,
+        batch_attempts=1,
     )
     case = Case("r/1/000000", "What is 3 + 4?", Claimed("7"), Truth("7"))
     with Grader() as grader, pytest.raises(JudgeError, match=r"sentinel accuracy: .* got \d of 8 right") as failed:

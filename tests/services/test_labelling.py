@@ -11,11 +11,15 @@ import pytest
 from api_examples import RUN, fill
 from fastapi.testclient import TestClient
 
-from core.audits import AuditError, stratified_share
+from core.audits import AuditError, Drawn, stratified_share
+from core.audits import draw as core_draw
+from core.config import RunConfig
 from core.drift import wilson
 from core.types import OracleLabel, OracleVerdict, question_id
 from services.api.app import PREFIX, create_app
+from services.api.audits import LARGEST_SAMPLE
 from services.api.keys import new_key
+from services.oracles import samples
 from services.oracles.human import settled
 from services.oracles.samples import draw_sample
 from storage import queries
@@ -204,12 +208,30 @@ def test_what_cannot_be_drawn_is_said(api: TestClient, store: Store) -> None:
     assert (
         api.post(f"{PREFIX}/runs/nobody/iterations/1/samples", json={"oracle": "human", "size": 5}).status_code == 404
     )
-    with store.write() as session:
-        with pytest.raises(AuditError, match="exact has graded it without a sample already"):
-            draw_sample(session, RUN, 1, "exact", 2)
-        assert [row.question_id for row in draw_sample(session, RUN, 1, "judge", 4)] == [
-            row.question_id for row in draw_sample(session, RUN, 1, "human", 4)
-        ]
+    too_many = draw(api, LARGEST_SAMPLE + 1, status=422)
+    assert too_many["detail"] == "body.size: Input should be less than or equal to 10000"
+    with pytest.raises(AuditError, match="exact has graded it without a sample already"):
+        draw_sample(store, RUN, 1, "exact", 2)
+    assert [row.question_id for row in draw_sample(store, RUN, 1, "judge", 4)] == [
+        row.question_id for row in draw_sample(store, RUN, 1, "human", 4)
+    ]
+
+
+def test_nobody_waits_for_a_draw_to_be_worked_out(
+    api: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite has one write lock, which a draw from an iteration of many questions would hold for seconds."""
+    drawn: list[int] = []
+
+    def while_others_write(*given: Any) -> list[Drawn]:
+        with store.write() as session:  # fails after a wait where a transaction is open that writes
+            queries.create_run(session, name="other", config=RunConfig())
+        drawn.append(len(given[0]))
+        return core_draw(*given)
+
+    monkeypatch.setattr(samples, "draw", while_others_write)
+    assert draw(api, 3)["drawn"] == 3
+    assert drawn == [4]
 
 
 def test_agreement_between_oracles_and_between_annotators(api: TestClient) -> None:

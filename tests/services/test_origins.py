@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from api_examples import fill
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
@@ -86,3 +87,42 @@ def test_without_keys_only_this_machine_is_answered(
         assert status == 200 or answer.headers["content-type"] == "application/problem+json"
     asking = TestClient(create_app(store, tmp_path, ask_for_keys=True), BASE)
     assert asking.get(f"{PREFIX}/runs", headers={"Host": host, "Authorization": f"Bearer {key}"}).status_code == 200
+
+
+PAGES = ("/", "/runs/demo", "/runs/demo/1/2", "/compare", "/alerts")
+FILES = f"{PREFIX}/runs/demo/iterations/1/exports/jsonl"
+DATA = (f"{PREFIX}/runs", FILES, "/metrics", "/healthz", "/api/openapi.json")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])  # the latter is another port of this host
+@pytest.mark.parametrize("mode", ["no-cors", "cors", "navigate"])
+def test_without_keys_other_sites_pages_are_not_answered(store: Store, tmp_path: Path, site: str, mode: str) -> None:
+    """A picture or a script with an address of the API, a fetch, a link: they cannot read the answer, but work is done
+    for it, and an export is made."""
+    fill(store)
+    api = TestClient(create_app(store, tmp_path / "exports", ask_for_keys=False), BASE)
+    sent = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+    for path in (*DATA, "/static/app.js") if mode != "navigate" else DATA:
+        refused = api.get(path, headers=sent)
+        assert (refused.status_code, refused.json()["detail"][:15]) == (403, "Sec-Fetch-Site:"), path
+    assert not (tmp_path / "exports").exists()
+
+
+def test_without_keys_a_link_to_a_page_works_and_so_does_the_page(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    api = TestClient(create_app(store, tmp_path / "exports", ask_for_keys=False), BASE)
+    for path in PAGES:
+        followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        assert api.get(path, headers=followed).status_code == 200
+    for path in (*DATA, "/static/app.js"):
+        assert api.get(path, headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}).status_code == 200
+        assert api.get(path, headers={"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}).status_code == 200
+        assert api.get(path).status_code == 200  # a program
+
+
+def test_with_keys_a_request_is_known_by_its_key(store: Store, key: str, tmp_path: Path) -> None:
+    """A foreign page has none, and a proxy in front of the API may be on another name."""
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=True), BASE)
+    sent = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    assert api.get(f"{PREFIX}/runs", headers=sent).status_code == 401
+    assert api.get(f"{PREFIX}/runs", headers={**sent, "Authorization": f"Bearer {key}"}).status_code == 200

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-import httpx
 import pytest
 import yaml
 from api_examples import RUN, fill
 from fake_receiver import fake_receiver
 from fastapi.testclient import TestClient
 from prefect.events.schemas.automations import AutomationCore
-from prefect_server import post, prefect_server
+from prefect_server import known, post, prefect_server
 from sqlalchemy import update
 
 from core.alert_settings import Alerts
@@ -87,7 +86,7 @@ def started(url: str, run: str) -> str:
 
 
 def paused(url: str, deployment: str) -> bool:
-    answer = httpx.get(f"{url}/api/deployments/{deployment}", trust_env=False).raise_for_status()
+    answer = known(url).request("GET", f"/deployments/{deployment}").raise_for_status()
     return bool(answer.json()["paused"])
 
 
@@ -99,7 +98,7 @@ def run() -> str:
 
 def test_an_alert_arrives_as_an_event_and_its_runs_deployment_is_paused(store: Store, prefect: str, run: str) -> None:
     deployment, alert = started(prefect, run), raise_one(store, run)
-    with delivering(store, [PrefectEvents(prefect)]):
+    with delivering(store, [PrefectEvents(known(prefect))]):
         wait_until(lambda: _arrived(store, alert), "the alert to be delivered")
     wait_until(lambda: bool(events(prefect, alert)), "Prefect to store the event")
     [stored], sent = events(prefect, alert), event_of(alert, UUID(deployment))
@@ -110,10 +109,10 @@ def test_an_alert_arrives_as_an_event_and_its_runs_deployment_is_paused(store: S
 
 def test_what_is_delivered_twice_is_one_event_and_pauses_once(store: Store, prefect: str, run: str) -> None:
     """As after a sender that died before it noted that the first had arrived."""
-    deployment, alert, target = started(prefect, run), raise_one(store, run), PrefectEvents(prefect)
+    deployment, alert, target = started(prefect, run), raise_one(store, run), PrefectEvents(known(prefect))
     assert deliver_one(store, target)
     wait_until(lambda: bool(events(prefect, alert)) and paused(prefect, deployment), "the first to be seen to")
-    httpx.post(f"{prefect}/api/deployments/{deployment}/resume_deployment", trust_env=False).raise_for_status()
+    known(prefect).request("POST", f"/deployments/{deployment}/resume_deployment").raise_for_status()
     with store.write() as session:
         past = datetime.now(UTC) - timedelta(seconds=1)
         session.execute(update(table_of(Deliveries)).values(next_at=past, delivered_at=None))
@@ -129,7 +128,7 @@ def test_what_is_delivered_twice_is_one_event_and_pauses_once(store: Store, pref
 def test_a_run_that_no_deployment_started_has_none_related(store: Store, prefect: str, run: str) -> None:
     started(prefect, f"{run}-2")
     alert = raise_one(store, run)
-    assert deliver_one(store, PrefectEvents(prefect))
+    assert deliver_one(store, PrefectEvents(known(prefect)))
     wait_until(lambda: bool(events(prefect, alert)), "Prefect to store the event")
     assert events(prefect, alert)[0]["related"] == []
 
@@ -150,7 +149,7 @@ def test_what_people_find_long_after_the_flow_arrives_too(store: Store, prefect:
             assert said.status_code == 201
     with store.read() as session:
         [alert] = queries.list_alerts(session, run=RUN)
-    assert deliver_one(store, PrefectEvents(prefect))
+    assert deliver_one(store, PrefectEvents(known(prefect)))
     wait_until(lambda: bool(events(prefect, alert)), "Prefect to store the event")
     [stored] = events(prefect, alert)
     assert (stored["event"], stored["resource"]["prefect.resource.id"]) == ("coevo.alert.raised", f"coevo.run.{RUN}")
@@ -166,7 +165,7 @@ def test_a_prefect_that_is_down_is_tried_again_and_holds_up_no_webhook(store: St
     alert = raise_one(store, run)
     with fake_receiver() as receiver:
         webhook = Webhook(receiver.url, bytes(32))
-        with delivering(store, [PrefectEvents("http://127.0.0.1:9"), webhook]):
+        with delivering(store, [PrefectEvents(known("http://127.0.0.1:9")), webhook]):
             assert receiver.received.get(timeout=60).headers["webhook-id"] == alert.id
             wait_until(lambda: _noted(store, alert), "the failure to be noted")
     down = delivery(store, alert)
@@ -178,7 +177,7 @@ def test_an_answer_that_is_not_prefects_is_noted(store: Store, run: str) -> None
     """204 and no text, as a proxy may say."""
     alert = raise_one(store, run)
     with fake_receiver() as receiver:
-        assert deliver_one(store, PrefectEvents(receiver.url.removesuffix("/hook?token=secret")))
+        assert deliver_one(store, PrefectEvents(known(receiver.url.removesuffix("/hook?token=secret"))))
     assert str(delivery(store, alert).error).startswith("ValidationError")
 
 

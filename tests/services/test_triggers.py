@@ -12,11 +12,13 @@ from uuid import uuid4
 
 import pytest
 from fastapi.testclient import TestClient
-from prefect_server import post
+from prefect_server import known, post
 
 from core.config import load_config
 from orchestrator.flows import Answer
+from orchestrator.readiness import refuse_unready
 from services.api.app import PREFIX, create_app
+from services.prefect_server import PrefectServer
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store, open_store
@@ -34,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def api(store: Store, tmp_path: Path, prefect_url: str) -> TestClient:
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect_url=prefect_url, presets=PRESETS))
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=known(prefect_url), presets=PRESETS))
 
 
 @pytest.fixture
@@ -122,19 +124,28 @@ def test_a_running_one_is_left_to_its_worker_to_end(api: TestClient, prefect_url
 def test_one_in_a_terminal_is_not_ours_to_cancel(api: TestClient, prefect_url: str, store: Store, name: str) -> None:
     """`coevo run` has its flow runs in Prefect too, of no deployment; one that was killed stays there as running."""
     made(store, name, "running")
-    stage: dict[str, Any] = {"run": name, "iteration": 1, "stage": "evaluate", "owner": "host:7:0"}
     with store.write() as session:
-        queries.claim_stage(session, **stage, lease_seconds=60)
+        queries.claim_run(session, run=name, owner="host:7:0", lease_seconds=60)
     [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
     running = {"type": "RUNNING"}
     body = {"flow_id": flow["id"], "name": name, "parameters": {"run": name, "preset": "demo"}, "state": running}
     post(prefect_url, "/flow_runs/", **body)
     refused = send(api, f"/runs/{name}/cancel", 409)
-    assert refused == f"run {name}: `coevo run` is at it, as host:7:0: interrupt it there"
+    assert refused == f"run {name}: process 7 on host works on it, started by `coevo run`: stop it with Ctrl-C there"
     with store.write() as session:
-        queries.fail_stage(session, **stage, error="killed")
+        queries.release_run(session, run=name, owner="host:7:0")
     assert [ended["state"] for ended in send(api, f"/runs/{name}/cancel")] == ["CANCELLED"]
     send(api, f"/runs/{name}/resume")
+
+
+def test_a_run_that_a_process_works_on_is_refused_though_prefect_knows_of_none(
+    api: TestClient, store: Store, name: str
+) -> None:
+    made(store, name, "running")
+    with store.write() as session:
+        queries.claim_run(session, run=name, owner="node-1:7:0", lease_seconds=60)
+    for path, body in ((f"/runs/{name}/resume", {}), ("/runs", {"name": name, "preset": "demo"})):
+        assert send(api, path, 409, **body).startswith(f"run {name}: process 7 on node-1 works on it; if it has died,")
 
 
 def test_a_paused_run_goes_on_as_a_person_decides(api: TestClient, prefect_url: str, store: Store, name: str) -> None:
@@ -200,7 +211,7 @@ def test_a_run_that_ended_or_is_another_is_not_gone_on_with(api: TestClient, sto
         ({"preset": "../demo"}, "body.preset: String should match pattern"),
         ({"preset": "demo.toml"}, "body.preset: String should match pattern"),
         ({"name": "../up"}, "body.name: String should match pattern"),
-        ({"iterations": 0}, "body.iterations: Input should be greater than or equal to 1"),
+        ({"iterations": 0}, "body.iterations: Input should be greater than 0"),
         ({"flow": "self_train"}, "body.flow: expected co_evolve, whose preset demo is, got self_train"),
         ({"colour": "red"}, "body.colour: Extra inputs are not permitted"),
         (
@@ -224,6 +235,48 @@ def test_what_cannot_be_started_is_said_with_its_field(
     assert complaint in send(api, "/runs", 422, **{"name": name, "preset": "demo", **body})
 
 
+UNREADY = {
+    "model": ('base_model = "models/none"', "base_model: expected a folder with a Hugging Face model, got models/none"),
+    "benchmark": ('[evaluation]\nbenchmark = "none.jsonl"', "evaluation.benchmark: benchmark none.jsonl: cannot read"),
+    "engine": ('[serving]\napplications = "none"', "serving.applications: none: no such file"),
+    "layout": ('[trainer]\ntype = "easyr1"\ngpus_per_node = 7', "GPUs: EasyR1 deals out"),
+    "key": (
+        '[audit]\noracle = "judge"\n[audit.judge]\nmodel = "m"\nurl = "http://127.0.0.1:9/v1"\nkey_variable = "NO_KEY"',
+        "key_variable: NO_KEY is not set in the environment",
+    ),
+}
+
+
+@pytest.fixture
+def checking(store: Store, tmp_path: Path, prefect_url: str) -> TestClient:
+    """An API beside the flow runner, with presets that cannot be run here."""
+    presets = tmp_path / "presets"
+    presets.mkdir()
+    for name, (text, _) in UNREADY.items():
+        (presets / f"{name}.toml").write_text(text)
+    (presets / "ready.toml").write_text("iterations = 1")
+    options: dict[str, Any] = {"prefect": known(prefect_url), "presets": presets, "refuse_unready": refuse_unready}
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False, **options))
+
+
+@pytest.mark.parametrize("preset", UNREADY)
+def test_a_run_that_cannot_start_is_refused_before_it_is_accepted(
+    checking: TestClient, prefect_url: str, name: str, preset: str
+) -> None:
+    assert f"body.preset: {UNREADY[preset][1]}" in send(checking, "/runs", 422, name=name, preset=preset).replace(
+        "http://127.0.0.1:9/v1: ", ""
+    )
+    assert post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": [name]}}) == []
+
+
+def test_a_run_that_can_no_longer_start_is_not_resumed(checking: TestClient, store: Store, name: str) -> None:
+    send(checking, "/runs", name=name, preset="ready")
+    send(checking, f"/runs/{name}/cancel")
+    made(store, name, "failed", **{"evaluation.benchmark": "gone.jsonl", "base_model": "gone"})
+    refused = send(checking, f"/runs/{name}/resume", 409)  # its base model was copied when it was made
+    assert refused.startswith(f"run {name}: evaluation.benchmark: benchmark gone.jsonl: cannot read")
+
+
 def test_a_word_of_the_settings_may_be_chosen(api: TestClient, prefect_url: str, name: str) -> None:
     overrides = {"solver.reward.type": "evol_rl", "evaluation.benchmark": "micro", "audit.oracle": "none"}
     started = send(api, "/runs", name=name, preset="micro", overrides=overrides)
@@ -240,6 +293,12 @@ def test_without_prefect_nothing_is_started(store: Store, tmp_path: Path, name: 
     unknown = TestClient(create_app(store, tmp_path, ask_for_keys=False, presets=PRESETS))
     assert "this API knows of no Prefect" in send(unknown, "/runs", 503, name=name, preset="demo")
     url = "http://127.0.0.1:9"
-    silent = TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect_url=url, presets=PRESETS))
+    silent = TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=known(url), presets=PRESETS))
     assert "Prefect did not answer" in send(silent, "/runs", 503, name=name, preset="demo")
     assert "Prefect did not answer" in send(silent, f"/runs/{name}/cancel", 503)
+
+
+def test_another_password_than_prefects_is_named(store: Store, tmp_path: Path, prefect_url: str, name: str) -> None:
+    stranger = PrefectServer(prefect_url, "coevo:another")
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=stranger, presets=PRESETS))
+    assert "PREFECT_API_AUTH_STRING is not the server's" in send(api, "/runs", 503, name=name, preset="demo")

@@ -22,6 +22,7 @@ from core.serving_settings import Service, Serving, Signals
 from core.types import Checkpoint
 from orchestrator.home import APPLICATIONS, MICRO_MODEL
 from orchestrator.serving import ServeError, held_checkpoints, reserved, serve_checkpoints
+from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
 from services.inference.signals import embed
@@ -172,7 +173,9 @@ def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, 
         tree["applications"].append(application)
     (tmp_path / "more.yaml").write_text(yaml.safe_dump(tree))
     serve_checkpoints(live.services, {}, Serving(applications=str(tmp_path / "more.yaml"), release=True), tuple(more))
-    signals = Signals(embedder=Service(url=live.services.endpoint("embedder"), model="embedder"))
+    signals = Signals(
+        embedder=Service(url=live.services.endpoint("embedder"), model="embedder", key_variable=access.KEY)
+    )
     rows = embed(signals, ["2 + 2 = 4, so it is 4", "2 + 2 = 4, so it is 4", "guess 7"])
     assert rows.shape == (3, AutoConfig.from_pretrained(MICRO_MODEL).hidden_size)
     assert np.allclose(rows[0], rows[1], atol=1e-5)
@@ -212,4 +215,6 @@ def _post(client: InferenceClient, **more: Any) -> httpx.Response:
         "max_tokens": 40,
         **more,
     }
-    return httpx.post(f"{client.url}/chat/completions", json=body, trust_env=False, timeout=60)
+    return httpx.post(
+        f"{client.url}/chat/completions", json=body, headers=access.headers(), trust_env=False, timeout=60
+    )

@@ -27,6 +27,13 @@ const PAGES = [
 ];
 const LINKS = [["Runs", "/", /^\/($|runs)/], ["Compare", "/compare", /^\/compare/], ["Alerts", "/alerts", /^\/alerts/]];
 
+// `coevo up` prints an address with its key. It stays out of the browser's history, and out of what a person copies.
+const given = new URLSearchParams(location.hash.slice(1)).get("key");
+if (given) {
+  useKey(given);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 function App() {
   const { path, query } = useLocation();
   const { error, again } = useAnswer("/runs", { limit: 1 });

@@ -17,14 +17,14 @@ const OPTIONS = {
   maxExpand: 200,
 };
 
-/** A text with its mathematics typeset. */
-export function Typeset({ text, ...rest }) {
+/** What a model wrote, with its mathematics typeset. Marks of direction in it (U+202E and its like) end with it. */
+export function Typeset({ text, class: more = "", ...rest }) {
   const place = useRef();
   useEffect(() => {
     place.current.textContent = text;
     if (text.length <= LONGEST && /[$\\]/.test(text)) renderMathInElement(place.current, OPTIONS);
   }, [text]);
-  return html`<span ref=${place} ...${rest}></span>`;
+  return html`<span ref=${place} class=${`written ${more}`} ...${rest}></span>`;
 }
 
 /** An answer, which is mathematics as a whole where it has a command or a power in it. */

@@ -1,7 +1,7 @@
 // The small pieces that pages are made of.
 import { html, useEffect, useRef, useState } from "/vendor/htm-preact.js";
 import { download } from "./api.js";
-import { interval, number, percent, words } from "./format.js";
+import { ago, interval, number, percent, words } from "./format.js";
 import { arrive } from "./router.js";
 
 export const VERDICTS = ["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"];
@@ -11,6 +11,25 @@ const LIVE = new Set(["created", "running", "paused"]);
 export const isLive = (run) => LIVE.has(run.status);
 
 export const Status = ({ status }) => html`<span class="status is-${status}">${words(status)}</span>`;
+
+const STARTS = { SCHEDULED: "waiting", PENDING: "starting", RUNNING: "starting", PAUSED: "paused", CANCELLING: "cancelled", CANCELLED: "cancelled", FAILED: "failed", CRASHED: "failed" };
+const FAILED = ["FAILED", "CRASHED"];
+
+/** Flow runs of which the store has nothing yet. One that was cancelled before it began is nobody's concern. */
+export const notBegun = (flowRuns) => (flowRuns ?? []).filter((one) => !one.begun && one.state !== "CANCELLED");
+
+/** A flow run of Prefect's that waits to begin, or failed before it began. */
+export function FlowRun({ flowRun, children }) {
+  const failed = FAILED.includes(flowRun.state);
+  const what = failed ? "It failed before it changed anything in the store" : flowRun.state === "SCHEDULED" ? "It waits for a flow runner" : "Its flow is starting";
+  return html`<div class="flow-run">
+    <p>${children} <${Status} status=${STARTS[flowRun.state] ?? "starting"} /></p>
+    ${failed
+      ? html`<p class="problem"><b>${what}:</b> ${flowRun.message ?? "Prefect has no message."}</p>`
+      : html`<p class="meta">${what}${flowRun.name === "Late" ? ", which is late: `coevo status` says whether one runs" : ""}.</p>`}
+    <p class="meta">${ago(flowRun.since)} · <a href=${flowRun.url} target="_blank" rel="noopener">its flow run in Prefect</a></p>
+  </div>`;
+}
 
 export const Verdict = ({ verdict }) =>
   verdict === null

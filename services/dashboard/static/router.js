@@ -38,7 +38,17 @@ export function useLocation() {
       removeEventListener("popstate", moved);
     };
   }, []);
-  return { path: decodeURI(location.pathname), query: new URLSearchParams(location.search) };
+  return { path: decoded(location.pathname), query: new URLSearchParams(location.search) };
+}
+
+/** The path as people read it; as it stands where its escapes are not UTF-8, so that it is a page that is not there. */
+function decoded(path) {
+  try {
+    return decodeURI(path);
+  } catch (error) {
+    if (error instanceof URIError) return path;
+    throw error;
+  }
 }
 
 /** Links within the dashboard, those in pictures too, move without loading. */

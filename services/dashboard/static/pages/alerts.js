@@ -42,7 +42,7 @@ function Alert({ alert, again, showRun }) {
       <p class="meta">
         ${showRun && html`<a href=${place}>${alert.run}</a> · `}<a href=${`${place}/${alert.iteration}${String(said) && `?${said}`}`}>iteration ${alert.iteration}</a>
         ${alert.n !== null && ` · n ${number(alert.n)}`} · <time datetime=${alert.raised_at} title=${moment(alert.raised_at)}>${ago(alert.raised_at)}</time>
-        ${alert.acknowledged_at && html` · seen by ${alert.acknowledged_by}${alert.note && `: ${alert.note}`}`}
+        ${alert.acknowledged_at && html` · seen by <bdi>${alert.acknowledged_by}</bdi>${alert.note && html`: <bdi>${alert.note}</bdi>`}`}
       </p>
     </div>
     ${!alert.acknowledged_at && html`<${Acknowledge} alert=${alert} again=${again} />`}

@@ -156,10 +156,13 @@ function Filters({ place, query, wanted, statistics }) {
     </select></label>
     <label>p̂ from <input type="number" min="0" max="1" step="0.05" value=${wanted.p_hat_min ?? ""} onChange=${(event) => set({ p_hat_min: event.target.value })} /></label>
     <label>to <input type="number" min="0" max="1" step="0.05" value=${wanted.p_hat_max ?? ""} onChange=${(event) => set({ p_hat_max: event.target.value })} /></label>
-    <label>Text <input type="search" value=${text} maxlength="200" onInput=${(event) => setText(event.target.value)} /></label>
     <label>Sort <select value=${wanted.sort ?? "index"} onChange=${(event) => set({ sort: event.target.value === "index" ? null : event.target.value })}>
       ${SORTS.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}
     </select></label>
+    <span class="search">
+      <label>Text <input type="search" value=${text} maxlength="200" onInput=${(event) => setText(event.target.value)} onChange=${(event) => set({ text: event.target.value })} /></label>
+      <button class="quiet">Search</button>
+    </span>
     ${wanted.cluster && html`<a class="chip" href=${moved(place, query, { cluster: null })}>cluster ${wanted.cluster} ×</a>`}
     ${wanted.oracle && html`<a class="chip" href=${moved(place, query, { oracle: null })}>by ${words(wanted.oracle)} ×</a>`}
     ${some && html`<a href=${place}>Show all</a>`}

@@ -97,8 +97,8 @@ function Audit({ question }) {
     ${question.oracles.length + question.annotations.length === 0 && html`<${Empty}>No oracle has said anything.</${Empty}>`}
     <dl class="pairs">
       ${question.oracles.map((said) => html`<dt key=${said.oracle}>${words(said.oracle)}</dt><dd><span class=${`said s-${said.verdict}`}>${words(said.verdict)}</span>${said.truth !== null && html` · its answer <${Answer} text=${said.truth} />`}</dd>`)}
-      ${question.annotations.map((word) => html`<dt key=${word.annotator}>${word.annotator}, by hand</dt><dd><span class=${`said s-${word.verdict}`}>${word.verdict === "unknown" ? "skipped" : words(word.verdict)}</span>
-        <small> ${moment(word.made_at)}${word.note && ` · ${word.note}`}</small></dd>`)}
+      ${question.annotations.map((word) => html`<dt key=${word.annotator}><bdi>${word.annotator}</bdi>, by hand</dt><dd><span class=${`said s-${word.verdict}`}>${word.verdict === "unknown" ? "skipped" : words(word.verdict)}</span>
+        <small> ${moment(word.made_at)}${word.note && html` · <bdi>${word.note}</bdi>`}</small></dd>`)}
       ${question.given_answer !== null && html`<dt>given with the prompt</dt><dd><${Answer} text=${question.given_answer} /></dd>`}
     </dl>
   </${Panel}>`;

@@ -3,13 +3,14 @@ import { html, useState } from "/vendor/htm-preact.js";
 import { post, useAnswer, useAnswers } from "../api.js";
 import { Course, Parts, Steps, stageColour, Timeline } from "../charts.js";
 import { ago, duration, number, percent, words } from "../format.js";
-import { Action, Empty, Heading, isLive, Legend, Loading, Panel, Problem, Status, Tile, VERDICTS } from "../parts.js";
+import { Action, Empty, FlowRun, Heading, isLive, Legend, Loading, notBegun, Panel, Problem, Status, Tile, VERDICTS } from "../parts.js";
 import { courses, HEAD, latest, rowsOf } from "../series.js";
 import { AlertList } from "./alerts.js";
 import { Audits, frameAt } from "./audits.js";
 import { Matrix } from "./matrix.js";
 
 const EVERY = 4_000;
+const PREFECT_EVERY = 10_000;
 const AUDITS_EVERY = 60_000; // they are worked out from all labels
 const ORACLES = ["var(--c-kept)", "var(--c-held-out)", "var(--c-audit)", "var(--c-challenger)"];
 const SIGNALS = [
@@ -30,12 +31,18 @@ export function RunPage({ run: name }) {
     [[place], [`${place}/iterations`], [`${place}/series`], [`${place}/stages`], [`${place}/metrics`, { name: "reward_mean" }], [`${place}/checkpoints`], ["/alerts", { run: name, limit: 20 }]],
     live ? EVERY : 0,
   );
-  if (data && isLive(data[0]) !== live) setLive(isLive(data[0]));
-  if (data === null && error) return html`<${Heading} trail=${[["Runs", "/"]]} title=${name} /><${Problem} error=${error} />`;
-  return html`<${Loading} data=${data} error=${error}>${data && html`<${Run} place=${place} data=${data} again=${again} />`}</${Loading}>`;
+  const { data: flowRuns } = useAnswer("/flow-runs", { run: name }, PREFECT_EVERY);
+  const waiting = notBegun(flowRuns);
+  const wanted = !data || isLive(data[0]) || waiting.length > 0;
+  if (wanted !== live) setLive(wanted);
+  const starts = waiting.map((one) => html`<${FlowRun} key=${one.flow_run} flowRun=${one}><b>${data ? "Asked to go on" : "Not in the store"}</b></${FlowRun}>`);
+  if (data === null && error) {
+    return html`<${Heading} trail=${[["Runs", "/"]]} title=${name} />${waiting.length > 0 ? html`<section class="panel">${starts}</section>` : html`<${Problem} error=${error} />`}`;
+  }
+  return html`<${Loading} data=${data} error=${error}>${data && html`<${Run} place=${place} data=${data} again=${again} starts=${starts} />`}</${Loading}>`;
 }
 
-function Run({ place, data, again }) {
+function Run({ place, data, again, starts }) {
   const [run, iterations, series, stages, rewards, checkpoints, alerts] = data;
   const { data: audits } = useAnswer(`${place}/audits`, {}, isLive(run) ? AUDITS_EVERY : 0);
   const given = Boolean(run.config.prompts);
@@ -44,6 +51,7 @@ function Run({ place, data, again }) {
       ${run.preset ?? "no preset"} · ${run.config.solver.reward.type} · seed ${run.seed} · begun ${ago(run.created_at)} ·${" "}
       <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with others</a>
     </${Heading}>
+    ${starts.length > 0 && html`<section class="panel starts">${starts}</section>`}
     <${Now} stages=${stages} iterations=${iterations} />
     <${Tiles} series=${series} audits=${audits} />
     <div class="panels">
@@ -95,7 +103,7 @@ function Now({ stages, iterations }) {
         : html`<span>begun ${ago(stage.started_at)}</span>`}
     </div>`)}
     ${cut.map((stage) => html`<p key=${stage.stage} class="problem"><b>${words(stage.stage)} ${stage.iteration} was cut off:</b> nobody is at it; resuming the run goes on with it.</p>`)}
-    ${failed && html`<p class="problem"><b>${words(failed.stage)} ${failed.iteration} failed:</b> ${failed.error}</p>`}
+    ${failed && html`<p class="problem"><b>${words(failed.stage)} ${failed.iteration} failed:</b> <bdi>${failed.error}</bdi></p>`}
   </div>`;
 }
 

@@ -3,11 +3,12 @@ import { html, useState } from "/vendor/htm-preact.js";
 import { address, post, useAnswer, useAnswers } from "../api.js";
 import { Course } from "../charts.js";
 import { ago, words } from "../format.js";
-import { Empty, Heading, isLive, Legend, Loading, Problem, Share, Status } from "../parts.js";
+import { Empty, FlowRun, Heading, isLive, Legend, Loading, notBegun, Panel, Problem, Share, Status } from "../parts.js";
 import { courses, latest } from "../series.js";
 import { go } from "../router.js";
 
 const EVERY = 5_000;
+const PREFECT_EVERY = 10_000;
 
 export function RunsPage({ query }) {
   const after = query.get("after");
@@ -16,6 +17,7 @@ export function RunsPage({ query }) {
     <${Heading} title="Runs" aside=${html`<${Start} />`}>
       Each run lets a Challenger and a Solver learn from each other, iteration after iteration.
     </${Heading}>
+    ${!after && html`<${NotBegun} />`}
     <${Loading} data=${data} error=${error}>
       ${data && data.items.length === 0 && html`<${Empty}>No run yet. <code>coevo run demo</code> makes one, or the button above.</${Empty}>`}
       <div class="cards">${data && data.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>
@@ -25,6 +27,17 @@ export function RunsPage({ query }) {
       </nav>
     </${Loading}>
   `;
+}
+
+/** What was accepted and is not at work: a run that waits in Prefect, or failed there, is in no list of the store. */
+function NotBegun() {
+  const { data, error } = useAnswer("/flow-runs", {}, PREFECT_EVERY);
+  const flowRuns = notBegun(data);
+  if (error) return html`<p class="meta">Which runs wait to begin is not known: ${error.message}</p>`;
+  if (flowRuns.length === 0) return null;
+  return html`<${Panel} title="Not begun yet" id="not-begun" about="Prefect has them; a run is listed below once its flow has begun.">
+    ${flowRuns.map((one) => html`<${FlowRun} key=${one.flow_run} flowRun=${one}><a href=${`/runs/${encodeURIComponent(one.run)}`}>${one.run}</a></${FlowRun}>`)}
+  </${Panel}>`;
 }
 
 function RunCard({ run }) {
@@ -67,7 +80,7 @@ function Dots({ done, of, now }) {
   const shown = Math.min(of, 24);
   const at = now ? now.iteration : 0;
   return html`<p class="dots">
-    ${Array.from({ length: shown }, (_, i) => html`<i key=${i} class=${i < done ? "done" : i + 1 === at ? "now" : ""}></i>`)}
+    ${Array.from({ length: shown }, (_, i) => html`<i key=${i} class=${i < done ? "done" : i + 1 === at ? "current" : ""}></i>`)}
     <span>${done} of ${of} iterations${now ? ` · ${now.now.replaceAll("_", " ")} ${now.iteration}` : ""}</span>
   </p>`;
 }
@@ -101,7 +114,7 @@ function StartForm() {
   const about = presets?.find((preset) => preset.name === wanted.preset)?.about;
   if (started) {
     return html`<div class="card form" role="status">
-      <p><b>${started.run}</b> is ${started.state ? started.state.toLowerCase() : "triggered"} in Prefect. It is listed here once its flow has begun.</p>
+      <p><b>${started.run}</b> is ${started.state ? started.state.toLowerCase() : "triggered"} in Prefect. The list below says how it fares.</p>
       <p>${started.url && html`<a href=${started.url} target="_blank" rel="noopener">Its flow run in Prefect</a> · `}<a href=${`/runs/${encodeURIComponent(started.run)}`}>Its page</a></p>
     </div>`;
   }

@@ -1,0 +1,43 @@
+"""What Ray Serve's HTTP proxy asks of every request before an application sees it: the key.
+
+Without it a web page in somebody's browser, and another user of the machine, could ask the models, and hold up those
+who wait for them. Ray calls `middlewares` in the proxy's process: RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names it.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.inference import access
+
+MIDDLEWARES = f"{__name__}:middlewares"
+_OPEN = "/-/"  # Serve's own pages: whether it is well, and the names of the applications
+
+
+class KeyOnly:
+    """Middleware that answers 401 to a request without the key."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._expected = access.headers().get("Authorization")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._is_allowed(scope):
+            return await self.app(scope, receive, send)
+        error = {"message": f"Authorization: expected `Bearer KEY`; see {access.KEY} in docs/security.md"}
+        await JSONResponse({"error": error}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+
+    def _is_allowed(self, scope: Scope) -> bool:
+        if self._expected is None or scope["path"].startswith(_OPEN):
+            return True
+        return hmac.compare_digest(Headers(scope=scope).get("authorization", "").encode(), self._expected.encode())
+
+
+def middlewares() -> list[Middleware]:
+    """What Ray Serve's proxy puts in front of all applications."""
+    return [Middleware(KeyOnly)]

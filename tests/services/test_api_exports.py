@@ -1,0 +1,100 @@
+"""Exports over REST when many ask at once, and when those who asked have gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from api_examples import RUN, fill
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.api.app import PREFIX, create_app
+from storage import exports, queries
+from storage.session import Store, open_store
+from tests.api_server import served
+
+FILES = f"{PREFIX}/runs/{RUN}/iterations/1/exports"
+_MANY = 50  # more than FastAPI has threads
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """SQLite only: what is tested is how requests wait."""
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    fill(opened)
+    yield opened
+    opened.close()
+
+
+class Arrivals:
+    """The application, and a semaphore that each request's arrival releases."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app, self.seen = app, threading.Semaphore(0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self.seen.release()
+        await self.app(scope, receive, send)
+
+    def wait_for(self, count: int) -> None:
+        for _ in range(count):
+            assert self.seen.acquire(timeout=60)
+
+
+def test_a_file_is_made_once_and_health_does_not_wait_for_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, made = threading.Event(), list[Path]()
+    write, get_run = exports._write, queries.get_run
+
+    def slow_write(path: Path, *given: Any) -> Any:
+        made.append(path)
+        assert may_go_on.wait(60)
+        return write(path, *given)
+
+    def slow_run(*given: Any) -> Any:
+        assert may_go_on.wait(60)
+        return get_run(*given)
+
+    monkeypatch.setattr(exports, "_write", slow_write)
+    app = Arrivals(create_app(store, tmp_path / "exports", ask_for_keys=False))
+    with served(app) as url, ThreadPoolExecutor(_MANY) as clients, httpx.Client(trust_env=False, timeout=60) as http:
+        same = [clients.submit(http.get, f"{url}{FILES}/jsonl") for _ in range(8)]
+        app.wait_for(8)
+        assert http.get(f"{url}/healthz").status_code == 200
+        # These hold every thread that routes share.
+        monkeypatch.setattr(queries, "get_run", slow_run)
+        others = [clients.submit(http.get, f"{url}{PREFIX}/runs/{RUN}") for _ in range(_MANY - 8)]
+        app.wait_for(1 + len(others))
+        assert http.get(f"{url}/healthz").status_code == 200
+        may_go_on.set()
+        answers = [each.result() for each in (*same, *others)]
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.content for answer in answers[:8]}) == 1
+    assert len(made) == 1
+
+
+def test_nothing_is_begun_for_a_client_that_hung_up(store: Store, tmp_path: Path) -> None:
+    sent: list[Message] = []
+
+    async def hung_up() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def keep(message: Message) -> None:
+        sent.append(message)
+
+    async def ask() -> None:
+        app = create_app(store, tmp_path / "exports", ask_for_keys=False)
+        scope = {"type": "http", "method": "GET", "path": f"{FILES}/jsonl", "query_string": b"", "server": ("x", 1)}
+        await app({**scope, "headers": [(b"host", b"localhost")]}, hung_up, keep)
+
+    anyio.run(ask)
+    assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [503]
+    assert not (tmp_path / "exports").exists()

@@ -1,0 +1,79 @@
+"""The dashboard's pages in a real browser: hostile texts and addresses, over made rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_examples import RUN, fill
+from playwright.sync_api import Page
+from sqlalchemy import update
+
+from services.api.app import create_app
+from storage.models import PseudoLabels, Questions
+from storage.session import open_store
+from tests.api_server import served
+from tests.browsing import without_complaints
+
+# What follows it on a line is shown from right to left, unless it is isolated.
+OVERRIDE = "\u202e"
+# Where the first and the last character of a text are drawn, from the left.
+_EDGES = """([selector, text]) => {
+  for (const element of document.querySelectorAll(selector)) {
+    const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      const at = node.data.indexOf(text);
+      if (at < 0) continue;
+      const left = (from) => {
+        const range = document.createRange();
+        range.setStart(node, at + from);
+        range.setEnd(node, at + from + 1);
+        return range.getBoundingClientRect().left;
+      };
+      return [left(0), left(text.length - 1)];
+    }
+  }
+  return null;
+}"""
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A run of which one question, its label and its answers reverse what follows."""
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    fill(store)
+    with store.write() as session:
+        odd = f"{RUN}/1/000001"
+        session.execute(update(Questions).where(Questions.id == odd).values(text=f"Is it {OVERRIDE}evil?"))
+        classes = [[f"3{OVERRIDE}", 3], [f"4{OVERRIDE}", 1]]
+        label = update(PseudoLabels).where(PseudoLabels.question_id == odd)
+        session.execute(label.values(answer=f"3{OVERRIDE}", classes=classes))
+    with served(create_app(store, tmp_path, ask_for_keys=False)) as url:
+        yield url
+    store.close()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_what_stands_beside_a_models_text_keeps_its_direction(page: Page, address: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}/1/1")
+        page.get_by_role("heading", name="Question 1", level=1).wait_for()
+        page.locator(".asked .meta").wait_for()
+        beside: Any = page.evaluate(_EDGES, [".asked .meta", "rollouts"])
+        assert beside is not None
+        assert beside[0] < beside[1]
+        for written in page.locator(".prose .written, .answer").all():
+            assert written.evaluate("element => getComputedStyle(element).unicodeBidi") == "isolate"
+
+
+@pytest.mark.parametrize("path", ["/runs/%E0%A4%A", "/runs/demo/1/%80"])
+def test_an_address_that_is_no_text_is_a_page_that_is_not_there(page: Page, address: str, path: str) -> None:
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{address}{path}")
+    page.locator("h1").first.wait_for()
+    assert errors == []
+    assert page.get_by_role("link", name="coevo").is_visible()

@@ -1,0 +1,140 @@
+"""The dashboard's pages in a real browser, over rows that were made: what needs no run of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from prefect_server import known, post
+
+from core.types import Checkpoint
+from services.api.app import create_app
+from storage import queries
+from storage.session import Store, open_store
+from tests.api_server import served
+from tests.browsing import serious, without_complaints
+from tests.synthetic_run import create, fill_run
+
+RUN, BEGUN = "finished", "begun"
+PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A finished run, and one in its first iteration with a checkpoint in a folder of a long name."""
+    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
+    fill_run(opened, RUN, per_level=2)
+    with opened.write() as session:
+        create(session, BEGUN)
+        queries.set_run_status(session, BEGUN, "running")
+        stage = {"run": BEGUN, "iteration": 1, "stage": "train_challenger", "owner": "host:1:1"}
+        queries.claim_stage(session, **stage, lease_seconds=600)
+        path = f"/srv/{'folder_' * 20}/{BEGUN}/solver/1"
+        solver = Checkpoint(f"{BEGUN}/solver/1", BEGUN, "solver", 1, 20, path, "f" * 64, f"{BEGUN}/base/0")
+        queries.add_checkpoint(session, solver, {"model.safetensors": "f" * 64})
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(store: Store, tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Iterator[str]:
+    """The dashboard, beside a Prefect server whose deployments nobody works off."""
+    exports = tmp_path_factory.mktemp("exports")
+    app = create_app(store, exports, ask_for_keys=False, prefect=known(prefect_url), presets=PRESETS)
+    with served(app) as url:
+        yield url
+
+
+@pytest.mark.parametrize("sent_by", ["Enter", "Tab", "the button"])
+def test_questions_are_searched_for_a_text(address: str, page: Page, sent_by: str) -> None:
+    rows = page.locator("table.questions tbody tr")
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}/1")
+        expect(rows.first).to_be_visible()
+        wanted = rows.first.locator("td.text").inner_text()
+        page.get_by_label("Text").fill(wanted)
+        if sent_by == "the button":
+            page.get_by_role("button", name="Search").click()
+        else:
+            page.get_by_label("Text").press(sent_by)
+        page.wait_for_url("**/1?text=*")
+        expect(rows.locator("td.text")).to_have_text([wanted])
+        page.get_by_label("Text").fill("")
+        page.get_by_label("Text").press("Enter")
+        page.wait_for_url("**/1")
+        expect(rows.nth(1)).to_be_visible()
+
+
+def test_the_current_iterations_dot_is_as_large_as_the_others(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(address)
+        dots = page.locator("article", has_text=BEGUN).locator(".dots i")
+        expect(dots).to_have_count(3)
+        expect(dots.first).to_have_class("current")
+        sizes = dots.evaluate_all("dots => dots.map((dot) => [dot.offsetWidth, dot.offsetHeight])")
+    assert sizes == [sizes[1]] * 3
+
+
+@pytest.mark.parametrize("width", [320, 420])
+def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    with without_complaints(page):
+        page.goto(address)
+        page.get_by_role("button", name="Start a run").click()
+        form = page.locator("form.card")
+        expect(form.get_by_label("Preset")).to_have_value("demo")
+        left, right = form.evaluate("form => [form.getBoundingClientRect().left, form.getBoundingClientRect().right]")
+    assert 0 <= left < right <= width
+
+
+def test_a_checkpoints_path_stays_in_its_card(address: str, page: Page) -> None:
+    page.set_viewport_size({"width": 420, "height": 900})
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{BEGUN}/checkpoints/solver/1")
+        path = page.get_by_text("folder_folder_")
+        expect(path).to_be_visible()
+        assert path.evaluate("code => code.parentElement.scrollWidth <= code.parentElement.clientWidth")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+def test_what_was_accepted_is_seen_until_it_begins_or_fails(address: str, prefect_url: str, page: Page) -> None:
+    why = "Flow run encountered an exception: ConfigError: serving.applications: vllm-cpu <b>needs</b> vLLM"
+    with without_complaints(page):
+        page.goto(address)
+        page.get_by_role("button", name="Start a run").click()
+        page.get_by_label("Name").fill("accepted")
+        page.get_by_role("button", name="Start it").click()
+        expect(page.get_by_role("status")).to_contain_text("accepted is scheduled in Prefect")
+        page.goto(address)
+        shown = page.locator("#not-begun .flow-run", has_text="accepted")
+        expect(shown).to_contain_text("It waits for a flow runner")
+    # A run that is not in the store is a 404, of which the browser complains.
+    page.goto(f"{address}/runs/accepted")
+    expect(page.locator(".flow-run")).to_contain_text("Not in the store")
+    expect(page.get_by_text("no such run")).to_have_count(0)
+    [found] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
+    for state in ("PENDING", "RUNNING", "FAILED"):
+        post(prefect_url, f"/flow_runs/{found['id']}/set_state", state={"type": state, "message": why})
+    page.reload()
+    expect(page.locator(".flow-run .problem")).to_contain_text(why)  # text, and no HTML
+    with without_complaints(page):
+        page.goto(address)
+        expect(shown.locator(".problem")).to_contain_text(why)
+        expect(shown.get_by_role("link", name="its flow run in Prefect")).to_have_attribute(
+            "href", f"{prefect_url}/runs/flow-run/{found['id']}"
+        )
+        assert serious(page) == []
+    page.goto(f"{address}/runs/nobody")
+    expect(page.get_by_text("run nobody: no such run")).to_be_visible()
+
+
+def test_a_run_that_is_to_go_on_says_so_on_its_page(address: str, prefect_url: str, store: Store, page: Page) -> None:
+    with store.write() as session:
+        create(session, "stopped-short")
+        queries.set_run_status(session, "stopped-short", "failed")
+    with without_complaints(page):
+        page.goto(f"{address}/runs/stopped-short")
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator(".starts .flow-run")).to_contain_text("It waits for a flow runner", timeout=30_000)

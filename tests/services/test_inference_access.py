@@ -1,0 +1,58 @@
+"""The key of the inference applications: where it comes from, and who is refused without it."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from core.serving_settings import Service
+from services.inference import access, proxy
+from services.inference.keys import keys_of
+
+TOKEN = "0123abcd" * 8
+
+
+@pytest.fixture(autouse=True)
+def _neither_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (access.KEY, "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def client() -> TestClient:
+    """What Ray Serve's proxy answers, with one application."""
+    routes = [Route(path, lambda _: PlainTextResponse("answered")) for path in ("/solver/v1/models", "/-/healthz")]
+    return TestClient(Starlette(routes=routes, middleware=proxy.middlewares()))
+
+
+def test_the_key_follows_from_rays_token_and_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert access.key() is None
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    assert access.key() == access.key_of(TOKEN) != access.key_of(TOKEN[::-1])
+    assert TOKEN not in str(access.headers())
+    monkeypatch.setenv(access.KEY, "given")  # to a process that does not know the token
+    assert access.headers() == {"Authorization": "Bearer given"}
+
+
+def test_it_is_asked_for_by_every_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    with client() as http:
+        for wrong in ({}, {"Authorization": "Bearer "}, {"Authorization": access.key_of(TOKEN)}, {"Cookie": TOKEN}):
+            refused = http.get("/solver/v1/models", headers=wrong)
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert access.KEY in refused.json()["error"]["message"]
+        assert http.get("/solver/v1/models", headers=access.headers()).text == "answered"
+        assert http.get("/-/healthz").text == "answered"  # Kubernetes asks it
+
+
+def test_where_ray_has_no_token_nobody_is_asked() -> None:
+    with client() as http:
+        assert http.get("/solver/v1/models").text == "answered"
+
+
+def test_an_application_of_our_own_can_be_named_like_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    judge = Service(url="http://127.0.0.1:8000/judge/v1", model="judge", key_variable=access.KEY)
+    assert keys_of([judge]) == {access.KEY: access.key_of(TOKEN)}
