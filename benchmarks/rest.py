@@ -143,7 +143,8 @@ def _served(url: str, workers: int) -> Iterator[_Api]:
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "COEVO_HOME": home, "COEVO_DATABASE": url}
-        command = [str(Path(sys.executable).parent / "coevo"), "api", "--port", str(port), "--workers", str(workers)]
+        command = [str(Path(sys.executable).parent / "coevo"), "api", "--no-keys"]
+        command += ["--port", str(port), "--workers", str(workers)]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from core.types import Checkpoint
 from orchestrator import cluster
 from orchestrator.applications import read_applications
 from orchestrator.home import MICRO_MODEL, Home, Services
+from services.inference import access
 from storage.checkpoints import publish
 
 FILES = {"transformers": "embedded", "vllm": "vllm-cpu"}  # engine -> its file in deploy/serve
@@ -35,9 +37,11 @@ def own_ray() -> Iterator[tuple[Home, Services]]:
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         home = Home(Path(folder))
         services = cluster.up(home, cluster.Ports(0, 0, 0, 0, 0), lambda _line: None, only=("ray",))
+        os.environ[access.KEY] = access.key_of(services.ray_token)
         try:
             yield home, services
         finally:
+            del os.environ[access.KEY]
             cluster.down(home)
 
 

@@ -1,6 +1,8 @@
 """Take the documentation's pictures of a dashboard that is up, of a real run with a matrix, and another beside it:
 
-.venv/bin/python docs/take_pictures.py http://127.0.0.1:8080 demo demo-2
+.venv/bin/python docs/take_pictures.py http://127.0.0.1:8080/#key=… demo demo-2
+
+The address is the one that `coevo up` printed, with its key.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ WIDE, NARROW = (1440, 1000), (390, 844)
 TALL = (1440, 5000)  # all of a run's page: the header is over none of its panels
 
 
-def main(url: str, run: str, other: str) -> None:
+def main(printed: str, run: str, other: str) -> None:
+    url, _, key = printed.partition("/#key=")
     pages = {
         "runs": ("/", WIDE, "light"),
         "run": (f"/runs/{run}", (1440, 1750), "light"),
@@ -37,6 +40,7 @@ def main(url: str, run: str, other: str) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, (path, (width, height), scheme) in pages.items():
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.add_init_script(f"sessionStorage.setItem('coevo-key', '{key}')")
             page.goto(url + path)
             _settled(page)
             _, _, panel = path.partition("#")

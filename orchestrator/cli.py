@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.config import ConfigError, load_config, parse_config
+from core.unicode import from_json
 from orchestrator import (
     cli_alerts,
     cli_api,
@@ -29,10 +31,11 @@ from orchestrator import (
     cli_series,
     cluster,
 )
+from orchestrator.cli_addresses import addresses
 from orchestrator.home import home
-from orchestrator.ledger import STAGES, is_alive
+from orchestrator.ledger import STAGES, is_alive, refuse_held
 from orchestrator.plan import LOOP, plan
-from orchestrator.runs import RunError, flow_of, preset_path
+from orchestrator.runs import Flow, RunError, check_start, flow_of, preset_path, startable, stored_config
 from orchestrator.terminal import AsJson, RunName, clear_errors, setting
 from storage import queries
 from storage.rows import PoolRow, RunRow
@@ -59,6 +62,7 @@ app.command()(cli_matrix.matrix)
 app.command()(cli_methods.replay)
 app.command()(cli_plan.plan)
 
+_PORTS = cluster.Ports()
 BENCHES = (
     *("similarity", "voting", "store", "engine", "methods", "collapse"),
     *("sets", "replay", "serving", "swap", "rest"),
@@ -67,11 +71,11 @@ BENCHES = (
 
 @app.command()
 def up(
-    serve_port: Annotated[int, typer.Option(help="Inference services; 0 takes a free one.")] = 8000,
-    dashboard_port: Annotated[int, typer.Option(help="Ray's dashboard.")] = 8265,
-    prefect_port: Annotated[int, typer.Option(help="Prefect's UI and API.")] = 4200,
-    ray_port: Annotated[int, typer.Option(help="Ray itself.")] = 6379,
-    api_port: Annotated[int, typer.Option(help="The dashboard and the REST API.")] = 8080,
+    serve_port: Annotated[int, typer.Option(help="Inference services; 0 takes a free one.")] = _PORTS.serve,
+    dashboard_port: Annotated[int, typer.Option(help="Ray's dashboard.")] = _PORTS.dashboard,
+    prefect_port: Annotated[int, typer.Option(help="Prefect's UI and API.")] = _PORTS.prefect,
+    ray_port: Annotated[int, typer.Option(help="Ray itself.")] = _PORTS.ray,
+    api_port: Annotated[int, typer.Option(help="The dashboard and the REST API.")] = _PORTS.api,
     free_ports: Annotated[bool, typer.Option("--free-ports", help="Take any free ports.")] = False,
 ) -> None:
     """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer."""
@@ -81,11 +85,7 @@ def up(
         asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port, api_port)
         ports = cluster.Ports(0, 0, 0, 0, 0) if free_ports else asked
         services = cluster.up(place, ports, lambda line: print(line, flush=True))
-        print(f"Dashboard       {services.api_url}  (and the REST API, /api/v1)")
-        print(f"Prefect UI      {services.prefect_url}")
-        print(f"Ray dashboard   {services.dashboard_url}")
-        print(f"Inference       {services.serve_url}/solver/v1, …/challenger/v1 (once a run has begun)")
-        print(f"Home            {place.path}")
+        print("\n".join(addresses(place, services, secrets=True)))
 
 
 @app.command()
@@ -97,11 +97,26 @@ def down() -> None:
 
 
 @app.command()
-def status() -> None:
-    """Show the services, the runs, and what is at work."""
+def migrate() -> None:
+    """Make the store's tables, or bring them up to date. `coevo up` does so too; containers need a step of its own."""
     with clear_errors():
         place = home()
-        print(f"services: {', '.join(cluster.running(place)) or 'none (coevo up starts them)'}")
+        store = open_store(place.database, create=True)
+        print(f"the tables are up to date: {store.address}")
+        store.close()
+
+
+@app.command()
+def status(
+    secrets: Annotated[bool, typer.Option("--secrets", help="Show the key and the password, too.")] = False,
+) -> None:
+    """Show the services with their addresses, the runs, and what is at work."""
+    with clear_errors():
+        place = home()
+        running = cluster.running(place)
+        print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
+        if running:
+            print("\n".join(addresses(place, place.services(), secrets)))
         store = open_store(place.database)
         with store.read() as session:
             runs = [(row, queries.stages_of(session, row.name)) for row in queries.list_runs(session)]
@@ -165,34 +180,40 @@ def run(
             raise RunError(f"start_stage: expected one of {', '.join(STAGES)}, got {start_stage!r}")
         overrides = dict(setting(text) for text in override or [])
         config = load_config(preset_path(preset), overrides)  # complain before anything else is looked at
-        parameters = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
+        parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
         if flow_of(config) == "self_train":
             if start_iteration or start_stage != LOOP[0]:
                 raise RunError("start_iteration, start_stage: a run on given prompts goes on where it was")
             _run_flow("self_train", **parameters, overrides=overrides)
         else:
             start = {"start_iteration": start_iteration, "start_stage": start_stage}
-            _run_flow("co_evolve", **parameters, **start, overrides=overrides)
+            _run_flow("co_evolve", start, **parameters, overrides=overrides)
 
 
 @app.command()
 def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to this many iterations.")] = 0) -> None:
     """Go on with a run where it was: nothing that is done is done again."""
     with clear_errors():
-        with open_store(home().database).read() as session:
-            stored = queries.get_run(session, name).config
-        _run_flow(flow_of(parse_config(stored, f"run {name}")), run=name, preset="", iterations=iterations)
+        config = stored_config(open_store(home().database), name)
+        _run_flow(flow_of(config), run=name, preset="", iterations=iterations, overrides={})
 
 
-def _run_flow(flow: str, **parameters: Any) -> None:
+def _run_flow(flow: Flow, start: Mapping[str, Any] | None = None, **parameters: Any) -> None:
+    """Run a flow in this process, after all that can be refused without it has been refused."""
     place = home()
-    os.environ.update(cluster.environment(place, cluster.needed(place)))
+    services = cluster.needed(place)
+    store = open_store(place.database, create=True)
+    refuse_held(store, parameters["run"])
+    config = startable(store, **parameters, flow=flow)
+    if start:
+        check_start(store, parameters["run"], config, start["start_iteration"], start["start_stage"])
+    os.environ.update(cluster.environment(place, services))
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     from orchestrator import flows  # Prefect reads its settings when it is imported
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(_not_of_a_flow_run)
-    result = getattr(flows, flow)(**parameters)
+    result = getattr(flows, flow)(**parameters, **(start or {}))
     name = result["run"]
     print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
 
@@ -271,7 +292,7 @@ def _pairs(file: Path) -> list[tuple[str, str]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = from_json(line)
             a, b = row["a"], row["b"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise RunError(f"--file {file}, line {number}: expected a JSON object with a and b: {error!r}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import sys
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import islice
@@ -16,12 +17,15 @@ from rich.console import Console
 from rich.table import Table
 
 from core.config import ConfigError
+from orchestrator import cluster
+from orchestrator.cli_addresses import Key, Url, client, page
 from orchestrator.cli_question import p_hat_of, printable, show
-from orchestrator.home import PRESETS, NotUp, home
+from orchestrator.home import PRESETS, Home, NotUp, home
 from orchestrator.terminal import AsJson, RunName, clear_errors
+from services.prefect_server import PrefectServer
 from storage import queries
 from storage.rows import Scope
-from storage.session import open_store
+from storage.session import Store, open_store
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
     from services.drift.outbox import Target
 
 keys = typer.Typer(help="Keys of the REST API.", no_args_is_help=True)
-_URL = "http://127.0.0.1:8080"
 _PATIENCE_S = 60  # a process that still imports, on a busy machine, is not one that hangs
 # From `coevo api` to its processes: whether keys are asked for, and whether there is one process.
 _ASKS, _ALONE = "COEVO_API_ASKS_FOR_KEYS", "COEVO_API_IS_ALONE"
@@ -39,32 +42,34 @@ KeyName = Annotated[str, typer.Argument(help="What the key is called.", show_def
 
 def api(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8080,
-    with_keys: Annotated[
-        bool | None,
-        typer.Option("--keys/--no-keys", help="Ask for keys; by default on all but loopback.", show_default=False),
-    ] = None,
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = cluster.Ports().api,
+    no_keys: Annotated[
+        bool,
+        typer.Option("--no-keys", help="Answer everybody on this machine; for loopback only."),
+    ] = False,
     workers: Annotated[int, typer.Option(help="Processes that answer, each with its own connections.", min=1)] = 1,
 ) -> None:
     """Serve the REST API over the store, until it is interrupted."""
     import uvicorn  # here and below: no other command waits for it
 
     from services.api.app import PREFIX
+    from services.api.connections import UVICORN
     from services.drift.outbox import delivering
 
     with clear_errors():
         inside = _is_loopback(host)
-        if with_keys is False and not inside:
+        if no_keys and not inside:
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
-        asks = not inside if with_keys is None else with_keys
         store, targets = open_store(home().database), _targets()  # says here what is wrong with them
-        said = "keys are asked for (coevo keys add)" if asks else "no keys are asked for"
-        prefect = _prefect_url()
+        said = "no keys are asked for" if no_keys else "keys are asked for (coevo keys add)"
+        prefect = _prefect()
         said += f"; alerts go to {' and '.join(target.name for target in targets)}" if targets else ""
-        said += f"; runs are started by Prefect at {prefect}" if prefect else "; no Prefect to start runs (coevo up)"
-        place = f"http://{host}:{port}"
-        print(f"dashboard {place}, API {place}{PREFIX}, described at {place}/api/openapi.json; {said}", flush=True)
-        os.environ[_ASKS] = "yes" if asks else "no"
+        said += f"; Prefect at {prefect.url} starts runs" if prefect else "; no Prefect to start runs (coevo up)"
+        url = f"http://{host}:{port}"
+        own = None if no_keys or not inside else _own_key(home(), store)
+        shown = page(url, own if sys.stdout.isatty() else None)  # no key gets into a log
+        print(f"dashboard {shown}, API {url}{PREFIX}, described at {url}/api/openapi.json; {said}", flush=True)
+        os.environ[_ASKS] = "no" if no_keys else "yes"
         os.environ[_ALONE] = "yes" if workers == 1 else "no"
         serving = f"{__name__}:{served.__name__}"
         # In this process, not in those that answer: alerts are sent once, however many these are.
@@ -77,11 +82,13 @@ def api(
                 workers=workers,
                 log_level="warning",
                 timeout_worker_healthcheck=_PATIENCE_S,
+                **UVICORN,
             )
 
 
 def served() -> FastAPI:
     """What each process of `coevo api` serves, as the environment says."""
+    from orchestrator.readiness import refuse_as_the_api_can
     from services.api.app import create_app
     from services.api.connections import Spreading
 
@@ -90,10 +97,10 @@ def served() -> FastAPI:
         open_store(place.database),
         place.path / "exports",
         ask_for_keys=os.environ[_ASKS] == "yes",
-        prefect_url=_prefect_url(),
-        prefect_ui_url=os.environ.get("PREFECT_UI_URL"),
+        prefect=_prefect(),
         presets=PRESETS,
         texts=place.texts,
+        refuse_unready=refuse_as_the_api_can,
     )
     if os.environ[_ALONE] == "no":
         app.add_middleware(Spreading)
@@ -141,6 +148,14 @@ def revoke(name: KeyName) -> None:
         print(f"revoked: {name}")
 
 
+def _own_key(home: Home, store: Store) -> str:
+    """The home's key, which the store then knows."""
+    from services.api.keys import accept_home_key
+
+    accept_home_key(store, home.api_key)
+    return home.api_key
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -153,17 +168,16 @@ def _targets() -> list[Target]:
     from services.drift.prefect_events import PrefectEvents
     from services.drift.webhook import webhook_from
 
-    webhook, prefect = webhook_from(os.environ), _prefect_url()
+    webhook, prefect = webhook_from(os.environ), _prefect()
     return [*([webhook] if webhook else []), *([PrefectEvents(prefect)] if prefect else [])]
 
 
-def _prefect_url() -> str | None:
+def _prefect() -> PrefectServer | None:
     """What `coevo up` started, or the environment names; None where neither is."""
     try:
-        return home().services().prefect_url
+        return home().services().prefect
     except NotUp:
-        url = os.environ.get("PREFECT_API_URL")
-        return url.rstrip("/").removesuffix("/api") if url else None
+        return PrefectServer.from_environment()
 
 
 def _scope(text: str) -> Scope:
@@ -191,31 +205,30 @@ def questions(
     index: Annotated[
         int | None, typer.Option(help="Show this one with every vote and all that was said of it.", min=0)
     ] = None,
-    url: Annotated[str, typer.Option(envvar="COEVO_API_URL", help="Where `coevo api` serves.")] = _URL,
+    url: Url = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show an iteration's questions, or one, from the REST API; with --json one a line. Its key is in COEVO_API_KEY."""
-    from services.api.client import ApiClient
-
+    """Show an iteration's questions, or one, from the REST API; with --json one a line."""
     fits = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
     fits |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
     with clear_errors():
-        client = ApiClient(url, os.environ.get("COEVO_API_KEY"))
+        rest = client(url, key)
         if index is None:
-            found = islice(client.questions(run, iteration, **fits, sort=sort), limit or None)
+            found = islice(rest.questions(run, iteration, **fits, sort=sort), limit or None)
             _list(found, as_json)
         elif given := [f"--{name.replace('_', '-')}" for name, value in fits.items() if value is not None]:
             raise ConfigError(f"--index: shows one question, and chooses among none; got {', '.join(given)}")
         elif as_json:
-            print(client.question(run, iteration, index).model_dump_json())
+            print(rest.question(run, iteration, index).model_dump_json(ensure_ascii=True))
         else:
-            show(client.question(run, iteration, index))
+            show(rest.question(run, iteration, index))
 
 
 def _list(found: Iterable[Question], as_json: bool) -> None:
     if as_json:
         for question in found:
-            print(question.model_dump_json())
+            print(question.model_dump_json(ensure_ascii=True))
         return
     table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD)
     for question in found:

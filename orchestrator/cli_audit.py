@@ -67,8 +67,9 @@ def draw(
 ) -> None:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the one that there is."""
     with clear_errors():
-        with open_store(home().database).write() as session:
-            rows = draw_sample(session, run, iteration, oracle, size)
+        store = open_store(home().database)
+        rows = draw_sample(store, run, iteration, oracle, size)
+        with store.read() as session:
             strata = queries.named_strata_of(session, run, iteration, oracle)
         counts = {name: sum(row.stratum == name for row in rows) for name in strata}
         if as_json:
@@ -87,7 +88,7 @@ def show(run: RunName, as_json: AsJson = False) -> None:
         if as_json:
             from services.api.audits import RunAudits  # FastAPI, half a second, for this alone
 
-            print(RunAudits.of(found).model_dump_json(indent=1))
+            print(RunAudits.of(found).model_dump_json(indent=1, ensure_ascii=True))
             return
         console = Console()
         console.print(_accuracies([*found.measured, *found.estimated]))

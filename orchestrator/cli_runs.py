@@ -10,34 +10,34 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from orchestrator.cli_addresses import Key, Url, client
+from orchestrator.cli_question import printable
 from orchestrator.terminal import AsJson, RunName, clear_errors, setting
 
 if TYPE_CHECKING:
-    from services.api.client import ApiClient
-    from services.api.schemas import Triggered
+    from services.api.schemas import FlowRunState, Triggered
 
 runs = typer.Typer(help="Runs over the REST API, of this machine or of another.", no_args_is_help=True)
-Url = Annotated[str, typer.Option(envvar="COEVO_API_URL", help="Where `coevo api` serves.")]
-Key = Annotated[
-    str | None, typer.Option(envvar="COEVO_API_KEY", help="A key with the scope that it takes.", show_default=False)
-]
-_URL = "http://127.0.0.1:8080"
 
 
 @runs.command("list")
-def list_(url: Url = _URL, key: Key = None, as_json: AsJson = False) -> None:
-    """Show the runs, the newest first; with --json one a line."""
+def list_(url: Url = None, key: Key = None, as_json: AsJson = False) -> None:
+    """Show the runs, the newest first, and what waits to begin or failed before; with --json the runs, one a line."""
     with clear_errors():
-        found = _client(url, key).runs()
+        api = client(url, key)
+        known = api.runs()
         if as_json:
-            for run in found:
-                print(run.model_dump_json())
+            for run in known:
+                print(run.model_dump_json(ensure_ascii=True))
             return
         table = Table("run", "status", "preset", "iterations", "made (UTC)", box=SIMPLE_HEAD)
-        for run in found:
+        for run in known:
             preset = escape(run.preset or "")
             table.add_row(run.name, run.status, preset, str(run.iterations), f"{run.created_at:%F %H:%M}")
         Console().print(table)
+        for flow_run in api.flow_runs():
+            if not flow_run.begun and flow_run.state != "CANCELLED":
+                _say_not_begun(flow_run)
 
 
 @runs.command("start")
@@ -48,25 +48,25 @@ def start(
     override: Annotated[
         list[str] | None, typer.Option("--set", help="A setting by its dotted name: dataset.candidates=320.")
     ] = None,
-    url: Url = _URL,
+    url: Url = None,
     key: Key = None,
 ) -> None:
     """Have a preset run there. A run that exists goes on where it was."""
     with clear_errors():
         overrides = dict(setting(text) for text in override or [])
-        _say(_client(url, key).create_run(name or preset, preset, iterations=iterations, overrides=overrides))
+        _say(client(url, key).create_run(name or preset, preset, iterations=iterations, overrides=overrides))
 
 
 @runs.command("cancel")
 def cancel(
     name: RunName,
     why: Annotated[str | None, typer.Option(help="Shown in the Prefect UI.")] = None,
-    url: Url = _URL,
+    url: Url = None,
     key: Key = None,
 ) -> None:
     """End what is at a run, or waits to be. It can be resumed."""
     with clear_errors():
-        for ended in _client(url, key).cancel(name, why):
+        for ended in client(url, key).cancel(name, why):
             _say(ended)
 
 
@@ -74,12 +74,12 @@ def cancel(
 def resume(
     name: RunName,
     iterations: Annotated[int | None, typer.Option(help="Go on to this many iterations.")] = None,
-    url: Url = _URL,
+    url: Url = None,
     key: Key = None,
 ) -> None:
     """Have a run go on where it was."""
     with clear_errors():
-        _say(_client(url, key).resume(name, iterations))
+        _say(client(url, key).resume(name, iterations))
 
 
 @runs.command("decide")
@@ -87,19 +87,20 @@ def decide(
     name: RunName,
     decision: Annotated[str, typer.Argument(help="One of: go on, roll back, stop.", show_default=False)],
     note: Annotated[str, typer.Option(help="Kept with the decision.")] = "",
-    url: Url = _URL,
+    url: Url = None,
     key: Key = None,
 ) -> None:
     """Answer a run that is paused until a person says what to do."""
     with clear_errors():
-        _say(_client(url, key).decide(name, decision, note))
+        _say(client(url, key).decide(name, decision, note))
 
 
-def _client(url: str, key: str | None) -> ApiClient:
-    from services.api.client import ApiClient  # no other command waits for it
+def _say_not_begun(flow_run: FlowRunState) -> None:
+    failed = flow_run.state in ("FAILED", "CRASHED")
+    how = f"failed before it began: {flow_run.message}" if failed else f"not begun, {flow_run.name.lower()} in Prefect"
+    # Its state's message may hold what a model wrote.
+    Console(emoji=False, highlight=False, soft_wrap=True).print(f"run {flow_run.run}: {printable(how)}; {flow_run.url}")
 
-    return ApiClient(url, key)
 
-
-def _say(found: Triggered) -> None:
-    print(f"run {found.run}: {found.state.lower()}; {found.url}")
+def _say(triggered: Triggered) -> None:
+    print(f"run {triggered.run}: {triggered.state.lower()}; {triggered.url}")

@@ -22,10 +22,13 @@ import psutil
 
 from core.errors import CoevoError
 from orchestrator import processes
-from orchestrator.home import Home, NotUp, Services
+from orchestrator.home import Home, NotUp, Services, make_private
+from services.inference import proxy
+from services.prefect_server import PrefectServer
 
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
+_ANSWER_S = 2.0
 
 
 class StartError(CoevoError):
@@ -70,7 +73,9 @@ def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str
     if alive:
         raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` ends them")
     ports = ports.resolved()
-    home.logs.mkdir(parents=True, exist_ok=True)
+    make_private(home.path)
+    make_private(home.ray_temp.parent)
+    home.logs.mkdir(exist_ok=True)
     services = Services(
         ray_address=f"127.0.0.1:{ports.ray}",
         dashboard_url=f"http://127.0.0.1:{ports.dashboard}",
@@ -79,6 +84,7 @@ def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str
         ray_token=secrets.token_hex(32),
         processes={},
         api_url=f"http://127.0.0.1:{ports.api}",
+        prefect_auth=f"coevo:{home.secret('prefect')}",
     )
     try:
         for name, command, ready in _plan(home, ports, services):
@@ -106,10 +112,10 @@ def _plan(home: Home, ports: Ports, services: Services) -> list[tuple[str, list[
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
         # First: it needs none of the others, and Ray takes ports at random, the one that it was promised too.
-        ("api", api, lambda: _answers(f"{services.api_url}/healthz")),
-        ("ray", ray, lambda: _answers(f"{services.dashboard_url}/api/version", services.ray_headers)),
-        ("prefect", prefect, lambda: _answers(f"{services.prefect_url}/api/health")),
-        ("runner", [sys.executable, "-m", "orchestrator.runner"], lambda: _deployed(services)),
+        ("api", api, lambda: _is_healthy(services.api_url)),
+        ("ray", ray, lambda: _trouble_with_ray(services) is None),
+        ("prefect", prefect, lambda: _trouble_with_prefect(services.prefect) is None),
+        ("runner", [sys.executable, "-m", "orchestrator.runner"], lambda: _deployed(services.prefect)),
     ]
 
 
@@ -127,11 +133,30 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": services.ray_token,
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": proxy.MIDDLEWARES,
         # one process less a training; there is nothing to be preempted on one machine
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
+        **({"PREFECT_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
+        **({} if os.environ.get("COEVO_RAY_ADDRESS") else _closed_to_others(home, services)),
+    }
+
+
+def _closed_to_others(home: Home, services: Services) -> dict[str, str]:
+    """What keeps web pages and other users of this machine out of services that run on it."""
+    return {
+        # Who may change a deployment may run any program here. So Prefect asks for a password, and has browsers keep
+        # its answers from every page but its own.
+        **({"PREFECT_SERVER_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": services.prefect_url,
+        # Ray listens on loopback alone, as it does on other systems by default. Otherwise it takes 127.0.0.1 for this
+        # machine's address in the network, where its metrics can be read without a token.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # TorchInductor's compiled code and Prefect's copies of flows have names that can be guessed. In a folder that
+        # everybody may write into, another user could be first to make them.
+        "TMPDIR": str(home.ray_temp.parent),
     }
 
 
@@ -161,18 +186,19 @@ def running(home: Home) -> list[str]:
     if services.processes:
         recorded = services.processes.items()
         return [name for pid, (name, started) in recorded if processes.is_running(pid, started)]
-    return [name for name, (url, headers) in _elsewhere(services).items() if _answers(url, headers)]
+    return [name for name, trouble in _elsewhere(services).items() if trouble is None]
 
 
 def needed(home: Home) -> Services:
     """The services, all that a run needs of which run. Raises `NotUp` naming those that are gone, after a reboot,
     say."""
-    services, alive = home.services(), running(home)
+    services = home.services()
     if not services.processes:
-        silent = [f"{name} ({url})" for name, (url, _) in _elsewhere(services).items() if name not in alive]
-        if silent:
-            raise NotUp(f"{', '.join(silent)}: no answer at the address that the environment gives")
+        troubles = [f"{name}: {trouble}" for name, trouble in _elsewhere(services).items() if trouble]
+        if troubles:
+            raise NotUp(f"not ready at the addresses that the environment gives: {'; '.join(troubles)}")
         return services
+    alive = running(home)
     gone = [name for name, _ in services.processes.values() if name not in (*alive, "api")]
     if gone or not alive:
         raise NotUp(f"{', '.join(gone) or 'no services'} of {home.path} ended: `coevo down` and `coevo up` start anew")
@@ -189,12 +215,9 @@ def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
         )
 
 
-def _elsewhere(services: Services) -> dict[str, tuple[str, dict[str, str]]]:
-    """Where to ask services that have no pid here whether they are up: name -> address, headers."""
-    return {
-        "ray": (f"{services.dashboard_url}/api/version", services.ray_headers),
-        "prefect": (f"{services.prefect_url}/api/health", {}),
-    }
+def _elsewhere(services: Services) -> dict[str, str | None]:
+    """What keeps services that have no pid here from being used, by their names; None where nothing does."""
+    return {"ray": _trouble_with_ray(services), "prefect": _trouble_with_prefect(services.prefect)}
 
 
 def _end(process: psutil.Process, patience_s: float = 20.0) -> None:
@@ -235,17 +258,44 @@ def _busy(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _answers(url: str, headers: Mapping[str, str] | None = None) -> bool:
+def _get(url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    return httpx.get(url, headers=headers, timeout=_ANSWER_S, trust_env=False)
+
+
+def _is_healthy(api_url: str) -> bool:
     try:
-        return httpx.get(url, headers=headers, timeout=2, trust_env=False).status_code == 200
+        return _get(f"{api_url}/healthz").status_code == httpx.codes.OK
     except httpx.TransportError:
         return False
 
 
-def _deployed(services: Services) -> bool:
+def _trouble(url: str, ask: Callable[[], httpx.Response], secret: str) -> str | None:
+    """What is wrong with the service at `url`, whose secret is in the variable `secret`; None where it answers."""
+    try:
+        status = ask().status_code
+    except httpx.TransportError:
+        return f"{url} does not answer"
+    if status == httpx.codes.UNAUTHORIZED:
+        return f"{url} answers with HTTP 401: {secret} is not its own"
+    return None if status == httpx.codes.OK else f"{url} answers with HTTP {status}"
+
+
+def _trouble_with_ray(services: Services) -> str | None:
+    url = services.dashboard_url
+    return _trouble(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
+
+
+def _trouble_with_prefect(server: PrefectServer) -> str | None:
+    def ask() -> httpx.Response:  # unlike /health this asks for the password
+        return server.request("GET", "/admin/version", timeout_s=_ANSWER_S)
+
+    return _trouble(server.url, ask, "PREFECT_API_AUTH_STRING")
+
+
+def _deployed(server: PrefectServer) -> bool:
     """The runner has registered its deployments with Prefect."""
     try:
-        answer = httpx.post(f"{services.prefect_url}/api/deployments/count", json={}, timeout=2, trust_env=False)
+        answer = server.request("POST", "/deployments/count", {}, _ANSWER_S)
     except httpx.TransportError:
         return False
     return answer.status_code == 200 and answer.json() > 0

@@ -15,15 +15,14 @@ from prefect.input import RunInput
 from prefect.runtime import flow_run
 from pydantic import Field, ValidationError
 
-from core.config import RunConfig, parse_config
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
-from orchestrator.ledger import LastWrite, Stage, note_progress, run_once
+from orchestrator.ledger import LastWrite, Stage, note_progress, other_holder, run_held, run_once
+from orchestrator.orphans import note_process
 from orchestrator.plan import LOOP, stages_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS
 from orchestrator.stages.health import decided
-from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store, open_store
 
@@ -50,12 +49,16 @@ def _flow_run_name() -> str:
 
 
 def _mark(status: RunStatus) -> Any:
-    """A hook: Prefect calls it from the process that started the flow's, which may be gone by then."""
+    """A hook: Prefect calls it from the process that started the flow's, which may be gone by then.
+
+    A flow run that was not the one at work on the run leaves its status alone.
+    """
 
     def mark(flow: Any, flow_run: Any, state: Any) -> None:
         del flow, state  # Prefect gives all three, by place in one process and by name in the other
-        with open_store(home().database).write() as session:
-            queries.set_run_status(session, flow_run.parameters["run"], status)
+        store, run = open_store(home().database), flow_run.parameters["run"]
+        if other_holder(store, run) is None:
+            runs.set_status(store, run, status)
 
     return mark
 
@@ -105,21 +108,23 @@ def _run_to_its_end(
     preset: str,
     iterations: int,
     overrides: dict[str, Override],
-    name: Literal["co_evolve", "self_train"],
+    name: runs.Flow,
     start_iteration: int = 0,
     start_stage: Stage = LOOP[0],
 ) -> dict[str, Any]:
+    note_process()
     place = home()
     store = open_store(place.database, create=True)
-    config = runs.prepare(place, store, run, preset, iterations, overrides, flow=name)
-    runs.check_start(store, run, config, start_iteration, start_stage)
-    with runs.status_kept(store, run), tags(run):
-        for stage in stages_of(config, 0):
-            _stage_task(stage, 0)(run, 0, stage)
-        for t in range(1, config.iterations + 1):
-            iteration(run, t)
-            if _ask_if_need_be(store, run, t) == "stop":
-                raise runs.RunStopped
+    with run_held(store, run):
+        config = runs.prepare(place, store, run, preset, iterations, overrides, flow=name)
+        runs.check_start(store, run, config, start_iteration, start_stage)
+        with runs.status_kept(store, run), tags(run):
+            for stage in stages_of(config, 0):
+                _stage_task(stage, 0)(run, 0, stage)
+            for t in range(1, config.iterations + 1):
+                iteration(run, t)
+                if _ask_if_need_be(store, run, t) == "stop":
+                    raise runs.RunStopped
     shutil.rmtree(place.work / run, ignore_errors=True)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
 
@@ -153,13 +158,14 @@ def iteration(run: str, t: int) -> None:
         run: Name of the run.
         t: Which iteration; the one before must be done.
     """
+    note_process()
     store = open_store(home().database)
-    with store.read() as session:
-        config = stored_config(queries.get_run(session, run).config)
+    config = runs.stored_config(store, run)
     stages = stages_of(config, t)
-    runs.check_start(store, run, config, t, stages[0])
-    for stage in stages:
-        _stage_task(stage, t)(run, t, stage)
+    with run_held(store, run):
+        runs.check_start(store, run, config, t, stages[0])
+        for stage in stages:
+            _stage_task(stage, t)(run, t, stage)
     artifacts.curves(store, run)
 
 
@@ -172,8 +178,7 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     place = home()
     services = place.services()
     store = open_store(place.database)
-    with store.read() as session:
-        config = stored_config(queries.get_run(session, run).config)
+    config = runs.stored_config(store, run)
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
     with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
@@ -185,8 +190,3 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
         result = run_once(store, run, t, stage, body)
     shutil.rmtree(place.work / run / str(t) / stage, ignore_errors=True)  # optimiser states, of use until it is done
     artifacts.stage_result(run, t, stage, result)
-
-
-def stored_config(tree: Any) -> RunConfig:
-    """A run's configuration as it was stored."""
-    return parse_config(tree, source="the store")

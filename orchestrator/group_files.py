@@ -19,6 +19,7 @@ from core.groups import make_groups
 from core.methods import Method
 from core.strategies import skeleton_clusters
 from core.types import Group
+from core.unicode import from_json
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -63,7 +64,7 @@ def read_groups(path: Path) -> list[GroupLine]:
 
 def _group(path: Path, number: int, line: str) -> GroupLine:
     try:
-        return GroupLine.model_validate(json.loads(line))
+        return GroupLine.model_validate(from_json(line))
     except json.JSONDecodeError as error:
         raise GroupFileError(f"groups {path}, line {number}: not JSON: {error}") from error
     except ValidationError as error:

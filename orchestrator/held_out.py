@@ -8,6 +8,7 @@ from pathlib import Path
 from core.config import RunConfig
 from core.errors import CoevoError
 from core.types import BenchmarkItem
+from core.unicode import from_json
 from orchestrator.home import MICRO_MODEL
 from trainers.micro.world import make_benchmark
 
@@ -54,7 +55,7 @@ def _validation() -> list[BenchmarkItem]:
 
 def _item(path: Path, number: int, line: str) -> BenchmarkItem:
     try:
-        row = json.loads(line)
+        row = from_json(line)
         level = row.get("level")
         return BenchmarkItem(
             str(row["id"]), str(row["problem"]), str(row["answer"]), None if level is None else str(level)

@@ -1,4 +1,4 @@
-"""The ledger: which stage of which iteration is done, by whom, and the lease of whoever is at it now.
+"""The ledger: which stage of which iteration is done, by whom, and the leases of the process that works on a run.
 
 A stage does its work in batches under natural keys and hands back a last write; the ledger marks the stage done in the
 transaction of that write. A stage that is done is never run again, a stage that was cut off goes on where it was.
@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from orchestrator import processes
 from storage import queries
-from storage.errors import LeaseLost, StageHeld
-from storage.rows import StageRow
+from storage.errors import LeaseLost, RunHeld, StageHeld
+from storage.rows import RunLease, StageRow
 from storage.session import Store
 
 Stage = Literal[
@@ -47,6 +47,56 @@ def owner() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{processes.started(os.getpid()):.0f}"
 
 
+@contextmanager
+def run_held(store: Store, run: str) -> Iterator[None]:
+    """Work on a run alone while the block runs, between its stages too. A block within such a block changes nothing.
+
+    Raises `RunHeld` when another live process works on the run; then nothing is changed.
+    """
+    me = owner()
+    if not _claim_run(store, run, me):
+        yield
+        return
+    renew = partial(queries.renew_run, run=run, owner=me, lease_seconds=LEASE_S)
+    try:
+        with _renewed(store, renew, f"lease of run {run}"):
+            yield
+    finally:
+        with suppress(DBAPIError), store.write() as session:  # otherwise it runs out
+            queries.release_run(session, run=run, owner=me)
+
+
+def refuse_held(store: Store, run: str) -> None:
+    """Raise `RunHeld` when another live process works on the run: for whoever is about to start one that would."""
+    if (holder := other_holder(store, run)) is not None:
+        raise RunHeld(
+            f"run {run}: {queries.process_of(holder.owner)} works on it; nothing was changed. Wait until it ends, or "
+            f"end it: with Ctrl-C in its terminal, or with `coevo runs cancel {run}` where Prefect started it"
+        )
+
+
+def other_holder(store: Store, run: str) -> RunLease | None:
+    """The other live process that works on a run. One that was killed on this machine loses its leases."""
+    with store.write() as session:
+        holder = _live_holder(session, run)
+    return None if holder is None or holder.owner == owner() else holder
+
+
+def _claim_run(store: Store, run: str, me: str) -> bool:
+    with store.write() as session:
+        _live_holder(session, run)
+        return queries.claim_run(session, run=run, owner=me, lease_seconds=LEASE_S)
+
+
+def _live_holder(session: Session, run: str) -> RunLease | None:
+    holder = queries.run_holder(session, run)
+    if holder is None or is_alive(holder.owner):
+        return holder
+    # Killed on this very machine: no need to wait until its leases run out.
+    queries.release_leases(session, run=run, owner=holder.owner)
+    return None
+
+
 def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callable[[], LastWrite]) -> Result:
     """Run a stage unless it is done already; its stored result either way.
 
@@ -56,7 +106,8 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     row = _claim(store, run, iteration, stage, me)
     if row.status == "done":
         return row.result or {}
-    with _renewed(store, run, iteration, stage, me):
+    renew = partial(queries.renew_lease, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+    with _renewed(store, renew, f"lease of {stage}"):
         try:
             last_write = body()
             with store.write() as session:
@@ -100,23 +151,21 @@ def is_alive(name: str) -> bool:
 
 
 @contextmanager
-def _renewed(store: Store, run: str, iteration: int, stage: Stage, me: str) -> Iterator[None]:
-    """Renew the lease from a thread while the block runs."""
+def _renewed(store: Store, renew: Callable[[Session], object], name: str) -> Iterator[None]:
+    """Renew a lease from a thread while the block runs."""
     over = threading.Event()
 
-    def renew() -> None:
+    def keep() -> None:
         while not over.wait(LEASE_S / 4):
             try:
                 with store.write() as session:
-                    queries.renew_lease(
-                        session, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S
-                    )
+                    renew(session)
             except LeaseLost:
-                return  # `finish_stage` says so to the stage
+                return  # whoever claims or finishes a stage is told so
             except DBAPIError:
                 continue  # the database may be back before the lease runs out
 
-    thread = threading.Thread(target=renew, name=f"lease of {stage}", daemon=True)
+    thread = threading.Thread(target=keep, name=name, daemon=True)
     thread.start()
     try:
         yield

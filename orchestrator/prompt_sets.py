@@ -18,6 +18,7 @@ from core.filtering import normalised
 from core.prompt_settings import Prompts
 from core.prompts import refuse_question
 from core.seeds import seed_for
+from core.unicode import from_json
 from orchestrator.held_out import held_out_texts, load_benchmark
 from trainers.micro.world import make_problem
 
@@ -90,7 +91,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield f"prompts {path}, line {number}", json.loads(line)
+                    yield f"prompts {path}, line {number}", from_json(line)
     except json.JSONDecodeError as error:
         raise PromptsError(f"prompts {path}, line {number}: not JSON: {error}") from error
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:

@@ -26,7 +26,9 @@ from prefect.exceptions import ObjectNotFound
 
 from core.errors import CoevoError
 from orchestrator.flows import co_evolve, iteration, self_train
-from orchestrator.home import ROOT, Services
+from orchestrator.home import ROOT, Services, home
+from orchestrator.orphans import end_orphans, worker_name
+from storage.session import open_store
 
 POOL = "coevo"
 DEPLOYMENTS = ROOT / "deploy" / "prefect.yaml"
@@ -45,6 +47,7 @@ def main() -> None:
 
 
 def _run_beside_ray() -> None:
+    _end_orphans(None)
     deployments = [
         co_evolve.to_deployment(name="coevo", description=co_evolve.description, tags=["coevo"]),
         self_train.to_deployment(name="coevo", description=self_train.description, tags=["coevo"]),
@@ -60,11 +63,20 @@ def _run_elsewhere(services: Services) -> None:
     with _process(*join) as node:
         _start_serve(services, node)
         register()
+        _end_orphans(worker_name())
         # The flow run's own process is a child of the worker, so what the environment says reaches it.
-        with _process("prefect", "worker", "start", f"--pool={POOL}", "--type=process", "--with-healthcheck") as worker:
+        start = ["prefect", "worker", "start", f"--pool={POOL}", f"--name={worker_name()}", "--type=process"]
+        with _process(*start, "--with-healthcheck") as worker:
             while node.poll() is None and worker.poll() is None:
                 time.sleep(1)
     raise SystemExit("the runner's Ray node or its Prefect worker ended")
+
+
+def _end_orphans(worker: str | None) -> None:
+    store = open_store(home().database, create=True)
+    for name in end_orphans(store, worker):
+        print(f"flow run {name}: its process is gone, so it is ended; `coevo resume` goes on with the run", flush=True)
+    store.close()
 
 
 def _start_serve(services: Services, node: subprocess.Popen[bytes]) -> None:

@@ -9,21 +9,17 @@ from typing import Any, Literal
 
 from core.config import ConfigError, RunConfig, load_config, parse_config
 from core.errors import CoevoError
-from core.trainer_settings import EasyR1Settings
-from orchestrator.applications import refuse_missing, refuse_missing_engine
-from orchestrator.held_out import load_benchmark
-from orchestrator.home import MICRO_MODEL, PRESETS, Home
+from orchestrator.home import PRESETS, Home
 from orchestrator.ledger import Stage
 from orchestrator.plan import plan, stages_of
-from orchestrator.prompt_sets import trained_on
-from services.inference.keys import keys_of
+from orchestrator.readiness import base_model, refuse_unready
 from storage import queries
 from storage.checkpoints import publish, published_manifest
-from storage.errors import StageHeld
-from storage.rows import RunStatus
+from storage.errors import NotThere, StageHeld
+from storage.rows import RunRow, RunStatus
 from storage.session import Store
-from trainers.base import LOCAL_SIGNALS, refuse_unmet
-from trainers.easyr1.fit import refuse_layout, refuse_unfit
+
+Flow = Literal["co_evolve", "self_train"]
 
 _DECIDE: tuple[Stage, ...] = ("ask_a_person", "check_health")  # whose word counts, the first that has one
 
@@ -52,67 +48,53 @@ def prepare(
     preset: str,
     iterations: int,
     overrides: Mapping[str, Any],
-    flow: Literal["co_evolve", "self_train"] = "co_evolve",
+    flow: Flow = "co_evolve",
 ) -> RunConfig:
-    """Make the run, or find it and let it go on for longer; its base model is published, all it names can be read.
+    """Make the run with its base model published, or find it and let it go on for longer.
 
-    `flow` is the one that runs it: a run with a prompt set is self_train's, one without co_evolve's.
+    Raises what `startable` does, before anything is written.
+    """
+    config = startable(store, run, preset, iterations, overrides, flow)
+    if preset:
+        _create(home, store, run, preset, config)
+    with store.write() as session:
+        if config.iterations > queries.get_run(session, run).config["iterations"]:
+            queries.set_iterations(session, run, config.iterations)
+    return stored_config(store, run)
 
-    Raises `ConfigError`, `BenchmarkError`, `PromptsError`, `RunError`, `TrainError`, `InferenceError`, `StoreError`
-    before anything is written.
+
+def startable(
+    store: Store, run: str, preset: str, iterations: int, overrides: Mapping[str, Any], flow: Flow = "co_evolve"
+) -> RunConfig:
+    """The settings of a run that is to be made or to go on, once it is known that it can start. Nothing is written.
+
+    `flow` is the one that runs it: a run with a prompt set is self_train's, one without co_evolve's. Raises
+    `ConfigError`, `RunError`, `StoreError` and what `refuse_unready` raises.
     """
     if iterations < 0:
         raise RunError(f"iterations: expected 1 or more, or 0 for what the preset says, got {iterations}")
-    wanted = iterations
+    if overrides and not preset:
+        raise RunError("overrides: a run that exists keeps its settings; give a preset to make another run")
+    queries.refuse_name(run)
+    row = _row(store, run)
     if preset:
         more = {"iterations": iterations} if iterations else {}
         config = load_config(preset_path(preset), {**overrides, **more})
-        _check_flow(config, flow, f"preset {preset}")
-        _refuse_unfit(config)
-        refuse_missing_engine(config.serving.applications)
-        refuse_missing(config.serving.applications, [*config.solver.signals.served(config.solver.reward)])
-        keys_of(config.solver.signals.services(config.solver.reward))
-        keys_of(config.audit.services)
-        load_benchmark(config.evaluation.benchmark)
-        if config.early_stopping is not None:
-            load_benchmark(config.early_stopping.benchmark)
-        for prompts in (config.prompts, config.labelled.prompts if config.labelled else None):
-            if prompts is not None:
-                trained_on(config, prompts)
-        _create(home, store, run, preset, config)
-        wanted = config.iterations
-    elif overrides:
-        raise RunError("overrides: a run that exists keeps its settings; give a preset to make another run")
-    with store.write() as session:
-        row = queries.get_run(session, run)
-        _check_flow(parse_config(row.config, source=f"run {run}"), flow, f"run {run}")
-        if wanted > row.config["iterations"]:
-            if row.status == "stopped":
-                raise RunError(f"run {run}: iterations: it was stopped, by the guard or a person, and stays so")
-            queries.set_iterations(session, run, wanted)
-        return parse_config(queries.get_run(session, run).config, source=f"run {run}")
+    else:
+        config = stored_config(store, run)
+        config = config.model_copy(update={"iterations": iterations or config.iterations})
+    _check_flow(config, flow, f"preset {preset}" if preset else f"run {run}")
+    if row is not None:
+        queries.refuse_other_settings(row, config)
+        has = row.config["iterations"]
+        config = config.model_copy(update={"iterations": max(has, config.iterations)})
+        if config.iterations > has and row.status == "stopped":
+            raise RunError(f"run {run}: iterations: it was stopped, by the guard or a person, and stays so")
+    refuse_unready(config, new=row is None)
+    return config
 
 
-def _refuse_unfit(config: RunConfig) -> None:
-    """Raise `TrainError` for what the run's trainer cannot do, of either role."""
-    trainer, solver, challenger = config.trainer, config.solver, config.challenger
-    if not isinstance(trainer, EasyR1Settings):
-        refuse_unmet(solver.reward, LOCAL_SIGNALS, "the embedded trainer")
-        return
-    # From the second round on a prompt set's reference is the model before the first.
-    rounds = config.prompts is not None and config.iterations > 1
-    refuse_unfit("solver", solver.training, solver.reward, own_reference=rounds)
-    refuse_layout(solver.training, solver.rollouts, trainer)
-    if config.prompts is None and challenger.trained:
-        refuse_unfit("challenger", challenger.training, challenger.reward)
-        refuse_layout(challenger.training, challenger.rollouts, trainer)
-    if config.labelled is not None:
-        rollouts = config.labelled.training.rollouts_per_prompt or config.labelled.reward.rollouts
-        refuse_unfit("labelled", config.labelled.training, config.labelled.reward)
-        refuse_layout(config.labelled.training, rollouts, trainer)
-
-
-def flow_of(config: RunConfig) -> Literal["co_evolve", "self_train"]:
+def flow_of(config: RunConfig) -> Flow:
     """The flow that runs it."""
     return "co_evolve" if config.prompts is None else "self_train"
 
@@ -124,17 +106,29 @@ def _check_flow(config: RunConfig, flow: str, what: str) -> None:
 
 
 def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) -> None:
-    folder = MICRO_MODEL if config.base_model == "micro" else Path(config.base_model)
-    if not (folder / "config.json").is_file():
-        raise RunError(f"base_model: {folder} is not a folder with a Hugging Face model (it has no config.json)")
-    with store.read() as session:
-        new = run not in {row.name for row in queries.list_runs(session)}
-    # Copied before the run is in the store: a run that is there has its base model, wherever a crash fell.
-    base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None) if new else None
+    base = None
+    if _row(store, run) is None:
+        # Copied before the run is in the store: a run that is there has its base model, wherever a crash fell.
+        folder = base_model(config)
+        base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
     with store.write() as session:
         queries.create_run(session, name=run, config=config, preset=preset)
         if base is not None:
             queries.add_checkpoint(session, base, published_manifest(Path(base.path)))
+
+
+def _row(store: Store, run: str) -> RunRow | None:
+    try:
+        with store.read() as session:
+            return queries.get_run(session, run)
+    except NotThere:
+        return None
+
+
+def stored_config(store: Store, run: str) -> RunConfig:
+    """A run's settings as they were stored. Raises `StoreError` when there is no such run."""
+    with store.read() as session:
+        return parse_config(queries.get_run(session, run).config, source=f"run {run}")
 
 
 def check_start(store: Store, run: str, config: RunConfig, iteration: int, stage: Stage) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from core.config import ConfigError
 from core.errors import CoevoError
+from core.unicode import from_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
@@ -33,6 +34,6 @@ def setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise ConfigError(f"--set: expected NAME=VALUE, got {text!r}")
     try:
-        return name, json.loads(value)
+        return name, from_json(value)
     except json.JSONDecodeError:
         return name, value

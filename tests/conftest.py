@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy import create_engine, make_url, text
 
 from benchmarks.postgres import temporary_postgresql
+from services.inference import access
 from storage.session import Store, open_store
 from tests.live import Live, live_services
 
@@ -65,14 +66,22 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield services
 
 
+@pytest.fixture(autouse=True)
+def _inference_key(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients in the test's own process have the key of the applications that the test asks."""
+    if "live" in request.fixturenames:
+        live: Live = request.getfixturevalue("live")
+        monkeypatch.setenv(access.KEY, access.key_of(live.services.ray_token))
+
+
 @contextmanager
-def opened_browser() -> Iterator[Browser]:
-    """Chromium, for the block."""
+def opened_browser(*flags: str) -> Iterator[Browser]:
+    """Chromium, for the block, with more `flags` than it has in every test."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium on this machine")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=_CHROMIUM_FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=[*_CHROMIUM_FLAGS, *flags])
         yield browser
         browser.close()
 

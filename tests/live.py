@@ -21,7 +21,7 @@ COEVO = Path(sys.executable).parent / "coevo"
 
 # A run of one iteration, as small as still has several batches in every stage.
 BENCHMARK_ITEMS = 300
-_SMALL = (
+SMALL = (
     "iterations=1",
     "rollout_text=all",
     "challenger.training.steps=3",
@@ -52,7 +52,7 @@ class Live:
     @property
     def small(self) -> list[str]:
         """The settings of a small run, NAME=VALUE each."""
-        return [*_SMALL, f"evaluation.benchmark={self.home.path / 'benchmark.jsonl'}"]
+        return [*SMALL, f"evaluation.benchmark={self.home.path / 'benchmark.jsonl'}"]
 
     def small_run(self, name: str, *more: str) -> list[str]:
         """Arguments of `coevo` that run the small run under `name`."""

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 HOUSE = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"}
 INFERENCE = {
+    "services.inference.access",
     "services.inference.client",
     "services.inference.engine",
     "services.inference.keys",

@@ -100,8 +100,10 @@ def as_svg(drawn: Axes, name: str, description: str) -> str:
 
 
 def as_png(drawn: Axes) -> bytes:
-    target = io.BytesIO()
-    _figure(drawn).savefig(target, format="png", dpi=150, facecolor=LIGHT["paper"])
+    """The picture on the light page's paper, opaque: whoever shows it may have a dark page."""
+    target, figure = io.BytesIO(), _figure(drawn)
+    figure.patch.set_alpha(1)
+    figure.savefig(target, format="png", dpi=150, facecolor=LIGHT["paper"])
     return target.getvalue()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from core.changes import difference
 from core.drift import Estimate, mean_interval, paired_difference, share
 
 
@@ -43,6 +44,15 @@ def share_of(successes: int, n: int) -> Measured | None:
 def difference_of(before: Sequence[float], after: Sequence[float]) -> Measured | None:
     """After less before, over pairs."""
     return _measured(paired_difference(before, after))
+
+
+def change_between(before: Measured, after: Measured) -> Measured | None:
+    """After less before, of two that share no items; None where one of them has no interval."""
+    if before.ci95 is None or after.ci95 is None:
+        return None
+    return _measured(
+        difference(Estimate(after.value, *after.ci95, after.n), Estimate(before.value, *before.ci95, before.n))
+    )
 
 
 def _measured(found: Estimate | None) -> Measured | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.report.estimates import Measured
+from orchestrator.report.estimates import Measured, change_between
 from orchestrator.report.measures import Accuracy, Decision, Iteration, RunMeasures
 
 _STAY = "\N{NO-BREAK SPACE}"  # an interval stays on the line of its figure
@@ -140,7 +140,7 @@ def _over_time(whose: str, by: str, found: Sequence[tuple[int, Measured | None]]
     if first == last:
         return [f"{whose}, {shown} were right {by}."]
     now = f"{percent(after)} (n = {after.n:,}) {_when(last)}"
-    return [f"{whose}, {shown} were right {by}, and {now}{_drift(before, after)}."]
+    return [f"{whose}, {shown} were right {by}, and {now}{_moved(before, after)}."]
 
 
 def _when(t: int) -> str:
@@ -151,12 +151,13 @@ def _solver(t: int) -> str:
     return f"the Solver of iteration {t}" if t else "the base model"
 
 
-def _drift(before: Measured, after: Measured) -> str:
-    if before.ci95 is None or after.ci95 is None:
+def _moved(before: Measured, after: Measured) -> str:
+    """How a share changed, by the interval of the change: two intervals may overlap where it is beyond chance."""
+    change = change_between(before, after)
+    if change is None:
         return ""
-    if after.ci95[1] < before.ci95[0]:
-        return ": they drifted away from the truth"
-    return ": they came closer to the truth" if after.ci95[0] > before.ci95[1] else ": the intervals overlap"
+    verdict = {1: "the share rose", -1: "the share fell", 0: "chance alone may explain it"}[_sign(change)]
+    return f", a change of {points(change)}: {verdict}"
 
 
 def _sign(found: Measured) -> int:

@@ -42,8 +42,7 @@ def write_report(store: Store, run: str, folder: Path) -> Path:
     make_folder(folder)
     target = folder / f"{run}.html"
     temporary = target.with_suffix(".tmp")
-    # A model may have written half a surrogate pair, which UTF-8 does not have.
-    temporary.write_bytes(_render(measures).encode("utf-8", "replace"))
+    temporary.write_text(_render(measures), encoding="utf-8")
     put(temporary, target)
     return target
 

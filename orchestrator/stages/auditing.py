@@ -58,11 +58,11 @@ def ask_judge(
     What is stored already is not asked again. Raises `AuditError`, `JudgeError`, `InferenceError`, `GradingError`.
     """
     oracle, size = settings.oracle, settings.batch
-    with store.write() as session:
+    with store.read() as session:
         population = len(queries.auditable(session, run, iteration))
-        drawn = draw_sample(session, run, iteration, oracle, sample or population) if population else []
         done = {label.question_id for label in queries.oracle_labels_of(session, run, iteration, oracle)}
         seed = seed_for(queries.get_run(session, run).seed, "judge", iteration)
+    drawn = draw_sample(store, run, iteration, oracle, sample or population) if population else []
     cases = _cases(store, run, iteration)
     batches: list[judge.JudgedBatch] = []
     with Grader() as grader:

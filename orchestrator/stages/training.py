@@ -19,6 +19,7 @@ from orchestrator.prompt_sets import trained_on
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
 from orchestrator.stages.pool import Preempted, demand_of, place
+from services.inference import access
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
 from storage.rows import TrainedOnRow
@@ -57,6 +58,11 @@ def train_challenger(context: Context) -> LastWrite:
         return _train(context, job)
 
 
+def _own(context: Context, name: str) -> Service:
+    """One of the run's own applications, to be asked as other people's services are."""
+    return Service(url=context.services.endpoint(name), model=name, key_variable=access.KEY if access.key() else None)
+
+
 def train_solver(context: Context) -> LastWrite:
     """S(t): the Solver learns from the kept questions and their pseudo-labels (R-Zero 2.4), or from given prompts.
 
@@ -65,7 +71,7 @@ def train_solver(context: Context) -> LastWrite:
     """
     t, solver, given = context.iteration, context.config.solver, context.config.prompts is not None
     served = solver.signals.served(solver.reward)
-    own = {setting: Service(url=context.services.endpoint(name), model=name) for name, setting in served.items()}
+    own = {setting: _own(context, name) for name, setting in served.items()}
     questions = given_questions(context) if given else _kept_questions(context)
     with context.store.read() as session:
         rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]

@@ -25,7 +25,7 @@ from services.oracles import human
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.models import OracleLabels
-from storage.rows import AnnotationRow
+from storage.rows import AnnotationRow, SampleRow
 from storage.session import Store
 from tests.synthetic_run import CONFIG, fill_run
 
@@ -42,12 +42,14 @@ def fill_judged_run(store: Store, run: str) -> None:
         known = {each.question_id: each.verdict for t in _AUDITED for each in _exact(session, run, t)}
         session.execute(delete(OracleLabels).where(OracleLabels.run == run))
         _add_half(session, run)
-        rng = random.Random(3)
+    rng = random.Random(3)
+    drawn = {t: [row.question_id for row in draw_sample(store, run, t, JUDGE, 60)] for t in _AUDITED}
+    for_people = draw_sample(store, run, 1, human.ORACLE, 30)
+    with store.write() as session:
         for t in _AUDITED:
-            drawn = [row.question_id for row in draw_sample(session, run, t, JUDGE, 60)]
-            said = [OracleLabel(key, JUDGE, _said(rng, known.get(key, "right")), None) for key in drawn]
+            said = [OracleLabel(key, JUDGE, _said(rng, known.get(key, "right")), None) for key in drawn[t]]
             queries.add_oracle_labels(session, said)
-        _annotate(session, run, known, rng)
+        _annotate(session, for_people, known, rng)
         _ask_solvers(session, run, rng)
         for t in (1, 2, 3):
             refresh(session, run, t)
@@ -76,8 +78,10 @@ def _rollout(key: str, run: str, place: int, answer: str) -> Rollout:
     return Rollout(key, place, "", answer, 7, "stop", None, None, f"{run}/base/0", place)
 
 
-def _annotate(session: Session, run: str, known: dict[str, OracleVerdict], rng: random.Random) -> None:
-    for row in draw_sample(session, run, 1, human.ORACLE, 30):
+def _annotate(
+    session: Session, drawn: Sequence[SampleRow], known: dict[str, OracleVerdict], rng: random.Random
+) -> None:
+    for row in drawn:
         for who in ("ann", "bob"):
             said = _said(rng, known.get(row.question_id, "right"))
             human.annotate(session, AnnotationRow(row.question_id, who, said, "", datetime.now(UTC)))

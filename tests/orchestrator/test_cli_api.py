@@ -12,32 +12,41 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import Result
+from sqlalchemy import update
 from typer.testing import CliRunner
 
 from core.types import question_id
 from orchestrator.cli import app
 from orchestrator.cli_api import _targets
 from orchestrator.cli_question import show
+from orchestrator.home import Home
 from services.api.examples import EXAMPLES
+from services.api.keys import accept_home_key
 from services.api.question_schemas import QuestionDetail
 from services.drift.prefect_events import PrefectEvents
 from services.drift.webhook import Webhook
+from services.prefect_server import PrefectServer
 from storage import queries
+from storage.errors import StoreError
+from storage.models import Questions
 from storage.rows import ClusterRow
 from storage.session import open_store
 from tests.live import COEVO, wait_until
 from tests.synthetic_run import fill_run
 
+ODD = "\x9b2J\u202e"  # the first of it a terminal obeys, the last has it show what follows from right to left
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL"):
+    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"):
         monkeypatch.delenv(name, raising=False)
     store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     fill_run(store, "demo", per_level=2)
     with store.write() as session:
         queries.add_clusters(session, [ClusterRow(question_id("demo", 1, 7), "demo", 1, 0, 2)])
+        session.execute(update(Questions).where(Questions.id == "demo/1/000007").values(text=f"What?{ODD}"))
     store.close()
     return tmp_path
 
@@ -50,10 +59,12 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [COEVO, "api", "--port", str(port), "--keys"]
+    command = [COEVO, "api", "--port", str(port)]
     with subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, text=True) as process:
         wait_until(lambda: _answers(url), "the API to answer")
         assert httpx.get(f"{url}/api/v1/runs").status_code == 401
+        own_key = {"Authorization": f"Bearer {Home(place).api_key}"}
+        assert httpx.get(f"{url}/api/v1/keys", headers=own_key).status_code == 200  # it may do everything
         asked = httpx.get(f"{url}/api/v1/runs", headers={"Authorization": f"Bearer {key}"})
         assert [run["name"] for run in asked.json()["items"]] == ["demo"]
         shown = _questions(url, key, "--verdict", "kept", "--limit", "3", "--json")
@@ -64,6 +75,9 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
         assert [[json.loads(line)["index"] for line in each.stdout.splitlines()] for each in alike] == [[7], []]
         assert "demo/1/000007" in _questions(url, key, "--index", "7").stdout
         assert json.loads(_questions(url, key, "--index", "7", "--json").stdout)["id"] == "demo/1/000007"
+        for which in (("--limit", "0"), ("--index", "7")):
+            printed = _questions(url, key, *which, "--json").stdout
+            assert (printed.isascii(), json.dumps(ODD)[1:-1] in printed) == (True, True)
         assert "HTTP 404: question 'demo/1/000999'" in _questions(url, key, "--index", "999").stderr
         both = _questions(url, key, "--index", "7", "--oracle", "exact")
         assert "--index: shows one question, and chooses among none; got --oracle" in both.stderr
@@ -83,11 +97,24 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
     assert said.startswith(
         f"dashboard {url}, API {url}/api/v1, described at {url}/api/openapi.json; keys are asked for"
     )
+    assert Home(place).api_key not in said
     assert "no Prefect to start runs" in said
     shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout
     assert "me" in shown_keys
     assert key not in shown_keys
     assert CliRunner().invoke(app, ["keys", "revoke", "me"]).stdout == "revoked: me\n"
+
+
+def test_a_homes_key_is_known_once_and_not_after_it_was_revoked(place: Path) -> None:
+    store = open_store(f"sqlite:///{place}/coevo.db")
+    accept_home_key(store, "coevo_1")
+    accept_home_key(store, "coevo_1")
+    with store.read() as session:
+        [row] = queries.list_keys(session)
+    with store.write() as session:
+        queries.revoke_key(session, row.name)
+    with pytest.raises(StoreError, match=f"^key {row.name}: it was revoked"):
+        accept_home_key(store, "coevo_1")
 
 
 def test_one_question_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +169,8 @@ def test_alerts_go_to_the_webhook_and_to_prefect_where_there_are_any(
 ) -> None:
     assert _targets() == []
     monkeypatch.setenv("PREFECT_API_URL", "http://prefect:4200/api")
-    assert _targets() == [PrefectEvents("http://prefect:4200")]
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "coevo:a-password")
+    assert _targets() == [PrefectEvents(PrefectServer("http://prefect:4200", "coevo:a-password"))]
     monkeypatch.setenv("COEVO_WEBHOOK_URL", "http://example.org/hook")
     monkeypatch.setenv("COEVO_WEBHOOK_SECRET", "whsec_" + "A" * 32)
     assert [type(target) for target in _targets()] == [Webhook, PrefectEvents]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +18,12 @@ from orchestrator.home import MICRO_MODEL, PRESETS
 from orchestrator.prompt_sets import read_prompts
 from orchestrator.runs import preset_path
 
-SETTINGS = {"solver.reward.type": "srt", "trainer.type": "easyr1", "trainer.gpus_per_node": 1}
+ONE_GPU = {"trainer.type": "easyr1", "trainer.gpus_per_node": 1}
+SETTINGS = {"solver.reward.type": "srt", "solver.reward.loss_average": "token", **ONE_GPU}
+
+
+def sets(settings: dict[str, Any]) -> list[str]:
+    return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
 
 
 def render(*arguments: str) -> tuple[int, str]:
@@ -27,16 +33,16 @@ def render(*arguments: str) -> tuple[int, str]:
 
 def test_a_presets_first_training(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    sets = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    code, said = render("--preset", "micro", "--out", str(out), *sets)
+    code, said = render("--preset", "micro", "--out", str(out), *sets(SETTINGS))
     assert code == 0, said
     assert "10 steps of 32 x 8 rollouts" in said
     assert "rollouts are vLLM's" in said
     names = {"config.yaml", "train.parquet", "validation.parquet", "chat_template.jinja", "job.json", "reward_shim.py"}
-    assert {path.name for path in out.iterdir()} == names
+    assert {path.name for path in out.iterdir()} == {*names, "start"}
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert (config["worker"]["rollout"]["n"], config["trainer"]["max_steps"]) == (8, 10)
     assert (config["algorithm"]["use_kl_loss"], config["algorithm"]["kl_coef"]) == (False, 0.001)  # SRT B.1
+    assert config["worker"]["actor"]["model"]["model_path"] == str(out / "start")  # for its transformers 4
     rows = pq.read_table(out / "train.parquet").to_pylist()
     preset = load_config(preset_path("micro"), SETTINGS)
     assert preset.prompts is not None
@@ -47,7 +53,7 @@ def test_a_presets_first_training(tmp_path: Path) -> None:
 
 
 def test_the_challengers(tmp_path: Path) -> None:
-    code, said = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"))
+    code, said = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"), *sets(ONE_GPU))
     assert code == 0, said
     job = json.loads((tmp_path / "out" / "job.json").read_text())
     assert (job["role"], job["solver"]["url"]) == ("challenger", "http://127.0.0.1:8000/solver/v1")
@@ -85,8 +91,7 @@ def test_its_challenger_needs_the_tokenizer_only(tmp_path: Path) -> None:
 
 
 def test_nothing_stands_in_where_all_is_known(tmp_path: Path) -> None:
-    sets = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    code, said = render("--preset", "micro", "--out", str(tmp_path / "out"), *sets)
+    code, said = render("--preset", "micro", "--out", str(tmp_path / "out"), *sets(SETTINGS))
     assert code == 0
     assert "stands in" not in said
 
@@ -131,7 +136,9 @@ UNFIT = {
     "evol_rl": "solver.reward evol_rl",
     "pass_at_n": "solver.reward pass_at_n",
     "poly_epo": "solver.reward poly_epo",
+    "rloo": "solver.reward rloo",
     "scrl": "solver.reward scrl",
+    "srt": "solver.reward srt",
 }
 
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from orchestrator import processes
 from orchestrator.cli import app
 from orchestrator.home import Home, Services
+from orchestrator.ledger import owner
+from orchestrator.runs import prepare
+from orchestrator.terminal import setting
+from storage import queries
+from storage.session import open_store
 from tests.live import Live
+from tests.synthetic_run import create
 
 
 @pytest.fixture
@@ -80,6 +90,54 @@ def test_services_that_are_gone_are_named(place: Path) -> None:
     refused(coevo("run", "demo"), "ray, prefect", "coevo up")
 
 
+def services_up(place: Path) -> Home:
+    """A home whose services run, as far as `coevo run` looks at them first: they are the test's own process."""
+    home, me = Home(place / "home"), os.getpid()
+    home.logs.mkdir(parents=True)
+    home.save_services(Services("a", "b", "c", "http://127.0.0.1:9", "secret", {me: ("ray", processes.started(me))}))
+    return home
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("evaluation.benchmark=none.jsonl", ("evaluation.benchmark", "none.jsonl", "cannot read")),
+        ("base_model=models/none", ("base_model", "models/none", "config.json")),
+        ("serving.applications=none", ("serving.applications", "no such file")),
+    ],
+)
+def test_a_run_that_cannot_start_is_refused_before_its_flow_begins(
+    place: Path, setting: str, words: tuple[str, ...]
+) -> None:
+    home = services_up(place)
+    refused(coevo("run", "demo", "--set", setting), *words)
+    refused(coevo("run", "demo", "--start-iteration", "2"), "start_stage", "is not done")
+    with open_store(home.database).read() as session:
+        assert queries.list_runs(session) == []
+    assert not home.checkpoints.exists()
+
+
+@pytest.mark.parametrize("arguments", [("resume", "busy", "--iterations", "9"), ("run", "demo", "--name", "busy")])
+def test_a_run_that_another_process_works_on_is_refused_and_nothing_is_changed(
+    place: Path, arguments: tuple[str, ...]
+) -> None:
+    home = services_up(place)
+    store = open_store(home.database, create=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        host = owner().split(":")[0]
+        name = f"{host}:{other.pid}:{processes.started(other.pid):.0f}"
+        with store.write() as session:
+            create(session, "busy")
+            queries.claim_run(session, run="busy", owner=name, lease_seconds=600)
+        with store.read() as session:
+            before = queries.get_run(session, "busy")
+        refused(coevo(*arguments), "run busy: ", f"process {other.pid} on {host} works on it", "coevo runs cancel busy")
+        with store.read() as session:
+            assert queries.get_run(session, "busy") == before
+            assert queries.stages_of(session, "busy") == []
+        other.kill()
+
+
 def test_missing_database(place: Path) -> None:
     refused(coevo("report", "demo"), "coevo.db", "no such file")
     assert not (place / "home").exists()
@@ -127,27 +185,28 @@ def test_down_when_nothing_is_up(place: Path) -> None:
     assert "nothing was running" in coevo("down").stdout
 
 
-def test_iteration_out_of_range(live: Live) -> None:
-    result = live.coevo(*live.small_run("range"), "--start-iteration", "7")
-    assert result.returncode == 1
-    assert "start_iteration: expected 1 to 1, got 7" in result.stderr
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (("--start-iteration", "7"), ("start_iteration: expected 1 to 3, got 7",)),
+        (("--start-iteration", "1", "--start-stage", "train_solver"), ("evaluate of iteration 0 is not done",)),
+    ],
+)
+def test_a_start_in_the_middle_needs_what_comes_before(
+    place: Path, start: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    services_up(place)
+    refused(coevo("run", "demo", "--name", "range", *start), *words)
 
 
-def test_start_stage_needs_what_comes_before(live: Live) -> None:
-    result = live.coevo(*live.small_run("range"), "--start-iteration", "1", "--start-stage", "train_solver")
-    assert result.returncode == 1
-    assert "evaluate of iteration 0 is not done" in result.stderr
-
-
-def test_a_run_of_another_configuration_is_refused_by_field(live: Live) -> None:
-    assert live.coevo(*live.small_run("taken"), "--start-iteration", "1").returncode == 1  # made, not started
-    result = live.coevo(*live.small_run("taken", "dataset.votes=5"))
-    assert result.returncode == 1
-    assert "dataset.votes is 4, got 5" in result.stderr
+def test_a_run_of_another_configuration_is_refused_by_field(place: Path) -> None:
+    home = services_up(place)
+    prepare(home, open_store(home.database, create=True), "taken", "demo", 0, {"dataset.votes": 4})
+    refused(coevo("run", "demo", "--name", "taken", "--set", "dataset.votes=5"), "dataset.votes is 4, got 5")
 
 
 def test_a_flipped_bit_in_a_checkpoint_is_found_and_named(live: Live) -> None:
-    assert live.coevo(*live.small_run("flipped"), "--start-iteration", "1").returncode == 1  # made, not started
+    prepare(live.home, live.store(), "flipped", "demo", 0, dict(setting(text) for text in live.small))
     weights = live.home.checkpoints / "flipped" / "base" / "0" / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[len(content) // 2] ^= 1
@@ -184,3 +243,14 @@ def test_home_forgets_no_services(tmp_path: Path) -> None:
     home.save_services(services)
     assert home.services() == services
     assert (tmp_path / "services.json").stat().st_mode & 0o077 == 0
+
+
+def test_missing_tables_are_made_by_the_command_that_the_error_names(
+    place: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In containers too, where `coevo up` refuses."""
+    monkeypatch.setenv("COEVO_DATABASE", database_url)
+    refused(coevo("keys", "list"), "`coevo migrate`")
+    assert "up to date" in coevo("migrate").stdout
+    assert coevo("keys", "list").exit_code == 0
+    assert coevo("migrate").exit_code == 0

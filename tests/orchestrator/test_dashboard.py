@@ -19,6 +19,7 @@ from storage import queries
 from storage.rows import AlertRow
 from tests.api_server import served
 from tests.browsing import look_at, serious, without_complaints
+from tests.conftest import opened_browser
 from tests.live import Live, wait_until
 from tests.orchestrator.judged_run import HALF, fill_judged_run
 
@@ -53,14 +54,13 @@ def _status(live: Live) -> str | None:
 @pytest.fixture(scope="module")
 def address(live: Live) -> str:
     """The dashboard over a finished run, which was started from it, and one of made rows."""
-    from tests.conftest import opened_browser
-
     url = live.services.api_url
     with opened_browser() as browser:
         page = browser.new_page()
         with without_complaints(page):
-            page.goto(url)
+            page.goto(f"{url}/#key={live.home.api_key}")  # as `coevo up` prints it
             page.get_by_role("button", name="Start a run").click()
+            assert page.url == f"{url}/"
             page.get_by_label("Preset").select_option("demo")
             page.get_by_label("Name").fill(RUN)
             page.get_by_label("Settings").fill(_settings(live))
@@ -77,6 +77,20 @@ def address(live: Live) -> str:
         assert _status(live) == "done"
     fill_judged_run(live.store(), JUDGED)
     return url
+
+
+@pytest.fixture
+def page(live: Live, page: Page) -> Page:
+    """A tab that was given the home's key."""
+    page.add_init_script(f"sessionStorage.setItem('coevo-key', '{live.home.api_key}')")
+    return page
+
+
+@pytest.fixture
+def stranger() -> Iterator[Page]:
+    """A tab that has no key."""
+    with opened_browser() as browser:
+        yield browser.new_page()
 
 
 def test_from_the_drift_chart_to_a_vote_in_three_clicks(address: str, page: Page) -> None:
@@ -184,18 +198,18 @@ def with_keys(live: Live, address: str, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def test_with_a_key_no_page_is_wider_than_a_phone(live: Live, with_keys: str, page: Page) -> None:
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(with_keys)
-    page.get_by_label("Key", exact=True).fill(new_key(live.store(), "phone", ["read"]))
-    page.get_by_role("button", name="Use it").click()
-    with without_complaints(page):
+def test_with_a_key_no_page_is_wider_than_a_phone(live: Live, with_keys: str, stranger: Page) -> None:
+    stranger.set_viewport_size({"width": 390, "height": 844})
+    stranger.goto(with_keys)
+    stranger.get_by_label("Key", exact=True).fill(new_key(live.store(), "phone", ["read"]))
+    stranger.get_by_role("button", name="Use it").click()
+    with without_complaints(stranger):
         for path, heading in PAGES.items():
-            page.goto(with_keys + path)
-            page.get_by_role("heading", name=heading, level=1).wait_for()
-            page.wait_for_load_state("networkidle")
-            expect(page.get_by_role("button", name="Forget key")).to_be_visible()
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+            stranger.goto(with_keys + path)
+            stranger.get_by_role("heading", name=heading, level=1).wait_for()
+            stranger.wait_for_load_state("networkidle")
+            expect(stranger.get_by_role("button", name="Forget key")).to_be_visible()
+            assert stranger.evaluate("document.documentElement.scrollWidth") <= 390, path
 
 
 def test_what_a_judge_and_people_said(live: Live, address: str, page: Page) -> None:
@@ -281,13 +295,13 @@ def test_keys_go_through_the_list_that_was_filtered(address: str, page: Page) ->
         expect(page.get_by_role("status")).to_have_text("It is the last question.")
 
 
-def test_where_the_browser_keeps_no_storage(address: str, page: Page) -> None:
+def test_where_the_browser_keeps_no_storage(live: Live, address: str, stranger: Page) -> None:
     for storage in ("localStorage", "sessionStorage"):
         refusal = "throw new DOMException('refused', 'SecurityError')"
-        page.add_init_script(f"Object.defineProperty(window, '{storage}', {{ get() {{ {refusal} }} }})")
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{JUDGED}/1/{HALF}")
-        page.get_by_label("Single-key shortcuts").uncheck()
-        expect(page.locator("kbd")).to_have_count(0)
-        page.get_by_role("button", name="colours").click()
-        expect(page.get_by_role("heading", name=f"Question {HALF}", level=1)).to_be_visible()
+        stranger.add_init_script(f"Object.defineProperty(window, '{storage}', {{ get() {{ {refusal} }} }})")
+    with without_complaints(stranger):
+        stranger.goto(f"{address}/runs/{JUDGED}/1/{HALF}#key={live.home.api_key}")
+        stranger.get_by_label("Single-key shortcuts").uncheck()
+        expect(stranger.locator("kbd")).to_have_count(0)
+        stranger.get_by_role("button", name="colours").click()
+        expect(stranger.get_by_role("heading", name=f"Question {HALF}", level=1)).to_be_visible()

@@ -39,6 +39,12 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, content: str, complai
         load_benchmark(str(file))
 
 
+def test_lone_surrogates_are_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "b.jsonl"
+    file.write_text(r'{"id": "1\ud83d", "problem": "p\ud83d", "answer": "2\ud83d"}')
+    assert load_benchmark(str(file)) == [BenchmarkItem("1\ufffd", "p\ufffd", "2\ufffd", None)]
+
+
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(BenchmarkError, match=r"cannot read nowhere\.jsonl: No such file"):
         load_benchmark("nowhere.jsonl")

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy.orm import Session
 
 from orchestrator import processes
-from orchestrator.ledger import LastWrite, Result, owner, run_once
+from orchestrator.ledger import LastWrite, Result, other_holder, owner, refuse_held, run_held, run_once
 from storage import queries
-from storage.errors import LeaseLost, StageHeld
+from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.session import Store, open_store
 from tests.synthetic_run import create
 
@@ -82,7 +82,7 @@ def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
 ) -> None:
     name, process = other
     _claim(store, name)
-    with pytest.raises(StageHeld, match=name):
+    with pytest.raises(StageHeld, match=f"process {process.pid} on "):
         run_once(store, "r", 1, STAGE, lambda: _writing("x"))
     process.kill()
     process.wait()
@@ -91,7 +91,7 @@ def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
 
 def test_an_owner_elsewhere_keeps_it_while_its_lease_lasts(store: Store) -> None:
     _claim(store, "elsewhere:1:1")
-    with pytest.raises(StageHeld, match="elsewhere:1:1"):
+    with pytest.raises(StageHeld, match="process 1 on elsewhere"):
         run_once(store, "r", 1, STAGE, lambda: _writing("x"))
     with store.write() as session:
         queries.release_leases(session, run="r", owner="elsewhere:1:1")
@@ -114,3 +114,51 @@ def test_who_lost_the_stage_writes_nothing(store: Store) -> None:
         row = queries.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.owner) == ("running", "elsewhere:1:1")
+
+
+def _hold(store: Store, name: str) -> None:
+    with store.write() as session:
+        queries.claim_run(session, run="r", owner=name, lease_seconds=600)
+
+
+def test_a_run_that_is_worked_on_is_refused_between_its_stages_too(
+    store: Store, other: tuple[str, subprocess.Popen[bytes]]
+) -> None:
+    name, process = other
+    _hold(store, name)
+    _claim(store, name)
+    with store.write() as session:
+        queries.finish_stage(session, run="r", iteration=1, stage=STAGE, owner=name, result={})
+    with pytest.raises(RunHeld, match=f"run r: process {process.pid} on .* works on it; nothing was changed"):
+        refuse_held(store, "r")
+    with pytest.raises(RunHeld, match=f"but process {process.pid} on"), run_held(store, "r"):
+        raise AssertionError("the block began")
+    with pytest.raises(StageHeld, match=f"but process {process.pid} on"):
+        run_once(store, "r", 1, "label_questions", lambda: _writing("x"))
+    assert _written(store) == []
+
+
+def test_a_killed_process_keeps_no_run(store: Store, other: tuple[str, subprocess.Popen[bytes]]) -> None:
+    name, process = other
+    _hold(store, name)
+    _claim(store, name)
+    process.kill()
+    process.wait()
+    refuse_held(store, "r")
+    with run_held(store, "r"):
+        assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
+
+
+def test_a_run_is_free_when_the_outermost_block_ends(store: Store) -> None:
+    with run_held(store, "r"), pytest.raises(ValueError, match="inner"), run_held(store, "r"):
+        raise ValueError("inner")
+    with run_held(store, "r"):
+        with run_held(store, "r"):
+            pass
+        with store.write() as session, pytest.raises(RunHeld):
+            queries.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=600)
+        refuse_held(store, "r")  # others; this process has it
+    _hold(store, "elsewhere:1:1")
+    holder = other_holder(store, "r")
+    assert holder is not None
+    assert holder.owner == "elsewhere:1:1"

@@ -122,13 +122,13 @@ def test_a_set_holds_questions_whose_answer_the_oracle_knows(store: Store) -> No
 
 def test_an_oracle_that_graded_a_sample_is_refused(store: Store) -> None:
     fill_run(store, "r", per_level=1)
+    rows = draw_sample(store, "r", 1, "judge_x", 20)
     with store.write() as session:
-        rows = draw_sample(session, "r", 1, "judge_x", 20)
         queries.add_oracle_labels(session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows])
     with store.read() as session, pytest.raises(MatrixError, match=r"'judge_x', which has graded 20 of \d+ in iter"):
         question_sets(session, "r", "judge_x", 200)
+    rows = draw_sample(store, "r", 1, "judge_x", 1000)
     with store.write() as session:  # and is not, once it has graded all
-        rows = draw_sample(session, "r", 1, "judge_x", 1000)
         queries.add_oracle_labels(session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows])
     with store.read() as session:
         assert len(question_sets(session, "r", "judge_x", 1000)["questions/1/judge_x"]) == len(rows)

@@ -112,6 +112,7 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
         f"trainer.python={sys.executable}",
         f"trainer.source={FAKE_EASYR1}",
         "trainer.gpus_per_node=2",
+        "challenger.training.prompts_per_step=2",  # EasyR1 deals them out to the GPUs
         "trainer.update_micro_batch=1",
         "trainer.experience_micro_batch=1",
     )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 
-import httpx
 import psutil
 from playwright.sync_api import Page, expect
 
 from orchestrator.plan import LOOP
 from storage import queries
+from tests.browsing import open_prefect
 from tests.live import Live, wait_until
 
 
 def _submit(page: Page, live: Live, run: str, settings: dict[str, object]) -> None:
     """Fill in the deployment's form as a person would."""
-    page.goto(f"{live.services.prefect_url}/deployments")
+    open_prefect(page, live, "/deployments")
     page.get_by_role("link", name="co-evolve").first.wait_for()
     deployment = _deployment(live)
     page.goto(f"{live.services.prefect_url}/deployments/deployment/{deployment}/run")
@@ -30,7 +30,7 @@ def _submit(page: Page, live: Live, run: str, settings: dict[str, object]) -> No
 
 
 def _deployment(live: Live) -> str:
-    found = httpx.post(f"{live.services.prefect_url}/api/deployments/filter", json={}, trust_env=False).json()
+    found = live.services.prefect.request("POST", "/deployments/filter", {}).json()
     return next(d["id"] for d in found if "start_stage" in d["parameter_openapi_schema"]["properties"])
 
 

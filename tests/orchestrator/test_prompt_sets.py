@@ -127,3 +127,10 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
     learning_it = config("benchmark")
     assert learning_it.prompts is not None
     assert len(trained_on(learning_it, learning_it.prompts)) == len(benchmark)
+
+
+def test_lone_surrogates_are_replaced_where_a_file_is_read(tmp_path: Path) -> None:
+    """A file spells them as escapes; what asks a model, and what is stored, is well-formed."""
+    file = tmp_path / "odd.jsonl"
+    file.write_text(r'{"problem": "1 + 1\ud83d?", "a": "2 \ud83d"}')
+    assert _read(config(file, answer="a")) == [GivenPrompt("1 + 1\ufffd?", "2 \ufffd")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import math
 import random
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.image import imread
 
 from core.config import RunConfig, parse_config
 from core.types import Checkpoint, Evaluated
 from orchestrator.report import curves_png, figures, write_report
-from orchestrator.report.canvas import COLOURS, as_svg, axes, step_colour
+from orchestrator.report.canvas import COLOURS, LIGHT, as_svg, axes, step_colour
 from orchestrator.report.headline import headline
 from orchestrator.report.measures import measure
 from storage import queries
@@ -281,6 +284,14 @@ def test_the_curves_are_a_small_png(sqlite: Store) -> None:
     width, height = (int.from_bytes(picture[at : at + 4], "big") for at in (16, 20))
     assert (width, height) == (840, 510)
     assert len(picture) < 100_000
+
+
+def test_the_curves_can_be_read_on_a_dark_page(sqlite: Store) -> None:
+    """Every pixel covers what is behind it, and the background is as light as the ink is dark."""
+    small_run(sqlite)
+    pixels = imread(io.BytesIO(curves_png(sqlite, "small")), format="png")  # (height, width, RGBA), each in 0..1
+    assert pixels[..., 3].min() == 1
+    assert to_hex(pixels[0, 0, :3]) == LIGHT["paper"]
 
 
 def test_a_colour_that_a_dark_page_does_not_know_is_refused() -> None:

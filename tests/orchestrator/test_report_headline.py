@@ -13,7 +13,7 @@ from orchestrator.report.headline import details, headline
 from orchestrator.report.measures import measure
 from storage import queries
 from storage.session import Store, open_store
-from tests.synthetic_run import create, evaluate, held_out
+from tests.synthetic_run import CONFIG, create, evaluate, held_out, label, vote_of
 
 
 @pytest.fixture
@@ -56,3 +56,27 @@ def test_a_fall_since_the_best_iteration_is_told(sqlite: Store) -> None:
     measures = measure(sqlite, "run")
     assert figures(sqlite, "run")["best_iteration"] == 1
     assert any(said.startswith("Some of it was lost again: since iteration 1") for said in details(measures))
+
+
+# Wilson's intervals of 181/196 and 167/195 are [87.76, 95.31] and [80.03, 89.88], so they overlap. Newcombe's of the
+# difference: 92.35 - 85.64 = 6.71; sqrt(5.61^2 + 2.96^2) = 6.34 and sqrt(4.23^2 + 4.59^2) = 6.24.
+@pytest.mark.parametrize(
+    ("right", "of", "said"),
+    [
+        (167, 195, "a change of −6.7 points [−13.1, −0.5]: the share fell."),
+        (175, 195, "a change of −2.6 points [−8.5, +3.2]: chance alone may explain it."),
+        (195, 196, "a change of +7.1 points [+3.4, +11.8]: the share rose."),
+    ],
+)
+def test_label_accuracy_is_judged_by_the_interval_of_its_change(sqlite: Store, right: int, of: int, said: str) -> None:
+    with sqlite.write() as session:
+        create(session, "run")
+        for t, (correct, n) in enumerate([(181, 196), (right, of)], 1):
+            votes = [
+                (f"What is {i} + {t}?", vote_of((str(i + t + (i >= correct)), 5), ("none of these", 3)))
+                for i in range(n)
+            ]
+            label(session, "run", t, votes, CONFIG)
+    [sentence] = [each for each in details(measure(sqlite, "run")) if each.startswith("Of the kept pseudo-labels")]
+    assert "92.3% [87.8, 95.3] (n = 196)" in (plain := sentence.replace("\N{NO-BREAK SPACE}", " "))
+    assert plain.endswith(said)

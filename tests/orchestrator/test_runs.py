@@ -11,10 +11,11 @@ import pytest
 
 from core.config import ConfigError
 from orchestrator import runs
-from orchestrator.held_out import load_benchmark
+from orchestrator.held_out import BenchmarkError, load_benchmark
 from orchestrator.home import MICRO_MODEL, Home, Services
 from orchestrator.progress import artifact_key
 from orchestrator.prompt_sets import PromptsError
+from orchestrator.readiness import ModelError
 from orchestrator.runs import RunError, prepare
 from orchestrator.serving import turn
 from orchestrator.stages.context import Context
@@ -95,8 +96,12 @@ def test_a_run_goes_on_for_longer_but_never_for_less(home: Home, own: Store) -> 
         (("a", "", 0, {}), StoreError, "run a: no such run"),
         (("a", "", 0, {"seed": 1}), RunError, "overrides: a run that exists keeps its settings"),
         (("../a", "demo", 0, {}), StoreError, "run name: expected"),
-        (("a", "demo", 0, {"base_model": "nowhere"}), RunError, "base_model: nowhere is not a folder"),
-        (("a", "demo", 0, {"evaluation.benchmark": "nowhere.jsonl"}), Exception, "cannot read nowhere.jsonl"),
+        (("a", "demo", 0, {"base_model": "nowhere"}), ModelError, "base_model: expected a folder .* got nowhere"),
+        (
+            ("a", "demo", 0, {"evaluation.benchmark": "nowhere.jsonl"}),
+            BenchmarkError,
+            r"evaluation\.benchmark: .* cannot read nowhere.jsonl",
+        ),
         (
             ("a", "demo", 0, EASYR1 | {"solver.reward.type": "scrl"}),
             TrainError,
@@ -112,6 +117,17 @@ def test_what_cannot_be_run_is_refused_and_leaves_nothing(
     with pytest.raises(error, match=complaint):
         prepare(home, own, *arguments)
     assert _names(own) == []
+
+
+def test_a_run_is_gone_on_with_only_where_it_can_start(home: Home, own: Store, tmp_path: Path) -> None:
+    benchmark = tmp_path / "own.jsonl"
+    benchmark.write_text(json.dumps({"id": "1", "problem": "What is 1 + 1?", "answer": "2"}))
+    prepare(home, own, "a", "demo", 0, {"evaluation.benchmark": str(benchmark)})
+    benchmark.unlink()
+    with pytest.raises(BenchmarkError, match=r"evaluation\.benchmark: benchmark .*own\.jsonl: cannot read"):
+        prepare(home, own, "a", "", 9, {})
+    with own.read() as session:
+        assert queries.get_run(session, "a").config["iterations"] == 3
 
 
 def test_a_key_is_asked_for_only_where_the_method_needs_its_service(home: Home, own: Store) -> None:

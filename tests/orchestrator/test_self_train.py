@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from core.filtering import easiest
 from storage import queries
+from tests.browsing import open_prefect
 from tests.live import Live, wait_until
 
 SMALL = (
@@ -165,7 +166,7 @@ def _waiting(live: Live, t: int, process: subprocess.Popen[bytes]) -> bool:
 
 
 def _answer(live: Live, page: Page, choice: str) -> None:
-    page.goto(f"{live.services.prefect_url}/runs?tab=flow-runs")
+    open_prefect(page, live, "/runs?tab=flow-runs")
     page.get_by_role("link", name="asked", exact=True).first.click()
     page.get_by_role("button", name="Resume").first.click()
     expect(page.get_by_text("of the prompts have one and the same majority answer")).to_be_visible()

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestrator import cluster, processes
 from orchestrator.home import Home, NotUp, Services
 
 TOKEN = "0123abcd" * 8
+AUTH = "coevo:a-password"
 
 
 class _Ray(BaseHTTPRequestHandler):
-    """Ray's dashboard and Prefect's API, as far as `needed` asks them; the former wants the token."""
+    """Ray's dashboard and Prefect's API, as far as `needed` asks them: the one for its token, the other for its
+    password."""
 
     def do_GET(self) -> None:
-        allowed = self.path == "/api/health" or self.headers.get("Authorization") == f"Bearer {TOKEN}"
-        self.send_response(200 if allowed and self.path in ("/api/health", "/api/version") else 401)
+        wanted = {"/api/version": f"Bearer {TOKEN}", "/api/admin/version": f"Basic {b64encode(AUTH.encode()).decode()}"}
+        allowed = wanted.get(self.path) == self.headers.get("Authorization")
+        self.send_response(200 if allowed else 401)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -45,6 +50,7 @@ def environment(address: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
         "COEVO_SERVE_URL": "http://ray-head:8000/",
         "PREFECT_API_URL": f"{address}/api",
         "RAY_AUTH_TOKEN": TOKEN,
+        "PREFECT_API_AUTH_STRING": AUTH,
     }
     for name, value in found.items():
         monkeypatch.setenv(name, value)
@@ -91,14 +97,18 @@ def test_a_service_that_does_not_answer_is_named_with_its_address(
     silent = f"http://127.0.0.1:{cluster.free_port()}"
     monkeypatch.setenv("PREFECT_API_URL", f"{silent}/api")
     assert cluster.running(Home(tmp_path)) == ["ray"]
-    with pytest.raises(NotUp, match=rf"^prefect \({silent}/api/health\): no answer"):
+    with pytest.raises(NotUp, match=rf"prefect: {silent} does not answer$"):
         cluster.needed(Home(tmp_path))
 
 
 @pytest.mark.usefixtures("environment")
-def test_a_wrong_token_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_secret_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "another")
-    with pytest.raises(NotUp, match=r"^ray \("):
+    with pytest.raises(NotUp, match=r"ray: \S+ answers with HTTP 401: RAY_AUTH_TOKEN is not its own$"):
+        cluster.needed(Home(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    monkeypatch.delenv("PREFECT_API_AUTH_STRING")
+    with pytest.raises(NotUp, match=r"prefect: \S+ answers with HTTP 401: PREFECT_API_AUTH_STRING is not its own$"):
         cluster.needed(Home(tmp_path))
 
 
@@ -124,6 +134,7 @@ def test_down_forgets_and_ends_nothing_while_the_services_are_elsewhere(
     monkeypatch.delenv("COEVO_RAY_ADDRESS")
     assert cluster.running(home) == ["ray"]
     assert cluster.down(home) == ["ray"]
+    assert not psutil.pid_exists(process.pid)
 
 
 def test_up_starts_nothing_while_the_services_are_elsewhere(

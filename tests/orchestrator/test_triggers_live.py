@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -26,7 +27,7 @@ def api(live: Live) -> Iterator[ApiClient]:
     with subprocess.Popen(command, env=live.environment, stdout=subprocess.DEVNULL) as process:
         try:
             wait_until(lambda: _answers(url), "the API to answer")
-            yield ApiClient(url)
+            yield ApiClient(url, live.home.api_key)
         finally:
             process.terminate()
 
@@ -38,12 +39,17 @@ def test_a_run_is_started_cancelled_and_resumed_by_post(live: Live, api: ApiClie
     [run] = [run for run in api.runs() if run.name == RUN]
     assert (run.preset, run.status, run.iterations) == ("demo", "running", 1)
 
+    refused = live.coevo("resume", RUN)  # of a run that somebody works on
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert re.search(rf"error: run {RUN}: process \d+ on .* works on it; nothing was changed", refused.stderr)
+    assert _status(api) == "running"
+
     assert [ended.flow_run for ended in api.cancel(RUN, "a test")] == [started.flow_run]
-    prefect = Prefect(live.services.prefect_url)
+    prefect = Prefect(live.services.prefect)
     wait_until(lambda: not any(each.active for each in prefect.flow_runs(RUN)), "Prefect to have ended it")
     wait_until(lambda: _status(api) == "cancelled", "the run to be marked as cancelled")
 
-    environment = {**live.environment, "COEVO_API_URL": api.url}
+    environment = {**live.environment, "COEVO_API_URL": api.url, "COEVO_API_KEY": live.home.api_key}
     said = subprocess.run([COEVO, "runs", "resume", RUN], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout.startswith(f"run {RUN}: scheduled; {live.services.prefect_url}/runs/flow-run/")
     assert started.flow_run not in said.stdout

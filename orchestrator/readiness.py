@@ -1,0 +1,110 @@
+"""Whether a run can start: what its settings alone tell, and what this machine has. Nothing is written.
+
+The flow runner asks before it makes a run, the `coevo` command before it starts a flow, and the REST API before it
+accepts a run.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from core.config import RunConfig
+from core.errors import CoevoError
+from core.trainer_settings import EasyR1Settings
+from orchestrator.applications import refuse_missing, refuse_missing_engine
+from orchestrator.held_out import BenchmarkError, load_benchmark
+from orchestrator.home import MICRO_MODEL, NotUp, home
+from orchestrator.prompt_sets import trained_on
+from services.inference.keys import keys_of
+from storage.checkpoints import model_files
+from trainers.base import LOCAL_SIGNALS, refuse_unmet
+from trainers.easyr1.fit import refuse_layout, refuse_unfit
+
+
+class ModelError(CoevoError):
+    """A base model that cannot be used; names the setting and the folder."""
+
+
+def base_model(config: RunConfig) -> Path:
+    """The folder of a run's base model."""
+    return MICRO_MODEL if config.base_model == "micro" else Path(config.base_model)
+
+
+def refuse_unready(config: RunConfig, new: bool) -> None:
+    """Raise where a run cannot start on this machine; the message names the setting, and what was expected.
+
+    It looks at the files, packages and environment variables of this process. A run that is not `new` has its base
+    model already.
+
+    Raises `ConfigError`, `TrainError`, `ModelError`, `CheckpointError`, `BenchmarkError`, `PromptsError`,
+    `InferenceError`.
+    """
+    refuse_untrainable(config)
+    refuse_missing_engine(config.serving.applications)
+    refuse_missing(config.serving.applications, [*config.solver.signals.served(config.solver.reward)])
+    keys_of(config.solver.signals.services(config.solver.reward))
+    keys_of(config.audit.services)
+    if new:
+        _refuse_no_model(config)
+    _refuse_no_benchmark("evaluation.benchmark", config.evaluation.benchmark)
+    if config.early_stopping is not None:
+        _refuse_no_benchmark("early_stopping.benchmark", config.early_stopping.benchmark)
+    for prompts in (config.prompts, config.labelled.prompts if config.labelled else None):
+        if prompts is not None:
+            trained_on(config, prompts)
+
+
+def refuse_untrainable(config: RunConfig) -> None:
+    """Raise `TrainError` for what the run's trainer cannot do, of either role: its settings alone tell."""
+    trainer, solver, challenger = config.trainer, config.solver, config.challenger
+    if not isinstance(trainer, EasyR1Settings):
+        refuse_unmet(solver.reward, LOCAL_SIGNALS, "the embedded trainer")
+        return
+    # From the second round on a prompt set's reference is the model before the first.
+    rounds = config.prompts is not None and config.iterations > 1
+    refuse_unfit("solver", solver.training, solver.reward, own_reference=rounds)
+    refuse_layout(solver.training, solver.rollouts, trainer)
+    if config.prompts is None and challenger.trained:
+        refuse_unfit("challenger", challenger.training, challenger.reward)
+        refuse_layout(challenger.training, challenger.rollouts, trainer)
+    if config.labelled is not None:
+        rollouts = config.labelled.training.rollouts_per_prompt or config.labelled.reward.rollouts
+        refuse_unfit("labelled", config.labelled.training, config.labelled.reward)
+        refuse_layout(config.labelled.training, rollouts, trainer)
+
+
+def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:
+    """What the REST API's process can tell of a run that the flow runner will start.
+
+    Where one `coevo up` started both, they share files, packages and environment, so all is looked at. Elsewhere the
+    runner is another container, or was started by hand: only the settings are looked at, the rest is the runner's to
+    say once the flow has begun. Raises as `refuse_unready` does.
+    """
+    if _is_beside_the_runner():
+        refuse_unready(config, new)
+    else:
+        refuse_untrainable(config)
+
+
+def _is_beside_the_runner() -> bool:
+    try:
+        return os.getpid() in home().services().processes
+    except NotUp:
+        return False
+
+
+def _refuse_no_model(config: RunConfig) -> None:
+    folder = base_model(config)
+    if not (folder / "config.json").is_file():
+        raise ModelError(
+            f"base_model: expected a folder with a Hugging Face model, got {folder}, which has no config.json"
+        )
+    model_files(folder)
+
+
+def _refuse_no_benchmark(setting: str, name: str) -> None:
+    try:
+        load_benchmark(name)
+    except BenchmarkError as error:
+        raise BenchmarkError(f"{setting}: {error}") from error

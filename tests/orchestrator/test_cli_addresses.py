@@ -1,0 +1,94 @@
+"""Whoever has started the services is told where they are, and commands find them there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator import cluster, processes
+from orchestrator.cli import app
+from orchestrator.cli_addresses import addresses, client
+from orchestrator.home import Home, Services
+from services.api.app import create_app
+from services.api.keys import accept_home_key
+from storage.session import open_store
+from tests.api_server import served
+from tests.synthetic_run import fill_run
+
+ELSEWHERE = "http://127.0.0.1:9"  # where nobody answers
+
+
+@pytest.fixture
+def api_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A home with a run, whose services.json says what `coevo up --free-ports` leaves: the API is on a port of its
+    own. The process that it names is the test's."""
+    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "COEVO_API_URL", "COEVO_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    home = Home(tmp_path)
+    store = open_store(home.database, create=True)
+    fill_run(store, "demo", per_level=2)
+    accept_home_key(store, home.api_key)
+    with served(create_app(store, tmp_path / "exports", ask_for_keys=True)) as url:
+        pid = os.getpid()
+        home.save_services(
+            Services(
+                "127.0.0.1:6001", "http://127.0.0.1:6002", "http://127.0.0.1:6003", "http://127.0.0.1:6004", "secret",
+                {pid: ("api", processes.started(pid))}, url, "coevo:password",
+            )
+        )  # fmt: skip
+        yield url
+    store.close()
+
+
+def coevo(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == status, result.output
+    return result.stdout if status == 0 else result.stderr
+
+
+def test_a_command_asks_the_api_that_was_started_here(
+    api_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "demo" in coevo("runs", "list")
+    assert coevo("questions", "demo", "1", "--limit", "2", "--json").count("\n") == 2
+    monkeypatch.setenv("COEVO_API_URL", ELSEWHERE)
+    assert f"{ELSEWHERE}: no answer" in coevo("runs", "list", status=1)
+    assert "HTTP 401" in coevo("runs", "list", "--url", api_url, status=1)  # another API is not shown this home's key
+    assert "demo" in coevo("runs", "list", "--url", api_url, "--key", Home(tmp_path).api_key)
+
+
+def test_the_address_without_services_is_the_one_of_coevo_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
+    assert client(None, None).url == f"http://127.0.0.1:{cluster.Ports().api}"
+
+
+def test_status_prints_every_address_and_no_secret(api_url: str) -> None:
+    shown = coevo("status")
+    for address in (api_url, f"{api_url}/api/v1", *(f"127.0.0.1:{port}" for port in (6001, 6002, 6003, 6004))):
+        assert address in shown
+    key = Home(Path(os.environ["COEVO_HOME"])).api_key
+    assert not [secret for secret in ("secret", "password", key) if secret in shown]
+    with_them = coevo("status", "--secrets")
+    assert f"{api_url}/#key={key}" in with_them
+    assert "http://127.0.0.1:6004, password coevo:password" in with_them
+
+
+def test_status_prints_no_address_of_services_that_ended(api_url: str) -> None:
+    home = Home(Path(os.environ["COEVO_HOME"]))
+    home.save_services(None)
+    shown = coevo("status")
+    assert "coevo up starts them" in shown
+    assert api_url not in shown
+
+
+def test_an_address_that_nobody_knows_is_not_printed(tmp_path: Path) -> None:
+    services = Services("ray:6379", "http://ray:8265", "http://ray:8000", "http://prefect:4200", "secret", {})
+    assert [line.split()[0] for line in addresses(Home(tmp_path), services)] == [
+        "Prefect", "Ray", "Ray", "Inference", "Home",
+    ]  # fmt: skip

@@ -1,0 +1,87 @@
+"""The home folder is closed to other users of the machine, and so is what Ray makes elsewhere."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator import cluster
+from orchestrator.home import Home, NotPrivate, make_private
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_a_private_folder_is_made_and_may_be_there(tmp_path: Path) -> None:
+    folder = tmp_path / "above" / "own"
+    make_private(folder)
+    make_private(folder)
+    assert mode(folder) == 0o700
+
+
+def test_a_folder_that_others_may_enter_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    folder.chmod(0o750)
+    with pytest.raises(NotPrivate, match=rf"only its owner may enter, got mode 750: chmod 700 {folder}$"):
+        make_private(folder)
+    assert mode(folder) == 0o750
+
+
+def test_a_link_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.symlink_to(tmp_path)
+    with pytest.raises(NotPrivate, match=f"expected a folder of user {os.getuid()}, got l"):
+        make_private(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_another_users_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, -1)
+    with pytest.raises(NotPrivate, match=r"of user 12345$"):
+        make_private(folder)
+
+
+def test_nothing_is_started_in_an_open_home(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
+        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0, 0), lambda _line: None)
+    assert not any(tmp_path.iterdir())
+
+
+def test_rays_folder_lies_in_a_private_one_and_its_name_leaves_room_for_sockets(tmp_path: Path) -> None:
+    folder = Home(tmp_path).ray_temp
+    assert folder.parent.name == f"coevo-{os.getuid()}"
+    assert len(folder.name) == 8
+
+
+def test_a_secret_stays_the_same_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    first = home.secret("prefect")
+    assert len(bytes.fromhex(first)) == 32
+    assert first == Home(tmp_path).secret("prefect") != home.secret("api")
+    assert mode(tmp_path / "secrets") == 0o700
+    assert sorted(path.name for path in (tmp_path / "secrets").iterdir()) == ["api", "prefect"]
+
+
+def test_processes_that_ask_at_once_get_the_same_secret(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    code = "import sys; from pathlib import Path; from orchestrator.home import Home; sys.stdin.read(1)"
+    code += f"; print(Home(Path({str(tmp_path)!r})).secret('one'))"
+    asking = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for process in asking:
+        assert process.stdin is not None
+        process.stdin.write("go")
+        process.stdin.flush()
+    assert len({process.communicate()[0] for process in asking}) == 1
