@@ -15,7 +15,7 @@ from storage import queries
 from storage.session import Store, open_store
 from tests.api_server import served
 from tests.browsing import serious, without_complaints
-from tests.synthetic_run import create, fill_run
+from tests.synthetic_run import CONFIG, create, fill_run, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
 PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
@@ -65,6 +65,36 @@ def test_questions_are_searched_for_a_text(address: str, page: Page, sent_by: st
         page.get_by_label("Text").press("Enter")
         page.wait_for_url("**/1")
         expect(rows.nth(1)).to_be_visible()
+
+
+def test_no_row_is_drawn_without_its_question(address: str, page: Page) -> None:
+    page.add_init_script(
+        """window.without = 0;
+        new MutationObserver(() => {
+          for (const cell of document.querySelectorAll("table.questions td.text")) window.without += !cell.textContent;
+        }).observe(document, { childList: true, subtree: true });"""
+    )
+    page.goto(f"{address}/runs/{RUN}/1")
+    expect(page.locator("table.questions tbody tr").first).to_be_visible()
+    assert page.evaluate("window.without") == 0
+
+
+def test_what_is_half_typed_outlives_a_redraw(address: str, store: Store, page: Page) -> None:
+    run = "typed-into"
+    with store.write() as session:
+        create(session, run)
+        queries.set_run_status(session, run, "running")
+    page.clock.install()
+    page.goto(f"{address}/runs/{run}/1")
+    field, kept = page.get_by_label("p̂ from"), page.locator(".tile", has_text="Kept").get_by_text("n 1")
+    expect(field).to_be_visible()
+    expect(kept).to_have_count(0)
+    field.press_sequentially("0.2")
+    with store.write() as session:
+        label(session, run, 1, [("1 + 1", vote_of(("2", 6)))], CONFIG)
+    page.clock.run_for(7_000)
+    expect(kept).to_be_visible()
+    expect(field).to_have_value("0.2")
 
 
 def test_the_current_iterations_dot_is_as_large_as_the_others(address: str, page: Page) -> None:

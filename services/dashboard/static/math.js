@@ -1,5 +1,5 @@
 // Questions and answers as mathematics, where they say so. What a model wrote is text: never HTML, and bounded.
-import { html, useEffect, useRef } from "/vendor/htm-preact.js";
+import { html, useLayoutEffect, useRef } from "/vendor/htm-preact.js";
 
 const LONGEST = 4000; // characters that are typeset
 const OPTIONS = {
@@ -20,7 +20,8 @@ const OPTIONS = {
 /** What a model wrote, with its mathematics typeset. Marks of direction in it (U+202E and its like) end with it. */
 export function Typeset({ text, class: more = "", ...rest }) {
   const place = useRef();
-  useEffect(() => {
+  // Before anything is painted: no row is ever seen without its text.
+  useLayoutEffect(() => {
     place.current.textContent = text;
     if (text.length <= LONGEST && /[$\\]/.test(text)) renderMathInElement(place.current, OPTIONS);
   }, [text]);

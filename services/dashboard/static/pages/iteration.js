@@ -1,5 +1,5 @@
 // One iteration's questions: how sure the Solver was of them, what became of them, and each of them.
-import { html, useEffect, useRef, useState } from "/vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "/vendor/htm-preact.js";
 import { useAnswer, useAnswers } from "../api.js";
 import { Histogram } from "../charts.js";
 import { number, words } from "../format.js";
@@ -139,12 +139,10 @@ function Questions({ run, t, place, query, statistics }) {
 
 function Filters({ place, query, wanted, statistics }) {
   const chosen = wanted.verdict ?? [];
-  const [text, setText] = useState(wanted.text ?? "");
-  useEffect(() => setText(wanted.text ?? ""), [wanted.text]);
   const set = (changes) => go(moved(place, query, changes), { replace: true });
   const without = (verdict) => (chosen.includes(verdict) ? chosen.filter((one) => one !== verdict) : [...chosen, verdict]);
   const some = FILTERS.some((name) => name !== "sort" && wanted[name]);
-  return html`<form class="filters" role="search" aria-label="Questions" onSubmit=${(event) => (event.preventDefault(), set({ text }))}>
+  return html`<form class="filters" role="search" aria-label="Questions" onSubmit=${(event) => (event.preventDefault(), set({ text: event.target.elements.text.value }))}>
     <fieldset class="chips">
       <legend class="sr">Verdict</legend>
       ${VERDICTS.filter((verdict) => statistics.verdicts[verdict]).map((verdict) => html`<button key=${verdict} type="button" aria-pressed=${chosen.includes(verdict)} onClick=${() => set({ verdict: without(verdict) })}>
@@ -154,19 +152,26 @@ function Filters({ place, query, wanted, statistics }) {
     <label>Oracle says <select value=${wanted.oracle_verdict ?? ""} onChange=${(event) => set({ oracle_verdict: event.target.value, oracle: event.target.value ? (wanted.oracle ?? null) : null })}>
       <option value="">anything</option>${SAID.map((said) => html`<option key=${said} value=${said}>${words(said)}</option>`)}
     </select></label>
-    <label>p̂ from <input type="number" min="0" max="1" step="0.05" value=${wanted.p_hat_min ?? ""} onChange=${(event) => set({ p_hat_min: event.target.value })} /></label>
-    <label>to <input type="number" min="0" max="1" step="0.05" value=${wanted.p_hat_max ?? ""} onChange=${(event) => set({ p_hat_max: event.target.value })} /></label>
+    <label>p̂ from <${Field} type="number" min="0" max="1" step="0.05" value=${wanted.p_hat_min} take=${(p_hat_min) => set({ p_hat_min })} /></label>
+    <label>to <${Field} type="number" min="0" max="1" step="0.05" value=${wanted.p_hat_max} take=${(p_hat_max) => set({ p_hat_max })} /></label>
     <label>Sort <select value=${wanted.sort ?? "index"} onChange=${(event) => set({ sort: event.target.value === "index" ? null : event.target.value })}>
       ${SORTS.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}
     </select></label>
     <span class="search">
-      <label>Text <input type="search" value=${text} maxlength="200" onInput=${(event) => setText(event.target.value)} onChange=${(event) => set({ text: event.target.value })} /></label>
+      <label>Text <${Field} type="search" name="text" maxlength="200" value=${wanted.text} take=${(text) => set({ text })} /></label>
       <button class="quiet">Search</button>
     </span>
     ${wanted.cluster && html`<a class="chip" href=${moved(place, query, { cluster: null })}>cluster ${wanted.cluster} ×</a>`}
     ${wanted.oracle && html`<a class="chip" href=${moved(place, query, { oracle: null })}>by ${words(wanted.oracle)} ×</a>`}
     ${some && html`<a href=${place}>Show all</a>`}
   </form>`;
+}
+
+/** An input whose value is taken when a person is done with it. What is half typed outlives a redraw of a live page. */
+function Field({ value = "", take, ...rest }) {
+  const [typed, setTyped] = useState(value);
+  useLayoutEffect(() => setTyped(value), [value]);
+  return html`<input ...${rest} value=${typed} onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => take(event.target.value)} />`;
 }
 
 function Table({ items, place, query }) {
