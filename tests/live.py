@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestrator import cluster
 from orchestrator.home import Home, Services
@@ -85,6 +86,15 @@ def live_services(folder: Path) -> Iterator[Live]:
         yield Live(home, services)
     finally:
         cluster.down(home)
+
+
+@contextmanager
+def terminated(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """End the process when the block is left: a failed assertion would wait for it for ever."""
+    try:
+        yield
+    finally:
+        process.terminate()
 
 
 def wait_until(true: Callable[[], bool], what: str, patience_s: float = 300.0) -> None:

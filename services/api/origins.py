@@ -1,8 +1,8 @@
 """Requests that a web page makes in the browser of somebody who may reach the API: they are refused.
 
-On loopback no keys are asked for, so whatever reaches the port is believed. Three ways lead there from a foreign page:
-a form or a script that posts across sites, a name of the page's own that is made to resolve to 127.0.0.1, and any link,
-picture or script with an address of the API, whose answer the page cannot read, but which makes the API work.
+An API without keys (`coevo api --no-keys`) believes whatever reaches its port. Three ways lead there from a foreign
+page: a form or a script that posts across sites, a name of the page's own that is made to resolve to 127.0.0.1, and any
+link, picture or script with an address of the API, whose answer the page cannot read, but which makes the API work.
 """
 
 from __future__ import annotations

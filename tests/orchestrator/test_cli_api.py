@@ -31,7 +31,7 @@ from storage.errors import StoreError
 from storage.models import Questions
 from storage.rows import ClusterRow
 from storage.session import open_store
-from tests.live import COEVO, wait_until
+from tests.live import COEVO, terminated, wait_until
 from tests.synthetic_run import fill_run
 
 ODD = "\x9b2J\u202e"  # the first of it a terminal obeys, the last has it show what follows from right to left
@@ -60,7 +60,7 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     command = [COEVO, "api", "--port", str(port)]
-    with subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, text=True) as process, terminated(process):
         wait_until(lambda: _answers(url), "the API to answer")
         assert httpx.get(f"{url}/api/v1/runs").status_code == 401
         own_key = {"Authorization": f"Bearer {Home(place).api_key}"}

@@ -14,7 +14,7 @@ from orchestrator.cluster import free_port
 from orchestrator.plan import LOOP
 from services.api.client import ApiClient
 from services.api.prefect import Prefect
-from tests.live import COEVO, Live, wait_until
+from tests.live import COEVO, Live, terminated, wait_until
 
 RUN = "by-post"
 
@@ -24,12 +24,9 @@ def api(live: Live) -> Iterator[ApiClient]:
     """`coevo api`, which finds Prefect by itself."""
     url = f"http://127.0.0.1:{free_port()}"
     command = [COEVO, "api", "--port", url.rpartition(":")[2]]
-    with subprocess.Popen(command, env=live.environment, stdout=subprocess.DEVNULL) as process:
-        try:
-            wait_until(lambda: _answers(url), "the API to answer")
-            yield ApiClient(url, live.home.api_key)
-        finally:
-            process.terminate()
+    with subprocess.Popen(command, env=live.environment, stdout=subprocess.DEVNULL) as process, terminated(process):
+        wait_until(lambda: _answers(url), "the API to answer")
+        yield ApiClient(url, live.home.api_key)
 
 
 def test_a_run_is_started_cancelled_and_resumed_by_post(live: Live, api: ApiClient) -> None:
