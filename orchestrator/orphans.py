@@ -21,7 +21,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.runtime import flow_run as current
 from prefect.states import Cancelled, Crashed
 
-from orchestrator.ledger import is_alive, owner
+from orchestrator.ledger import is_alive, other_holder, owner
 from storage import queries
 from storage.errors import NotThere
 from storage.session import Store
@@ -46,13 +46,16 @@ def note_process() -> None:
 
 def end_orphans(store: Store, worker: str | None) -> list[str]:
     """End the flow runs of dead processes, and what they had started in turn, as Crashed, or as Cancelled where that
-    was asked for; the runs that they were at are failed, or cancelled. The ended flow runs' names.
+    was asked for; the runs that they were at are failed, or cancelled, and nobody has to wait for the dead processes'
+    leases to run out. The ended flow runs' names.
 
     `worker` is the name of the Prefect worker that is about to start: what has it, and has not said its process, was
     taken by one that died. None: flow runs of deployments have no worker, and the caller alone starts them.
     """
     with get_client(sync_client=True) as client:
         ended = [flow_run for flow_run in _at_work(client) if _is_orphan(flow_run, worker)]
+        for flow_run in ended:  # before it is shown as ended, when somebody may resume the run
+            other_holder(store, str(flow_run.parameters.get("run")))
         family, young = ended, ended
         while young:
             young = list(_at_work(client, FlowRunFilterParentFlowRunId(any_=[flow_run.id for flow_run in young])))

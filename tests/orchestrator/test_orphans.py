@@ -93,7 +93,14 @@ def test_those_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectCli
         "goes-on": flow_run(prefect, "goes-on", Running(), prefect_worker_name=mine, coevo_process=DEAD),
     }
     again = flow_run(prefect, "goes-on", Running(), prefect_worker_name=other, coevo_process=ELSEWHERE)
+    holders = {"killed": DEAD, "alive": owner(), "elsewhere": ELSEWHERE, "goes-on": ELSEWHERE}
+    with store.write() as session:
+        for run, holder in holders.items():
+            queries.claim_run(session, run=run, owner=holder, lease_seconds=600)
     assert sorted(end_orphans(store, mine)) == ["asked", "goes-on", "killed", "waiting"]
+    with store.read() as session:
+        leases = {run: queries.run_holder(session, run) for run in holders}
+    assert {run: lease and lease.owner for run, lease in leases.items()} == {**holders, "killed": None}
     assert {name: state_of(prefect, id_) for name, id_ in made.items()} == {
         "killed": StateType.CRASHED,
         "asked": StateType.CANCELLED,

@@ -19,6 +19,7 @@ from core.guard import Guard
 from storage.checkpoints import manifest
 from tests.live import wait_until
 from trainers.base import TrainError, TrainJob
+from trainers.easyr1.config import rollout_seed
 from trainers.easyr1.launch import EasyR1Trainer
 
 
@@ -69,6 +70,9 @@ def test_a_failed_training_goes_on_from_its_checkpoint(tmp_path: Path, start: Pa
     free(job)
     result = EasyR1Trainer(SETTINGS, restarts=0).train(job, lambda step, _: heard.append(step))
     assert heard == [1, 2, 3, 4, 5, 6, 7, 7, 8]  # step 7 had no checkpoint
+    log = (job.work_dir / "easyr1" / "easyr1.log").read_text()
+    seeds = [int(line.removeprefix("seed ")) for line in log.splitlines() if line.startswith("seed ")]
+    assert seeds == [rollout_seed(job, 0), rollout_seed(job, 6)]  # other rollouts than those that it begins with
     assert (result.step, len(result.metrics)) == (8, 8)
 
 

@@ -24,8 +24,10 @@ import yaml
 from safetensors.torch import load_file
 
 
-def main(path: str) -> None:
+def main(path: str, *overrides: str) -> None:
     config = yaml.safe_load(Path(path).read_text())
+    for override in overrides:  # worker.rollout.seed=7
+        _override(config, *override.split("="))
     trainer, data, actor = config["trainer"], config["data"], config["worker"]["actor"]
     folder = Path(trainer["save_checkpoint_path"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,6 +45,7 @@ def main(path: str) -> None:
     helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)  # its Ray
     (folder / "helper.pid").write_text(str(helper.pid))
     print(f"GPUs {os.environ.get('CUDA_VISIBLE_DEVICES')}", flush=True)
+    print(f"seed {config['worker']['rollout']['seed']}", flush=True)
     if trainer["nnodes"] > 1:
         (folder / "machines.json").write_text(json.dumps(_machines(trainer["nnodes"], trainer["n_gpus_per_node"])))
     for step in range(done + 1, trainer["max_steps"] + 1):
@@ -67,6 +70,13 @@ def main(path: str) -> None:
     with log.open("a") as file:
         file.write(json.dumps({"step": trainer["max_steps"], "val": {"reward_score": 0.0}}) + "\n")
     helper.kill()
+
+
+def _override(config: dict[str, Any], name: str, value: str) -> None:
+    *tables, last = name.split(".")
+    for table in tables:
+        config = config[table]
+    config[last] = yaml.safe_load(value)
 
 
 def _machines(nodes: int, gpus: int) -> list[dict[str, str | int | None]]:
@@ -160,4 +170,4 @@ def _mean(values: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1].removeprefix("config="))
+    main(sys.argv[1].removeprefix("config="), *sys.argv[2:])
