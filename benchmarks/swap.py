@@ -27,6 +27,7 @@ from core.serving_settings import Serving
 from core.types import Checkpoint
 from orchestrator.home import MICRO_MODEL, Home, Services
 from orchestrator.serving import serve_checkpoints
+from services.inference import access
 from services.inference.client import InferenceClient
 from services.inference.engine import Prompt
 
@@ -99,7 +100,7 @@ def _load(url: str, expected: dict[str, list[str]]) -> Iterator[tuple[list[tuple
     answered, lost, over = list[tuple[float, str]](), list[str](), threading.Event()
 
     def call(caller: int) -> None:
-        with httpx.Client(timeout=120, trust_env=False) as http:
+        with httpx.Client(timeout=120, trust_env=False, headers=access.headers()) as http:
             place = caller
             while not over.is_set():
                 place = (place + 1) % len(_PROMPTS)
