@@ -96,7 +96,7 @@ class ModelServer:
 
     @api.post("/v1/chat/completions")
     async def chat(self, request: ChatRequest) -> ChatResponse:
-        self._refuse_other(request)
+        self._refuse_other(request, self._served.checkpoint if self._served else None)
         prompt = request.prompt()
         try:
             if self._engine is not None:
@@ -112,12 +112,14 @@ class ModelServer:
         data = [Model(id=self._args.role, checkpoint=s.checkpoint, sha256=s.sha256)] if (s := self._served) else []
         return ModelList(data=data)
 
-    def _refuse_other(self, request: ChatRequest, answered: str | None = None) -> None:
+    def _refuse_other(self, request: ChatRequest, checkpoint: str | None) -> None:
+        """`checkpoint` is None while one is swapped in: a request waits until it is known which."""
         if request.model != self._args.role:
             raise HTTPException(404, f"model: expected {self._args.role!r}, got {request.model!r}")
-        now = answered or (self._served.checkpoint if self._served else None)
-        if now is None or request.policy_version not in (None, now):
-            raise HTTPException(409, f"policy_version {request.policy_version!r}: {self._args.role} holds {now!r}")
+        if checkpoint is not None and request.policy_version not in (None, checkpoint):
+            raise HTTPException(
+                409, f"policy_version {request.policy_version!r}: {self._args.role} holds {checkpoint!r}"
+            )
 
 
 def build(args: dict[str, Any]) -> Application:

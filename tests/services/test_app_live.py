@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +54,30 @@ def test_a_killed_replica_costs_nothing_but_time(live: Live, base: Checkpoint) -
     victim.kill()
     assert _client(live).generate(PROMPTS, base.id) == expected
     wait_until(lambda: len(replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
+
+
+def test_a_swap_loses_no_request_that_names_no_checkpoint(live: Live, base: Checkpoint, other: Checkpoint) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    url = f"{live.services.endpoint('solver')}/chat/completions"
+    body = {"model": "solver", "messages": solver_messages("What is 3 + 4?"), "temperature": 0, "max_tokens": 60}
+    over = threading.Event()
+
+    def ask() -> set[tuple[int, str]]:
+        answers = set()
+        with httpx.Client(headers=access.headers(), timeout=120, trust_env=False) as http:
+            while not over.is_set():
+                answer = http.post(url, json=body)
+                answers.add((answer.status_code, answer.json().get("policy_version")))
+        return answers
+
+    with ThreadPoolExecutor(8) as callers:
+        asking = [callers.submit(ask) for _ in range(8)]
+        try:
+            for checkpoint in (other, base, other, base, other, base):
+                serve_checkpoints(live.services, {"solver": checkpoint})
+        finally:
+            over.set()
+    assert set.union(*(one.result() for one in asking)) <= {(200, base.id), (200, other.id)}
 
 
 def test_another_checkpoint_than_the_one_held_is_refused(live: Live, base: Checkpoint) -> None:
