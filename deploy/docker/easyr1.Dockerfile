@@ -29,7 +29,7 @@ RUN python3.12 -m venv /opt/easyr1-env \
       torch==2.8.0 vllm==0.11.0 "transformers>=4.54,<5" omegaconf==2.3.0 "numpy>=2.2,<2.3" "ray[default]" \
       accelerate codetiming datasets hydra-core liger-kernel mathruler pandas peft pillow "pyarrow>=15" pylatexenc \
       qwen-vl-utils tensordict torchdata wandb \
-      httpx math-verify nltk psutil "pydantic>=2.12,<3" scikit-learn scipy sympy \
+      aiohttp httpx math-verify nltk psutil "pydantic>=2.12,<3" scikit-learn scipy sympy \
       "flash-attn @ https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
 
 # hadolint ignore=DL3006

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-import httpx
+import aiohttp
 
 from core.errors import CoevoError
 from core.types import FinishReason
@@ -54,7 +54,7 @@ class InferenceClient:
         Raises `InferenceError`. Blocks: call it outside an event loop.
         """
         try:
-            return asyncio.run(self._generate(prompts, checkpoint))
+            return asyncio.run(self._generate_alone(prompts, checkpoint))
         except ExceptionGroup as group:  # the first failure ended the rest
             raise group.exceptions[0] from None
 
@@ -68,9 +68,10 @@ class InferenceClient:
         loop, under_way = asyncio.new_event_loop(), deque[Future[list[list[Reply]]]]()
         thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
         thread.start()
+        http = asyncio.run_coroutine_threadsafe(_session(), loop).result()
         try:
             for batch in batches:
-                under_way.append(asyncio.run_coroutine_threadsafe(self._generate(batch, checkpoint), loop))
+                under_way.append(asyncio.run_coroutine_threadsafe(self._generate(http, batch, checkpoint), loop))
                 if len(under_way) == at_once:
                     yield under_way.popleft().result()
             while under_way:
@@ -79,25 +80,29 @@ class InferenceClient:
             raise group.exceptions[0] from None
         finally:
             asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
+            asyncio.run_coroutine_threadsafe(http.close(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
 
-    async def _generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
+    async def _generate_alone(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
+        async with await _session() as http:
+            return await self._generate(http, prompts, checkpoint)
+
+    async def _generate(
+        self, http: aiohttp.ClientSession, prompts: Sequence[Prompt], checkpoint: str
+    ) -> list[list[Reply]]:
         slots = asyncio.Semaphore(self.concurrency)
-        limits = httpx.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
-        timeout = httpx.Timeout(None, connect=10)
-        async with httpx.AsyncClient(headers=access.headers(), timeout=timeout, limits=limits, trust_env=False) as http:
 
-            async def one(prompt: Prompt) -> list[Reply]:
-                async with slots:
-                    return await self._ask(http, prompt, checkpoint)
+        async def one(prompt: Prompt) -> list[Reply]:
+            async with slots:
+                return await self._ask(http, prompt, checkpoint)
 
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(prompt)) for prompt in prompts]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(prompt)) for prompt in prompts]
         return [task.result() for task in tasks]
 
-    async def _ask(self, http: httpx.AsyncClient, prompt: Prompt, checkpoint: str) -> list[Reply]:
+    async def _ask(self, http: aiohttp.ClientSession, prompt: Prompt, checkpoint: str) -> list[Reply]:
         waited, pause = 0.0, 0.05
         while True:
             failure = await self._try(http, prompt, checkpoint)
@@ -108,17 +113,19 @@ class InferenceClient:
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, 2.0)
 
-    async def _try(self, http: httpx.AsyncClient, prompt: Prompt, checkpoint: str) -> list[Reply] | str:
+    async def _try(self, http: aiohttp.ClientSession, prompt: Prompt, checkpoint: str) -> list[Reply] | str:
         """The replies, or what went wrong and may pass."""
         try:
-            response = await http.post(f"{self.url}/chat/completions", json=self._body(prompt, checkpoint))
-        except httpx.TransportError as error:
+            async with http.post(f"{self.url}/chat/completions", json=self._body(prompt, checkpoint)) as response:
+                status, content = response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
             return f"{type(error).__name__}: {error}"
-        if response.status_code in PASSING:
-            return f"HTTP {response.status_code}: {response.text[:300]}"
-        if response.status_code != 200:
-            raise InferenceError(f"{self.url}: HTTP {response.status_code}: {response.text[:300]}")
-        chat = ChatResponse.model_validate_json(response.content)
+        if status != 200:
+            failure = f"HTTP {status}: {content[:300].decode(errors='replace')}"
+            if status in PASSING:
+                return failure
+            raise InferenceError(f"{self.url}: {failure}")
+        chat = ChatResponse.model_validate_json(content)
         if chat.policy_version != checkpoint or len(chat.choices) != prompt.n:
             return f"{len(chat.choices)} of {prompt.n} choices by {chat.policy_version!r} instead of {checkpoint!r}"
         return [
@@ -146,6 +153,13 @@ class InferenceClient:
             "max_tokens": prompt.sampling.max_tokens,
             "stop": list(prompt.stop),
         }
+
+
+async def _session() -> aiohttp.ClientSession:
+    """Connections that are kept from one batch to the next, as many as there are requests under way."""
+    connector = aiohttp.TCPConnector(limit=0)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)  # an answer takes what it takes
+    return aiohttp.ClientSession(headers=access.headers(), connector=connector, timeout=timeout)
 
 
 async def _cancel_all() -> None:
