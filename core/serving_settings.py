@@ -17,9 +17,9 @@ class Serving(Part):
     """
 
     applications: str = "embedded"  # of deploy/serve, or the path of a YAML file that `serve deploy` takes
-    # Batches of 128 questions under way at once. With one, whoever serves waits for the longest answer of each; with
-    # more, a killed run asks for more again.
-    batches: Workers = 1
+    # Batches of 128 questions under way at once. With few, whoever serves waits for the longest answers of each; with
+    # many, a killed run asks for many again.
+    batches: Workers = 8
     release: bool = False  # stop them while the Solver trains, which asks none of them: their GPUs are its then
 
 

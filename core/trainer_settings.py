@@ -10,7 +10,7 @@ from core.settings import Part, Positive, Share, Workers
 
 
 class LocalSettings(Part):
-    """The embedded trainer: plain torch on Ray Train. `workers` of `[….training]` says how many take part.
+    """The embedded trainer: plain torch on Ray. `workers` of `[….training]` says how many take part.
 
     What a number does not say is a matter of speed and memory only.
     """

@@ -45,7 +45,6 @@ def test_the_answer_is_the_content_of_the_last_box_that_closes(text: str, answer
     assert extract_boxed(text) == answer
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.text(alphabet=st.characters(exclude_characters="{}\\"), max_size=60))
 def test_whatever_is_boxed_comes_out_stripped(before: str, content: str) -> None:
     opened = before.replace("\\", "").replace("boxed", "")
@@ -141,7 +140,6 @@ def test_what_is_no_bounded_literal_is_no_number(answer: str) -> None:
     assert number_of(answer) is None
 
 
-@settings(deadline=None)
 @given(
     st.integers(),
     st.sampled_from(["{}", "{:,}", "${}$", "{}.0", r"\text{{{}}}", " {} ", "({})", "{}e0", r"\frac{{{}}}{{1}}"]),
@@ -150,7 +148,6 @@ def test_spellings_of_an_integer_have_its_value(n: int, spelling: str) -> None:
     assert number_of(spelling.format(n)) == n
 
 
-@settings(deadline=None)
 @given(st.fractions(), st.sampled_from(["{p}/{q}", r"\frac{{{p}}}{{{q}}}", r"\tfrac {{{p}}} {{{q}}}", "{p} / {q}"]))
 def test_spellings_of_a_fraction_have_its_value(value: Fraction, spelling: str) -> None:
     text = spelling.format(p=value.numerator, q=value.denominator)
@@ -158,7 +155,6 @@ def test_spellings_of_a_fraction_have_its_value(value: Fraction, spelling: str) 
     assert number_of(text + "%") == value / 100
 
 
-@settings(deadline=None)
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6), st.integers(-300, 300))
 def test_scientific_notation_is_exact(mantissa: object, exponent: int) -> None:
     value = Fraction(str(mantissa)) * Fraction(10) ** exponent
@@ -201,7 +197,7 @@ def test_what_changes_the_value_changes_the_key(a: str, b: str) -> None:
     assert answer_key(a) != answer_key(b)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(WRITTEN)
 @example("5 square units")
 @example("1011_2")
@@ -211,7 +207,6 @@ def test_a_key_is_its_own_key_and_what_is_normal_stays(answer: str) -> None:
     assert normalise(normalise(answer)) == normalise(answer)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_has_a_key(answer: str) -> None:
     assert isinstance(answer_key(answer), str)

@@ -96,3 +96,10 @@ def test_pairing_sees_what_separate_intervals_cannot() -> None:
 def test_pairs_must_match() -> None:
     with pytest.raises(ValueError, match="after: expected 2 values"):
         paired_difference([0.1, 0.2], [0.1])
+
+
+def test_equal_values_have_no_spread_though_their_sums_are_rounded() -> None:
+    """3 * 0.1² < (3 * 0.1)²/3 in floating point: the variance would be negative."""
+    total, squares = 0.1 + 0.1 + 0.1, 0.1**2 + 0.1**2 + 0.1**2
+    assert squares < 3 * (total / 3) ** 2
+    assert interval_of_sums(3, total, squares) == Estimate(total / 3, total / 3, total / 3, 3)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import Dataset
-from core.filtering import filter_questions, judge, statistics
+from core.filtering import easiest, filter_questions, judge, statistics
 from core.types import LabelledQuestion, PseudoLabel, Question
 
 
@@ -96,3 +96,16 @@ def test_statistics_count_every_verdict() -> None:
 def test_means_are_missing_where_nothing_was_asked() -> None:
     stats = statistics([LabelledQuestion("e", None, None, "malformed")])
     assert (stats.candidates, stats.mean_p_hat, stats.unparsed_share) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("scores", "share", "expected"),
+    [
+        ([0.2, 0.9, 0.5, 0.8], 0.5, [1, 3]),
+        ([0.5, 0.5, 0.5, 0.9], 0.5, [0, 3]),
+        ([0.1, 0.2, 0.3], 0.01, [2]),
+        ([0.1, 0.2], 1, [0, 1]),
+    ],
+)
+def test_the_easiest_have_the_highest_scores(scores: list[float], share: float, expected: list[int]) -> None:
+    assert easiest(scores, share) == expected

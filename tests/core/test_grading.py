@@ -181,7 +181,7 @@ def test_what_cannot_be_decided_says_why(a: str, b: str, reason: str, grader: Gr
 ANSWERS = st.sampled_from([text for case in (*EQUAL, *UNEQUAL, *UNKNOWN[:-2]) for text in case[:2] if "!!" not in text])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ANSWERS, ANSWERS)
 def test_comparing_is_reflexive_and_symmetric(a: str, b: str) -> None:
     x, y = normalise(a), normalise(b)
@@ -189,14 +189,14 @@ def test_comparing_is_reflexive_and_symmetric(a: str, b: str) -> None:
     assert answer(json.dumps([x, y])) == answer(json.dumps([y, x]))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(), st.integers(min_value=1), st.integers(), st.integers(min_value=1))
 def test_numbers_are_compared_exactly_and_without_a_judge(p: int, q: int, r: int, s: int) -> None:
     verdict = decide(normalise(rf"\frac{{{p}}}{{{q}}}"), normalise(f"{r}/{s}"), ask).verdict
     assert verdict == ("equal" if p * s == r * q else "unequal")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.text(alphabet=r"0123456789xy+-^_={}()[]\,;<> ", max_size=30), st.text(alphabet=r"12x+{}(),\ ", max_size=30))
 def test_any_text_is_decided_or_left_to_the_judge(a: str, b: str) -> None:
     outcome = decide(normalise(a), normalise(b), ask)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.audit_settings import Audit, Judge
@@ -168,7 +168,6 @@ def test_what_a_checkers_replies_come_to(replies: list[str | None], expected: st
 
 
 @given(st.lists(REPLIES, min_size=1, max_size=4), st.text(max_size=60))
-@settings(deadline=None)
 def test_whatever_a_judge_replies_is_a_verdict(grader: Grader, replies: list[str | None], question: str) -> None:
     for prompt in ("annotate", "equivalence"):
         found = judged(prompt, Case("k", question, Claimed("4"), Truth("4")), replies, grader)

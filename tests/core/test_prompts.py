@@ -90,7 +90,7 @@ PIECES = st.sampled_from(["<question>", "</question>", "What is 3?", " ", "\n", 
 
 
 @given(st.lists(PIECES, max_size=14).map("".join))
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 def test_it_finds_the_block_that_the_released_codes_pattern_finds(text: str) -> None:
     blocks = list(re.finditer("<question>(.*?)</question>", text, re.DOTALL))
     expected = blocks[-1][1].strip() or None if blocks else None
@@ -100,7 +100,6 @@ def test_it_finds_the_block_that_the_released_codes_pattern_finds(text: str) -> 
 
 
 @given(st.text(max_size=200))
-@settings(deadline=None)
 def test_whatever_is_asked_is_clean_and_whatever_is_written_never_raises(text: str) -> None:
     question = parse_question(well_formed(text))
     assert parse_question(text) is None

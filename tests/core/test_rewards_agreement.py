@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import any_groups, group_of, permuted
 
@@ -70,7 +70,6 @@ def test_without_a_label_they_say_what_is_missing(method: Method) -> None:
 
 @by(VOTED + GIVEN)
 @given(group=any_groups(), random=st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_they_are_zero_or_one_and_follow_a_permutation(method: Method, group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)

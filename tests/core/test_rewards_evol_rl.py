@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import any_groups, group_of, permuted
 
@@ -119,7 +119,6 @@ def test_with_given_labels_the_right_ones_are_the_majority() -> None:
 
 @VARIANTS
 @given(group=any_groups(), random=st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_bands_range_and_permutation(method: EvolRl, group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)
@@ -141,3 +140,9 @@ def test_embeddings_are_asked_for_by_name() -> None:
     assert PAPER.needs == {"embeddings"}
     with pytest.raises(ValueError, match="embeddings: expected one a rollout, 2, for evol_rl"):
         score(group_of(["1", "2"]), PAPER)
+
+
+def test_of_a_majority_without_a_digit_nobody_is_on_the_labels_side() -> None:
+    """The released code votes over all answers and takes those without a digit for invalid."""
+    parts = score(group_of(["x", "x", "7"], embeddings=[A, B, C]), OFFICIAL).parts
+    assert parts == {"valid_share": pytest.approx(1 / 3), "majority_share": 0}

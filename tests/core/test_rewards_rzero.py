@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import ChallengerReward
@@ -92,7 +92,6 @@ def scored(batch: list[tuple[str | None, int]], config: ChallengerReward) -> lis
 
 
 @given(BATCHES, st.floats(0, 5))
-@settings(deadline=None)
 def test_the_papers_reward_stays_in_range_and_malformed_gets_nothing(
     batch: list[tuple[str | None, int]], weight: float
 ) -> None:
@@ -102,7 +101,6 @@ def test_the_papers_reward_stays_in_range_and_malformed_gets_nothing(
 
 
 @given(BATCHES)
-@settings(deadline=None)
 def test_the_released_codes_reward_stays_in_range_and_malformed_is_worst(
     batch: list[tuple[str | None, int]],
 ) -> None:
@@ -111,7 +109,6 @@ def test_the_released_codes_reward_stays_in_range_and_malformed_is_worst(
 
 
 @given(BATCHES, VARIANTS, st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_rewards_follow_their_questions_in_any_order(
     batch: list[tuple[str | None, int]], variant: str, random: object
 ) -> None:
@@ -124,7 +121,6 @@ def test_rewards_follow_their_questions_in_any_order(
 
 
 @given(BATCHES, VARIANTS)
-@settings(deadline=None)
 def test_a_question_asked_once_more_never_earns_more(batch: list[tuple[str | None, int]], variant: str) -> None:
     # With B fixed: in the place of a malformed rollout stands a copy of the first question.
     config = ChallengerReward(variant=variant)

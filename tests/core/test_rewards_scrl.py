@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import any_groups, group_of, permuted
 
@@ -100,7 +100,6 @@ def test_the_positive_label_is_never_negative() -> None:
 
 
 @given(group=any_groups(), random=st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_range_and_permutation(group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)
@@ -116,3 +115,9 @@ def test_entropies_are_asked_for_by_name() -> None:
     assert Scrl().needs == {"mean_entropy"}
     with pytest.raises(ValueError, match="mean_entropy: expected one a rollout, 1, for scrl"):
         score(group_of(["1"]), Scrl())
+
+
+def test_what_is_rare_and_as_unsure_as_all_is_negative() -> None:
+    # H(a) = H for every answer: 6 (1/4 < 0.3) and 7 (1/8) are negative, and the entropy term is 0.
+    scored = of(ANSWERS, [0.5] * 8, Scrl(tau_neg=0.3))
+    assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, 0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import any_groups, group_of, permuted
 
@@ -44,7 +44,6 @@ def test_a_group_whose_strategies_are_unknown_is_dropped() -> None:
 
 
 @given(group=any_groups(), random=st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_range_and_permutation(group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)

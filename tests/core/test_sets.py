@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -78,7 +78,6 @@ def groups(draw: st.DrawFn) -> tuple[Floats, list[int], int]:
 
 
 @given(groups())
-@settings(deadline=None)
 def test_the_closed_forms_are_what_all_sets_give(group: tuple[Floats, list[int], int]) -> None:
     rewards, clusters, size = group
 
@@ -95,7 +94,6 @@ def test_the_closed_forms_are_what_all_sets_give(group: tuple[Floats, list[int],
 
 
 @given(groups(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_they_sum_to_zero_and_follow_a_permutation(group: tuple[Floats, list[int], int], random: Random) -> None:
     rewards, clusters, size = group
     order = list(range(len(rewards)))
@@ -110,7 +108,6 @@ def test_they_sum_to_zero_and_follow_a_permutation(group: tuple[Floats, list[int
 
 
 @given(st.integers(2, 12), st.data(), st.integers(0, 2**32))
-@settings(deadline=None)
 def test_sampled_sets_are_different_and_of_their_size(count: int, data: st.DataObject, seed: int) -> None:
     size = data.draw(st.integers(1, count))
     sets = data.draw(st.integers(1, min(200, comb(count, size))))

@@ -45,13 +45,13 @@ def by_first_appearance(labels: list[int]) -> list[int]:
 
 @given(BATCHES)
 @example(EDGE_CASES)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_distances_are_nltks_to_the_last_bit(questions: list[str]) -> None:
     assert np.array_equal(bleu_distances(questions), nltk_distances(questions))
 
 
 @given(st.lists(TEXTS, min_size=2, max_size=9), st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_clusters_are_scikit_learns_even_where_a_distance_equals_the_threshold(
     questions: list[str], data: st.DataObject
 ) -> None:
@@ -61,7 +61,7 @@ def test_clusters_are_scikit_learns_even_where_a_distance_equals_the_threshold(
 
 
 @given(BATCHES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_neither_the_size_of_the_blocks_nor_the_look_up_table_shows(questions: list[str]) -> None:
     expected = bleu_distances(questions)
     with pytest.MonkeyPatch.context() as patch:

@@ -69,7 +69,7 @@ def test_publishing_again_is_the_same_and_other_bytes_are_refused(source: Path, 
     verify(Path(first.path), first.sha256)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(sorted([*FILES, "manifest.json"])), position=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_found_and_its_file_named(
     source: Path, tmp_path: Path, name: str, position: int, bit: int

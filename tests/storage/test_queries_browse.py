@@ -19,7 +19,7 @@ from storage.queries import QuestionFilter, Sort, browse, get_question, place_of
 from storage.rows import QuestionEntry, QuestionSummary
 from storage.session import Store
 
-shared_store = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+shared_store = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 VOTED: tuple[Verdict, ...] = ("kept", "too_easy", "too_hard", "no_majority")
 TEXTS = ("What is 3 + 4?", "WHAT is 100% of _x_?", "Say \\backslash", "100 of x", "\0 and \ufffd", None)
 

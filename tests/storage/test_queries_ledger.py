@@ -46,6 +46,16 @@ def test_a_live_lease_keeps_others_out_and_names_its_owner(store: Store) -> None
     assert claim(store, run, "ann").attempt == 2
 
 
+def test_who_claims_a_stage_anew_has_made_no_progress_yet(store: Store) -> None:
+    run = fresh_run(store)
+    key = {"run": run, "iteration": 1, "stage": "label_questions", "owner": "ann"}
+    claim(store, run, "ann")
+    with store.write() as session:
+        queries.note_progress(session, **key, done=128, total=300, note="questions labelled")
+    again = claim(store, run, "ann")
+    assert (again.progress_done, again.progress_total, again.progress_note) == (None, None, None)
+
+
 def test_an_expired_lease_is_taken_and_its_owner_told(store: Store) -> None:
     run = fresh_run(store)
     claim(store, run, "ann", lease_seconds=0)

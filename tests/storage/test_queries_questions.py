@@ -18,7 +18,7 @@ from storage.rows import AnnotationRow, RolloutRow
 from storage.session import Store
 
 # The store is shared by the examples; each has a run of its own.
-shared_store = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+shared_store = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 # What a model may write: NUL and the escape character of the store are in it.
 any_text = st.text() | st.sampled_from(["\0", "\ue0000000", "\\boxed{\0}"])
 

@@ -33,7 +33,7 @@ def write(root: Path, batches: list[list[Rollout]]) -> bytes:
     return writer.finish().read_bytes()
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(st.characters(exclude_categories=())), min_size=1, max_size=5))
 def test_what_a_model_wrote_comes_back_but_for_lone_surrogates(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
