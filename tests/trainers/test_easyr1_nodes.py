@@ -17,6 +17,7 @@ from tests.live import wait_until
 from trainers.base import TrainJob
 from trainers.easyr1.launch import EasyR1Trainer
 
+pytestmark = pytest.mark.slow
 TWO = SETTINGS.model_copy(update={"nodes": 2, "gpus_per_node": 1})
 
 

@@ -108,7 +108,7 @@ def test_k3_by_hand() -> None:
     torch.testing.assert_close(k3(torch.zeros(3), toward), expected)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**31), st.sampled_from(AVERAGES))
 def test_without_advantage_nor_kl_the_gradient_is_zero(seed: int, average: LossAverage) -> None:
     generator = torch.Generator().manual_seed(seed)

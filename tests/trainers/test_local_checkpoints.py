@@ -12,15 +12,8 @@ from local_tiny import tiny_job, tiny_model, tiny_tokenizer
 
 from trainers.base import TrainError, TrainJob, TrainQuestion
 from trainers.folders import remove_unfinished
-from trainers.local.checkpoints import (
-    State,
-    fingerprint,
-    load_optimiser,
-    newest_step,
-    read_state,
-    save_final,
-    save_step,
-)
+from trainers.local.checkpoints import load_optimiser, save_final, save_step
+from trainers.local.state import State, fingerprint, newest_step, read_state
 from trainers.local.update import make_optimiser
 
 

@@ -20,10 +20,11 @@ from core.guard import Guard
 from core.methods import PassAtN, Srt, Ttrl
 from core.types import Scored
 from trainers.base import TrainError, TrainJob
-from trainers.local.checkpoints import Metrics, State, fingerprint, newest_step, read_state, save_step
+from trainers.local.checkpoints import save_step
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Completions, Reward, Rewarded
+from trainers.local.state import Metrics, State, fingerprint, newest_step, read_state
 from trainers.local.update import make_optimiser
 
 TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}

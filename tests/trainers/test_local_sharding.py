@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from local_tiny import answering_model, save_tiny, tiny_job, tiny_model
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3ForCausalLM
+from two_ranks import Pair
 
 from core.config import Sampling
 from core.methods import EvolRl
@@ -28,48 +26,16 @@ from core.types import Scored
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainJob
 from trainers.local.activations import checkpoint_layers
-from trainers.local.checkpoints import Metrics
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Completions, Rewarded
 from trainers.local.sharding import is_sharded, logprobs_of, shard, whole
+from trainers.local.state import Metrics
 from trainers.local.update import Row, make_optimiser, update
 
 PLAIN, SPARING = LocalSettings(), LocalSettings(sampling_rows=2, checkpoint_activations=True)
 TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
 WEIGHTS, OPTIMISER = "model.safetensors", "optimizer.safetensors"
-Pair = Callable[..., list[Any]]  # a function and its arguments; what it gave each of two ranks
-
-
-def _rank(rank: int, rendezvous: Path, pipe: Connection) -> None:
-    """One of two processes, which do as the test says until it says None."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
-    for work, arguments in iter(pipe.recv, None):
-        pipe.send(work(Ranks(rank, 2), *arguments))
-    dist.destroy_process_group()
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    context, rendezvous = multiprocessing.get_context("spawn"), tmp_path_factory.mktemp("gloo") / "rendezvous"
-    pipes = [context.Pipe() for _ in range(2)]
-    workers = [context.Process(target=_rank, args=(rank, rendezvous, pipe[1])) for rank, pipe in enumerate(pipes)]
-    for worker, (_, theirs) in zip(workers, pipes, strict=True):
-        worker.start()
-        theirs.close()  # so that a dead worker is the end of its pipe
-
-    def both(work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        for ours, _ in pipes:
-            ours.send((work, arguments))
-        return [ours.recv() for ours, _ in pipes]
-
-    yield both
-    for worker, (ours, _) in zip(workers, pipes, strict=True):
-        if worker.is_alive():
-            ours.send(None)
-        worker.join(20)
-        worker.kill()
 
 
 def untied_model() -> LlamaForCausalLM:

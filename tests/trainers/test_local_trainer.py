@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -18,17 +21,19 @@ from local_tiny import answering_model, save_tiny, tiny_job
 from safetensors.torch import load_file
 
 from core.config import ChallengerReward, Sampling
-from core.grading import Grader
 from core.methods import EvolRl
 from core.serving_settings import Signals
 from core.trainer_settings import LocalSettings
-from tests.fake_service import fake_service, lengths
-from trainers.base import TrainError, TrainJob
-from trainers.local.checkpoints import Metrics, newest_step, read_state
-from trainers.local.loop import train
+from tests.fake_service import Answer, fake_service, lengths
+from tests.live import wait_until
+from tests.processes import descendants
+from trainers.base import TrainError, TrainJob, TrainResult
+from trainers.local import processes
+from trainers.local.order import Order
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import make_reward
+from trainers.local.state import Metrics, newest_step, read_state
 from trainers.local.trainer import LocalTrainer
+from trainers.local.worker import work
 
 TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
 
@@ -54,14 +59,13 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
 
 
 def by_hand(job: TrainJob) -> list[Metrics]:
-    """The job in this process, as the only worker."""
-    threads, metrics = torch.get_num_threads(), []
-    torch.set_num_threads(1)
-    with Grader() as grader:
-        reward = make_reward(job, Ranks(), grader)
-        train(job, reward, ranks=Ranks(), device="cpu", report=metrics.append, stopped=lambda: False)
+    """The job in this process, as the only worker. The job's keys are gone afterwards."""
+    threads, order = torch.get_num_threads(), Order(job, LocalSettings(), {"A_KEY": "secret"})
+    job.work_dir.mkdir(parents=True)
+    work(order, Ranks(), torch.device("cpu"))
     torch.set_num_threads(threads)
-    return metrics
+    assert "A_KEY" not in os.environ
+    return [json.loads(line) for line in order.metrics.read_text().splitlines()]
 
 
 @pytest.mark.usefixtures("_ray")
@@ -136,32 +140,90 @@ def workers_of(job: TrainJob) -> list[psutil.Process]:
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(tmp_path: Path, start: Path) -> None:
-    """Two that share the model out. The third step's first question for embeddings, from whichever worker it comes, is
-    the last thing that one of them lives to see; both begin again from the second step's checkpoint."""
-    jobs = [job_in(tmp_path / name, start, workers=2, sharded=True) for name in ("unbroken", "broken")]
-    lock, killed, steps = Lock(), list[int](), list[int]()
+def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
+    tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that share the model out, on one machine and as on a cluster. The third step's first question for embeddings,
+    from whichever worker it comes, is the last thing that one of them lives to see; both begin again from the second
+    step's checkpoint."""
+    names = ("unbroken", "broken", "broken-on-a-cluster")
+    jobs = [job_in(tmp_path / name, start, workers=2, sharded=True) for name in names]
+    lock, killed, steps, results = Lock(), list[int](), list[int](), list[TrainResult]()
 
-    def kill_one(before: int, body: dict[str, Any]) -> tuple[int, Any]:
-        with lock:
-            if (jobs[1].work_dir / "step_2").exists() and not killed:
-                victim = workers_of(jobs[1])[-1]
-                killed.append(victim.pid)
-                victim.kill()
-        return lengths(before, body)
+    def kill_one(job: TrainJob) -> Answer:
+        def answer(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+            with lock:
+                if (job.work_dir / "step_2").exists() and len(killed) < jobs.index(job):
+                    victim = workers_of(job)[-1]
+                    killed.append(victim.pid)
+                    victim.kill()
+            return lengths(before, body)
 
-    results = []
-    for job, answer in zip(jobs, (lengths, kill_one), strict=True):
-        with fake_service(answer) as (service, _):
+        return answer
+
+    for job in jobs:
+        monkeypatch.setattr(LocalTrainer, "_is_alone", lambda _self, job=job: job is not jobs[2])
+        with fake_service(kill_one(job)) as (service, _):
             asking = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
             results.append(LocalTrainer().train(asking, lambda step, _: steps.append(step)))
-    assert len(killed) == 1
-    assert steps == [1, 2, 3, 4] * 2
-    for metrics, others in zip(*(result.metrics for result in results), strict=True):
-        assert {n: metrics[n] for n in metrics.keys() - TIMINGS} == {n: others[n] for n in others.keys() - TIMINGS}
+    assert len(set(killed)) == 2
+    assert steps == [1, 2, 3, 4] * 3
+    assert (jobs[2].work_dir / "ray").exists()
+    for metrics, *broken in zip(*(result.metrics for result in results), strict=True):
+        for others in broken:
+            assert {n: metrics[n] for n in metrics.keys() - TIMINGS} == {n: others[n] for n in others.keys() - TIMINGS}
     for file in ("final/model.safetensors", "step_4/optimizer.safetensors"):
-        unbroken, broken = ((job.work_dir / file).read_bytes() for job in jobs)
-        assert broken == unbroken, file
+        unbroken, *broken = ((job.work_dir / file).read_bytes() for job in jobs)
+        assert all(other == unbroken for other in broken), file
+
+
+@pytest.mark.usefixtures("_ray")
+def test_the_next_job_has_the_same_process(tmp_path: Path, start: Path) -> None:
+    """Unless it has died since."""
+
+    def pid_at_work(name: str) -> int:
+        job, pids = job_in(tmp_path / name, start, steps=1), set[int]()
+
+        def answer(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+            pids.update(worker.pid for worker in workers_of(job))
+            return lengths(before, body)
+
+        with fake_service(answer) as (service, _):
+            asking = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
+            LocalTrainer(restarts=0).train(asking, lambda *_: None)
+        [pid] = pids
+        return pid
+
+    first = pid_at_work("first")
+    assert pid_at_work("second") == first
+    psutil.Process(first).kill()
+    assert pid_at_work("third") != first
+
+
+@pytest.mark.usefixtures("_ray")
+def test_processes_can_be_started_before_a_job_is_there() -> None:
+    LocalTrainer().warm_up(3)
+    LocalTrainer().warm_up(2)
+    wait_until(lambda: len(idle_processes()) == 3, "three processes, and no more, to wait for a job")
+
+
+def idle_processes() -> list[str]:
+    """Those of the Ray that this process started itself."""
+    return [title for _, title in descendants(os.getpid()) if title == "ray::TrainingWorker"]
+
+
+@pytest.mark.usefixtures("_ray")
+def test_workers_wait_for_the_next_job_only_where_no_other_machine_can_be_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [own] = ray.nodes()
+    idle, busy, dead = ({**own, "NodeID": name, "Resources": {"CPU": 2.0}} for name in ("idle", "busy", "dead"))
+    idle["Resources"], dead["Alive"] = {"memory": 1.0}, False
+    for nodes, alone in (([own], True), ([own, idle, dead], True), ([own, busy], False), ([busy], False)):
+        monkeypatch.setattr(ray, "nodes", lambda nodes=nodes: nodes)
+        with patch.object(processes, "warm_up") as warm_up:
+            LocalTrainer().warm_up(2)
+        assert warm_up.called == alone, nodes
 
 
 @pytest.mark.usefixtures("_ray")

@@ -22,7 +22,7 @@ def within_noise(count: int, share: float, n: int) -> bool:
     return abs(count - share * n) <= 5 * (share * (1 - share) * n) ** 0.5
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32), st.integers(1, world.MAX_OPERATIONS))
 def test_a_question_is_worth_what_the_oracle_says(seed: int, operations: int) -> None:
     problem = world.make_problem(random.Random(seed), operations)
@@ -30,7 +30,7 @@ def test_a_question_is_worth_what_the_oracle_says(seed: int, operations: int) ->
     assert exact.solve(problem.text) == problem.answer
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32), st.integers(1, world.MAX_OPERATIONS))
 def test_every_line_of_a_solution_is_right_and_a_guess_is_near(seed: int, operations: int) -> None:
     rng = random.Random(seed)

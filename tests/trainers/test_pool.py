@@ -71,7 +71,7 @@ def queues(draw: st.DrawFn) -> list[PoolJob]:
     ]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(queues(), st.integers(0, 16), st.integers(0, 16))
 def test_what_is_there_is_never_given_twice_and_all_get_their_turn(jobs: list[PoolJob], cpus: int, gpus: int) -> None:
     capacity = {"CPU": float(cpus), "GPU": float(gpus)}

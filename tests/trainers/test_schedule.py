@@ -22,7 +22,7 @@ def job_of(questions: int, prompts_per_step: int, run_seed: int = 7) -> TrainJob
     return replace(job, questions=made, run_seed=run_seed)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 12), st.integers(1, 7), st.integers(1, 5), st.integers(0, 99))
 def test_every_epoch_holds_every_question_once(questions: int, prompts: int, epochs: int, seed: int) -> None:
     job = job_of(questions, prompts, seed)

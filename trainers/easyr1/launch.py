@@ -32,7 +32,7 @@ from trainers.easyr1.config import CHECKPOINTS, CONFIG, render, rollout_seed
 from trainers.easyr1.progress import parse
 from trainers.easyr1.reservation import PATIENCE_S, log_of, reserve
 from trainers.folders import remove_unfinished
-from trainers.local.checkpoints import fingerprint
+from trainers.local.state import fingerprint
 
 _FOLDER, _METRICS, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "final", "fingerprint"
 _POLL_S = 0.5

@@ -10,11 +10,9 @@ reason a writer that outlives its driver can do no harm: the folder that it writ
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,62 +20,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from trainers.base import TrainError, TrainJob
 from trainers.folders import appearing, remove
 from trainers.local.sharding import gathered, is_sharded, share_like
+from trainers.local.state import STATE, State, final_folder, step_folders
 
 _KEPT = 2
-_OPTIMISER, _STATE = "optimizer.safetensors", "state.json"
-_STEP = re.compile(r"step_(\d+)")
-
-Metrics = dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """How far a job has come."""
-
-    job: str  # its fingerprint
-    step: int
-    metrics: tuple[Metrics, ...]  # one a step
-
-
-def fingerprint(job: TrainJob) -> str:
-    """What must not change between a job and its resumption. How the work is spread over memory and machines may."""
-    free = {"micro_batch", "workers", "sharded", "checkpoint_every"}
-    parts = [
-        [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
-        job.training.model_dump(exclude=free),
-        job.reward.model_dump(),
-        job.signals.model_dump(),
-        [
-            job.reference and job.reference.sha256,
-            job.steps_before,
-            job.guard and job.guard.model_dump(),
-            asdict(job.before),
-        ],
-        [asdict(question) for question in job.questions],
-        job.solver and job.solver.checkpoint,
-    ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def newest_step(job: TrainJob) -> Path | None:
-    """The folder to resume from, None at the beginning. Raises `TrainError` when it is another job's."""
-    folders = _steps(job.work_dir)
-    if not folders:
-        return None
-    found, expected = read_state(folders[-1]).job, fingerprint(job)
-    if found != expected:
-        raise TrainError(
-            f"{job.key}: {folders[-1]} belongs to another job: expected fingerprint {expected[:12]}, got {found[:12]}"
-        )
-    return folders[-1]
-
-
-def read_state(folder: Path) -> State:
-    tree = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-    return State(tree["job"], tree["step"], tuple(tree["metrics"]))
+_OPTIMISER = "optimizer.safetensors"
 
 
 def save_step(
@@ -101,8 +49,8 @@ def save_step(
         model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
         save_file(moments, folder / _OPTIMISER)
-        (folder / _STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
-    for old in _steps(work_dir)[:-_KEPT]:
+        (folder / STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
+    for old in step_folders(work_dir)[:-_KEPT]:
         remove(old)
 
 
@@ -118,21 +66,12 @@ def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
     optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
 
 
-def final_folder(work_dir: Path) -> Path:
-    return work_dir / "final"
-
-
 def save_final(work_dir: Path, step: int) -> None:
     """Copy the last step's model and tokenizer, without what only training needs."""
     with appearing(final_folder(work_dir)) as folder:
         for file in (work_dir / f"step_{step}").iterdir():
-            if file.name not in (_OPTIMISER, _STATE):
+            if file.name not in (_OPTIMISER, STATE):
                 shutil.copyfile(file, folder / file.name)
-
-
-def _steps(work_dir: Path) -> list[Path]:
-    numbered = [(int(m[1]), path) for path in work_dir.glob("step_*") if (m := _STEP.fullmatch(path.name))]
-    return [path for _, path in sorted(numbered)]
 
 
 def _tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -19,20 +19,11 @@ from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainError, TrainJob
 from trainers.local.activations import checkpoint_layers, spare_attention
-from trainers.local.checkpoints import (
-    Metrics,
-    State,
-    final_folder,
-    fingerprint,
-    load_optimiser,
-    newest_step,
-    read_state,
-    save_final,
-    save_step,
-)
+from trainers.local.checkpoints import load_optimiser, save_final, save_step
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward, Rewarded
 from trainers.local.sharding import shard, whole
+from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
 from trainers.local.update import Row, make_optimiser, update
 from trainers.schedule import rollouts_at
 

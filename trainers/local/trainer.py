@@ -1,53 +1,43 @@
-"""The embedded trainer: GRPO in plain torch, run by Ray Train on the Ray that the caller has connected to."""
+"""The embedded trainer: GRPO in plain torch, in processes of the Ray that the caller has connected to."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import ray
-import torch
 from ray.exceptions import RayError
-from ray.train import get_context
-from ray.train.torch import TorchConfig, get_device
-from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
-from ray.train.v2.torch.torch_trainer import TorchTrainer
-from transformers.utils.logging import disable_progress_bar
 
-from core.grading import Grader
 from core.methods import Method
 from core.trainer_settings import LocalSettings
 from core.types import Checkpoint
 from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
-from trainers.local.checkpoints import Metrics, final_folder, newest_step, read_state
-from trainers.local.loop import train
-from trainers.local.ranks import Ranks
-from trainers.local.rewards import make_reward
+from trainers.local import processes
+from trainers.local.order import Order, WorkersFailed
+from trainers.local.state import Metrics, final_folder, newest_step, read_state
 
-_POLL_S = 0.2
-_METRICS, _STOP, _RAY = "metrics.jsonl", "stop", "ray"
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTrainer:
-    """Trains in `job.training.workers` processes, each with a GPU where the machine has one, else with one thread.
+    """Trains in `job.training.workers` processes, each with a GPU where the cluster has some, else with one thread.
 
-    The workers keep everything in `job.work_dir`, which all of them and the caller must be able to reach. When one is
-    lost they start again from the newest step folder, as a later call with the same job does.
+    On one machine without GPUs they outlive the job, for the caller's next one (processes.py); elsewhere they are Ray
+    Train's (ray_train.py). The workers keep everything in `job.work_dir`, which all of them and the caller must be able
+    to reach. When one is lost they start again from the newest step folder, as a later call with the same job does.
     Each holds the whole model, or with `job.training.sharded` its share of it (sharding.py); a step folder is the same,
     so that a job may go on with another number of workers, sharded or not.
 
-    Ray must run with its dashboard (the process, not the page): without the state API that it serves, a watchman that
-    Ray Train leaves on the cluster writes a warning each second, and stays for ever when this process is killed.
+    For Ray Train, Ray must run with its dashboard (the process, not the page): without the state API that it serves, a
+    watchman that Ray Train leaves on the cluster writes a warning each second, and stays for ever when this process is
+    killed.
     """
 
     settings: LocalSettings = field(default_factory=LocalSettings)
@@ -69,7 +59,6 @@ class LocalTrainer:
         _check(job)
         job.work_dir.mkdir(parents=True, exist_ok=True)
         remove_unfinished(job.work_dir)
-        (job.work_dir / _STOP).unlink(missing_ok=True)
         folder = newest_step(job)
         done = read_state(folder).step if folder else 0
         if not final_folder(job.work_dir).exists():
@@ -82,57 +71,64 @@ class LocalTrainer:
         state = read_state(last)
         return TrainResult(final_folder(job.work_dir), state.step, state.metrics)
 
+    def warm_up(self, workers: int) -> None:
+        """Start what a job of so many workers will need, in the background."""
+        if self._is_alone():
+            processes.warm_up(workers)
+
     def _run(self, job: TrainJob, done: int, progress: Callable[[int, Metrics], None]) -> None:
         """Train beyond step `done`, passing on what the workers append to their metrics file.
 
-        Ray Train blocks; in a thread of its own it leaves `progress`, and SIGINT, to the caller's.
+        The workers are waited for in another thread, which leaves `progress`, and SIGINT, to the caller's.
         """
-        trainer = self._trainer(job)
-        written = job.work_dir / _METRICS
-        written.touch()
-        offset, finished = written.stat().st_size, False
-        with ThreadPoolExecutor(1, "ray-train") as threads:
-            training = threads.submit(trainer.fit)
+        order = Order(job, self.settings, _keys(job))
+        train = self._start(order)
+        order.stop.unlink(missing_ok=True)
+        order.metrics.touch()
+        offset, finished = order.metrics.stat().st_size, False
+        with ThreadPoolExecutor(1, "training") as threads:
+            training = threads.submit(train)
             try:
                 while not finished:
                     finished = bool(wait([training], timeout=_POLL_S).done)
-                    offset, lines = _lines_from(written, offset)
+                    offset, lines = _lines_from(order.metrics, offset)
                     for metrics in lines:
                         if metrics["step"] > done:  # restarted workers repeat steps
                             done = int(metrics["step"])
                             progress(done, metrics)
                 training.result()
-            except TrainingFailedError as error:
-                raise TrainError(f"{job.key}: training failed: {_cause(error)}") from error
+            except WorkersFailed as error:
+                raise TrainError(f"{job.key}: training failed: {error}") from error
             except RayError as error:  # Ray itself went away
                 raise TrainError(f"{job.key}: Ray: {type(error).__name__}: {error}") from error
             finally:
                 if not finished:
-                    (job.work_dir / _STOP).touch()
+                    order.stop.touch()
 
-    def _trainer(self, job: TrainJob) -> Any:
-        found = ray.cluster_resources()
-        gpu = found.get("GPU", 0) > 0
-        each = {"CPU": self.cpus_per_worker, **({"GPU": 1.0} if gpu else {})}
-        for kind, count in each.items():
-            if found.get(kind, 0) < count * job.training.workers:  # Ray would wait for them for ever
+    def _start(self, order: Order) -> Callable[[], None]:
+        """What trains, and returns when it is over. Raises `TrainError` where the cluster is too small."""
+        job, kinds = order.job, {"CPU": self.cpus_per_worker, **({"GPU": 1.0} if _has_gpus() else {})}
+        cluster = ray.cluster_resources()
+        for kind, count in kinds.items():
+            if cluster.get(kind, 0) < count * job.training.workers:  # Ray would wait for them for ever
                 raise TrainError(
                     f"{job.key}: workers: {job.training.workers} need {count * job.training.workers:g} {kind}, "
-                    f"Ray has {found.get(kind, 0):g}"
+                    f"Ray has {cluster.get(kind, 0):g}"
                 )
-        return TorchTrainer(
-            _worker,
-            # As an object, since Ray shows a configuration to whoever looks at its state.
-            train_loop_config={"job": job, "settings": self.settings, "keys": ray.put(_keys(job))},
-            torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
-            scaling_config=ScalingConfig(num_workers=job.training.workers, use_gpu=gpu, resources_per_worker=each),
-            run_config=RunConfig(
-                name=uuid4().hex,  # Ray's own idea of resuming goes by the name; ours is in checkpoints.py
-                storage_path=str(job.work_dir / _RAY),
-                failure_config=FailureConfig(max_failures=self.restarts),
-                logging_config=LoggingConfig(log_level="WARNING"),
-            ),
-        )
+        if self._is_alone():
+            return partial(processes.train_here, order, self.restarts)
+        from trainers.local.ray_train import train_on_cluster  # five seconds, for those who need it
+
+        return partial(train_on_cluster, order, self.restarts, kinds)
+
+    def _is_alone(self) -> bool:
+        """Whether all that the cluster has to compute with is this machine's CPUs."""
+        with_cpus = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+        return not _has_gpus() and with_cpus == [ray.get_runtime_context().get_node_id()]
+
+
+def _has_gpus() -> bool:
+    return bool(ray.cluster_resources().get("GPU", 0) > 0)
 
 
 def _resolved(checkpoint: Checkpoint) -> Checkpoint:
@@ -155,42 +151,6 @@ def _check(job: TrainJob) -> None:
 def _keys(job: TrainJob) -> dict[str, str]:
     """Of the services that the job's workers ask: Ray's processes have the environment of who started Ray."""
     return keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {}
-
-
-def _worker(config: dict[str, Any]) -> None:
-    """What each worker of Ray Train runs."""
-    job: TrainJob = config["job"]
-    os.environ.update(ray.get(config["keys"]))
-    disable_progress_bar()  # of loading and saving: they would land in the caller's terminal
-    device = get_device()
-    if device.type == "cpu":
-        torch.set_num_threads(1)  # sums in one order: the same bits on every run
-    else:
-        torch.cuda.set_device(device)  # where nccl gathers what is not a tensor
-    context = get_context()
-    ranks = Ranks(context.get_world_rank(), context.get_world_size())
-    with Grader() as grader, (job.work_dir / _METRICS).open("a", encoding="utf-8") as file:
-
-        def report(metrics: Metrics) -> None:
-            file.write(json.dumps(metrics) + "\n")
-            file.flush()
-
-        reward = make_reward(job, ranks, grader)
-        train(
-            job,
-            reward,
-            ranks=ranks,
-            device=str(device),
-            report=report,
-            stopped=(job.work_dir / _STOP).exists,
-            settings=config["settings"],
-        )
-
-
-def _cause(error: TrainingFailedError) -> str:
-    """The last line of each worker's traceback; the whole of them is in `error`."""
-    failures = [*error.worker_failures.values()] if isinstance(error, WorkerGroupError) else [error]
-    return "; ".join(sorted({str(failure).strip().splitlines()[-1] for failure in failures}))
 
 
 def _lines_from(file: Path, offset: int) -> tuple[int, Iterator[Metrics]]:

@@ -215,10 +215,12 @@ def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
 
 
 def _add_gradients(parameters: Iterable[torch.nn.Parameter], ranks: Ranks) -> None:
+    gradients = []
     for parameter in parameters:
         if parameter.grad is None:  # a rank without a row
             parameter.grad = torch.zeros_like(parameter)
-        ranks.add(parameter.grad)
+        gradients.append(parameter.grad)
+    ranks.add(*gradients)
 
 
 def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:

@@ -1,0 +1,49 @@
+"""Two processes that are the two ranks of a job, and do what a test tells both of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainers.local.ranks import Ranks
+
+Pair = Callable[..., list[Any]]  # a function of (ranks, *arguments), and the arguments; what it gave each of two ranks
+
+
+def _rank(rank: int, rendezvous: Path, pipe: Connection) -> None:
+    """One of the two, until it is told None."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    for work, arguments in iter(pipe.recv, None):
+        pipe.send(work(Ranks(rank, 2), *arguments))
+    dist.destroy_process_group()
+
+
+@contextmanager
+def two_ranks(rendezvous: Path) -> Iterator[Pair]:
+    """Both, for the block; `rendezvous` is a file that is not there yet."""
+    context = multiprocessing.get_context("spawn")
+    pipes = [context.Pipe() for _ in range(2)]
+    workers = [context.Process(target=_rank, args=(rank, rendezvous, pipe[1])) for rank, pipe in enumerate(pipes)]
+    for worker, (_, theirs) in zip(workers, pipes, strict=True):
+        worker.start()
+        theirs.close()  # so that a dead worker is the end of its pipe
+
+    def both(work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        for ours, _ in pipes:
+            ours.send((work, arguments))
+        return [ours.recv() for ours, _ in pipes]
+
+    yield both
+    for worker, (ours, _) in zip(workers, pipes, strict=True):
+        if worker.is_alive():
+            ours.send(None)
+        worker.join(20)
+        worker.kill()

@@ -1,0 +1,57 @@
+"""Workers on a cluster: Ray Train places them, gives them their GPUs, and starts all anew when one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import ray
+from ray.train import get_context
+from ray.train.torch import TorchConfig, get_device
+from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
+from ray.train.v2.torch.torch_trainer import TorchTrainer
+
+from trainers.local.order import Order, WorkersFailed
+from trainers.local.ranks import Ranks
+from trainers.local.worker import work
+
+_FOLDER = "ray"  # in the job's: what Ray Train writes
+
+
+def train_on_cluster(order: Order, restarts: int, resources: Mapping[str, float]) -> None:
+    """Run a job's workers to their end, each with `resources` of its own ("CPU", "GPU"). Raises `WorkersFailed`."""
+    gpu = "GPU" in resources
+    trainer: Any = TorchTrainer(
+        _worker,
+        # The keys as an object, since Ray shows a configuration to whoever looks at its state.
+        train_loop_config={"order": replace(order, keys={}), "keys": ray.put(order.keys)},
+        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
+        scaling_config=ScalingConfig(
+            num_workers=order.job.training.workers, use_gpu=gpu, resources_per_worker=dict(resources)
+        ),
+        run_config=RunConfig(
+            name=uuid4().hex,  # Ray's own idea of resuming goes by the name; ours is in checkpoints.py
+            storage_path=str(order.job.work_dir / _FOLDER),
+            failure_config=FailureConfig(max_failures=restarts),
+            logging_config=LoggingConfig(log_level="WARNING"),
+        ),
+    )
+    try:
+        trainer.fit()
+    except TrainingFailedError as error:
+        raise WorkersFailed(_cause(error)) from error
+
+
+def _worker(config: dict[str, Any]) -> None:
+    """What each worker of Ray Train runs."""
+    order, context = replace(config["order"], keys=ray.get(config["keys"])), get_context()
+    work(order, Ranks(context.get_world_rank(), context.get_world_size()), get_device())
+
+
+def _cause(error: TrainingFailedError) -> str:
+    """The last line of each worker's traceback; the whole of them is in `error`."""
+    failures = [*error.worker_failures.values()] if isinstance(error, WorkerGroupError) else [error]
+    return "; ".join(sorted({str(failure).strip().splitlines()[-1] for failure in failures}))

@@ -1,0 +1,73 @@
+"""How far a job has come, read from what its workers leave on disk (checkpoints.py), without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trainers.base import TrainError, TrainJob
+
+STATE = "state.json"
+_STEP = re.compile(r"step_(\d+)")
+
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a job has come."""
+
+    job: str  # its fingerprint
+    step: int
+    metrics: tuple[Metrics, ...]  # one a step
+
+
+def fingerprint(job: TrainJob) -> str:
+    """What must not change between a job and its resumption. How the work is spread over memory and machines may."""
+    free = {"micro_batch", "workers", "sharded", "checkpoint_every"}
+    parts = [
+        [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
+        job.training.model_dump(exclude=free),
+        job.reward.model_dump(),
+        job.signals.model_dump(),
+        [
+            job.reference and job.reference.sha256,
+            job.steps_before,
+            job.guard and job.guard.model_dump(),
+            asdict(job.before),
+        ],
+        [asdict(question) for question in job.questions],
+        job.solver and job.solver.checkpoint,
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def newest_step(job: TrainJob) -> Path | None:
+    """The folder to resume from, None at the beginning. Raises `TrainError` when it is another job's."""
+    folders = step_folders(job.work_dir)
+    if not folders:
+        return None
+    found, expected = read_state(folders[-1]).job, fingerprint(job)
+    if found != expected:
+        raise TrainError(
+            f"{job.key}: {folders[-1]} belongs to another job: expected fingerprint {expected[:12]}, got {found[:12]}"
+        )
+    return folders[-1]
+
+
+def read_state(folder: Path) -> State:
+    tree = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    return State(tree["job"], tree["step"], tuple(tree["metrics"]))
+
+
+def final_folder(work_dir: Path) -> Path:
+    return work_dir / "final"
+
+
+def step_folders(work_dir: Path) -> list[Path]:
+    """The oldest first."""
+    numbered = [(int(m[1]), path) for path in work_dir.glob("step_*") if (m := _STEP.fullmatch(path.name))]
+    return [path for _, path in sorted(numbered)]
