@@ -40,6 +40,11 @@ def read_applications(name: str) -> dict[str, Application]:
     return found
 
 
+def is_vllm(application: Application) -> bool:
+    """Whether vLLM is its engine: it is built from `ray.serve.llm`'s arguments."""
+    return "llm_configs" in (application.get("args") or {})
+
+
 def refuse_missing(name: str, wanted: Sequence[str]) -> None:
     """Raise `ConfigError` where the file has no application of a name in `wanted`."""
     found = read_applications(name)
@@ -51,8 +56,7 @@ def refuse_missing(name: str, wanted: Sequence[str]) -> None:
 
 def refuse_missing_engine(name: str) -> None:
     """Raise `ConfigError` where the file's applications need vLLM and it is not installed."""
-    needs = any(str(a.get("import_path", "")).startswith("ray.serve.llm") for a in read_applications(name).values())
-    if needs and find_spec("vllm") is None:
+    if any(map(is_vllm, read_applications(name).values())) and find_spec("vllm") is None:
         raise ConfigError(
             f"serving.applications: {name} needs vLLM: on GPUs `.venv/bin/pip install -e '.[vllm]'`, on a CPU "
             "deploy/vllm-cpu.sh (docs/vllm.md)"

@@ -6,10 +6,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from core.serving_settings import Service
+from tests.http_server import Handler, listening
 
 Answer = Callable[[int, dict[str, Any]], tuple[int, Any]]
 
@@ -20,7 +20,7 @@ def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict
     asked: list[tuple[str, dict[str, Any], str | None]] = []
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answering(Handler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
@@ -34,15 +34,8 @@ def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict
             with suppress(BrokenPipeError):  # a client that gave up
                 self.wfile.write(raw)
 
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield Service(url=f"http://127.0.0.1:{server.server_address[1]}/v1", model="m", attempts=3), asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Answering) as url:
+        yield Service(url=f"{url}/v1", model="m", attempts=3), asked
 
 
 def lengths(_: int, body: dict[str, Any]) -> tuple[int, Any]:

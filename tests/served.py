@@ -15,6 +15,7 @@ from orchestrator.home import MICRO_MODEL
 from services.inference.engine import Prompt
 from storage.checkpoints import publish
 from tests.live import Live
+from tests.processes import descendants
 
 PROMPTS = [
     Prompt(tuple(solver_messages(f"What is {a} + {a * 7}?")), 100 * a, 5, Sampling(max_tokens=60)) for a in range(2, 30)
@@ -38,13 +39,8 @@ def scaled_checkpoint(live: Live, folder: Path, scale: float, iteration: int) ->
 
 def replicas(live: Live, application: str = "solver") -> dict[int, psutil.Process]:
     """The processes below our Ray that hold an application's model, by pid."""
-    ray = next(pid for pid, (name, _) in live.services.processes.items() if name == "ray")
-    found = {}
-    for process in psutil.Process(ray).children(recursive=True):
-        try:
-            title = " ".join(process.cmdline())
-        except psutil.NoSuchProcess:
-            continue
-        if f"ServeReplica:{application}:" in title and "Ingress" not in title:
-            found[process.pid] = process
-    return found
+    return {
+        process.pid: process
+        for process, title in descendants(live.pid("ray"))
+        if f"ServeReplica:{application}:" in title and "Ingress" not in title
+    }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from core.config import RunConfig
 from core.trainer_settings import EasyR1Settings
-from orchestrator.applications import ROLES, Application, read_applications
+from orchestrator.applications import ROLES, Application, is_vllm, read_applications
 from orchestrator.ledger import Stage
 from orchestrator.sizing.assumptions import GIB, Assumptions
 from orchestrator.sizing.shapes import SizingError
@@ -167,7 +167,7 @@ def _trainer(config: RunConfig, on_gpu: bool) -> Trainer:
 
 
 def _app(name: str, application: Application) -> App:
-    if not str(application.get("import_path", "")).startswith("ray.serve.llm"):
+    if not is_vllm(application):
         deployment = (application.get("deployments") or [{}])[0]
         device: Device = "cpu" if application.get("args", {}).get("device", "cpu") == "cpu" else "gpu"
         gpus = float(deployment.get("ray_actor_options", {}).get("num_gpus", 0))

@@ -8,11 +8,15 @@ after a crash gets the current one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import torch
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel, ConfigDict
 from ray import serve
@@ -20,11 +24,26 @@ from ray.serve import Application
 
 from core.config import Sampling
 from core.prompts import solver_messages
+from services.inference.batching import Batcher
 from services.inference.engine import Completion, Engine, ModelMismatch, Prompt, PromptTooLong
-from services.inference.openai_api import ChatRequest, ChatResponse, Model, ModelList, chat_response
+from services.inference.openai_api import (
+    ChatBatchRequest,
+    ChatBatchResponse,
+    ChatRequest,
+    ChatResponse,
+    Model,
+    ModelList,
+    chat_response,
+)
 from services.inference.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
-from services.inference.transformers_engine import TransformersEngine
 from storage.checkpoints import verify
+
+_log = logging.getLogger("ray.serve")  # the replica's own file in Ray's logs
+
+# Rows of a batch, in multiples of those that are sampled together: the engine sorts them by the lengths of their
+# prompts, and the fewer batches, the fewer rows are left over. A swap waits for a whole batch, and at the end of a
+# stage one replica waits for the other's last one.
+_CALLS = 2
 
 api = FastAPI(title="coevo inference")
 
@@ -45,11 +64,18 @@ class ModelServer:
     """One replica: one engine, one thread that samples."""
 
     def __init__(self, args: ServerArgs) -> None:
+        # Here, in the replica: Serve imports this module in another process first, which has no use for them.
+        import torch
+
+        from services.inference.transformers_engine import TransformersEngine
+
+        self._load: Callable[[Path], Engine] = partial(TransformersEngine, device=args.device, max_rows=args.max_rows)
         self._args = args
         self._engine: Engine | None = None
         self._served: Served | None = None
         self._told = False  # what to hold
         self._sampling = ThreadPoolExecutor(1)
+        self._batcher = Batcher(self._sample, _CALLS * args.max_rows)
         # Held while a batch is sampled and while weights are swapped: a swap waits for the batch under way, and
         # requests that come meanwhile wait for the swap.
         self._busy = asyncio.Lock()
@@ -73,7 +99,7 @@ class ModelServer:
         except ModelMismatch:  # another architecture: a run with another base model
             self._engine = None  # first, so that two never share the memory
         if self._engine is None:
-            self._engine = TransformersEngine(served.folder, self._args.device, self._args.max_rows)
+            self._engine = self._load(served.folder)
         canary = Prompt(tuple(solver_messages(CANARY)), 0, 1, Sampling(temperature=0, max_tokens=CANARY_TOKENS))
         if not math.isfinite(self._engine.generate([canary])[0][0].mean_entropy):
             raise CanaryFailed(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
@@ -83,15 +109,19 @@ class ModelServer:
         if self._told and self._served is None and not self._busy.locked():
             raise RuntimeError(f"{self._args.role}: no checkpoint is loaded")
 
-    # A stage's requests come within this time. Those that came later would wait for the whole batch before them, which
-    # takes seconds: with a tenth of it a model of 27M parameters served 0.87 of what it does alone, and so 0.92.
-    @serve.batch(max_batch_size=256, batch_wait_timeout_s=0.1)
     async def _sample(self, prompts: list[Prompt]) -> list[tuple[str, list[Completion]]]:
         async with self._busy:
             if self._served is None or self._engine is None:
                 raise RuntimeError(f"{self._args.role}: no checkpoint is loaded")
-            loop = asyncio.get_running_loop()
+            loop, began = asyncio.get_running_loop(), time.perf_counter()
             completions = await loop.run_in_executor(self._sampling, self._engine.generate, prompts)
+            _log.info(
+                "sampled %d completions of %d prompts, %d tokens, in %.3f s",
+                sum(map(len, completions)),
+                len(prompts),
+                sum(len(completion.tokens) for group in completions for completion in group),
+                time.perf_counter() - began,
+            )
             return [(self._served.checkpoint, group) for group in completions]
 
     @api.post("/v1/chat/completions")
@@ -103,14 +133,21 @@ class ModelServer:
                 self._engine.check(prompt)
         except PromptTooLong as error:
             raise HTTPException(400, str(error)) from error
-        checkpoint, completions = await self._sample(prompt)
+        checkpoint, completions = await self._batcher.ask(prompt)
         self._refuse_other(request, checkpoint)  # it may have been swapped while this request waited
         return chat_response(self._args.role, checkpoint, completions, request.logprobs)
 
+    @api.post("/v1/chat/completions/batch")
+    async def chats(self, batch: ChatBatchRequest) -> ChatBatchResponse:
+        """Several chats; one that is refused has all of them refused."""
+        return ChatBatchResponse(responses=await asyncio.gather(*map(self.chat, batch.requests)))
+
     @api.get("/v1/models")
     async def models(self) -> ModelList:
-        data = [Model(id=self._args.role, checkpoint=s.checkpoint, sha256=s.sha256)] if (s := self._served) else []
-        return ModelList(data=data)
+        if (served := self._served) is None:
+            return ModelList(data=[])
+        model = Model(id=self._args.role, checkpoint=served.checkpoint, sha256=served.sha256, batches=True)
+        return ModelList(data=[model])
 
     def _refuse_other(self, request: ChatRequest, checkpoint: str | None) -> None:
         """`checkpoint` is None while one is swapped in: a request waits until it is known which."""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import aiohttp
+from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
 from core.types import FinishReason
 from services.inference import access
 from services.inference.engine import Prompt
-from services.inference.openai_api import ChatResponse
+from services.inference.openai_api import ChatBatchResponse, ChatResponse
+
+T = TypeVar("T")
 
 # Answers that pass by themselves: a replica was lost or is being started, or has not swapped its weights yet.
 PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
@@ -23,6 +28,9 @@ PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 class InferenceError(CoevoError):
     """A service refused a request, or did not answer it before the deadline."""
+
+
+_TOGETHER = 8  # prompts a request, where the server takes several
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,9 @@ class InferenceClient:
     url: str
     model: str  # the application's name
     patience_s: float = 120.0  # spent between attempts, before a request is given up; an attempt takes what it takes
-    concurrency: int = 256
+    # Prompts under way at once, of all batches. Each may be a connection, and a process often has 1,024 files at most.
+    # With many more, Serve has dealt them out to its replicas long before it is known which of them will be busy.
+    concurrency: int = 512
 
     def generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
         """Sample every prompt from `checkpoint`; out[i][j] is drawn with prompts[i].seed + j.
@@ -68,10 +78,13 @@ class InferenceClient:
         loop, under_way = asyncio.new_event_loop(), deque[Future[list[list[Reply]]]]()
         thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
         thread.start()
-        http = asyncio.run_coroutine_threadsafe(_session(), loop).result()
+        http = asyncio.run_coroutine_threadsafe(_own_session(), loop).result()
         try:
+            together = asyncio.run_coroutine_threadsafe(self._together(http), loop).result()
+            slots = self._slots(together)
             for batch in batches:
-                under_way.append(asyncio.run_coroutine_threadsafe(self._generate(http, batch, checkpoint), loop))
+                replies = self._generate(http, batch, checkpoint, together, slots)
+                under_way.append(asyncio.run_coroutine_threadsafe(replies, loop))
                 if len(under_way) == at_once:
                     yield under_way.popleft().result()
             while under_way:
@@ -86,60 +99,86 @@ class InferenceClient:
             loop.close()
 
     async def _generate_alone(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
-        async with await _session() as http:
-            return await self._generate(http, prompts, checkpoint)
+        async with await _own_session() as http:
+            together = await self._together(http)
+            return await self._generate(http, prompts, checkpoint, together, self._slots(together))
+
+    def _slots(self, together: int) -> asyncio.Semaphore:
+        """One for each request that may be under way."""
+        return asyncio.Semaphore(max(1, self.concurrency // together))
 
     async def _generate(
-        self, http: aiohttp.ClientSession, prompts: Sequence[Prompt], checkpoint: str
+        self,
+        http: aiohttp.ClientSession,
+        prompts: Sequence[Prompt],
+        checkpoint: str,
+        together: int,
+        slots: asyncio.Semaphore,
     ) -> list[list[Reply]]:
-        slots = asyncio.Semaphore(self.concurrency)
+        """`together` prompts a request, each of which has one of `slots`."""
 
-        async def one(prompt: Prompt) -> list[Reply]:
+        async def ask(some: Sequence[Prompt]) -> list[list[Reply]]:
             async with slots:
-                return await self._ask(http, prompt, checkpoint)
+                return await self._patiently(partial(self._ask, http, some, checkpoint))
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(prompt)) for prompt in prompts]
-        return [task.result() for task in tasks]
+            parts = [prompts[start : start + together] for start in range(0, len(prompts), together)]
+            tasks = [group.create_task(ask(part)) for part in parts]
+        return [replies for task in tasks for replies in task.result()]
 
-    async def _ask(self, http: aiohttp.ClientSession, prompt: Prompt, checkpoint: str) -> list[Reply]:
+    async def _together(self, http: aiohttp.ClientSession) -> int:
+        """How many prompts the server takes in one request."""
+
+        async def ask() -> int | str:
+            async with http.get(f"{self.url}/models", allow_redirects=False) as response:
+                if response.status in PASSING:
+                    return await _failure(response)
+                content = await response.read()
+            try:
+                models = _Models.model_validate_json(content).data
+            except ValidationError:  # of another server
+                return 1
+            return _TOGETHER if all(model.batches for model in models) else 1  # none while one is swapped in
+
+        return await self._patiently(ask)
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T | str]]) -> T:
+        """What `attempt` gives, tried again as long as it says what went wrong and may pass."""
         waited, pause = 0.0, 0.05
         while True:
-            failure = await self._try(http, prompt, checkpoint)
-            if not isinstance(failure, str):
-                return failure
+            try:
+                result = await attempt()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                result = f"{type(error).__name__}: {error}"
+            if not isinstance(result, str):
+                return result
             if waited + pause > self.patience_s:
-                raise InferenceError(f"{self.url}: no answer after waiting {self.patience_s:g} s, last: {failure}")
+                raise InferenceError(f"{self.url}: no answer after waiting {self.patience_s:g} s, last: {result}")
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, 2.0)
 
-    async def _try(self, http: aiohttp.ClientSession, prompt: Prompt, checkpoint: str) -> list[Reply] | str:
-        """The replies, or what went wrong and may pass."""
-        try:
-            async with http.post(f"{self.url}/chat/completions", json=self._body(prompt, checkpoint)) as response:
-                status, content = response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            return f"{type(error).__name__}: {error}"
-        if status != 200:
-            failure = f"HTTP {status}: {content[:300].decode(errors='replace')}"
-            if status in PASSING:
-                return failure
-            raise InferenceError(f"{self.url}: {failure}")
-        chat = ChatResponse.model_validate_json(content)
-        if chat.policy_version != checkpoint or len(chat.choices) != prompt.n:
-            return f"{len(chat.choices)} of {prompt.n} choices by {chat.policy_version!r} instead of {checkpoint!r}"
-        return [
-            Reply(
-                text=choice.message.content,
-                tokens=choice.completion_tokens,
-                finish_reason=choice.finish_reason,
-                mean_entropy=choice.mean_entropy,
-                entropy_error=choice.entropy_error,
-                checkpoint=chat.policy_version,
-                seed=prompt.seed + choice.index,
-            )
-            for choice in sorted(chat.choices, key=lambda choice: choice.index)
-        ]
+    async def _ask(
+        self, http: aiohttp.ClientSession, prompts: Sequence[Prompt], checkpoint: str
+    ) -> list[list[Reply]] | str:
+        """The replies to the prompts of one request, or what went wrong and may pass."""
+        bodies = [self._body(prompt, checkpoint) for prompt in prompts]
+        single = len(bodies) == 1
+        route, body = ("", bodies[0]) if single else ("/batch", {"requests": bodies})
+        async with http.post(f"{self.url}/chat/completions{route}", json=body, allow_redirects=False) as response:
+            if response.status != 200:
+                failure = await _failure(response)
+                if response.status in PASSING:
+                    return failure
+                raise InferenceError(f"{self.url}: {failure}")
+            content = await response.read()
+        if single:
+            chats = [ChatResponse.model_validate_json(content)]
+        else:
+            chats = ChatBatchResponse.model_validate_json(content).responses
+        for chat, prompt in zip(chats, prompts, strict=True):
+            if chat.policy_version != checkpoint or len(chat.choices) != prompt.n:
+                return f"{len(chat.choices)} of {prompt.n} choices by {chat.policy_version!r} instead of {checkpoint!r}"
+        return [_replies(chat, prompt) for chat, prompt in zip(chats, prompts, strict=True)]
 
     def _body(self, prompt: Prompt, checkpoint: str) -> dict[str, object]:
         return {
@@ -155,11 +194,44 @@ class InferenceClient:
         }
 
 
-async def _session() -> aiohttp.ClientSession:
-    """Connections that are kept from one batch to the next, as many as there are requests under way."""
-    connector = aiohttp.TCPConnector(limit=0)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)  # an answer takes what it takes
-    return aiohttp.ClientSession(headers=access.headers(), connector=connector, timeout=timeout)
+class _Model(BaseModel):
+    batches: bool = False  # whether the server has the route for several chats
+
+
+class _Models(BaseModel):
+    """What is looked at of a server's list of its models."""
+
+    data: list[_Model]
+
+
+def _replies(chat: ChatResponse, prompt: Prompt) -> list[Reply]:
+    return [
+        Reply(
+            text=choice.message.content,
+            tokens=choice.completion_tokens,
+            finish_reason=choice.finish_reason,
+            mean_entropy=choice.mean_entropy,
+            entropy_error=choice.entropy_error,
+            checkpoint=chat.policy_version,
+            seed=prompt.seed + choice.index,
+        )
+        for choice in sorted(chat.choices, key=lambda choice: choice.index)
+    ]
+
+
+async def _failure(response: aiohttp.ClientResponse) -> str:
+    return f"HTTP {response.status}: {(await response.read())[:300].decode(errors='replace')}"
+
+
+def open_session(headers: Mapping[str, str], total_s: float | None) -> aiohttp.ClientSession:
+    """Connections that are kept from one request to the next, as many as there are requests under way. `total_s` is
+    what a request may take, in seconds; None: what it takes. To be called within an event loop."""
+    timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=10)
+    return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+
+
+async def _own_session() -> aiohttp.ClientSession:
+    return open_session(access.headers(), total_s=None)
 
 
 async def _cancel_all() -> None:

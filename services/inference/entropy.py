@@ -6,6 +6,8 @@ fiftyfold. What they leave open is how the rest of the mass, r, lies on the othe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -30,6 +32,19 @@ def entropy_bounds(logprobs: ArrayLike, vocabulary: int) -> tuple[Floats, Floats
         low = np.where((rest > 0) & (most > 0), -rest * np.log(most), 0.0)
         high = np.where(rest > 0, rest * np.log(max(vocabulary - count, 1) / rest), 0.0)
     return own + low, own + np.maximum(low, high)
+
+
+def sampled_first(token_ids: Sequence[int], logprobs: Sequence[float], top: int) -> Floats:
+    """Log-probabilities (T, top) of T tokens: each the sampled one's, then those of the most likely others.
+
+    vLLM lists top + 1 of a token, one token after the other: the sampled one, and the most likely, of which it may be
+    one.
+    """
+    shape = (-1, top + 1)
+    ids, known = np.array(token_ids).reshape(shape), np.array(logprobs, dtype=np.float64).reshape(shape)
+    again = ids[:, 1:] == ids[:, :1]
+    others = 1 + np.argsort(again, axis=1, kind="stable")[:, : top - 1]  # without it, or else without the least likely
+    return np.concatenate([known[:, :1], np.take_along_axis(known, others, axis=1)], axis=1)
 
 
 def mean_entropy(logprobs: ArrayLike, vocabulary: int) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """The part of OpenAI's chat API that the loop speaks, and what we add to it (marked "ours").
 
-`POST /v1/chat/completions` and `GET /v1/models`; the same routes are vLLM's.
+`POST /v1/chat/completions` and `GET /v1/models` are vLLM's too. Our servers have `POST /v1/chat/completions/batch`
+besides, and say so in `/v1/models`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from core.config import Sampling
 from core.settings import Answers, Seed, Temperature, Tokens
 from core.types import FinishReason
 from services.inference.engine import Completion, Prompt
+
+CHATS_AT_ONCE = 64  # in one request, at most
 
 
 class Message(BaseModel):
@@ -72,12 +75,23 @@ class ChatResponse(BaseModel):
     usage: Usage
 
 
+class ChatBatchRequest(BaseModel):
+    """Ours: several chats in one request, since Serve's part in a request takes as long as a small model's."""
+
+    requests: list[ChatRequest] = Field(min_length=1, max_length=CHATS_AT_ONCE)
+
+
+class ChatBatchResponse(BaseModel):
+    responses: list[ChatResponse]  # one a request, in their order
+
+
 class Model(BaseModel):
     id: str
     object: Literal["model"] = "model"
     owned_by: Literal["coevo"] = "coevo"
     checkpoint: str  # ours
     sha256: str  # ours: of the checkpoint's manifest
+    batches: bool = False  # ours: whether the server has the route for several chats
 
 
 class ModelList(BaseModel):

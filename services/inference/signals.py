@@ -7,11 +7,11 @@ cannot be read is another matter: that group's strategies are unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
 
-import httpx
+import aiohttp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,13 +21,11 @@ from core.serving_settings import Service, Signals
 from core.strategies import judge_messages, parse_clusters, skeleton_clusters
 from core.types import Group
 from services.inference.client import InferenceError
-from services.inference.outside import headers, post
+from services.inference.outside import ask_each, post
 
 _TEXTS_A_REQUEST = 128
 _CONCURRENCY = 32
 _JUDGE_TOKENS_A_RESPONSE = 120  # for its chain of thought and its number
-
-T = TypeVar("T")
 
 Responses = Sequence[str]
 
@@ -39,7 +37,7 @@ def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:
     service = _service(signals.embedder)
     texts = [reasoning_part(response) for response in responses]
     parts = [texts[at : at + _TEXTS_A_REQUEST] for at in range(0, len(texts), _TEXTS_A_REQUEST)]
-    return np.concatenate(asyncio.run(_all(service, parts, _embed_part)))
+    return np.concatenate(asyncio.run(ask_each(service, parts, partial(_embed_part, service), _CONCURRENCY)))
 
 
 def cluster(signals: Signals, groups: Sequence[tuple[str, Responses]]) -> list[tuple[int, ...] | None]:
@@ -50,7 +48,8 @@ def cluster(signals: Signals, groups: Sequence[tuple[str, Responses]]) -> list[t
     """
     if signals.clusterer == "skeleton":
         return [skeleton_clusters(responses) for _, responses in groups]
-    return asyncio.run(_all(_service(signals.clusterer), groups, _judge_group))
+    service = _service(signals.clusterer)
+    return asyncio.run(ask_each(service, groups, partial(_judge_group, service), _CONCURRENCY))
 
 
 def with_signals(
@@ -74,25 +73,7 @@ def _service(found: Service | str) -> Service:
     raise InferenceError(f"signals: expected the address of a service, got {found!r}, which a run's stage replaces")
 
 
-async def _all(
-    service: Service, items: Sequence[Any], work: Callable[[httpx.AsyncClient, Service, Any], Awaitable[T]]
-) -> list[T]:
-    slots = asyncio.Semaphore(_CONCURRENCY)
-    async with httpx.AsyncClient(timeout=service.timeout, headers=headers(service), trust_env=False) as http:
-
-        async def one(item: Any) -> T:
-            async with slots:
-                return await work(http, service, item)
-
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(one(item)) for item in items]
-        except ExceptionGroup as group:  # the first failure ended the rest
-            raise group.exceptions[0] from None
-    return [task.result() for task in running]
-
-
-async def _embed_part(http: httpx.AsyncClient, service: Service, texts: Sequence[str]) -> NDArray[np.float64]:
+async def _embed_part(service: Service, http: aiohttp.ClientSession, texts: Sequence[str]) -> NDArray[np.float64]:
     reply = await post(http, service, "embeddings", {"model": service.model, "input": list(texts)})
     try:
         rows = {int(row["index"]): row["embedding"] for row in reply["data"]}
@@ -105,7 +86,7 @@ async def _embed_part(http: httpx.AsyncClient, service: Service, texts: Sequence
 
 
 async def _judge_group(
-    http: httpx.AsyncClient, service: Service, group: tuple[str, Responses]
+    service: Service, http: aiohttp.ClientSession, group: tuple[str, Responses]
 ) -> tuple[int, ...] | None:
     question, responses = group
     for attempt in range(service.attempts):

@@ -10,9 +10,10 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-import httpx
+import aiohttp
 
 from core.audit_settings import Judge
 from core.errors import CoevoError
@@ -22,7 +23,7 @@ from core.seeds import seed_for
 from core.sentinels import Sentinel, draw_sentinels
 from core.types import OracleLabel
 from services.inference.client import InferenceError
-from services.inference.outside import RequestRefused, headers, post
+from services.inference.outside import RequestRefused, ask_each, post
 
 _SEEDS = 2**31  # what every service takes for a seed
 
@@ -111,25 +112,17 @@ def _passed(sentinel: Sentinel, replies: dict[str, list[str | None]], settings: 
 
 async def _ask_all(cases: Sequence[Case], settings: Judge, seed: int) -> dict[str, list[_Reply]]:
     """Key -> `samples` replies to it, those of all cases under way together."""
-    slots = asyncio.Semaphore(settings.concurrency)
-    async with httpx.AsyncClient(timeout=settings.timeout, headers=headers(settings), trust_env=False) as http:
 
-        async def one(case: Case, sample: int) -> _Reply:
-            async with slots:
-                return await _ask(http, case, settings, seed_for(seed, case.question, sample))
+    async def ask(http: aiohttp.ClientSession, asked: tuple[Case, int]) -> _Reply:
+        case, sample = asked
+        return await _ask(http, case, settings, seed_for(seed, case.question, sample))
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                running = {
-                    case.key: [tasks.create_task(one(case, sample)) for sample in range(settings.samples)]
-                    for case in cases
-                }
-        except ExceptionGroup as group:  # the first failure ended the rest
-            raise group.exceptions[0] from None
-    return {key: [task.result() for task in of_case] for key, of_case in running.items()}
+    samples = range(settings.samples)
+    replies = iter(await ask_each(settings, product(cases, samples), ask, settings.concurrency))
+    return {case.key: [next(replies) for _ in samples] for case in cases}
 
 
-async def _ask(http: httpx.AsyncClient, case: Case, settings: Judge, seed: int) -> _Reply:
+async def _ask(http: aiohttp.ClientSession, case: Case, settings: Judge, seed: int) -> _Reply:
     asked = messages(settings.prompt, case)
     if asked is None:
         return _Reply(None)

@@ -11,7 +11,7 @@ from ray.serve.schema import ServeDeploySchema
 
 from core.config import RunConfig, load_config
 from core.trainer_settings import EasyR1Settings
-from orchestrator.applications import read_applications, refuse_missing
+from orchestrator.applications import is_vllm, read_applications, refuse_missing
 from orchestrator.home import APPLICATIONS, PRESETS
 from orchestrator.sizing import Assumptions, calculate
 from orchestrator.sizing.shapes import shape_of
@@ -30,7 +30,7 @@ PAPERS = {
     "poly_epo": (8, 128, 64, 1e-6, 4096),
 }
 FILES = sorted(path.name for path in APPLICATIONS.glob("*.yaml"))
-VLLM = [name for name in FILES if "ray.serve.llm" in (APPLICATIONS / name).read_text()]
+VLLM = [name for name in FILES if "llm_configs" in (APPLICATIONS / name).read_text()]
 
 
 def preset(name: str) -> RunConfig:
@@ -116,7 +116,7 @@ def test_serve_takes_the_file(name: str) -> None:
 def llm_configs(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each with its application."""
     tree = yaml.safe_load((APPLICATIONS / name).read_text())
-    llm = [app for app in tree["applications"] if app["import_path"].startswith("ray.serve.llm")]
+    llm = [app for app in tree["applications"] if is_vllm(app)]
     return [(app, config) for app in llm for config in app["args"]["llm_configs"]]
 
 
@@ -126,6 +126,7 @@ def test_what_is_swapped_has_our_server_and_its_deployments_name(name: str) -> N
         if "deployments" not in app:
             continue
         model = config["model_loading_config"]["model_id"]
+        assert app["import_path"] == "services.inference.vllm_app:build"
         assert config["server_cls"] == "services.inference.vllm_server.SwappedLLMServer"
         assert config["engine_kwargs"]["worker_extension_cls"] == "services.inference.vllm_weights.SwappedWeights"
         assert (app["name"], app["deployments"]) == (model, [{"name": f"SwappedLLMServer:{model}"}])

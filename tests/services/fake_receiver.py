@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
-from threading import Thread
 from typing import Any
+
+from tests.http_server import Handler, listening
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Receiver:
 
 @contextmanager
 def fake_receiver() -> Iterator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
+    class Receiving(Handler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             receiver.received.put(Received({name.lower(): value for name, value in self.headers.items()}, body))
@@ -43,16 +43,6 @@ def fake_receiver() -> Iterator[Receiver]:
             self.send_response(receiver.answers.pop(0) if receiver.answers else 204)
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver = Receiver(f"http://127.0.0.1:{server.server_address[1]}/hook?token=secret")
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with listening(Receiving) as url:
+        receiver = Receiver(f"{url}/hook?token=secret")
         yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
 
+import pytest
 import schemathesis
 from api_examples import RUN, alert, fill
 from hypothesis import HealthCheck, given, settings
@@ -27,10 +28,10 @@ _PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 # What the example has nothing for: a run that somebody is at, or that waits.
 _EMPTY = {f"POST {PREFIX}/runs/{{run}}/{asked}" for asked in ("cancel", "decision")}
 _ALERT = "0123456789abcdef"
-_CASES = 20  # of each kind, route and database
 
 
-def test_every_answer_is_as_described(store: Store, tmp_path: Path, prefect_url: str) -> None:
+@pytest.mark.parametrize("cases", [6, pytest.param(20, marks=pytest.mark.slow)])  # of each kind and route
+def test_every_answer_is_as_described(store: Store, tmp_path: Path, prefect_url: str, cases: int) -> None:
     fill(store)
     draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:
@@ -40,17 +41,17 @@ def test_every_answer_is_as_described(store: Store, tmp_path: Path, prefect_url:
     app = create_app(store, tmp_path, ask_for_keys=True, prefect=known(prefect_url), presets=_PRESETS)
     described = schemathesis.openapi.from_asgi("/api/openapi.json", app)
     operations = [found.ok() for found in described.get_all_operations()]
-    statuses = {operation.label: _statuses(operation, key) for operation in operations}
+    statuses = {operation.label: _statuses(operation, key, cases) for operation in operations}
     assert len(statuses) >= 20
     assert {label for label, seen in statuses.items() if not {200, 201, 202} & seen.keys()} <= _EMPTY
-    assert sum(seen.total() for seen in statuses.values()) >= 1_000  # and there are two databases
+    assert sum(seen.total() for seen in statuses.values()) >= 50 * cases
     assert {200, 400, 422} <= statuses[f"GET {PREFIX}/runs/{{run}}/iterations/{{iteration}}/questions"].keys()
 
 
-def _statuses(operation: Any, key: str) -> Counter[int]:
+def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
     """What a route answered with: to what its description allows, and to what it does not."""
     seen, sent = Counter[int](), {"Authorization": f"Bearer {key}"}
-    asked = settings(max_examples=_CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    asked = settings(max_examples=cases, derandomize=True, suppress_health_check=list(HealthCheck))
 
     @asked
     @given(case=operation.as_strategy())

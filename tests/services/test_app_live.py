@@ -93,9 +93,14 @@ def test_bad_requests_are_refused_at_once(live: Live, base: Checkpoint) -> None:
     with pytest.raises(InferenceError, match=r"HTTP 400.*context holds 512"):
         _client(live).generate([too_long], base.id)
     url = f"{live.services.endpoint('solver')}/chat/completions"
-    answer = httpx.post(url, json={"model": "solver", "messages": [], "n": 0}, headers=access.headers())
-    assert answer.status_code == 422
-    assert {error["loc"][-1] for error in answer.json()["detail"]} == {"messages", "n"}
+    bad = {"model": "solver", "messages": [], "n": 0}
+    for route, body in (("", bad), ("/batch", {"requests": [bad]})):
+        answer = httpx.post(url + route, json=body, headers=access.headers())
+        assert answer.status_code == 422
+        assert {error["loc"][-1] for error in answer.json()["detail"]} == {"messages", "n"}
+    good = {"model": "solver", "messages": solver_messages("What is 3 + 4?")}
+    answer = httpx.post(f"{url}/batch", json={"requests": [good, {**good, "model": "other"}]}, headers=access.headers())
+    assert (answer.status_code, answer.json()["detail"]) == (404, "model: expected 'solver', got 'other'")
 
 
 def test_openai_routes(live: Live, base: Checkpoint) -> None:

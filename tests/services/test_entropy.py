@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from services.inference.entropy import entropy_bounds, mean_entropy
+from services.inference.entropy import entropy_bounds, mean_entropy, sampled_first
 
 
 def listed(logits: NDArray[np.float64], sampled: int, count: int) -> tuple[list[float], float]:
@@ -20,7 +20,7 @@ def listed(logits: NDArray[np.float64], sampled: int, count: int) -> tuple[list[
     return [float(logp[token]) for token in order[:count]], float(-(np.exp(logp) * logp).sum())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     logits=st.lists(st.floats(-30, 30), min_size=2, max_size=40),
     sampled=st.integers(0, 39),
@@ -54,3 +54,22 @@ def test_a_whole_vocabulary_is_exact() -> None:
     estimate, error = mean_entropy([known, known], 3)
     assert estimate == pytest.approx(exact)
     assert error == pytest.approx(0, abs=1e-12)
+
+
+def test_the_sampled_token_comes_first_and_once() -> None:
+    """Three tokens of the vocabulary 0 to 9, of which the two most likely are listed: the first token is the likeliest
+    itself, the second the next, the third neither of them."""
+    ids = [7, 7, 4, 4, 7, 4, 1, 7, 4]
+    logprobs = [-0.1, -0.1, -2.5, -2.5, -0.1, -2.5, -6.0, -0.1, -2.5]
+    assert sampled_first(ids, logprobs, 2).tolist() == [[-0.1, -2.5], [-2.5, -0.1], [-6.0, -0.1]]
+    assert sampled_first([7, 7, 1, 7], [-0.1, -0.1, -6.0, -0.1], 1).tolist() == [[-0.1], [-6.0]]
+
+
+@given(logits=st.lists(st.floats(-30, 30), min_size=2, max_size=40, unique=True), data=st.data())
+def test_what_vllm_lists_comes_to_the_most_likely(logits: list[float], data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, len(logits)))
+    sampled = data.draw(st.integers(0, len(logits) - 1))
+    known, _ = listed(np.array(logits), sampled, count)
+    logp = np.array(logits) - np.logaddexp.reduce(np.array(logits))
+    ids = [sampled, *np.argsort(-logp, kind="stable")[:count]]
+    assert sampled_first([int(i) for i in ids], [float(logp[i]) for i in ids], count).tolist() == [known]

@@ -22,7 +22,7 @@ def test_it_knows_the_worlds_verbs() -> None:
 
 
 @given(SEEDS, st.sampled_from([None, 1, 2, 3, 4, 5, 6]))
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 def test_it_solves_whatever_the_world_asks(seed: int, operations: int | None) -> None:
     problem = world.make_problem(random.Random(seed), operations)
     assert solve(problem.text) == problem.answer
@@ -30,7 +30,7 @@ def test_it_solves_whatever_the_world_asks(seed: int, operations: int | None) ->
 
 
 @given(SEEDS, SEEDS)
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 def test_whatever_the_world_breaks_is_ill_posed(seed: int, how: int) -> None:
     # Each way to break one leaves it without a number or without its end, which no question may lack.
     broken = world._break(world.make_problem(random.Random(seed)).text, random.Random(how))
@@ -39,7 +39,7 @@ def test_whatever_the_world_breaks_is_ill_posed(seed: int, how: int) -> None:
 
 
 @given(SEEDS, st.data())
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 def test_a_question_without_one_of_its_words_is_ill_posed(seed: int, data: st.DataObject) -> None:
     words = world.make_problem(random.Random(seed)).text.split()
     optional = {"more.", "more,", "more", "then"}
@@ -160,7 +160,7 @@ FRAGMENTS = re.findall(
 
 
 @given(st.text(max_size=300) | st.lists(st.sampled_from(FRAGMENTS), max_size=30).map(" ".join))
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 def test_nothing_raises_and_both_answers_agree_on_what_is_ill_posed(text: str) -> None:
     assert (solve(text) is None) == (difficulty(text) is None)
 

