@@ -9,7 +9,6 @@ from typing import Any
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
 from orchestrator.progress import artifact_key
-from orchestrator.report import curves_png
 from storage.session import Store
 
 
@@ -27,6 +26,8 @@ def stage_result(run: str, iteration: int, stage: str, result: Mapping[str, Any]
 
 def curves(store: Store, run: str) -> None:
     """Held-out accuracy and label accuracy so far."""
+    from orchestrator.report import curves_png  # Matplotlib: more than a second before a run's first stage
+
     picture = base64.b64encode(curves_png(store, run)).decode()
     key = artifact_key(run, "curves")
     create_image_artifact(f"data:image/png;base64,{picture}", key=key, description=f"{run}: accuracy by iteration")

@@ -8,12 +8,14 @@ Each is a process of its own with its log in the home folder, known by pid and s
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,15 +61,18 @@ class Ports:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that nobody listens on now, and that no program takes by chance: Ray's workers have 10002 to
+    19999, and the system deals out those from 32768 on (Linux; on other systems from higher ones)."""
+    while True:
+        port = random.randrange(20_000, 32_768)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str] | None = None) -> Services:
-    """Start everything, or what `only` names, and wait until it answers. Raises `StartError`; then nothing is left
-    running."""
+    """Start everything at once, or what `only` names, and wait until all of it answers. Raises `StartError`; then
+    nothing is left running."""
     _refuse_elsewhere("up", StartError)
     alive = running(home)
     if alive:
@@ -87,15 +92,18 @@ def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str
         prefect_auth=f"coevo:{home.secret('prefect')}",
     )
     try:
+        starting = []
         for name, command, ready in _plan(home, ports, services):
             if only is not None and name not in only:
                 continue
-            say(f"starting {name}")
             process = _spawn(home, name, command, environment(home, services))
             services = replace(
                 services, processes={**services.processes, process.pid: (name, processes.started(process.pid))}
             )
             home.save_services(services)
+            starting.append((name, process, ready))
+        say(f"starting {', '.join(name for name, _, _ in starting)}")
+        for name, process, ready in starting:
             _wait(home, name, process, ready)
     except BaseException:
         down(home)
@@ -104,18 +112,17 @@ def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str
 
 
 def _plan(home: Home, ports: Ports, services: Services) -> list[tuple[str, list[str], Callable[[], bool]]]:
-    """What to start, in order: its name, its command, and how to tell that it is up."""
+    """What to start: its name, its command, and how to tell that it is up."""
     ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={ports.ray}"]
     ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
     ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
     prefect = [str(_BIN / "prefect"), "server", "start", "--host=127.0.0.1", f"--port={ports.prefect}"]
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
-        # First: it needs none of the others, and Ray takes ports at random, the one that it was promised too.
-        ("api", api, lambda: _is_healthy(services.api_url)),
         ("ray", ray, lambda: _trouble_with_ray(services) is None),
-        ("prefect", prefect, lambda: _trouble_with_prefect(services.prefect) is None),
+        ("prefect", prefect, lambda: trouble_with_prefect(services.prefect) is None),
         ("runner", [sys.executable, "-m", "orchestrator.runner"], lambda: _deployed(services.prefect)),
+        ("api", api, lambda: _is_healthy(services.api_url)),
     ]
 
 
@@ -134,6 +141,9 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "RAY_AUTH_TOKEN": services.ray_token,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": proxy.MIDDLEWARES,
+        # Seconds between the looks of Serve's controller, of which a swap of weights takes several a replica. At Ray's
+        # .1 two replicas take .5 s to swap the tiny model, and .2 s now; the idle controller takes 4% of a core, not 2.
+        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.03",
         # one process less a training; there is nothing to be preempted on one machine
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         "HF_HUB_OFFLINE": "1",
@@ -168,13 +178,16 @@ def down(home: Home) -> list[str]:
         services = home.services()
     except NotUp:
         return []
-    ended = []
-    for pid, (name, started) in reversed(services.processes.items()):
-        if processes.is_running(pid, started):
-            _end(psutil.Process(pid))
-            ended.append(name)
+    alive = {
+        name: psutil.Process(pid)
+        for pid, (name, started) in services.processes.items()
+        if processes.is_running(pid, started)
+    }
+    _end([process for name, process in alive.items() if name == "runner"], 20)  # it tells Prefect what it has ended
+    # Once Serve has been up, Ray does not end within 20 s by itself. It has nothing to lose.
+    _end([process for name, process in alive.items() if name != "runner"], 5)
     home.save_services(None)
-    return ended
+    return [*alive]
 
 
 def running(home: Home) -> list[str]:
@@ -217,14 +230,15 @@ def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
 
 def _elsewhere(services: Services) -> dict[str, str | None]:
     """What keeps services that have no pid here from being used, by their names; None where nothing does."""
-    return {"ray": _trouble_with_ray(services), "prefect": _trouble_with_prefect(services.prefect)}
+    return {"ray": _trouble_with_ray(services), "prefect": trouble_with_prefect(services.prefect)}
 
 
-def _end(process: psutil.Process, patience_s: float = 20.0) -> None:
-    """Ask a process to end, then end it and every descendant it had."""
-    family = [process, *process.children(recursive=True)]
-    process.terminate()
-    psutil.wait_procs([process], timeout=patience_s)
+def _end(services: list[psutil.Process], patience_s: float) -> None:
+    """Ask processes to end, then end them and every descendant they had."""
+    family = [*services, *(child for process in services for child in process.children(recursive=True))]
+    for process in services:
+        process.terminate()
+    psutil.wait_procs(services, timeout=patience_s)
     _, alive = psutil.wait_procs(family, timeout=1)
     for one in alive:
         try:
@@ -285,7 +299,9 @@ def _trouble_with_ray(services: Services) -> str | None:
     return _trouble(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
 
 
-def _trouble_with_prefect(server: PrefectServer) -> str | None:
+def trouble_with_prefect(server: PrefectServer) -> str | None:
+    """What keeps the Prefect server from being used; None where nothing does."""
+
     def ask() -> httpx.Response:  # unlike /health this asks for the password
         return server.request("GET", "/admin/version", timeout_s=_ANSWER_S)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Literal
 
 import ray
-from prefect import flow, tags, task
+from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
@@ -23,6 +27,7 @@ from orchestrator.plan import LOOP, stages_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS
 from orchestrator.stages.health import decided
+from orchestrator.stages.training import warm_up
 from storage.rows import RunStatus
 from storage.session import Store, open_store
 
@@ -118,15 +123,35 @@ def _run_to_its_end(
     with run_held(store, run):
         config = runs.prepare(place, store, run, preset, iterations, overrides, flow=name)
         runs.check_start(store, run, config, start_iteration, start_stage)
-        with runs.status_kept(store, run), tags(run):
+        with runs.status_kept(store, run):
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
-            for t in range(1, config.iterations + 1):
-                iteration(run, t)
-                if _ask_if_need_be(store, run, t) == "stop":
-                    raise runs.RunStopped
+            with _drawing(store, run) as draw:
+                for t in range(1, config.iterations + 1):
+                    iteration(run, t)
+                    draw()
+                    if _ask_if_need_be(store, run, t) == "stop":
+                        raise runs.RunStopped
     shutil.rmtree(place.work / run, ignore_errors=True)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
+
+
+@contextmanager
+def _drawing(store: Store, run: str) -> Iterator[Callable[[], None]]:
+    """A function that draws the curves so far beside what comes next; the block ends when they are drawn. Raises what
+    drawing raises."""
+    drawn: Future[None] | None = None
+
+    def draw() -> None:
+        nonlocal drawn
+        if drawn is not None:
+            drawn.result()
+        drawn = thread.submit(copy_context().run, artifacts.curves, store, run)
+
+    with ThreadPoolExecutor(1, "curves") as thread:
+        yield draw
+        if drawn is not None:
+            drawn.result()
 
 
 def _ask_if_need_be(store: Store, run: str, t: int) -> str:
@@ -166,10 +191,13 @@ def iteration(run: str, t: int) -> None:
         runs.check_start(store, run, config, t, stages[0])
         for stage in stages:
             _stage_task(stage, t)(run, t, stage)
-    artifacts.curves(store, run)
+    if flow_run.get_parent_flow_run_id() is None:
+        artifacts.curves(store, run)
 
 
 def _stage_task(stage: Stage, t: int) -> Any:
+    # Without tags: before a tagged task begins, Prefect's server is asked for a slot of each tag, and while its SQLite
+    # is busy it answers 503, after which Prefect's client waits for two seconds.
     return task(name=stage, task_run_name=f"{stage} {t}", cache_policy=NO_CACHE, persist_result=False)(run_stage)
 
 
@@ -181,6 +209,7 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     config = runs.stored_config(store, run)
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
+        warm_up(config)
     with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
         context = Context(place, store, services, run, config, t, report)
 

@@ -25,6 +25,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 
 from core.errors import CoevoError
+from orchestrator.cluster import trouble_with_prefect
 from orchestrator.flows import co_evolve, iteration, self_train
 from orchestrator.home import ROOT, Services, home
 from orchestrator.orphans import end_orphans, worker_name
@@ -35,6 +36,7 @@ DEPLOYMENTS = ROOT / "deploy" / "prefect.yaml"
 _LIMIT = 4  # flow runs at a time; those beyond it wait
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
+_POLL_S = 0.2
 _GRACE_S = 20.0  # a Prefect worker that is asked to end may hang
 
 
@@ -47,6 +49,9 @@ def main() -> None:
 
 
 def _run_beside_ray() -> None:
+    server = home().services().prefect
+    while trouble_with_prefect(server):  # both are started at once; `coevo up` loses patience, and ends this process
+        time.sleep(_POLL_S)
     _end_orphans(None)
     deployments = [
         co_evolve.to_deployment(name="coevo", description=co_evolve.description, tags=["coevo"]),

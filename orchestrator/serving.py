@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -30,19 +31,25 @@ class ServeError(CoevoError):
 
 
 def serve_checkpoints(
-    services: Services, wanted: dict[str, Checkpoint], serving: Serving = EMBEDDED, fixed: Sequence[str] = ()
+    services: Services,
+    wanted: dict[str, Checkpoint],
+    serving: Serving = EMBEDDED,
+    fixed: Sequence[str] = (),
+    soon: Mapping[str, Checkpoint] = MappingProxyType({}),
 ) -> None:
     """Make each application (role -> checkpoint) hold its checkpoint, starting Serve when it is not up.
 
     Applications that are not named keep what they hold, or are stopped, as `serving.release` says; so do those of
     `serving` that hold a fixed model, but for the `fixed` ones, which are wanted. What is not in its file is stopped.
+    Where nothing is stopped, those of `soon` that do not run yet are started too, which is not waited for: a later
+    stage will ask them, and starting takes long.
     Replicas swap in place; until the last has, it answers 409 to whoever asks for the new checkpoint, and the client
     asks again. Raises `ServeError`, `ConfigError`, and `CheckpointError` when a checkpoint is not what was published.
     """
     with _dashboard(services) as http:
         before = _applications(http)
         refuse_missing(serving.applications, [*wanted, *fixed])
-        applications = _with_checkpoints(read_applications(serving.applications), before, wanted, fixed, serving)
+        applications = _with_checkpoints(read_applications(serving.applications), before, wanted, fixed, serving, soon)
         new = [c for name, c in wanted.items() if _held(before.get(name)) != _user_config(c)]
         for checkpoint in new:  # replicas verify it too; here before any of them lets go of its own
             verify(Path(checkpoint.path), checkpoint.sha256)
@@ -119,6 +126,7 @@ def _with_checkpoints(
     wanted: dict[str, Checkpoint],
     fixed: Sequence[str],
     serving: Serving,
+    soon: Mapping[str, Checkpoint],
 ) -> dict[str, Application]:
     """Those that are to run: a checkpoint in each that is swapped, the wanted one or what it holds."""
     running = dict[str, Application]()
@@ -129,9 +137,13 @@ def _with_checkpoints(
             running[name] = application
             continue
         first, *others = application["deployments"]
-        config = _user_config(wanted[name]) if name in wanted else _held(before.get(name))
-        if name not in wanted and not _same(application, before.get(name)):
-            continue  # it would begin with what another file's application held, for nobody
+        config: dict[str, str] | None = None
+        if name in wanted:
+            config = _user_config(wanted[name])
+        elif _same(application, before.get(name)):
+            config = _held(before.get(name))
+        elif name in soon:  # not with what another file's application held
+            config = _user_config(soon[name])
         if config:
             running[name] = {**application, "deployments": [{**first, "user_config": config}, *others]}
     return running

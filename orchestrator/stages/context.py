@@ -92,15 +92,20 @@ class Context:
         return Before(tuple(looked_at[:window]), () if asked else tuple(looked_at[-window:]))
 
     @contextmanager
-    def serving(self, wanted: dict[str, Checkpoint], fixed: Sequence[str] = ()) -> Iterator[None]:
+    def serving(
+        self,
+        wanted: dict[str, Checkpoint],
+        fixed: Sequence[str] = (),
+        soon: dict[str, Checkpoint] | None = None,
+    ) -> Iterator[None]:
         """The inference applications to oneself, each of `wanted` (role -> checkpoint) holding its own, for the block,
-        and those of `fixed`, which hold one model, up.
+        and those of `fixed`, which hold one model, up. Those of `soon` are started for a later stage.
 
         Waits for its turn; the time it waits counts as the stage's.
         """
         self.progress(0, 1, "waiting for the services")
         with turn(self.home):
-            serve_checkpoints(self.services, wanted, self.config.serving, fixed)
+            serve_checkpoints(self.services, wanted, self.config.serving, fixed, soon or {})
             yield
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from core.answers import extract_boxed
 from core.config import Sampling
@@ -10,7 +10,7 @@ from core.grading import Grader
 from core.prompts import solver_messages
 from core.seeds import seed_for
 from core.types import BenchmarkItem, Checkpoint, Evaluated
-from core.voting import vote
+from core.voting import vote_many
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import BATCH, Context
@@ -25,7 +25,9 @@ def evaluate(context: Context) -> LastWrite:
     solver, stopping = context.checkpoint("solver", context.iteration), context.config.early_stopping
     names = [context.config.evaluation.benchmark]
     names += [stopping.benchmark] if stopping and stopping.benchmark not in names else []
-    with context.serving({"solver": solver}), Grader() as grader:
+    another = context.config.prompts is None and context.iteration < context.config.iterations
+    soon = {"challenger": context.checkpoint("challenger", context.iteration)} if another else {}
+    with context.serving({"solver": solver}, soon=soon), Grader() as grader:
         counts = [_evaluate_on(context, solver, name, grader) for name in names]
     return lambda _session: {"checkpoint": solver.id, "items": sum(counts)}
 
@@ -40,9 +42,9 @@ def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str, grader: G
     prompts = (_prompts(context, benchmark, part) for part in parts)
     with context.asked_in_turn("solver", solver, prompts) as answered:
         for part, replies in zip(parts, answered, strict=True):
-            graded = [*_graded(part, replies, grader)]
+            evaluated = graded(part, replies, grader)
             with context.store.write() as session:
-                queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=graded)
+                queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=evaluated)
             context.progress(items.index(part[-1]) + 1, len(items), "benchmark questions")
     return len(items)
 
@@ -64,18 +66,25 @@ def _prompts(context: Context, benchmark: str, items: Sequence[BenchmarkItem]) -
     ]
 
 
-def _graded(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], grader: Grader) -> Iterator[Evaluated]:
-    for item, sampled, single in zip(items, replies[: len(items)], replies[len(items) :], strict=True):
-        answers = [extract_boxed(reply.text) for reply in sampled]
+def graded(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], grader: Grader) -> list[Evaluated]:
+    """What each item's answers come to. `replies` are those to all items' samples, then those to all items greedily."""
+    answers = [[extract_boxed(reply.text) for reply in group] for group in replies]
+    sampled, greedy = answers[: len(items)], answers[len(items) :]
+    majority = [[label.answer] for label in vote_many(sampled, grader)]
+    right = _right([*sampled, *greedy, *majority], [item.answer for item in items] * 3, grader)
+    by_item = zip(
+        items, *(right[start : start + len(items)] for start in range(0, len(right), len(items))), strict=True
+    )
+    return [
+        Evaluated(item.id, item.level, len(of_samples), sum(of_samples), of_greedy, of_majority)
+        for item, of_samples, [of_greedy], [of_majority] in by_item
+    ]
 
-        def right(answer: str | None, truth: str = item.answer) -> bool:
-            return answer is not None and grader.compare(answer, truth).verdict == "equal"
 
-        yield Evaluated(
-            item_id=item.id,
-            level=item.level,
-            samples=len(answers),
-            correct=sum(map(right, answers)),
-            greedy_correct=right(extract_boxed(single[0].text)),
-            majority_correct=right(vote(answers, grader).answer),
-        )
+def _right(groups: Sequence[Sequence[str | None]], truths: Sequence[str], grader: Grader) -> list[list[bool]]:
+    """Whether each answer of groups[i] equals truths[i], all graded in one batch. No answer is wrong."""
+    pairs = [
+        (answer, truth) for group, truth in zip(groups, truths, strict=True) for answer in group if answer is not None
+    ]
+    equal = iter(comparison.verdict == "equal" for comparison in grader.compare_many(pairs))
+    return [[answer is not None and next(equal) for answer in group] for group in groups]

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.config import Labelled
+from core.config import Labelled, RunConfig
 from core.serving_settings import Service
-from core.trainer_settings import EasyR1Settings
+from core.trainer_settings import EasyR1Settings, LocalSettings, TrainerSettings
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import trained_on
 from orchestrator.stages.context import Context, StageError
@@ -24,7 +24,6 @@ from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
 from storage.rows import TrainedOnRow
 from trainers.base import SolverService, Trainer, TrainJob, TrainQuestion, TrainResult
-from trainers.easyr1.launch import EasyR1Trainer
 from trainers.local.trainer import LocalTrainer
 from trainers.schedule import questions_at
 
@@ -54,7 +53,7 @@ def train_challenger(context: Context) -> LastWrite:
         ),
         work_dir=context.home.work / context.run / str(t) / "train_challenger",
     )
-    with context.serving({"solver": solver}):
+    with context.serving({"solver": solver}, soon={"challenger": before}):
         return _train(context, job)
 
 
@@ -124,7 +123,7 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
     settings, steps, done = context.config.trainer, job.training.steps, 0
     served = job.role == "solver" and context.config.solver.signals.served(context.config.solver.reward)
     has_turn = bool(job.role == "challenger" or context.config.serving.release or served)
-    trainer: Trainer = EasyR1Trainer(settings) if isinstance(settings, EasyR1Settings) else LocalTrainer(settings)
+    trainer = _trainer(settings)
 
     def say(word: str) -> None:
         context.progress(done, steps, word)
@@ -143,6 +142,21 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
                     check()
 
             return trainer.train(job, progress)
+
+
+def _trainer(settings: TrainerSettings) -> Trainer:
+    if isinstance(settings, EasyR1Settings):
+        from trainers.easyr1.launch import EasyR1Trainer  # torch and transformers: seconds before a run's first stage
+
+        return EasyR1Trainer(settings)
+    return LocalTrainer(settings)
+
+
+def warm_up(config: RunConfig) -> None:
+    """Have the processes start that the run's first training will need, while the stages before it are at work."""
+    if isinstance(config.trainer, LocalSettings):
+        roles = [config.solver.training.workers, config.challenger.training.workers]
+        LocalTrainer(config.trainer).warm_up(max(roles))
 
 
 def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:

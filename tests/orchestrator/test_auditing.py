@@ -13,7 +13,7 @@ from core.audit_settings import Audit, Judge
 from core.serving_settings import Service
 from core.types import LabelledQuestion, OracleLabel, Question, question_id
 from orchestrator.cli import app
-from orchestrator.cli_judge import _name_of
+from orchestrator.cli.judge import _name_of
 from orchestrator.home import Home, Services
 from orchestrator.runs import prepare
 from orchestrator.stages.context import Context

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from orchestrator import cluster, processes
 from orchestrator.cli import app
-from orchestrator.cli_addresses import addresses, client
+from orchestrator.cli.addresses import addresses, client
 from orchestrator.home import Home, Services
 from services.api.app import create_app
 from services.api.keys import accept_home_key

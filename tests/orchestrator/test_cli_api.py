@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from core.types import question_id
 from orchestrator.cli import app
-from orchestrator.cli_api import _targets
-from orchestrator.cli_question import show
+from orchestrator.cli.api import _targets
+from orchestrator.cli.question import show
 from orchestrator.home import Home
 from services.api.examples import EXAMPLES
 from services.api.keys import accept_home_key

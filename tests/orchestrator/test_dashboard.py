@@ -1,5 +1,5 @@
-"""The dashboard in a real browser, on a run that it starts itself: every page, from the drift chart down to a vote, and
-ten labels by keyboard. Beside that run stands one of made rows, which a judge and people have graded."""
+"""The dashboard in a real browser: every page, from the drift chart down to a vote, and ten labels by keyboard. Beside
+a run that was really made stands one of made rows, which a judge and people have graded."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from storage.rows import AlertRow
 from tests.api_server import served
 from tests.browsing import look_at, serious, without_complaints
 from tests.conftest import opened_browser
-from tests.live import Live, wait_until
+from tests.live import Live
 from tests.orchestrator.judged_run import HALF, fill_judged_run
+from tests.orchestrator.whole_runs import WholeRun
 
-RUN = "from-the-page"
+RUN = "straight"
 JUDGED = "made-judged"
 PAGES = {
     "/": "Runs",
@@ -36,47 +37,14 @@ PAGES = {
     f"/compare?run={RUN}&run={JUDGED}": "Compare runs",
     "/alerts?acknowledged=all": "Alerts",
 }
-# A file is not a caller's to name, so the benchmark is the tiny world's own, asked but once.
-_SETTINGS = {"evaluation.samples": 1, "rollout_text": "all"}
-
-
-def _settings(live: Live) -> str:
-    given = dict(setting.split("=") for setting in live.small)
-    del given["evaluation.benchmark"]
-    return "\n".join(f"{name} = {value}" for name, value in {**given, **_SETTINGS}.items())
-
-
-def _status(live: Live) -> str | None:
-    with live.store().read() as session:
-        return next((row.status for row in queries.list_runs(session) if row.name == RUN), None)
 
 
 @pytest.fixture(scope="module")
-def address(live: Live) -> str:
-    """The dashboard over a finished run, which was started from it, and one of made rows."""
-    url = live.services.api_url
-    with opened_browser() as browser:
-        page = browser.new_page()
-        with without_complaints(page):
-            page.goto(f"{url}/#key={live.home.api_key}")  # as `coevo up` prints it
-            page.get_by_role("button", name="Start a run").click()
-            assert page.url == f"{url}/"
-            page.get_by_label("Preset").select_option("demo")
-            page.get_by_label("Name").fill(RUN)
-            page.get_by_label("Settings").fill(_settings(live))
-            page.get_by_role("button", name="Start it").click()
-            expect(page.get_by_role("status")).to_contain_text(RUN, timeout=60_000)
-            page.goto("about:blank")
-        wait_until(lambda: _status(live) == "running", "the flow to begin")
-        with without_complaints(page):
-            page.goto(f"{url}/runs/{RUN}")
-            expect(page.locator("header").get_by_text("running", exact=True)).to_be_visible(timeout=60_000)
-            expect(page.get_by_role("progressbar").first).to_be_visible(timeout=120_000)
-            page.goto("about:blank")  # the page draws all the time, and the run needs the processor
-        wait_until(lambda: _status(live) not in {"created", "running"}, "the run to end", 500)
-        assert _status(live) == "done"
+def address(live: Live, straight: WholeRun) -> str:
+    """The dashboard over a finished run, and one of made rows."""
+    assert straight.name == RUN
     fill_judged_run(live.store(), JUDGED)
-    return url
+    return live.services.api_url
 
 
 @pytest.fixture
@@ -157,15 +125,15 @@ def test_an_alert_is_seen_to(live: Live, address: str, page: Page) -> None:
         queries.add_alerts(session, [row, replace(row, id="fedcba9876543210", severity="warning")])
     with without_complaints(page):
         page.goto(f"{address}/alerts")
-        critical = page.locator(".alert.is-critical")
+        critical = page.locator(".alert.is-critical", has_text=RUN)  # other tests' runs have alerts of their own
         expect(critical).to_contain_text("from <b>80%</b> to 50%")  # text, and no HTML; of one, by strict mode
         critical.get_by_role("button", name="Acknowledge").click()
         critical.get_by_label("Your name").fill("ann")
         critical.get_by_label("Note").fill("looked at it")
         critical.get_by_role("button", name="Acknowledge").click()
-        expect(page.locator(".alert.is-critical")).to_have_count(0)
+        expect(critical).to_have_count(0)
         page.get_by_label("Show").select_option("all")
-        expect(page.locator(".alert.is-critical")).to_contain_text("seen by ann: looked at it")
+        expect(critical).to_contain_text("seen by ann: looked at it")
 
 
 def test_filters_are_in_the_address(address: str, page: Page) -> None:

@@ -52,6 +52,7 @@ WORTH = {
         "POST /api/jobs/",
         "PUT /api/serve/applications/",
         "POST /solver/v1/chat/completions",
+        "POST /solver/v1/chat/completions/batch",
     ],
     "runner": ["/"],
 }

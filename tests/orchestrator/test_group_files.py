@@ -1,22 +1,20 @@
-"""`coevo rewards`: the command as a stranger calls it, in a process of its own."""
+"""`coevo rewards`: the command as a stranger calls it."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from core.rewards import METHODS
+from orchestrator.cli import app
 
-COEVO = Path(sys.executable).parent / "coevo"
 
-
-def coevo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COEVO, *map(str, arguments)], capture_output=True, text=True, check=False)
+def coevo(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def rollout(answer: str | None, **more: Any) -> dict[str, Any]:
@@ -28,7 +26,7 @@ def score(tmp_path: Path, method: str, *groups: dict[str, Any], settings: tuple[
     file.write_text("\n".join(map(json.dumps, groups)) + "\n")
     options = [part for setting in settings for part in ("--set", setting)]
     done = coevo("rewards", "score", method, "--groups", file, "--json", *options)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
@@ -39,8 +37,8 @@ def test_every_method_is_listed_with_its_paper() -> None:
     assert listed["evol_rl"]["settings"]["clip_high"] == 0.28
     assert listed["evol_rl"]["needs"] == ["embeddings"]
     assert (listed["scrl"]["rollouts"], listed["scrl"]["trained_share"]) == (64, 0.5)
-    for name in METHODS:
-        assert name in coevo("rewards", "--list").stdout
+    table = coevo("rewards", "--list").stdout
+    assert all(name in table for name in METHODS)
 
 
 def test_two_groups_by_hand(tmp_path: Path) -> None:
@@ -124,7 +122,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, method: str, line: str, complain
     file = tmp_path / "groups.jsonl"
     file.write_text(line)
     done = coevo("rewards", "score", method, "--groups", file, "--json")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert done.stdout == ""
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
@@ -132,5 +130,5 @@ def test_what_is_wrong_is_named(tmp_path: Path, method: str, line: str, complain
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     done = coevo("rewards", "score", "ttrl", "--groups", tmp_path / "none.jsonl")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "none.jsonl: cannot be read" in done.stderr

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from services.oracles.samples import draw_sample
 from storage import queries
 from storage.errors import NotThere
 from storage.session import Store, open_store
+from tests.http_server import Handler, listening
 from tests.live import Live
 from tests.synthetic_run import create, fill_run, label, vote_of
 
@@ -37,7 +36,7 @@ def service(says: dict[str, str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     what it was asked."""
     asked: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answering(Handler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append(body)
@@ -48,15 +47,8 @@ def service(says: dict[str, str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.end_headers()
             self.wfile.write(raw)
 
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Answering) as url:
+        yield url, asked
 
 
 def _reply(body: dict[str, Any], text: str) -> dict[str, Any]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from core.serving_settings import Serving
 from orchestrator.home import APPLICATIONS
-from orchestrator.serving import reserved
+from orchestrator.serving import reserved, serve_checkpoints
 from storage import queries
 from storage.rows import PoolRow
-from tests.live import Live, live_services, wait_until
+from tests.live import Live, live_services, terminated, wait_until
+from tests.served import base_checkpoint
 
 BOTH = ("challenger.training.workers=2", "solver.training.workers=2")
 FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
@@ -44,28 +45,46 @@ def queued(live: Live) -> list[str]:
     return [row.run for row in jobs(live) if row.status == "queued"]
 
 
-def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live: Live) -> None:
-    steps, urgent = 40, [sys.executable, str(Path(__file__).with_name("urgent.py")), "urgent", "2"]
+@contextmanager
+def pool_place(
+    live: Live, run: str, units: float, stage: str = "train_solver", **variables: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Another driver, which asks for a place when it is told to."""
+    command = [sys.executable, str(Path(__file__).with_name("pool_place.py")), run, str(units), stage]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(urgent, env=live.environment, **pipes) as process:
-        assert process.stdin is not None
+    with subprocess.Popen(command, env={**live.environment, **variables}, **pipes) as process, terminated(process):
         assert process.stdout is not None
-
-        def tell(expected: str) -> None:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write("go on\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == expected
-
         assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+def told_to_go_on(process: subprocess.Popen[str]) -> str:
+    """What it says then."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live: Live) -> None:
+    """It has the place twice: the first time it gives it back, the second time it is killed."""
+    steps = 40
+    with pool_place(live, "urgent", 2) as urgent, pool_place(live, "killed-driver", 2) as killed:
         patient = live.start(*_run(live, "patient", f"solver.training.steps={steps}", *BOTH))
         wait_until(lambda: at_work(live) == {"patient": "train_solver"}, "the patient run to train its Solver")
-        tell("began\n")
+        assert told_to_go_on(urgent) == "began"
         assert at_work(live) == {"urgent": "train_solver"}
         wait_until(lambda: queued(live) == ["patient"], "the patient run to queue again")
-        tell("over\n")
-    assert patient.wait(timeout=300) == 0
+        assert told_to_go_on(urgent) == "over"
+        wait_until(lambda: at_work(live) == {"patient": "train_solver"}, "the patient run to go on")
+        assert told_to_go_on(killed) == "began"
+        wait_until(lambda: queued(live) == ["patient"], "the patient run to queue again")
+        shown = live.coevo("status").stdout
+        assert "worker pool" in shown
+        assert "queued" in shown
+        killed.kill()
+        assert patient.wait(timeout=300) == 0
     with live.store().read() as session:
         rewards = queries.train_metrics_of(session, "patient", role="solver", name="reward_mean")
         stages = queries.stages_of(session, "patient")
@@ -74,17 +93,26 @@ def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live:
     assert {row.status for row in jobs(live)} == {"done"}
 
 
-def test_a_killed_driver_leaves_its_place_to_who_waits(live: Live) -> None:
-    killed = live.start(*_run(live, "lost-driver", "solver.training.steps=200", *BOTH))
-    wait_until(lambda: at_work(live) == {"lost-driver": "train_solver"}, "the first run to train its Solver")
-    waiting = live.start(*_run(live, "waiting", *BOTH))
-    wait_until(lambda: queued(live) == ["waiting"], "the other to queue")
-    shown = live.coevo("status").stdout
-    assert "worker pool" in shown
-    assert "queued" in shown
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert waiting.wait(timeout=600) == 0
+def test_what_a_training_can_never_have_is_refused_at_once(live: Live, tmp_path: Path) -> None:
+    tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
+    tree["applications"][1]["deployments"][0].update(num_replicas=1, placement_group_bundles=[{"CPU": 1}])
+    (tmp_path / "cpus.yaml").write_text(yaml.safe_dump(tree))
+    serving = Serving(applications=str(tmp_path / "cpus.yaml"))
+    serve_checkpoints(live.services, {"solver": base_checkpoint(live)}, serving)
+    with (
+        pool_place(live, "greedy", 7) as greedy,
+        pool_place(live, "beside", 2, "train_challenger") as beside,
+        pool_place(live, "limited", 2, COEVO_POOL_LIMIT="1") as limited,
+        pool_place(live, "misled", 2, COEVO_POOL_LIMIT="one") as misled,
+    ):
+        asks = "the training asks for"
+        assert told_to_go_on(greedy) == f"run greedy: {asks} 7 CPU, the cluster has 2"
+        assert told_to_go_on(limited) == f"run limited: {asks} 2 CPU, COEVO_POOL_LIMIT allows 1"
+        assert told_to_go_on(misled) == "COEVO_POOL_LIMIT: expected a number, got 'one'"
+        expected = f"run beside: {asks} 2 CPU, beside the inference applications there are 1"
+        assert told_to_go_on(beside) == expected
+    assert {"greedy", "beside", "limited", "misled"}.isdisjoint(row.run for row in jobs(live))
+    serve_checkpoints(live.services, {}, Serving(release=True))
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +126,7 @@ def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             yield services
 
 
+@pytest.mark.slow
 def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Live, tmp_path: Path) -> None:
     """Each run's trainings take two of three GPUs, an application takes one: while a Challenger trains, all are taken,
     and neither run waits for what the other has."""
@@ -133,19 +162,3 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
         with gpus.store().read() as session:
             assert {row.status for row in queries.stages_of(session, run)} == {"done"}
     assert [row.used > 0 for row in jobs(gpus)] == [True] * 4
-
-
-def test_what_a_training_can_never_have_is_refused_at_once(
-    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = _run(live, "greedy", "challenger.training.workers=7")
-    assert "run greedy: the training asks for 7 CPU, the cluster has 2" in live.coevo(*arguments).stderr
-    tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
-    tree["applications"][1]["deployments"][0].update(num_replicas=1, placement_group_bundles=[{"CPU": 1}])
-    (tmp_path / "cpus.yaml").write_text(yaml.safe_dump(tree))
-    arguments = _run(live, "beside", f"serving.applications={tmp_path / 'cpus.yaml'}", *BOTH)
-    assert "asks for 2 CPU, beside the inference applications there are 1" in live.coevo(*arguments).stderr
-    monkeypatch.setenv("COEVO_POOL_LIMIT", "1")
-    assert "asks for 2 CPU, COEVO_POOL_LIMIT allows 1" in live.coevo("resume", "beside").stderr
-    monkeypatch.setenv("COEVO_POOL_LIMIT", "one")
-    assert "COEVO_POOL_LIMIT: expected a number, got 'one'" in live.coevo("resume", "beside").stderr

@@ -1,98 +1,81 @@
-"""A run triggered by hand in the Prefect UI, in a real browser, goes to the end; a cancelled one leaves nothing."""
+"""Runs that a person triggers and cancels, in a real browser."""
 
 from __future__ import annotations
 
-import json
+import subprocess
+import sys
 
-import psutil
 from playwright.sync_api import Page, expect
 
 from orchestrator.plan import LOOP
 from storage import queries
-from tests.browsing import open_prefect
+from tests.browsing import open_prefect, without_complaints
 from tests.live import Live, wait_until
+from tests.orchestrator import whole_runs
+from tests.orchestrator.whole_runs import WholeRun
+from tests.processes import descendants
 
 
-def _submit(page: Page, live: Live, run: str, settings: dict[str, object]) -> None:
-    """Fill in the deployment's form as a person would."""
-    open_prefect(page, live, "/deployments")
-    page.get_by_role("link", name="co-evolve").first.wait_for()
-    deployment = _deployment(live)
-    page.goto(f"{live.services.prefect_url}/deployments/deployment/{deployment}/run")
-    boxes = page.locator("textarea")
-    expect(boxes).to_have_count(3)  # run, preset, overrides
-    expect(page.get_by_text("Name of the run: lowercase letters")).to_be_visible()
-    boxes.nth(0).fill(run)
-    boxes.nth(2).fill(json.dumps(settings))
-    page.get_by_role("button", name="Submit").click()
-    page.locator('a[href*="/flow-run/"]').first.click()
-    page.wait_for_url("**/flow-run/**", wait_until="commit")
-
-
-def _deployment(live: Live) -> str:
-    found = live.services.prefect.request("POST", "/deployments/filter", {}).json()
-    return next(d["id"] for d in found if "start_stage" in d["parameter_openapi_schema"]["properties"])
-
-
-def _settings(live: Live) -> dict[str, object]:
-    pairs = (setting.split("=") for setting in live.small)
-    texts = ("rollout_text", "evaluation.benchmark")
-    return {name: value if name in texts else json.loads(value) for name, value in pairs}
-
-
-def _status(live: Live, run: str) -> str | None:
-    with live.store().read() as session:
-        return next((row.status for row in queries.list_runs(session) if row.name == run), None)
-
-
-def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, page: Page) -> None:
+def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, straight: WholeRun) -> None:
     """With labelled data after the Solver's own (R-Zero B.3): one checkpoint comes of both trainings."""
-    labelled = {"training.steps": 2, "training.prompts_per_step": 4, "training.rollouts_per_prompt": 4}
-    settings = {"labelled.file": "micro", "labelled.limit": 12, **{f"labelled.{k}": v for k, v in labelled.items()}}
-    _submit(page, live, "by-hand", {**_settings(live), **settings})
-    watching = page.url
-    page.goto("about:blank")  # the page draws all the time, and the run needs the processor
-    wait_until(lambda: _status(live, "by-hand") not in {None, "created", "running"}, "the run to end", 500)
-    assert _status(live, "by-hand") == "done"
-    page.goto(watching)
-    expect(page.get_by_text("Completed")).not_to_have_count(0)
-    expect(page.get_by_text("Running", exact=True)).to_have_count(0)
     with live.store().read() as session:
-        stages = {(row.iteration, row.stage): row.status for row in queries.stages_of(session, "by-hand")}
-        [solver] = queries.checkpoints_of(session, "by-hand", "solver")
-        rewards = queries.train_metrics_of(session, "by-hand", role="solver", name="labelled_label_accuracy")
-    assert (solver.parent, solver.step) == ("by-hand/base/0", 3 + 2)
+        stages = {(row.iteration, row.stage): row.status for row in queries.stages_of(session, straight.name)}
+        [solver] = queries.checkpoints_of(session, straight.name, "solver")
+        rewards = queries.train_metrics_of(session, straight.name, role="solver", name="labelled_label_accuracy")
+    assert (solver.parent, solver.step) == (f"{straight.name}/base/0", 3 + 2)
     assert [(metric.step, metric.value) for metric in rewards] == [(4, 1), (5, 1)]  # true labels, after three steps
     assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in LOOP}}
 
 
-def test_a_cancelled_run_leaves_nothing_running(live: Live, page: Page) -> None:
-    _submit(
-        page, live, "called-off", {**_settings(live), "solver.training.steps": 2000, "challenger.training.steps": 2000}
-    )
-    watching = page.url
-    page.goto("about:blank")
-    work = live.home.work / "called-off" / "1" / "train_challenger"
+def test_an_iteration_by_itself_does_nothing_again_but_draw_the_curves(live: Live, straight: WholeRun) -> None:
+    before = _pictures(live, straight.name)
+    code = f"from orchestrator.flows import iteration; iteration({straight.name!r}, 1)"
+    subprocess.run([sys.executable, "-c", code], env=live.environment, check=True)
+    assert before == 1
+    assert _pictures(live, straight.name) == 2
+    assert whole_runs.rows(live, straight.name) == straight.rows
+
+
+def _pictures(live: Live, run: str) -> int:
+    """How often Prefect was given the run's curves."""
+    wanted = {"artifacts": {"key": {"any_": [f"{run}-curves"]}, "type": {"any_": ["image"]}}}
+    return len(live.services.prefect.request("POST", "/artifacts/filter", wanted).json())
+
+
+def test_a_run_started_from_the_dashboard_and_cancelled_in_prefects_ui_leaves_nothing_running(
+    live: Live, page: Page
+) -> None:
+    run, url = "called-off", live.services.api_url
+    settings = {**whole_runs.OVERRIDES, "challenger.training.steps": 2000}
+    with without_complaints(page):
+        page.goto(f"{url}/#key={live.home.api_key}")  # as `coevo up` prints it
+        page.get_by_role("button", name="Start a run").click()
+        assert page.url == f"{url}/"
+        page.get_by_label("Preset").select_option("demo")
+        page.get_by_label("Name").fill(run)
+        page.get_by_label("Settings").fill("\n".join(f"{name} = {value}" for name, value in settings.items()))
+        page.get_by_role("button", name="Start it").click()
+        expect(page.get_by_role("status")).to_contain_text(run, timeout=60_000)
+        page.goto("about:blank")
+    wait_until(lambda: whole_runs.status(live, run) == "running", "the flow to begin")
+    with without_complaints(page):
+        page.goto(f"{url}/runs/{run}")
+        expect(page.locator("header").get_by_text("running", exact=True)).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("progressbar").first).to_be_visible(timeout=60_000)
+        page.goto("about:blank")  # the page draws all the time, and the run needs the processor
+    work = live.home.work / run / "1" / "train_challenger"
     wait_until(lambda: any(work.glob("step_*")), "the Challenger's training to begin")
     assert _training(live)
-    page.goto(watching)
+    open_prefect(page, live, "/runs?tab=flow-runs")
+    page.get_by_role("link", name=run, exact=True).first.click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Confirm").click()
     expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
     page.goto("about:blank")
-    wait_until(lambda: _status(live, "called-off") == "cancelled", "the run to be marked as cancelled")
+    wait_until(lambda: whole_runs.status(live, run) == "cancelled", "the run to be marked as cancelled")
     wait_until(lambda: not _training(live), "Ray to end the training worker")
 
 
 def _training(live: Live) -> list[str]:
-    """Ray Train's processes below our Ray."""
-    ray = next(pid for pid, (name, _) in live.services.processes.items() if name == "ray")
-    found = []
-    for process in psutil.Process(ray).children(recursive=True):
-        try:
-            title = " ".join(process.cmdline())
-        except psutil.NoSuchProcess:
-            continue
-        if "RayTrainWorker" in title or "TrainController" in title:
-            found.append(title)
-    return found
+    """The processes below our Ray that train."""
+    return [title for _, title in descendants(live.pid("ray")) if "TrainingWorker" in title]

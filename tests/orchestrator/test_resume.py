@@ -1,119 +1,112 @@
-"""Killed at any point and gone on with, a run ends as if nothing had happened."""
+"""Killed in every stage and gone on with, a run ends as if nothing had happened."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-from sqlalchemy import select
+import psutil
+from sqlalchemy import func, select
 
+from orchestrator.plan import LOOP
 from storage import queries
+from storage.checkpoints import verify
 from storage.models import Base
-from storage.texts import read_texts
-from tests.live import BENCHMARK_ITEMS, Live, wait_until
+from tests.live import COEVO, Live, wait_until
+from tests.orchestrator import whole_runs
+from tests.orchestrator.whole_runs import WholeRun
+from tests.served import replicas
 
-# What differs between two runs of the same seed: their name, when and by whom things were done, and how fast.
-_IGNORED = {
-    "owner",
-    "lease_expires",
-    "attempt",
-    "started_at",
-    "finished_at",
-    "created_at",
-    "updated_at",
-    "path",
-    "since",
-    "used",
-    "error",
-}
-_TIMED = {"tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds"}
+RUN = "killed"
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(live: Live) -> str:
-    done = live.coevo(*live.small_run("straight"))
-    assert done.returncode == 0, done.stderr
-    return "straight"
-
-
-def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Live, uninterrupted: str) -> None:
-    store = live.store()
-
-    def count(table: str) -> int:
-        with store.read() as session:
-            return int(session.scalar(_count(table, "killed")) or 0)
-
-    work = live.home.work / "killed" / "1"
-    points: list[tuple[str, Callable[[], bool]]] = [
-        ("base evaluation under way", lambda: 0 < count("evaluations") < BENCHMARK_ITEMS),
-        ("Challenger training under way", (work / "train_challenger" / "step_1").exists),
-        ("questions half generated", lambda: 0 < count("questions") < 300),
-        ("questions half labelled", lambda: count("rollouts") > 0),
-        ("Solver training under way", (work / "train_solver" / "step_1").exists),
-        ("evaluation under way", lambda: count("evaluations") > BENCHMARK_ITEMS),
+def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Live, straight: WholeRun) -> None:
+    """The flow runner has it until it was killed twice, since it is started and resumed over REST; then a command."""
+    work = live.home.work / RUN / "1"
+    at: list[tuple[str, Callable[[], bool]]] = [
+        ("base evaluation", lambda: 0 < _count(live, "evaluations") < whole_runs.BENCHMARK_ITEMS),
+        ("Challenger training", (work / "train_challenger" / "step_1").exists),
+        ("generation", lambda: 0 < _count(live, "questions") < whole_runs.OVERRIDES["dataset.candidates"]),
+        ("labelling", lambda: _count(live, "rollouts") > 0),
+        ("Solver training", (work / "train_solver" / "step_1").exists),
     ]
-    arguments = live.small_run("killed")
-    for what, reached in points:
-        process = live.start(*arguments)
-        wait_until(lambda reached=reached, process=process: reached() or process.poll() is not None, what)
-        assert process.poll() is None, f"ended by itself before: {what}"
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        arguments = ["resume", "killed"]
-    done = live.coevo("resume", "killed")
-    assert done.returncode == 0, done.stderr
-    assert _rows(live, "killed") == _rows(live, uninterrupted)
-    assert _texts(live, "killed") == _texts(live, uninterrupted)
+    settings = (f"{name}={json.dumps(value)}" for name, value in whole_runs.OVERRIDES.items())
+    start = ("start", "demo", "--name", RUN, *(part for setting in settings for part in ("--set", setting)))
+    for arguments in (start, ("resume", RUN)):
+        assert _over_rest(live, *arguments).startswith(f"run {RUN}: scheduled; {live.services.prefect_url}/runs/")
+        wait_until(lambda: whole_runs.status(live, RUN) == "running", "the flow to begin")
+        if arguments[0] == "resume":
+            _is_refused_while_somebody_works_on_it(live)
+        _wait_for(live, None, *at.pop(0))
+        _kill(live)
+        wait_until(lambda: whole_runs.status(live, RUN) == "failed", "the runner to see it")
+    for what, reached in at:
+        command = live.start("resume", RUN)
+        _wait_for(live, command, what, reached)
+        _kill(live)
+        command.wait()
+
+    command = live.start("resume", RUN)
+    wait_until(lambda: _count(live, "evaluations") > whole_runs.BENCHMARK_ITEMS, "evaluation")
+    next(iter(replicas(live).values())).kill()
+    assert command.wait(300) == 0
+    assert whole_runs.status(live, RUN) == "done"
+    assert whole_runs.rows(live, RUN) == straight.rows
+    assert whole_runs.texts(live, RUN) == straight.texts
+    with live.store().read() as session:
+        stages = {stage.stage: stage for stage in queries.stages_of(session, RUN) if stage.iteration == 1}
+    assert {name: stage.status for name, stage in stages.items()} == dict.fromkeys(LOOP, "done")
+    assert stages["train_challenger"].attempt == 2
 
 
-def _count(table: str, run: str) -> Any:
-    from sqlalchemy import func
+def _wait_for(live: Live, command: subprocess.Popen[bytes] | None, what: str, reached: Callable[[], bool]) -> None:
+    """Until the run, which `command` or the flow runner goes on with, is in the middle of something."""
 
+    def over() -> bool:
+        ended = whole_runs.status(live, RUN) == "failed" if command is None else command.poll() is not None
+        return ended or whole_runs.status(live, RUN) == "done"
+
+    wait_until(lambda: reached() or over(), what)
+    assert not over(), f"over before {what}"
+
+
+def _over_rest(live: Live, *arguments: str) -> str:
+    """What `coevo runs` prints."""
+    command = [COEVO, "runs", *arguments]
+    return subprocess.run(command, env=live.environment, capture_output=True, text=True, check=True).stdout
+
+
+def _is_refused_while_somebody_works_on_it(live: Live) -> None:
+    refused = live.coevo("resume", RUN)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert re.search(rf"error: run {RUN}: process \d+ on .* works on it; nothing was changed", refused.stderr)
+
+
+def _kill(live: Live) -> None:
+    """The process that works on the run."""
+    with live.store().read() as session:
+        holder = queries.run_holder(session, RUN)
+    assert holder is not None
+    process = psutil.Process(int(holder.owner.split(":")[1]))
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def _count(live: Live, table: str) -> int:
+    """The run's rows in a table."""
     rows = Base.metadata.tables[table]
-    key = {"evaluations": "checkpoint_id", "rollouts": "question_id", "questions": "run"}[table]
-    column = rows.c[key]
-    return select(func.count()).select_from(rows).where(column.like(f"{run}/%") | (column == run))
-
-
-def _rows(live: Live, run: str) -> dict[str, list[Any]]:
-    """Every row of a run, its name taken out."""
-    found = {}
+    column = rows.c[{"evaluations": "checkpoint_id", "rollouts": "question_id", "questions": "run"}[table]]
     with live.store().read() as session:
-        for name, table in Base.metadata.tables.items():
-            rows = [
-                tuple((column, _anonymous(value, run)) for column, value in row.items() if column not in _IGNORED)
-                for row in session.execute(select(table)).mappings()
-                if any(isinstance(value, str) and value.split("/")[0] == run for value in row.values())
-            ]
-            found[name] = sorted(row for row in rows if not _timed(dict(row)))
-    assert all(found[name] for name in ("questions", "rollouts", "pseudo_labels", "checkpoints", "evaluations"))
-    return found
+        return session.scalar(select(func.count()).where(column.like(f"{RUN}/%") | (column == RUN))) or 0
 
 
-def _timed(row: dict[str, Any]) -> bool:
-    return row.get("name") in {repr(name) for name in _TIMED}
-
-
-def _anonymous(value: Any, run: str) -> str:
-    return repr(value).replace(run, "RUN")
-
-
-def _texts(live: Live, run: str) -> list[Any]:
-    return [
-        (row.question_id.removeprefix(run), row.sample_index, row.text)
-        for row in read_texts(live.home.texts, run, 1, "label_questions")
-    ]
-
-
-def test_the_checkpoints_are_those_of_the_manifest(live: Live, uninterrupted: str) -> None:
-    from storage.checkpoints import verify
-
+def test_the_checkpoints_are_those_of_the_manifest(live: Live, straight: WholeRun) -> None:
     with live.store().read() as session:
-        checkpoints = queries.checkpoints_of(session, uninterrupted)
+        checkpoints = queries.checkpoints_of(session, straight.name)
     assert [c.role for c in checkpoints] == ["base", "challenger", "solver"]
     for checkpoint in checkpoints:
         verify(Path(checkpoint.path), checkpoint.sha256)

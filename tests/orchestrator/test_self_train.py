@@ -6,9 +6,9 @@ import subprocess
 from functools import partial
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
-from core.filtering import easiest
 from storage import queries
 from tests.browsing import open_prefect
 from tests.live import Live, wait_until
@@ -44,41 +44,7 @@ def status(live: Live, name: str) -> str | None:
         return next((row.status for row in queries.list_runs(session) if row.name == name), None)
 
 
-def test_two_rounds_on_the_easiest_half_with_labels_made_before(live: Live) -> None:
-    """SRT's offline labels (5.2) on its curriculum (5.3)."""
-    offline = (
-        "solver.reward.type=srt",
-        "solver.reward.labels=offline",
-        "prompts.labels=offline",
-        "prompts.easiest=0.5",
-    )
-    code, said = run(live, "offline", "iterations=2", *offline)
-    assert code == 0, said
-    assert "run offline: done; its Solver is offline/solver/2" in said
-    done = results(live, "offline")
-    assert [*done] == [
-        (0, "read_prompts"),
-        (0, "label_questions"),
-        (0, "evaluate"),
-        (0, "audit_labels"),
-        *((t, stage) for t in (1, 2) for stage in ("train_solver", "evaluate", "check_health")),
-    ]
-    assert done[0, "read_prompts"] == {"prompts": 24, "refused": 0}
-    assert done[0, "audit_labels"]["audited"] == 24
-    with live.store().read() as session:
-        labelled = queries.labels_of(session, "offline", 0)
-        metrics = queries.train_metrics_of(session, "offline")
-        parents = [c.parent for c in queries.checkpoints_of(session, "offline", "solver")]
-        questions = queries.questions_of(session, "offline", 0)
-    assert parents == ["offline/base/0", "offline/solver/1"]
-    assert {question.checkpoint for question in questions} == {None}
-    assert all(question.answer is not None for question in questions)
-    # Of the 24, all of which the oracle can answer, the twelve that the votes agreed on most are trained on.
-    chosen = easiest([row.label.p_hat if row.label else 0 for row in labelled], 0.5)
-    assert len(chosen) == 12
-    assert {metric.name for metric in metrics} >= {"majority_share", "same_label_share", "label_accuracy"}
-
-
+@pytest.mark.slow
 def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
     """A threshold of 0 is crossed at the first step: round 1 ends there and is rolled back, round 2 ends the run."""
     code, said = run(
@@ -110,6 +76,7 @@ def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
     assert (3, "train_solver") not in results(live, "guarded")
 
 
+@pytest.mark.slow
 def test_early_stopping_goes_back_to_the_best(live: Live) -> None:
     """A learning rate that ruins the model: the base is the best, and after two rounds without a better one it ends."""
     ruin = ("solver.training.learning_rate=0.5", "early_stopping.patience=2", "guard.decline=ignore")
@@ -134,18 +101,34 @@ def test_a_run_with_prompts_is_not_co_evolves(live: Live) -> None:
 
 
 def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
-    """The form says why; what it answers, to go back and then to stop, is kept and done."""
+    """On the easiest half with labels made before, SRT's (5.2, 5.3). The form says why it asks; what it answers, to go
+    back and then to stop, is kept and done."""
     own = live.home.path / "few.jsonl"
     own.write_text("\n".join((live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]))
     settings = (*SMALL, "iterations=3", f"evaluation.benchmark={own}", f"early_stopping.benchmark={own}")
-    paused = (*settings, "guard.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
-    process = live.start("run", "micro", "--name", "asked", *(part for s in paused for part in ("--set", s)))
+    offline = ("solver.reward.type=srt", "solver.reward.labels=offline", "prompts.labels=offline")
+    paused = (*settings, *offline, "guard.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
+    given = (part for setting in (*paused, "prompts.easiest=0.5") for part in ("--set", setting))
+    process = live.start("run", "micro", "--name", "asked", *given)
     for t, decision in ((1, "roll back"), (2, "stop")):
         wait_until(partial(_waiting, live, t, process), "the run to pause")
         assert process.poll() is None
         _answer(live, page, decision)
     assert process.wait(300) == 0
+    assert status(live, "asked") == "stopped"
+    _the_person_was_obeyed(live)
+    _the_easiest_were_trained_on(live)
+
+
+def _the_person_was_obeyed(live: Live) -> None:
     done = results(live, "asked")
+    assert [*done] == [
+        (0, "read_prompts"),
+        (0, "label_questions"),
+        (0, "evaluate"),
+        (0, "audit_labels"),
+        *((t, stage) for t in (1, 2) for stage in ("train_solver", "evaluate", "check_health", "ask_a_person")),
+    ]
     assert [done[t, "check_health"]["action"] for t in (1, 2)] == ["pause", "pause"]
     first, second = done[1, "ask_a_person"], done[2, "ask_a_person"]
     assert (first["action"], first["back_to"]) == ("roll_back", {"solver": "asked/base/0"})  # the one before the alarm
@@ -155,8 +138,25 @@ def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
     with live.store().read() as session:
         parents = [c.parent for c in queries.checkpoints_of(session, "asked", "solver")]
     assert parents == ["asked/base/0", "asked/base/0"]
-    assert status(live, "asked") == "stopped"
-    assert (3, "train_solver") not in done
+
+
+def _the_easiest_were_trained_on(live: Live) -> None:
+    """Of the 24, all of which the oracle can answer, the twelve that the votes agreed on most."""
+    done = results(live, "asked")
+    assert done[0, "read_prompts"] == {"prompts": 24, "refused": 0}
+    assert done[0, "audit_labels"]["audited"] == 24
+    with live.store().read() as session:
+        questions = queries.questions_of(session, "asked", 0)
+        p_hats = {row.question_id: row.label.p_hat for row in queries.labels_of(session, "asked", 0) if row.label}
+        trained_on = [question.id for question in questions if queries.trained_on_of(session, question.id)]
+        metrics = queries.train_metrics_of(session, "asked")
+    assert {question.checkpoint for question in questions} == {None}
+    assert all(question.answer is not None for question in questions)
+    twelfth = sorted(p_hats.values(), reverse=True)[11]
+    assert min(p_hats.values()) < twelfth
+    assert 4 <= len(trained_on) <= 12
+    assert all(p_hats[question] >= twelfth for question in trained_on)
+    assert {metric.name for metric in metrics} >= {"majority_share", "same_label_share", "label_accuracy"}
 
 
 def _waiting(live: Live, t: int, process: subprocess.Popen[bytes]) -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from base64 import b64encode
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -14,12 +12,13 @@ import pytest
 
 from orchestrator import cluster, processes
 from orchestrator.home import Home, NotUp, Services
+from tests.http_server import Handler, listening
 
 TOKEN = "0123abcd" * 8
 AUTH = "coevo:a-password"
 
 
-class _Ray(BaseHTTPRequestHandler):
+class _Ray(Handler):
     """Ray's dashboard and Prefect's API, as far as `needed` asks them: the one for its token, the other for its
     password."""
 
@@ -29,17 +28,11 @@ class _Ray(BaseHTTPRequestHandler):
         self.send_response(200 if allowed else 401)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ray)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with listening(_Ray) as url:
+        yield url
 
 
 @pytest.fixture

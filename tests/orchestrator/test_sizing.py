@@ -316,14 +316,14 @@ HOURS = {gpus: planned("rzero-qwen3-4b", gpus).hours[0] for gpus in range(1, 65)
 
 
 @given(st.integers(1, 63))
-@settings(max_examples=63, deadline=None)
+@settings(max_examples=63)
 def test_more_gpus_never_take_more_hours(gpus: int) -> None:
     """Typical ones, by which a layout is chosen; of those that fit, and one GPU does not."""
     assert HOURS[gpus + 1] <= HOURS[gpus]
 
 
 @given(st.integers(1, 8192), st.integers(0, 4096), st.sampled_from(["rzero-qwen3-4b", "demo"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_longer_answers_never_make_fewer_tokens_hours_or_bytes(tokens: int, more: int, preset: str) -> None:
     def of(limit: int) -> Plan:
         return planned(preset, solver__training__sampling__max_tokens=limit, dataset__sampling__max_tokens=limit)
@@ -337,7 +337,7 @@ def test_longer_answers_never_make_fewer_tokens_hours_or_bytes(tokens: int, more
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_hours_go_down_as_the_assumed_speed_goes_up(slow: float, fast: float) -> None:
     slow, fast = sorted((slow, fast))
     config = load_config(preset_path("rzero-qwen3-4b"))

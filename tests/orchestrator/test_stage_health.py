@@ -187,3 +187,30 @@ def test_a_run_that_stops_ends_with_the_best_and_one_that_goes_on_leaves_the_ala
         with store.write() as session:
             found: dict[str, Any] = last_write(session)
         assert (found["action"], found["back_to"]) == (action, {"solver": best.replace("h/", f"{run}/")})
+
+
+@pytest.mark.parametrize(("max_roll_backs", "expected"), [(1, "stop"), (2, "roll_back")])
+def test_a_run_goes_back_as_often_as_it_may(tmp_path: Path, max_roll_backs: int, expected: str) -> None:
+    """It has gone back once, in round 1; round 2 gives one answer to all."""
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    tree = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
+    guard = {"one_answer": "roll_back", "window": 1, "max_roll_backs": max_roll_backs}
+    config = parse_config({**tree, "guard": guard}, "a test")
+    with store.write() as session:
+        create(session, "h", config)
+        for t in (1, 2):
+            queries.add_checkpoint(
+                session, Checkpoint(f"h/solver/{t}", "h", "solver", t, 1, "/m", f"{t}", "h/base/0"), {}
+            )
+        for t in (0, 1, 2):
+            evaluate(session, "h", t, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)
+        finish(session, "h", 1, "check_health", {"action": "roll_back", "back_to": {"solver": "h/base/0"}}, 1)
+        metrics = {"same_label_share": 0.9, "step": 1.0}
+        queries.add_train_metrics(session, run="h", iteration=2, role="solver", step=1, metrics=metrics)
+    last_write = check_health(
+        Context(Home(tmp_path), store, Services("", "", "", "", "", {}), "h", config, 2, lambda *_: None)
+    )
+    with store.write() as session:
+        result = last_write(session)
+    limit = "the run has gone back 1 times already, as often as guard.max_roll_backs lets it"
+    assert (result["action"], limit in result["warnings"]) == (expected, expected == "stop")

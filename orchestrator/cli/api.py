@@ -18,8 +18,8 @@ from rich.table import Table
 
 from core.config import ConfigError
 from orchestrator import cluster
-from orchestrator.cli_addresses import Key, Url, client, page
-from orchestrator.cli_question import p_hat_of, printable, show
+from orchestrator.cli.addresses import Key, Url, client, page
+from orchestrator.cli.question import p_hat_of, printable, show
 from orchestrator.home import PRESETS, Home, NotUp, home
 from orchestrator.terminal import AsJson, RunName, clear_errors
 from services.prefect_server import PrefectServer

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from orchestrator.cli_addresses import Key, Url, client
-from orchestrator.cli_question import printable
+from orchestrator.cli.addresses import Key, Url, client
+from orchestrator.cli.question import printable
 from orchestrator.terminal import AsJson, RunName, clear_errors, setting
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from core.audits import audits_needed, detectable_drop
 from core.drift import Estimate
-from orchestrator import cli_judge
+from orchestrator.cli.judge import judge
 from orchestrator.home import home
 from orchestrator.terminal import AsJson, RunName, clear_errors
 from services.oracles.accuracy import Accuracy, Audits, audits_of
@@ -22,7 +22,7 @@ from storage import queries
 from storage.session import open_store
 
 audit = typer.Typer(help="Audits of pseudo-labels: how many, which, and what they say.", no_args_is_help=True)
-audit.command("judge")(cli_judge.judge)
+audit.command("judge")(judge)
 Iteration = Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)]
 
 

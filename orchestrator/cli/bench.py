@@ -1,0 +1,37 @@
+"""`coevo bench`: the claims of the README, measured."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.runs import RunError
+from orchestrator.terminal import AsJson, clear_errors
+
+BENCHES = (
+    *("overhead", "startup", "sampler", "trainer", "serving", "swap"),
+    *("similarity", "voting", "store", "rest", "methods", "collapse", "sets", "replay"),
+)
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(BENCHES)}.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Measure one of the claims of the README on this machine."""
+    with clear_errors():
+        if name not in BENCHES:
+            raise RunError(f"bench: expected one of {', '.join(BENCHES)}, got {name!r}")
+        result = importlib.import_module(f"benchmarks.{name}").run()
+        _print(result, as_json)
+
+
+def _print(result: Any, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    for key, value in result.items():
+        print(f"{key}: {value}")

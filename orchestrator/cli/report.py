@@ -1,0 +1,31 @@
+"""`coevo report`: a run's figures, as a page, a table or JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from orchestrator.home import home
+from orchestrator.report import figures, summary_table, write_report
+from orchestrator.terminal import AsJson, RunName, clear_errors
+from storage.session import open_store
+
+
+def report(
+    name: RunName,
+    as_json: AsJson = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Print a table of the main figures instead.")] = False,
+) -> None:
+    """Write a run's report as an HTML page, or print its figures."""
+    with clear_errors():
+        place = home()
+        store = open_store(place.database)
+        if as_json:
+            print(json.dumps(figures(store, name), indent=1, allow_nan=False))
+        elif summary:
+            Console(width=120).print(summary_table(store, name))
+        else:
+            print(write_report(store, name, place.reports))

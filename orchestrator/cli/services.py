@@ -1,0 +1,108 @@
+"""`coevo up`, `down`, `migrate`, `status`: the services of this machine, the store, and what is at work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from core.config import ConfigError, parse_config
+from orchestrator import cluster
+from orchestrator.cli.addresses import addresses
+from orchestrator.home import home
+from orchestrator.ledger import is_alive
+from orchestrator.plan import plan
+from orchestrator.terminal import clear_errors
+from storage import queries
+from storage.rows import PoolRow, RunRow
+from storage.session import open_store
+
+_PORTS = cluster.Ports()
+
+
+def up(
+    serve_port: Annotated[int, typer.Option(help="Inference services; 0 takes a free one.")] = _PORTS.serve,
+    dashboard_port: Annotated[int, typer.Option(help="Ray's dashboard.")] = _PORTS.dashboard,
+    prefect_port: Annotated[int, typer.Option(help="Prefect's UI and API.")] = _PORTS.prefect,
+    ray_port: Annotated[int, typer.Option(help="Ray itself.")] = _PORTS.ray,
+    api_port: Annotated[int, typer.Option(help="The dashboard and the REST API.")] = _PORTS.api,
+    free_ports: Annotated[bool, typer.Option("--free-ports", help="Take any free ports.")] = False,
+) -> None:
+    """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer."""
+    with clear_errors():
+        place = home()
+        open_store(place.database, create=True).close()
+        asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port, api_port)
+        ports = cluster.Ports(0, 0, 0, 0, 0) if free_ports else asked
+        services = cluster.up(place, ports, lambda line: print(line, flush=True))
+        print("\n".join(addresses(place, services, secrets=True)))
+
+
+def down() -> None:
+    """End what `coevo up` started."""
+    with clear_errors():
+        ended = cluster.down(home())
+        print(f"ended: {', '.join(ended)}" if ended else "nothing was running")
+
+
+def migrate() -> None:
+    """Make the store's tables, or bring them up to date. `coevo up` does so too; containers need a step of its own."""
+    with clear_errors():
+        place = home()
+        store = open_store(place.database, create=True)
+        print(f"the tables are up to date: {store.address}")
+        store.close()
+
+
+def status(
+    secrets: Annotated[bool, typer.Option("--secrets", help="Show the key and the password, too.")] = False,
+) -> None:
+    """Show the services with their addresses, the runs, and what is at work."""
+    with clear_errors():
+        place = home()
+        running = cluster.running(place)
+        print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
+        if running:
+            print("\n".join(addresses(place, place.services(), secrets)))
+        store = open_store(place.database)
+        with store.read() as session:
+            runs = [(row, queries.stages_of(session, row.name)) for row in queries.list_runs(session)]
+            trainings = [row for row in queries.pool_jobs(session) if row.status != "done"]
+        table = Table("run", "status", "preset", "stages done", "now", box=SIMPLE_HEAD)
+        for row, stages in runs:
+            done = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
+            table.add_row(row.name, row.status, row.preset, f"{done}{_planned(row)}", _now(stages))
+        Console().print(table)
+        if trainings:
+            Console().print(_pool_table(trainings))
+
+
+def _pool_table(trainings: list[PoolRow]) -> Table:
+    table = Table("training", "asks for", "priority", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
+    for row in trainings:
+        status = "stops at its next checkpoint" if row.preempted else row.status
+        now = status if is_alive(row.owner) else "[yellow]cut off[/]"
+        name, wish = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
+        table.add_row(name, wish, str(row.priority), now, f"{row.since:%F %H:%M:%S}")
+    return table
+
+
+def _planned(row: RunRow) -> str:
+    try:
+        return f" of {len([*plan(parse_config(row.config, row.name))])}"
+    except ConfigError:  # another version's run must not hide all others
+        return ", by another version of coevo"
+
+
+def _now(stages: Any) -> str:
+    for stage in stages:
+        if stage.status == "running":
+            word = "at work" if is_alive(stage.owner) else "[yellow]cut off: coevo resume[/]"
+            return f"{stage.stage} {stage.iteration}: {word}"
+        if stage.status == "failed":
+            return f"[red]{stage.stage} {stage.iteration} failed: {escape((stage.error or '')[:80])}[/]"
+    return ""

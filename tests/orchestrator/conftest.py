@@ -1,0 +1,51 @@
+"""A run that a person started in Prefect's UI and that nothing interrupted, for all tests that look at one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browsing import open_prefect
+from tests.conftest import opened_browser
+from tests.live import Live, wait_until
+from tests.orchestrator import whole_runs
+from tests.orchestrator.whole_runs import WholeRun
+
+
+@pytest.fixture(scope="session")
+def straight(live: Live) -> WholeRun:
+    name = "straight"
+    with opened_browser() as browser:
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
+        _submit(page, live, name)
+        watching = page.url
+        page.goto("about:blank")  # the page draws all the time, and the run needs the processor
+        wait_until(lambda: whole_runs.status(live, name) not in {None, "created", "running"}, "the run to end", 500)
+        assert whole_runs.status(live, name) == "done"
+        page.goto(watching)
+        expect(page.get_by_text("Completed")).not_to_have_count(0)
+        expect(page.get_by_text("Running", exact=True)).to_have_count(0)
+    return WholeRun(name, whole_runs.rows(live, name), whole_runs.texts(live, name))
+
+
+def _submit(page: Page, live: Live, run: str) -> None:
+    """Fill in the deployment's form as a person would."""
+    open_prefect(page, live, "/deployments")
+    page.get_by_role("link", name="co-evolve").first.wait_for()
+    page.goto(f"{live.services.prefect_url}/deployments/deployment/{_deployment(live)}/run")
+    boxes = page.locator("textarea")
+    expect(boxes).to_have_count(3)  # run, preset, overrides
+    expect(page.get_by_text("Name of the run: lowercase letters")).to_be_visible()
+    boxes.nth(0).fill(run)
+    boxes.nth(2).fill(json.dumps(whole_runs.OVERRIDES))
+    page.get_by_role("button", name="Submit").click()
+    page.locator('a[href*="/flow-run/"]').first.click()
+    page.wait_for_url("**/flow-run/**", wait_until="commit")
+
+
+def _deployment(live: Live) -> str:
+    deployments = live.services.prefect.request("POST", "/deployments/filter", {}).json()
+    return next(d["id"] for d in deployments if "start_stage" in d["parameter_openapi_schema"]["properties"])

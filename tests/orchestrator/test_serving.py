@@ -1,0 +1,71 @@
+"""Which applications run, and what each holds, by what a stage wants and what runs already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.serving_settings import Serving
+from core.types import Checkpoint
+from orchestrator.serving import _user_config, _with_checkpoints
+
+ALL = {
+    "challenger": {"name": "challenger", "deployments": [{"name": "A", "num_replicas": 1}]},
+    "solver": {"name": "solver", "deployments": [{"name": "A"}, {"name": "B"}]},
+    "judge": {"name": "judge"},
+}
+OLD, NEW, LATER = (Checkpoint(name, "r", "base", 0, 0, f"/{name}", "0" * 64, None) for name in ("old", "new", "later"))
+
+
+def running(name: str, checkpoint: Checkpoint, **changes: Any) -> dict[str, Any]:
+    """What Serve says of an application that holds a checkpoint."""
+    first, *others = ALL[name]["deployments"]
+    deployments = [{**first, "user_config": _user_config(checkpoint), **changes}, *others]
+    return {"status": "RUNNING", "deployed_app_config": {**ALL[name], "deployments": deployments}}
+
+
+def held(before: dict[str, Any], wanted: dict[str, Checkpoint], *, soon: dict[str, Checkpoint], release: bool) -> Any:
+    """Application -> the checkpoint that it is to hold, None where it holds a fixed model."""
+    found = _with_checkpoints(ALL, before, wanted, (), Serving(release=release), soon)
+    configs = {
+        name: app["deployments"][0]["user_config"] if "deployments" in app else None for name, app in found.items()
+    }
+    return {name: config and config["checkpoint"] for name, config in configs.items()}
+
+
+@pytest.mark.parametrize(
+    ("before", "release", "expected"),
+    [
+        pytest.param({}, False, {"solver": "new", "challenger": "later", "judge": None}, id="nothing runs"),
+        pytest.param(
+            {"challenger": running("challenger", OLD)},
+            False,
+            {"solver": "new", "challenger": "old", "judge": None},
+            id="the other keeps what it holds",
+        ),
+        pytest.param(
+            {"challenger": running("challenger", OLD, num_replicas=2)},
+            False,
+            {"solver": "new", "challenger": "later", "judge": None},
+            id="the other is another file's",
+        ),
+        pytest.param({}, True, {"solver": "new"}, id="nothing that is not asked"),
+        pytest.param({"challenger": running("challenger", OLD)}, True, {"solver": "new"}, id="the other is stopped"),
+    ],
+)
+def test_what_a_later_stage_asks_is_started_where_nothing_is_stopped(
+    before: dict[str, Any], release: bool, expected: dict[str, str | None]
+) -> None:
+    assert held(before, {"solver": NEW}, soon={"challenger": LATER}, release=release) == expected
+
+
+def test_what_nobody_asks_is_not_started_without_a_checkpoint() -> None:
+    assert held({}, {"solver": NEW}, soon={}, release=False) == {"solver": "new", "judge": None}
+    other = {"challenger": running("challenger", OLD, num_replicas=2)}
+    assert held(other, {"solver": NEW}, soon={}, release=False) == {"solver": "new", "judge": None}
+
+
+def test_the_checkpoint_is_the_first_deployments() -> None:
+    found = _with_checkpoints(ALL, {}, {"solver": NEW}, (), Serving(), {})
+    assert found["solver"]["deployments"] == [{"name": "A", "user_config": _user_config(NEW)}, {"name": "B"}]

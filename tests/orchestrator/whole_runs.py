@@ -1,0 +1,91 @@
+"""The run of one iteration that the live tests share: its settings, and all that it leaves in the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import RowMapping, select
+
+from storage import queries
+from storage.models import Base
+from storage.texts import read_texts
+from tests.live import SMALL, Live
+
+# A file cannot be named over REST, so the benchmark is the tiny world's own, asked once. One batch after the other, so
+# that a run can be killed between two. Labelled data after the Solver's own (R-Zero B.3).
+_MORE = (
+    "evaluation.samples=1",
+    "serving.batches=1",
+    "labelled.file=micro",
+    "labelled.limit=12",
+    "labelled.training.steps=2",
+    "labelled.training.prompts_per_step=4",
+    "labelled.training.rollouts_per_prompt=4",
+)
+_TEXTS = ("rollout_text", "labelled.file")
+OVERRIDES: dict[str, Any] = {
+    name: value if name in _TEXTS else json.loads(value)
+    for name, value in (setting.split("=", 1) for setting in (*SMALL, *_MORE))
+}
+BENCHMARK_ITEMS = 1020
+
+# What differs between two runs of the same seed: their name, when and by whom things were done, and how fast.
+_IGNORED = {
+    "owner",
+    "lease_expires",
+    "attempt",
+    "started_at",
+    "finished_at",
+    "created_at",
+    "updated_at",
+    "path",
+    "since",
+    "used",
+    "error",
+}
+_TIMED = ("tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds")
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """A run that has ended, and what it had left behind before any test added to it."""
+
+    name: str
+    rows: dict[str, list[Any]]
+    texts: list[tuple[str, int, str]]
+
+
+def status(live: Live, run: str) -> str | None:
+    """What the store says of a run; None before it is there."""
+    with live.store().read() as session:
+        return next((row.status for row in queries.list_runs(session) if row.name == run), None)
+
+
+def rows(live: Live, run: str) -> dict[str, list[Any]]:
+    """Every row of a run by table, its name taken out."""
+    by_table = {}
+    with live.store().read() as session:
+        for table, columns in Base.metadata.tables.items():
+            all_rows = session.execute(select(columns)).mappings()
+            of_run = [
+                row for row in all_rows if any(isinstance(v, str) and v.split("/")[0] == run for v in row.values())
+            ]
+            by_table[table] = sorted(
+                tuple((name, repr(value).replace(run, "RUN")) for name, value in row.items() if name not in _IGNORED)
+                for row in of_run
+                if not str(row.get("name")).endswith(_TIMED)
+            )
+    assert all(by_table[name] for name in ("questions", "rollouts", "pseudo_labels", "checkpoints", "evaluations"))
+    return by_table
+
+
+def _is_of(run: str, row: RowMapping) -> bool:
+    return any(isinstance(value, str) and value.split("/")[0] == run for value in row.values())
+
+
+def texts(live: Live, run: str) -> list[tuple[str, int, str]]:
+    """Every answer that was labelled, as it was written."""
+    stored = read_texts(live.home.texts, run, 1, "label_questions")
+    return [(row.question_id.removeprefix(run), row.sample_index, row.text) for row in stored]
