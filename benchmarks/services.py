@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +46,14 @@ def own_ray() -> Iterator[tuple[Home, Services]]:
         finally:
             del os.environ[access.KEY]
             cluster.down(home)
+
+
+def printed_by(module: str, *arguments: str, home: Home, services: Services) -> Any:
+    """What a module of ours prints as its last line of JSON, in a process that belongs to these services."""
+    command = [sys.executable, "-m", module, *arguments]
+    environment = {**cluster.environment(home, services), "PREFECT_LOGGING_LEVEL": "ERROR"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def one_replica(home: Home, file: str) -> Serving:

@@ -62,7 +62,7 @@ def _compared(
     serve_checkpoints(services, {"solver": checkpoint}, one_replica(home, file))
     client, prompts = InferenceClient(services.endpoint("solver"), "solver"), prompts_of(size)
     command = [sys.executable, "-m", "benchmarks.serving_direct", engine, size, checkpoint.path]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **_environment(file)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR", **_environment(file)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as direct:
 
         def in_process() -> int:
@@ -80,7 +80,9 @@ def _compared(
             raise RuntimeError(f"{engine}, {size}: both must sample the same, got {tokens} tokens")
         rates = [(_rate(in_process), _rate(through_serve)) for _ in range(_ROUNDS)]
         assert direct.stdin is not None
+        assert direct.stdout is not None
         direct.stdin.close()
+        direct.stdout.read()  # what an engine says while it ends: it would complain of a closed pipe
     own, served = (statistics.median(column) for column in zip(*rates, strict=True))
     return {
         "direct_tokens_per_s": round(own),

@@ -35,10 +35,10 @@ from core.voting import vote, vote_many
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainJob, TrainQuestion
-from trainers.local.checkpoints import Metrics
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import make_reward
+from trainers.local.state import Metrics
 from trainers.micro.world import make_benchmark, make_problem
 
 SAMPLES = 8  # held-out, a question

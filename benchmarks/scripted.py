@@ -1,0 +1,104 @@
+"""What an iteration's data set costs where sampling costs nothing: the stages `generate_questions` and
+`label_questions` with ten votes a question, asked of an engine that answers at once (scripted_engine.py).
+
+Every request, vote, row and text is there, one chat a request, into an SQLite store.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from core.config import Sampling, load_config
+from core.types import Checkpoint, checkpoint_id
+from orchestrator.home import PRESETS, Home, Services
+from orchestrator.ledger import Stage, run_once
+from orchestrator.stages.context import Context
+from orchestrator.stages.functions import STAGE_FUNCTIONS
+from services.inference.client import InferenceClient
+from services.inference.engine import Prompt
+from storage import queries
+from storage.session import open_store
+
+_RUN, _VOTES = "scripted", 10
+_STAGES: tuple[Stage, ...] = ("generate_questions", "label_questions")
+_REQUESTS, _PAUSE_S, _AT_ONCE = 2_000, 0.05, 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Scripted(Context):
+    """A stage's context in which the applications are there already."""
+
+    @contextmanager
+    def serving(
+        self,
+        wanted: dict[str, Checkpoint],
+        fixed: Sequence[str] = (),
+        soon: dict[str, Checkpoint] | None = None,
+    ) -> Iterator[None]:
+        del wanted, fixed, soon
+        yield
+
+
+def data_set(candidates: int) -> dict[str, float]:
+    """Seconds of each stage for so many questions, of this process's processor time, and its memory at most, in MB."""
+    with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder, scripted_engine(0) as url:
+        home = Home(Path(folder))
+        store = open_store(home.database, create=True)
+        settings = {"dataset.candidates": candidates, "dataset.votes": _VOTES}
+        config = load_config(PRESETS / "demo.toml", settings)
+        base = checkpoint_id(_RUN, "base", 0)
+        with store.write() as session:
+            queries.create_run(session, name=_RUN, config=config)
+            queries.add_checkpoint(session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {})
+        context = _Scripted(home, store, Services("", "", url, "", "", {}), _RUN, config, 1, lambda *_: None)
+        found, processor = dict[str, float](), time.process_time()
+        for stage in _STAGES:
+            began = time.perf_counter()
+            run_once(store, _RUN, 1, stage, partial(STAGE_FUNCTIONS[stage], context))
+            found[f"{stage}_s"] = round(time.perf_counter() - began, 2)
+        with store.read() as session:
+            votes = len(queries.rollouts_of(session, _RUN, 1))
+        if votes != candidates * _VOTES:
+            raise RuntimeError(f"expected {candidates * _VOTES} votes, got {votes}")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    total = round(sum(found.values()), 2)
+    return {"total_s": total, **found, "cpu_s": round(time.process_time() - processor, 2), "memory_mb": round(memory)}
+
+
+def client_cpu_ms() -> dict[str, float]:
+    """The client's processor time for a request, in milliseconds: 256 at once, to an engine that pauses."""
+    prompts = [Prompt(({"role": "user", "content": "?" * 300},), i, _VOTES, Sampling()) for i in range(_REQUESTS)]
+    with scripted_engine(_PAUSE_S) as url:
+        client = InferenceClient(f"{url}/solver/v1", "solver", concurrency=_AT_ONCE)
+        client.generate(prompts[:_AT_ONCE], "a")  # warm
+        processor, began = time.process_time(), time.perf_counter()
+        client.generate(prompts, "a")
+        seconds, spent = time.perf_counter() - began, time.process_time() - processor
+    return {
+        "client_cpu_ms_per_request": round(spent / _REQUESTS * 1000, 3),
+        "requests": _REQUESTS,
+        "at_once": _AT_ONCE,
+        "seconds": round(seconds, 2),
+        "least_seconds": round(_REQUESTS / _AT_ONCE * _PAUSE_S, 2),
+    }
+
+
+@contextmanager
+def scripted_engine(pause_s: float) -> Iterator[str]:
+    """Its address, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.scripted_engine", str(pause_s)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+        process.stdin.close()

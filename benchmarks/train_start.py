@@ -1,0 +1,77 @@
+"""How long a training of the embedded trainer takes to begin its first step, on one machine with one worker.
+
+`python -m benchmarks.train_start ADDRESS` measures on a Ray that runs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from benchmarks.services import own_ray, printed_by
+from core.config import Training, load_config
+from core.types import Checkpoint
+from orchestrator.home import MICRO_MODEL, PRESETS
+from trainers.base import TrainJob, TrainQuestion
+from trainers.local.trainer import LocalTrainer
+from trainers.micro.world import make_benchmark
+
+_JOBS = 3
+_STEP = ("sample_seconds", "reward_seconds", "update_seconds")
+
+
+def run() -> dict[str, Any]:
+    """{cold_s, warm_s}: of the first job of a driver, whose process must start, and the median of those after it."""
+    with own_ray() as (home, services):
+        found: dict[str, Any] = printed_by("benchmarks.train_start", services.ray_address, home=home, services=services)
+    return found
+
+
+def main(address: str) -> None:
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
+        cold, *warm = (_begin(_job(Path(folder) / str(number))) for number in range(1 + _JOBS))
+    print(json.dumps({"cold_s": round(cold, 2), "warm_s": round(statistics.median(warm), 2), "jobs": _JOBS}))
+
+
+def _begin(job: TrainJob) -> float:
+    """From the call to the begin of the first step, which is its end less what it took."""
+    first: list[float] = []
+
+    def note(step: int, metrics: dict[str, float]) -> None:
+        if step == 1:
+            first.append(time.perf_counter() - called - sum(metrics[name] for name in _STEP))
+
+    called = time.perf_counter()
+    LocalTrainer().train(job, note)
+    return first[0]
+
+
+def _job(work: Path) -> TrainJob:
+    """The demo's Solver, for one step."""
+    solver = load_config(PRESETS / "demo.toml").solver
+    training: Training = solver.training.model_copy(update={"steps": 1, "workers": 1})
+    problems = make_benchmark(seed=1, per_level=16)
+    return TrainJob(
+        key="1/train_solver",
+        role="solver",
+        run_seed=1,
+        start=Checkpoint("bench/base/0", "bench", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
+        training=training,
+        reward=solver.reward,
+        questions=tuple(TrainQuestion(f"q{i}", p.text, str(p.answer)) for i, p in enumerate(problems)),
+        solver=None,
+        work_dir=work,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
