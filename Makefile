@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo arms test lint system vllm easyr1 containers clean
+.PHONY: demo arms test test-all lint system vllm easyr1 containers clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
@@ -13,8 +13,13 @@ demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=
 arms: $(INSTALLED)  ## The loop against an untrained Challenger and against no filter, three seeds (more than an hour)
 	@$(BIN)/python -m benchmarks.arms
 
-test: $(INSTALLED) system $(VLLM) lint  ## Everything that CI runs
-	@$(BIN)/pytest
+test: $(INSTALLED) system lint  ## Everything that CI runs
+	@$(BIN)/pytest -m "not live and not slow" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	@$(BIN)/pytest -m "live and not slow"
+
+test-all: $(INSTALLED) system $(VLLM) lint  ## The same, and what is slow: vLLM, several EasyR1 nodes
+	@$(BIN)/pytest -m "not live" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	@$(BIN)/pytest -m live
 
 lint: $(INSTALLED)  ## Style, imports and types
 	@$(BIN)/ruff check .

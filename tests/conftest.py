@@ -1,4 +1,4 @@
-"""Databases for real: a SQLite file, and a PostgreSQL server started for the session."""
+"""Databases for real: a SQLite file, and a PostgreSQL server started for the session. Services for real, too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import hypothesis
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy import create_engine, make_url, text
@@ -26,6 +27,19 @@ _CHROMIUM_FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+# How long one example takes says more about the machine's other work than about the code.
+hypothesis.settings.register_profile("coevo", deadline=None)
+hypothesis.settings.load_profile("coevo")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that have services of their own: `make test` runs them one after the other, the others in two
+    processes before."""
+    for item in items:
+        if {"live", "gpus"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("live")
+    items.sort(key=lambda item: item.path, reverse=True)  # those of trainers and services take longest: so they begin
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,10 @@ class Live:
         """Arguments of `coevo` that run the small run under `name`."""
         return ["run", "demo", "--name", name, *(part for s in (*self.small, *more) for part in ("--set", s))]
 
+    def pid(self, service: str) -> int:
+        """The process that `coevo up` started for a service."""
+        return next(pid for pid, (name, _) in self.services.processes.items() if name == service)
+
     def coevo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
         return subprocess.run([COEVO, *arguments], env=self.environment, capture_output=True, text=True, check=False)

@@ -194,7 +194,8 @@ def test_a_run_started_from_outside_survives_the_restart_of_every_service(compos
                 break
             # The flow run's process was there, and nobody but the runner says that it is gone.
             wait_until(lambda of=flow_run: _state(composed, of) in ENDED, "the orphaned flow run to be ended", 300)
-            if _state(composed, flow_run) == "CRASHED":
+            # A flow run whose Ray restarts may be quick enough to say so before its process is gone.
+            if _state(composed, flow_run) in {"runner": ["CRASHED"], "ray-head": ["CRASHED", "FAILED"]}[service]:
                 break
             assert _state(composed, flow_run) == "COMPLETED"  # it was quicker than the restart: once more, with another
         assert _stages_done(api) >= done
