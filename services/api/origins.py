@@ -52,7 +52,7 @@ class OwnMachineOnly:
 
 def _refusal(scope: Scope, headers: Headers) -> Problem | None:
     host, site = headers.get("host", ""), headers.get("sec-fetch-site", "none")
-    if not _is_own(host, scope):
+    if not _is_own(host):
         detail = f"Host: expected a loopback address or localhost, since no keys are asked for; got {host[:100]!r}"
         return Problem(title="Misdirected Request", status=421, detail=detail)
     # Browsers say it of every request. "none" is an address that a person typed; "same-site" another port of this host.
@@ -68,15 +68,11 @@ def _opens_a_page(scope: Scope, headers: Headers) -> bool:
     return to_a_page and headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
 
 
-def _is_own(host: str, scope: Scope) -> bool:
-    """Loopback by any port, for one that is forwarded may be another; or the very address that was connected to."""
+def _is_own(host: str) -> bool:
+    """Loopback, which is all that an API without keys listens on; by any port, for one that is forwarded may be
+    another."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    if name == "localhost" or name == (scope.get("server") or ("",))[0]:
-        return name != ""
-    try:
-        return ipaddress.ip_address(name).is_loopback
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False

@@ -29,7 +29,7 @@ ITERATION = f"/runs/{RUN}/iterations/1"
 @pytest.fixture
 def api(store: Store, tmp_path: Path) -> TestClient:
     fill(store)
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False), raise_server_exceptions=True)
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost", raise_server_exceptions=True)
 
 
 def get(api: TestClient, path: str, **parameters: Any) -> Any:
@@ -135,7 +135,7 @@ def test_what_a_model_wrote_is_shown_whatever_characters_are_in_it(store: Store,
         place = {"run": RUN, "iteration": 2, "stage": "generate_questions", "owner": "me"}
         queries.claim_stage(session, **place, lease_seconds=60)
         queries.fail_stage(session, **place, error=f"a reply of{ODD}")
-    api = TestClient(create_app(store, exports, ask_for_keys=False, texts=tmp_path))
+    api = TestClient(create_app(store, exports, ask_for_keys=False, texts=tmp_path), "http://localhost")
     assert get(api, f"{ITERATION}/questions", text="<b>7")["items"][0]["answer"] == f"3{SHOWN}"
     detail = get(api, f"{ITERATION}/questions/{odd}")
     assert (detail["text"], detail["raw"]) == (asked, f"<question>{asked}</question>")
@@ -224,7 +224,7 @@ def test_a_database_that_does_not_answer_is_no_secret_of_ours(tmp_path: Path) ->
     store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     with store.write() as session:
         session.execute(text("DROP TABLE pool_jobs"))
-    response = TestClient(create_app(store, tmp_path, ask_for_keys=False)).get(f"{PREFIX}/pool")
+    response = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
     assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
     assert response.json()["detail"] == "the database did not answer; its reason is in the API's log"
 
@@ -234,7 +234,9 @@ def test_what_nobody_foresaw_is_a_problem_too_and_its_traceback_in_the_log(
 ) -> None:
     fill(store)
     (tmp_path / "exports").write_text("a file where a folder should be")
-    api = TestClient(create_app(store, tmp_path / "exports", ask_for_keys=False), raise_server_exceptions=False)
+    api = TestClient(
+        create_app(store, tmp_path / "exports", ask_for_keys=False), "http://localhost", raise_server_exceptions=False
+    )
     response = api.get(f"{PREFIX}{ITERATION}/exports/jsonl")
     assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
     assert response.json() == {

@@ -34,7 +34,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def api(store: Store, tmp_path: Path, prefect_url: str) -> TestClient:
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=known(prefect_url), presets=PRESETS))
+    return TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, prefect=known(prefect_url), presets=PRESETS), "http://localhost"
+    )
 
 
 @pytest.fixture
@@ -124,9 +126,10 @@ def test_of_a_run_in_the_store_what_waits_to_go_on_is_seen(
 
 
 def test_without_prefect_nothing_waits(store: Store, tmp_path: Path) -> None:
-    assert TestClient(create_app(store, tmp_path, ask_for_keys=False)).get(f"{PREFIX}/flow-runs").json() == []
+    alone = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
+    assert alone.get(f"{PREFIX}/flow-runs").json() == []
     silent = create_app(store, tmp_path, ask_for_keys=False, prefect=known("http://127.0.0.1:9"))
-    refused = TestClient(silent).get(f"{PREFIX}/flow-runs")
+    refused = TestClient(silent, "http://localhost").get(f"{PREFIX}/flow-runs")
     assert (refused.status_code, "Prefect did not answer" in refused.json()["detail"]) == (503, True)
 
 

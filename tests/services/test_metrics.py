@@ -40,7 +40,7 @@ Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def api(store: Store, tmp_path: Path) -> TestClient:
     fill(store)
     watch(store)
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False))
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
 
 
 def watch(store: Store, run: str = RUN) -> None:
@@ -140,7 +140,7 @@ def test_what_was_measured_stays_when_a_later_iteration_is_estimated_or_another_
     with store.write() as session:
         queries.create_run(session, name=RUN, config=RunConfig())
         queries.put_series(session, RUN, points)
-    found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False))))
+    found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
     exact = {"run": RUN, "oracle": "exact", "slice": "kept"}
     assert value(found, "coevo_pseudo_label_accuracy_ratio", **exact) == 0.8
     assert value(found, "coevo_pseudo_label_accuracy_audited", **exact) == 100
@@ -192,7 +192,7 @@ def test_runs_stages_questions_alerts_and_the_pool(api: TestClient) -> None:
 
 
 def test_an_empty_store_has_metrics_too(store: Store, tmp_path: Path) -> None:
-    found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False))))
+    found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
     assert value(found, "coevo_runs") == 0
     assert not any(dict(labels).get("run") for _, labels in found)
 
@@ -241,7 +241,7 @@ def test_a_key_is_asked_for_where_the_rest_asks(store: Store, tmp_path: Path) ->
 
 
 def test_each_app_has_a_registry_of_its_own(api: TestClient, store: Store, tmp_path: Path) -> None:
-    other = TestClient(create_app(store, tmp_path, ask_for_keys=False))
+    other = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
     assert samples(scraped(other)).keys() == samples(scraped(api)).keys()
     assert not re.search(r"^(?!coevo_|#)", scraped(api).rstrip("\n"), re.MULTILINE)
 

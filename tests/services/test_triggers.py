@@ -36,7 +36,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def api(store: Store, tmp_path: Path, prefect_url: str) -> TestClient:
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=known(prefect_url), presets=PRESETS))
+    return TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, prefect=known(prefect_url), presets=PRESETS), "http://localhost"
+    )
 
 
 @pytest.fixture
@@ -256,7 +258,7 @@ def checking(store: Store, tmp_path: Path, prefect_url: str) -> TestClient:
         (presets / f"{name}.toml").write_text(text)
     (presets / "ready.toml").write_text("iterations = 1")
     options: dict[str, Any] = {"prefect": known(prefect_url), "presets": presets, "refuse_unready": refuse_unready}
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False, **options))
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False, **options), "http://localhost")
 
 
 @pytest.mark.parametrize("preset", UNREADY)
@@ -290,15 +292,19 @@ def test_presets_are_told_with_what_they_are(api: TestClient) -> None:
 
 
 def test_without_prefect_nothing_is_started(store: Store, tmp_path: Path, name: str) -> None:
-    unknown = TestClient(create_app(store, tmp_path, ask_for_keys=False, presets=PRESETS))
+    unknown = TestClient(create_app(store, tmp_path, ask_for_keys=False, presets=PRESETS), "http://localhost")
     assert "this API knows of no Prefect" in send(unknown, "/runs", 503, name=name, preset="demo")
     url = "http://127.0.0.1:9"
-    silent = TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=known(url), presets=PRESETS))
+    silent = TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, prefect=known(url), presets=PRESETS), "http://localhost"
+    )
     assert "Prefect did not answer" in send(silent, "/runs", 503, name=name, preset="demo")
     assert "Prefect did not answer" in send(silent, f"/runs/{name}/cancel", 503)
 
 
 def test_another_password_than_prefects_is_named(store: Store, tmp_path: Path, prefect_url: str, name: str) -> None:
     stranger = PrefectServer(prefect_url, "coevo:another")
-    api = TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=stranger, presets=PRESETS))
+    api = TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, prefect=stranger, presets=PRESETS), "http://localhost"
+    )
     assert "PREFECT_API_AUTH_STRING is not the server's" in send(api, "/runs", 503, name=name, preset="demo")
