@@ -164,6 +164,33 @@ def test_strata_of_an_oracle_that_was_asked_of_everything(store: Store, run: str
         assert queries.p_hats_of(session, run, "exact") == {1: {0.0: 1, 0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
 
 
+def test_what_another_oracle_drew_and_graded_changes_nothing(store: Store, run: str) -> None:
+    """The samples of people and of a judge share question 0; each graded one that only the other drew."""
+    verdicts: dict[str, dict[int, OracleVerdict]] = {
+        "human": {0: "right", 3: "wrong", 5: "right"},
+        "judge": {0: "wrong", 5: "right", 3: "right"},
+    }
+    with store.write() as session:
+        queries.add_samples(session, [*_sample(run, [0, 3]), *_sample(run, [0, 5], oracle="judge")])
+        for oracle, graded in verdicts.items():
+            labels = [OracleLabel(question_id(run, 1, i), oracle, verdict, None) for i, verdict in graded.items()]
+            queries.add_oracle_labels(session, labels)
+    with store.read() as session:
+        assert queries.named_strata_of(session, run, 1, "human") == {
+            "not kept 0.0-0.2": Stratum(1, 0, 0),
+            "kept 0.4-0.6": Stratum(3, 1, 1),
+            "not kept 0.8-1.0": Stratum(2, 1, 0),
+        }
+        assert queries.named_strata_of(session, run, 1, "judge") == {
+            "not kept 0.0-0.2": Stratum(1, 1, 1),
+            "kept 0.4-0.6": Stratum(3, 1, 0),
+            "not kept 0.8-1.0": Stratum(2, 0, 0),
+        }
+        cells = [Cell(1, 0.1, 1, 1), Cell(1, 0.5, 1, 1), Cell(1, 1.0, 1, 0)]  # drawn or not
+        assert queries.audited_cells(session, run, "human") == cells
+        assert 0.0 in queries.p_hats_of(session, run, "exact")[1]  # which drew no sample: unanswered ones count
+
+
 def test_the_p_hats_of_a_sampled_oracle_are_those_with_a_label(store: Store, run: str) -> None:
     with store.write() as session:
         queries.add_samples(session, _sample(run, [0]))

@@ -91,6 +91,19 @@ def test_ill_posed_ones_are_counted_within_the_sample(store: Store) -> None:
         assert queries.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1}
 
 
+def test_ill_posed_ones_are_those_of_the_oracles_own_sample(store: Store) -> None:
+    """A judge and people call questions 0 and 2 ill-posed; the judge drew the first, people the second."""
+    run = fill(store)
+    with store.write() as session:
+        for oracle, index, stratum in (("judge", 0, "kept 0.4-0.6"), ("human", 2, "not kept 0.8-1.0")):
+            queries.add_samples(session, [SampleRow(question_id(run, 1, index), oracle, run, 1, stratum, 0)])
+            labels = [OracleLabel(question_id(run, 1, i), oracle, "ill_posed", None) for i in (0, 2)]
+            queries.add_oracle_labels(session, labels)
+    with store.read() as session:
+        assert queries.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1}
+        assert queries.ill_posed_by_stratum(session, run, 1, "human") == {"not kept 0.8-1.0": 1}
+
+
 def test_the_largest_cluster(store: Store) -> None:
     run = fill(store)
     with store.read() as session:
