@@ -5,16 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
+from operator import gt
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator import processes
 from orchestrator.ledger import LastWrite, Result, other_holder, owner, refuse_held, run_held, run_once
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
+from storage.models import RunLeases, Stages
 from storage.session import Store, open_store
+from tests.live import wait_until
 from tests.synthetic_run import create
 
 STAGE = "generate_questions"
@@ -114,6 +119,24 @@ def test_who_lost_the_stage_writes_nothing(store: Store) -> None:
         row = queries.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.owner) == ("running", "elsewhere:1:1")
+
+
+def test_the_leases_are_renewed_while_the_block_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's and the stage's."""
+    monkeypatch.setattr("orchestrator.ledger.LEASE_S", 1.0)
+
+    def expiries() -> list[datetime]:
+        with store.read() as session:
+            return [*session.scalars(select(Stages.lease_expires)), *session.scalars(select(RunLeases.expires))]
+
+    def slow() -> LastWrite:
+        before = expiries()
+        assert len(before) == 2
+        wait_until(lambda: all(map(gt, expiries(), before)), "both leases to be renewed", 60)
+        return _writing("in time")
+
+    with run_held(store, "r"):
+        assert run_once(store, "r", 1, STAGE, slow) == {"wrote": "in time"}
 
 
 def _hold(store: Store, name: str) -> None:
