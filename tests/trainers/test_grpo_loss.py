@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from local_tiny import VOCABULARY, save_tiny, tiny_model, tiny_tokenizer, tiny_t
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
+from core.config import Training
 from core.methods import LossAverage, RZero
 from trainers.local.grpo import grpo_loss, k3, token_logprobs
 from trainers.local.ranks import Ranks
@@ -203,23 +205,62 @@ def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
     assert both["sampler_gap"] == pytest.approx(one["sampler_gap"], abs=1e-5)
 
 
-def test_each_row_s_kl_is_what_the_sampler_and_the_reference_say() -> None:
-    """The sum of k3 over a response's tokens, whatever batch it is in, in the order of the rows (SRT B.1)."""
-    rows, reference, seen = some_rows(), tiny_model(seed=5), []
+def row_kl(rows: Sequence[Row], reference: Qwen3ForCausalLM, training: Training) -> list[float]:
+    """What `update` hands to the advantages of an objective that has its KL in the reward."""
+    handed: list[float] = []
 
     def advantages(kl: Sequence[float]) -> list[float]:
-        seen.extend(kl)
+        handed.extend(kl)
         return [0.0] * len(kl)
 
-    training = tiny_training(micro_batch=3)
-    model = tiny_model()
-    method = objective("sequence", kl_in="reward")
+    model, method = tiny_model(), objective("sequence", kl_in="reward")
     update(model, reference, make_optimiser(model, training), rows, training, method, advantages, ranks=Ranks())
-    for row, kl in zip(rows, seen, strict=True):
-        ids = torch.tensor([[*row.prompt, *row.response]])
-        mask = torch.arange(len(row))[None, :] >= len(row.prompt)
-        referred = token_logprobs(reference, ids, mask, training.sampling.temperature)[0][0, len(row.prompt) :]
-        assert kl == pytest.approx(k3(torch.tensor(row.sampled_logprobs), referred.detach()).sum().item(), rel=1e-4)
+    return handed
+
+
+def response_logprobs(model: Qwen3ForCausalLM, row: Row, training: Training) -> Tensor:
+    ids = torch.tensor([[*row.prompt, *row.response]])
+    mask = torch.arange(len(row))[None, :] >= len(row.prompt)
+    return token_logprobs(model, ids, mask, training.sampling.temperature)[0][0, len(row.prompt) :].detach()
+
+
+def test_each_row_s_kl_is_what_the_sampler_and_the_reference_say() -> None:
+    """The sum of k3 over a response's tokens, whatever batch it is in, in the order of the rows (SRT B.1)."""
+    rows, reference, training = some_rows(), tiny_model(seed=5), tiny_training(micro_batch=3)
+    for row, kl in zip(rows, row_kl(rows, reference, training), strict=True):
+        referred = response_logprobs(reference, row, training)
+        assert kl == pytest.approx(k3(torch.tensor(row.sampled_logprobs), referred).sum().item(), rel=1e-4)
+
+
+def test_a_token_s_kl_counts_up_to_ten_nats() -> None:
+    """The sampler agrees with the reference but for each response's last token, to which it gave e^-30: k3 is above
+    e^10 there, and 0 elsewhere."""
+    reference, training, rows = tiny_model(seed=5), tiny_training(), []
+    for row in some_rows():
+        referred = response_logprobs(reference, row, training)
+        assert referred[-1] > -20
+        rows.append(replace(row, sampled_logprobs=[*referred[:-1].tolist(), -30.0]))
+    assert row_kl(rows, reference, training) == pytest.approx([10.0] * len(rows), abs=1e-6)
+
+
+def test_the_gap_to_the_sampler_is_a_mean_over_tokens_however_many_passes() -> None:
+    """Whose log-probabilities are 0: the mean of the policy's own, before it moved."""
+    rows, gaps = some_rows(), []
+    for passes in (1, 3):
+        model, training = tiny_model(), tiny_training(updates_per_step=passes)
+        figures = update(
+            model,
+            tiny_model(seed=5),
+            make_optimiser(model, training),
+            rows,
+            training,
+            objective("sequence"),
+            some_advantages,
+            ranks=Ranks(),
+        )
+        gaps.append(figures["sampler_gap"])
+    own = torch.cat([response_logprobs(tiny_model(), row, training) for row in rows])
+    assert gaps == pytest.approx([own.abs().mean().item()] * 2, rel=1e-5)
 
 
 def test_groups_without_variance_leave_the_weights_alone() -> None:

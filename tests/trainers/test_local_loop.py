@@ -147,21 +147,37 @@ def test_a_set_objective_reaches_the_weights(tmp_path: Path, start: Path) -> Non
     assert not moved(all_of_them, start, rewarding(slice(0, 4)))[0]  # every set has a right one
 
 
+def away_from_its_reference(job: TrainJob) -> Path:
+    """Where `job` goes on from: a job that resumes has its step folder's weights, and its start as the reference."""
+    model = answering_model(steps=20)
+    save_step(
+        job.work_dir, State(fingerprint(job), 1, ()), model, tiny_tokenizer(), make_optimiser(model, job.training)
+    )
+    return job.work_dir / "step_1"
+
+
 @pytest.mark.parametrize("coefficient", [0.0, 0.5])
 def test_a_kl_in_the_reward_is_all_there_is_to_learn_where_nothing_else_pays(
     tmp_path: Path, start: Path, coefficient: float
 ) -> None:
-    """From weights that are not the reference's; how much it is, test_grpo_loss.py says."""
-    method = Srt(kl_coefficient=coefficient)
-    job = job_in(tmp_path, start, steps=2, weight_decay=0.0, reward=method)
-    # a job that resumes has its step folder's weights, and its start as the reference
-    model = answering_model(steps=20)
-    state = State(fingerprint(job), 1, ())
-    save_step(job.work_dir, state, model, tiny_tokenizer(), make_optimiser(model, job.training))
-    changed, metrics = moved(job, job.work_dir / "step_1", rewarding(slice(0, 0)))
+    """How much it is, test_grpo_loss.py says."""
+    job = job_in(tmp_path, start, steps=2, weight_decay=0.0, reward=Srt(kl_coefficient=coefficient))
+    changed, metrics = moved(job, away_from_its_reference(job), rewarding(slice(0, 0)))
     assert metrics["kl"] > 0.01
     assert changed == (coefficient > 0)
     assert metrics["zero_advantage_share"] == (0 if coefficient else 1)
+
+
+def test_a_kl_in_the_reward_reaches_the_groups_after_a_dropped_one(tmp_path: Path, start: Path) -> None:
+    job = job_in(tmp_path, start, steps=2, weight_decay=0.0, reward=Srt(kl_coefficient=0.5))
+
+    def all_but_the_first(step: int, completions: Completions) -> Rewarded:
+        return Rewarded([Scored("7", np.zeros(len(group)), i > 0) for i, group in enumerate(completions)], {})
+
+    changed, metrics = moved(job, away_from_its_reference(job), all_but_the_first)
+    assert changed
+    assert metrics["dropped_share"] == pytest.approx(1 / 3)
+    assert metrics["zero_advantage_share"] == 0
 
 
 def saying(shares: list[float]) -> Reward:
