@@ -141,21 +141,21 @@ def _the_person_was_obeyed(live: Live) -> None:
 
 
 def _the_easiest_were_trained_on(live: Live) -> None:
-    """Of the 24, all of which the oracle can answer, the twelve that the votes agreed on most."""
+    """Of the 24, all of which the oracle can answer, the twelve that the votes agreed on most, of equals the first."""
     done = results(live, "asked")
     assert done[0, "read_prompts"] == {"prompts": 24, "refused": 0}
     assert done[0, "audit_labels"]["audited"] == 24
     with live.store().read() as session:
         questions = queries.questions_of(session, "asked", 0)
         p_hats = {row.question_id: row.label.p_hat for row in queries.labels_of(session, "asked", 0) if row.label}
-        trained_on = [question.id for question in questions if queries.trained_on_of(session, question.id)]
+        trained_on = {question.id for question in questions if queries.trained_on_of(session, question.id)}
         metrics = queries.train_metrics_of(session, "asked")
     assert {question.checkpoint for question in questions} == {None}
     assert all(question.answer is not None for question in questions)
-    twelfth = sorted(p_hats.values(), reverse=True)[11]
-    assert min(p_hats.values()) < twelfth
-    assert 4 <= len(trained_on) <= 12
-    assert all(p_hats[question] >= twelfth for question in trained_on)
+    easiest = sorted(questions, key=lambda question: (-p_hats[question.id], question.index))[:12]
+    assert min(p_hats.values()) < p_hats[easiest[-1].id]
+    assert len(trained_on) >= 4  # the prompts of one step
+    assert trained_on <= {question.id for question in easiest}
     assert {metric.name for metric in metrics} >= {"majority_share", "same_label_share", "label_accuracy"}
 
 
