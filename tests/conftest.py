@@ -73,6 +73,14 @@ def store(database_url: str) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Store]:
+    """One database, the home's own where `tmp_path` is the home, for what does not depend on which it is."""
+    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Ray, Serve, Prefect and the flow runner, started for the session."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import update
@@ -23,7 +24,9 @@ from core.types import (
     checkpoint_id,
     question_id,
 )
+from orchestrator.home import Home, Services
 from orchestrator.report import figures
+from orchestrator.stages.context import Context
 from services.oracles import exact
 from storage import queries
 from storage.models import Stages
@@ -50,6 +53,7 @@ STAGES = (
     ("audit_labels", 0.4),
     ("check_health", 0.1),
 )
+NO_SERVICES = Services("", "", "", "", "", {})
 START = datetime(2025, 3, 1, 9, 0, tzinfo=UTC)
 
 
@@ -187,6 +191,21 @@ def _training(session: Session, run: str, t: int, role: Role, rng: random.Random
 def _checkpoint(session: Session, run: str, role: Role | str, t: int, parent: str | None) -> None:
     key = f"{run}/{role}/{t}"
     queries.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})  # type: ignore[arg-type]
+
+
+def context_of(
+    store: Store,
+    run: str,
+    iteration: int,
+    *,
+    config: RunConfig | None = None,
+    home: Path = Path(),
+    services: Services = NO_SERVICES,
+) -> Context:
+    """What a stage of a run that is in the store is given; with its stored settings, unless others are given."""
+    with store.read() as session:
+        config = config or parse_config(queries.get_run(session, run).config, run)
+    return Context(Home(home), store, services, run, config, iteration, lambda *_: None)
 
 
 def iterations(store: Store, run: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from orchestrator.applications import read_applications, refuse_missing_engine
 from orchestrator.home import APPLICATIONS, Home
 from orchestrator.runs import prepare
 from storage import queries
-from storage.session import open_store
+from storage.session import Store
 
 PAIR = "applications: [{name: challenger, deployments: [{name: A}]}, {name: solver, deployments: [{name: A}]}"
 
@@ -48,13 +48,12 @@ def test_vllm_is_asked_for_where_it_is_not_installed(monkeypatch: pytest.MonkeyP
         refuse_missing_engine("vllm-cpu")
 
 
-def test_a_method_whose_application_is_missing_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path / 'coevo.db'}", create=True)
+def test_a_method_whose_application_is_missing_is_refused_and_leaves_nothing(sqlite: Store, tmp_path: Path) -> None:
     settings = {"solver.reward.type": "evol_rl", "solver.signals.embedder": "served"}
     with pytest.raises(ConfigError, match="embedded has no application embedder; it has challenger, solver"):
-        prepare(Home(tmp_path), store, "a", "demo", 0, settings)
-    with store.read() as session:
+        prepare(Home(tmp_path), sqlite, "a", "demo", 0, settings)
+    with sqlite.read() as session:
         assert queries.list_runs(session) == []
     with_it = tmp_path / "with.yaml"
     with_it.write_text(PAIR + ", {name: embedder}]")
-    prepare(Home(tmp_path), store, "a", "demo", 0, {**settings, "serving.applications": str(with_it)})
+    prepare(Home(tmp_path), sqlite, "a", "demo", 0, {**settings, "serving.applications": str(with_it)})

@@ -14,9 +14,8 @@ from core.serving_settings import Service
 from core.types import LabelledQuestion, OracleLabel, Question, question_id
 from orchestrator.cli import app
 from orchestrator.cli.judge import _name_of
-from orchestrator.home import Home, Services
+from orchestrator.home import Home
 from orchestrator.runs import prepare
-from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS
 from services.inference.client import InferenceError
 from services.oracles.judge import JudgeError
@@ -25,7 +24,7 @@ from storage.rows import SampleRow
 from storage.session import Store, open_store
 from tests.fake_judge import checked, judge_that, question_of, said, solved
 from tests.fake_service import fake_service
-from tests.synthetic_run import CONFIG, create, fill_run, finish, vote_of
+from tests.synthetic_run import CONFIG, context_of, create, fill_run, finish, vote_of
 
 BATCH, SENTINELS = 16, 6
 
@@ -39,8 +38,7 @@ def run(store: Store) -> Store:
 def audited(store: Store, audit: Audit, run: str = "demo", t: int = 3) -> dict[str, Any]:
     """The stage's result, as the ledger commits it."""
     config = CONFIG.model_copy(update={"audit": audit})
-    context = Context(Home(Path()), store, Services("", "", "", "", "", {}), run, config, t, lambda *_: None)
-    last_write = STAGE_FUNCTIONS["audit_labels"](context)
+    last_write = STAGE_FUNCTIONS["audit_labels"](context_of(store, run, t, config=config))
     with store.write() as session:
         return dict(last_write(session))
 
@@ -165,12 +163,11 @@ def test_a_key_that_is_not_set_is_refused_before_a_run_is_made(tmp_path: Path, m
 
 
 @pytest.fixture
-def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def at_home(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill_run(store, "demo", per_level=1)
-    return store
+    fill_run(sqlite, "demo", per_level=1)
+    return sqlite
 
 
 def test_a_finished_run_is_judged_from_the_command_line(at_home: Store) -> None:

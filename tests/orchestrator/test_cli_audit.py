@@ -12,19 +12,18 @@ from typer.testing import CliRunner
 from core.types import OracleLabel
 from orchestrator.cli import app
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.synthetic_run import fill_run
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def place(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A run of several iterations that the exact oracle has graded."""
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill_run(store, "demo", per_level=2)
-    return store
+    fill_run(sqlite, "demo", per_level=2)
+    return sqlite
 
 
 def said(*arguments: str) -> str:

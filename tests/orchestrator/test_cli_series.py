@@ -11,22 +11,19 @@ from typer.testing import CliRunner
 from core.guard import Guard
 from core.types import Evaluated
 from orchestrator.cli import app
-from orchestrator.home import Home, Services
-from orchestrator.stages.context import Context
 from orchestrator.stages.health import check_health
 from storage import queries
-from storage.session import Store, open_store
-from tests.synthetic_run import CONFIG, create, evaluate, fill_run, label, vote_of
+from storage.session import Store
+from tests.synthetic_run import CONFIG, context_of, create, evaluate, fill_run, label, vote_of
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill_run(opened, "demo", per_level=2)
-    return opened
+    fill_run(sqlite, "demo", per_level=2)
+    return sqlite
 
 
 def said(*arguments: str, status: int = 0) -> str:
@@ -47,7 +44,7 @@ def test_series_of_a_run_of_an_earlier_version(store: Store) -> None:
     assert "no such run" in said("series", "nobody", status=1)
 
 
-def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store: Store, tmp_path: Path) -> None:
+def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store: Store) -> None:
     """Two of eight questions are ill-posed, which this run's guard does not bear."""
     config = CONFIG.model_copy(update={"guard": Guard(ill_posed="pause")})
     with store.write() as session:
@@ -55,8 +52,7 @@ def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store:
         evaluate(session, "h", 0, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)
         well = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(6)]
         label(session, "h", 1, [*well, *[(f"What is {i} + ?", vote_of(("3", 6))) for i in range(2)]], config)
-    services = Services("", "", "", "", "", {})
-    last_write = check_health(Context(Home(tmp_path), store, services, "h", config, 1, lambda *_: None))
+    last_write = check_health(context_of(store, "h", 1))
     for _ in range(2):
         with store.write() as session:
             last_write(session)

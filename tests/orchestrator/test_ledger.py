@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from operator import gt
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -18,7 +17,7 @@ from orchestrator.ledger import LastWrite, Result, other_holder, owner, refuse_h
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.models import RunLeases, Stages
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.live import wait_until
 from tests.synthetic_run import create
 
@@ -26,11 +25,10 @@ STAGE = "generate_questions"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    with opened.write() as session:
+def store(sqlite: Store) -> Store:
+    with sqlite.write() as session:
         create(session, "r")
-    return opened
+    return sqlite
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from orchestrator.stages.context import Context
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.errors import NotThere
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.http_server import Handler, listening
 from tests.live import Live
 from tests.synthetic_run import create, fill_run, label, vote_of
@@ -183,13 +183,12 @@ def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, tm
 
 
 def test_the_command_shows_what_is_stored_without_services(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grader: Grader
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grader: Grader
 ) -> None:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill_run(store, "demo", per_level=1)
+    fill_run(sqlite, "demo", per_level=1)
 
     def coevo(*arguments: str) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["matrix", "demo", "--size", "4", *arguments])
@@ -197,11 +196,11 @@ def test_the_command_shows_what_is_stored_without_services(
 
     assert coevo() == (1, f"error: no services are running for {tmp_path}: start them with `coevo up`\n")
     assert coevo("--stored")[0] == 1
-    with store.read() as session:
+    with sqlite.read() as session:
         sets, solvers = question_sets(session, "demo", "exact", 4), solvers_of(session, "demo")
     with service({}) as (url, _):
         for solver in solvers:
-            ask(context_of(store, "demo", url, tmp_path), solver, sets, grader)
+            ask(context_of(sqlite, "demo", url, tmp_path), solver, sets, grader)
     code, said = coevo()  # all is asked: no service is needed
     assert code == 0
     assert [name in said for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4

@@ -23,7 +23,7 @@ from orchestrator.home import PRESETS, ROOT
 from orchestrator.ledger import owner
 from orchestrator.orphans import end_orphans, worker_name
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.live import wait_until
 from tests.services.prefect_server import AUTH, prefect_server
 
@@ -56,14 +56,12 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncPrefectCli
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    with opened.write() as session:
+def store(sqlite: Store) -> Store:
+    with sqlite.write() as session:
         for name in ("killed", "asked", "alive", "elsewhere", "waiting", "theirs", "goes-on"):
             queries.create_run(session, name=name, config=load_config(PRESETS / "demo.toml"), preset="demo")
             queries.set_run_status(session, name, "running")
-    yield opened
-    opened.close()
+    return sqlite
 
 
 def flow_run(prefect: SyncPrefectClient, run: str, state: object, **labels: str) -> UUID:

@@ -17,7 +17,7 @@ from core.voting import vote
 from orchestrator.replay import ReplayError, replay, table, write_picture
 from storage import queries
 from storage.errors import StoreError
-from storage.session import Store, open_store
+from storage.session import Store
 from storage.texts import TextWriter
 from tests.synthetic_run import create
 
@@ -32,8 +32,8 @@ VOTES: list[list[str | None]] = [
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(f"sqlite:///{tmp_path / 'coevo.db'}", create=True)
+def store(sqlite: Store) -> Store:
+    return sqlite
 
 
 def fill(store: Store, texts: Path | None, entropies: bool = True, entropy_error: float = 0.0) -> None:

@@ -5,7 +5,6 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -41,14 +40,6 @@ ITERATION_KEYS = {
     "ill_posed_share", "challenger_reward", "mean_p_hat", "seconds",
 }  # fmt: skip
 SCRIPT = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Store]:
-    """One database for what does not depend on which."""
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from core.types import Checkpoint
@@ -12,15 +9,8 @@ from orchestrator.report import figures
 from orchestrator.report.headline import details, headline
 from orchestrator.report.measures import measure
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.synthetic_run import CONFIG, create, evaluate, held_out, label, vote_of
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,8 @@ from orchestrator.report import figures, summary_table, write_report
 from orchestrator.report.headline import decisions, details, headline
 from orchestrator.report.measures import measure
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.synthetic_run import create, evaluate, finish, held_out, iterations, label, vote_of
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
 
 
 def config(file: str = "micro", **more: Any) -> RunConfig:

@@ -12,18 +12,18 @@ import pytest
 from core.config import ConfigError
 from orchestrator import runs
 from orchestrator.held_out import BenchmarkError, load_benchmark
-from orchestrator.home import MICRO_MODEL, Home, Services
+from orchestrator.home import MICRO_MODEL, Home
 from orchestrator.progress import artifact_key
 from orchestrator.prompt_sets import PromptsError
 from orchestrator.readiness import ModelError
 from orchestrator.runs import RunError, prepare
 from orchestrator.serving import turn
-from orchestrator.stages.context import Context
 from orchestrator.stages.training import train_challenger
 from services.inference.client import InferenceError
 from storage import queries
 from storage.errors import CheckpointError, StoreError
-from storage.session import Store, open_store
+from storage.session import Store
+from tests.synthetic_run import context_of
 from trainers.base import TrainError
 
 EASYR1 = {"trainer.type": "easyr1"}
@@ -39,8 +39,8 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def own(home: Home) -> Store:
-    return open_store(home.database, create=True)
+def own(sqlite: Store) -> Store:
+    return sqlite
 
 
 def _names(store: Store) -> list[str]:
@@ -149,9 +149,8 @@ def test_any_run_name_makes_an_artifact_key_that_prefect_takes() -> None:
 
 
 def test_a_challenger_that_is_not_trained_waits_for_no_turn(home: Home, own: Store) -> None:
-    config = prepare(home, own, "a", "demo", 0, {"challenger.trained": False})
-    services = Services("", "", "", "", "", {})
+    prepare(home, own, "a", "demo", 0, {"challenger.trained": False})
     with turn(home):
-        last_write = train_challenger(Context(home, own, services, "a", config, 1, lambda *_: None))
+        last_write = train_challenger(context_of(own, "a", 1, home=home.path))
     with own.write() as session:
         assert last_write(session) == {"checkpoint": "a/base/0", "trained": False}

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from core.config import parse_config
 from core.types import Checkpoint
-from orchestrator.home import Home, Services
-from orchestrator.stages.context import Context
 from storage import queries
-from storage.session import open_store
-from tests.synthetic_run import create, finish
+from storage.session import Store
+from tests.synthetic_run import context_of, create, finish
 
 
-def test_after_a_roll_back_the_next_iteration_goes_on_from_what_it_went_back_to(tmp_path: Path) -> None:
+def test_after_a_roll_back_the_next_iteration_goes_on_from_what_it_went_back_to(sqlite: Store) -> None:
     """Iteration 2 was rolled back to 1. What belongs to iteration 2 itself still has its own Solver."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    config = parse_config({}, "a test")
-    with store.write() as session:
-        create(session, "r", config)
+    with sqlite.write() as session:
+        create(session, "r")
         for t in (1, 2, 3):
             one = Checkpoint(f"r/solver/{t}", "r", "solver", t, 1, "/m", f"sha{t}", "r/base/0")
             queries.add_checkpoint(session, one, {})
         finish(session, "r", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "r/solver/1"}}, 1)
 
     def solver(at: int, up_to: int) -> str:
-        services = Services("", "", "", "", "", {})
-        return Context(Home(tmp_path), store, services, "r", config, at, lambda *_: None).checkpoint("solver", up_to).id
+        return context_of(sqlite, "r", at).checkpoint("solver", up_to).id
 
     assert solver(at=1, up_to=0) == "r/base/0"
     assert solver(at=2, up_to=1) == "r/solver/1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,38 +10,47 @@ import pytest
 from core.config import Audit, parse_config
 from core.guard import Before
 from core.types import Checkpoint, Evaluated, question_id
-from orchestrator.home import Home, Services
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import check_health
 from storage import queries
 from storage.rows import SampleRow
-from storage.session import open_store
-from tests.synthetic_run import CONFIG, create, evaluate, finish, label, vote_of
+from storage.session import Store
+from tests.synthetic_run import CONFIG, context_of, create, evaluate, finish, label, vote_of
+
+SELF_TRAINED: dict[str, Any] = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
 
 
-def signals(tmp_path: Path, correct: tuple[int, int], asked: int, audited: bool = True) -> dict[str, Any]:
+def solver(run: str, t: int, parent: str) -> Checkpoint:
+    return Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, "/m", f"{run}{t}", f"{run}/{parent}")
+
+
+def ten_items(right: int) -> list[Evaluated]:
+    return [Evaluated(f"i{i}", None, 8, 8 * (i < right), False, False) for i in range(10)]
+
+
+def checked(context: Context) -> dict[str, Any]:
+    """What `check_health` writes down."""
+    last_write = check_health(context)
+    with context.store.write() as session:
+        return dict(last_write(session))
+
+
+def signals(store: Store, correct: tuple[int, int], asked: int, audited: bool = True) -> dict[str, Any]:
     """Ten held-out items of which `correct` are right before and after, and `asked` kept questions, two ill-posed."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     config = CONFIG if audited else CONFIG.model_copy(update={"audit": Audit(oracle=None)})
     with store.write() as session:
         create(session, "h", config)
-        queries.add_checkpoint(session, Checkpoint("h/solver/1", "h", "solver", 1, 1, "/m", "sha", "h/base/0"), {})
+        queries.add_checkpoint(session, solver("h", 1, "base/0"), {})
         for t, right in enumerate(correct):
-            evaluate(
-                session, "h", t, [Evaluated(f"i{i}", None, 8, 8 * (i < right), False, False) for i in range(10)], 1
-            )
+            evaluate(session, "h", t, ten_items(right), 1)
         well = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(asked - 2)]
         ill = [(f"What is {i} + ?", vote_of(("3", 6))) for i in range(2)]
         label(session, "h", 1, [*well, *ill], config)
-    context = Context(Home(tmp_path), store, Services("", "", "", "", "", {}), "h", config, 1, lambda *_: None)
-    last_write = check_health(context)
-    with store.write() as session:
-        found: dict[str, Any] = last_write(session)
-    return found
+    return checked(context_of(store, "h", 1))
 
 
-def test_a_healthy_iteration_warns_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    found = signals(tmp_path, correct=(3, 5), asked=10)
+def test_a_healthy_iteration_warns_of_nothing(sqlite: Store, caplog: pytest.LogCaptureFixture) -> None:
+    found = signals(sqlite, correct=(3, 5), asked=10)
     assert (found["warnings"], [each for each in caplog.records if each.levelno >= logging.WARNING]) == ([], [])
     assert found["signals"]["ill_posed_share"]["value"] == 0.2
     accuracy = found["signals"]["label_accuracy_kept"]
@@ -51,9 +59,9 @@ def test_a_healthy_iteration_warns_of_nothing(tmp_path: Path, caplog: pytest.Log
     assert (found["signals"]["pass_at_1"], found["signals"]["best_pass_at_1"]) == (0.5, 0.5)
 
 
-def test_decline_and_ill_posed_questions_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_decline_and_ill_posed_questions_are_warned_of(sqlite: Store, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="orchestrator"):
-        found = signals(tmp_path, correct=(5, 4), asked=8)
+        found = signals(sqlite, correct=(5, 4), asked=8)
     assert found["warnings"] == [
         "held-out pass@1 is 40.0%, down from 50.0%",
         "25% of the Challenger's questions are ill-posed",
@@ -63,11 +71,10 @@ def test_decline_and_ill_posed_questions_are_warned_of(tmp_path: Path, caplog: p
     assert [each.split(": ", 1)[0] for each in said] == ["run h, iteration 1"] * 2
 
 
-def test_a_sample_is_weighted_to_all_pseudo_labels(tmp_path: Path) -> None:
+def test_a_sample_is_weighted_to_all_pseudo_labels(sqlite: Store) -> None:
     """90 labels of p_hat 0.6, all right, of which 10 are graded; 10 of 0.4, half of them of ill-posed questions, all
     of which are: 5 of 20 graded are ill-posed, but 5 of the 100."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    with store.write() as session:
+    with sqlite.write() as session:
         create(session, "h")
         sure = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(90)]
         unsure = [(f"What is {i} + 3?", vote_of((str(i + 3), 4), ("0", 3))) for i in range(5)]
@@ -78,10 +85,8 @@ def test_a_sample_is_weighted_to_all_pseudo_labels(tmp_path: Path) -> None:
         keys = [question_id("h", 1, index) for index in drawn]
         rows = [SampleRow(keys[i], "exact", "h", 1, strata[i], i) for i in range(20)]
         queries.add_samples(session, rows)
-    context = Context(Home(tmp_path), store, Services("", "", "", "", "", {}), "h", CONFIG, 1, lambda *_: None)
-    last_write = check_health(context)
-    with store.write() as session:
-        found = last_write(session)
+    found = checked(context_of(sqlite, "h", 1))
+    with sqlite.read() as session:
         series = {(p.name, p.over): p for p in queries.series_of(session, "h") if p.oracle == "exact"}
     expected = {
         "label_accuracy_kept": ("label_accuracy", "kept", 0.95),
@@ -94,123 +99,93 @@ def test_a_sample_is_weighted_to_all_pseudo_labels(tmp_path: Path) -> None:
     assert found["warnings"] == []
 
 
-def test_without_an_oracle_there_are_held_out_signals_only(tmp_path: Path) -> None:
-    found = signals(tmp_path, correct=(5, 5), asked=8, audited=False)
+def test_without_an_oracle_there_are_held_out_signals_only(sqlite: Store) -> None:
+    found = signals(sqlite, correct=(5, 5), asked=8, audited=False)
     assert found["signals"].keys() == {"pass_at_1", "best_pass_at_1", "repetition_share"}
 
 
-def after_a_roll_back(tmp_path: Path, *right: int, patience: int = 2) -> dict[str, Any]:
+def after_a_roll_back(store: Store, *right: int, run: str = "h") -> dict[str, Any]:
     """The check of the last round, where of ten held-out items so many were right, and round 2 was rolled back to 1."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    tree = {"prompts": {"file": "micro", "limit": 9}, "early_stopping": {"benchmark": "micro", "patience": patience}}
-    config = parse_config({**tree, "solver": {"reward": {"type": "srt"}}, "guard": {"decline": "stop"}}, "a test")
+    patient = {"early_stopping": {"benchmark": "micro", "patience": 2}, "guard": {"decline": "stop"}}
     with store.write() as session:
-        create(session, "h", config)
+        create(session, run, parse_config({**SELF_TRAINED, **patient}, "a test"))
         for t, count in enumerate(right):
             if t:
-                one = Checkpoint(f"h/solver/{t}", "h", "solver", t, 1, "/m", f"sha{t}", "h/base/0")
-                queries.add_checkpoint(session, one, {})
-            items = [Evaluated(f"i{i}", None, 8, 8 * (i < count), False, False) for i in range(10)]
-            evaluate(session, "h", t, items, 1)
-        finish(session, "h", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "h/solver/1"}}, 1)
-    last = len(right) - 1
-    context = Context(Home(tmp_path), store, Services("", "", "", "", "", {}), "h", config, last, lambda *_: None)
-    last_write = check_health(context)
-    with store.write() as session:
-        found: dict[str, Any] = last_write(session)
-    return found
+                queries.add_checkpoint(session, solver(run, t, "base/0"), {})
+            evaluate(session, run, t, ten_items(count), 1)
+        finish(session, run, 2, "check_health", {"action": "roll_back", "back_to": {"solver": f"{run}/solver/1"}}, 1)
+    return checked(context_of(store, run, len(right) - 1))
 
 
-def test_what_was_rolled_back_is_no_peak_to_decline_from(tmp_path: Path) -> None:
+def test_what_was_rolled_back_is_no_peak_to_decline_from(sqlite: Store) -> None:
     """Round 2 had 9 of 10 right while it hacked; round 3 is as good as round 1 was."""
-    found = after_a_roll_back(tmp_path, 3, 6, 9, 6)
+    found = after_a_roll_back(sqlite, 3, 6, 9, 6)
     assert (found["warnings"], found["action"], found["best"]) == ([], "ignore", 2)  # of a run that stopped now
     assert (found["signals"]["pass_at_1"], found["signals"]["best_pass_at_1"]) == (0.6, 0.6)
 
 
-def test_patience_begins_anew_after_a_roll_back(tmp_path: Path) -> None:
+def test_patience_begins_anew_after_a_roll_back(sqlite: Store) -> None:
     """Round 3 is the second after the best, and the first after the roll back; round 4 is the second."""
-    assert after_a_roll_back(tmp_path / "3", 3, 6, 5, 6)["action"] == "ignore"
-    found = after_a_roll_back(tmp_path / "4", 3, 6, 5, 6, 6)
+    assert after_a_roll_back(sqlite, 3, 6, 5, 6, run="g")["action"] == "ignore"
+    found = after_a_roll_back(sqlite, 3, 6, 5, 6, 6)
     assert found["warnings"] == ["no better Solver for 2 iterations by micro: the best is iteration 1"]
     assert (found["action"], found["back_to"]) == ("stop", {"solver": "h/solver/1"})
 
 
-def test_a_run_that_stops_ends_with_the_best_also_where_it_had_gone_back_from_it(tmp_path: Path) -> None:
-    found = after_a_roll_back(tmp_path, 3, 6, 9, 6, 6)
+def test_a_run_that_stops_ends_with_the_best_also_where_it_had_gone_back_from_it(sqlite: Store) -> None:
+    found = after_a_roll_back(sqlite, 3, 6, 9, 6, 6)
     assert (found["action"], found["best"], found["back_to"]) == ("stop", 2, {"solver": "h/solver/2"})
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_the_guard_watches_the_steps_that_led_to_a_round(tmp_path: Path, asked: bool) -> None:
+def test_the_guard_watches_the_steps_that_led_to_a_round(sqlite: Store, asked: bool) -> None:
     """Round 2 was left for round 1's Solver; where a person let round 3 go on, its steps are not held against it."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    tree = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}, "guard": {"window": 3}}
-    config = parse_config(tree, "a test")
-    with store.write() as session:
-        create(session, "h", config)
-        for t, parent in ((1, "h/base/0"), (2, "h/solver/1"), (3, "h/solver/1")):
-            queries.add_checkpoint(session, Checkpoint(f"h/solver/{t}", "h", "solver", t, 1, "/m", f"{t}", parent), {})
+    with sqlite.write() as session:
+        create(session, "h", parse_config({**SELF_TRAINED, "guard": {"window": 3}}, "a test"))
+        for t, parent in ((1, "base/0"), (2, "solver/1"), (3, "solver/1")):
+            queries.add_checkpoint(session, solver("h", t, parent), {})
             for step in (1, 2):
                 metrics = {"kl": t + step / 10, "response_length": 9.0}
                 queries.add_train_metrics(session, run="h", iteration=t, role="solver", step=step, metrics=metrics)
         finish(session, "h", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "h/solver/1"}}, 1)
         if asked:
             finish(session, "h", 3, "ask_a_person", {"action": "warn", "back_to": None}, 1)
-    services = Services("", "", "", "", "", {})
-    before = Context(Home(tmp_path), store, services, "h", config, 4, lambda *_: None).before()
+    before = context_of(sqlite, "h", 4).before()
     assert [step["kl"] for step in before.first] == [1.1, 1.2, 3.1]
     assert [step["kl"] for step in before.last] == ([] if asked else [1.2, 3.1, 3.2])
     assert all(step.keys() == {"kl"} for step in before.first)
-    assert Context(Home(tmp_path), store, services, "h", config, 1, lambda *_: None).before() == Before()
+    assert context_of(sqlite, "h", 1).before() == Before()
 
 
-def test_a_run_that_stops_ends_with_the_best_and_one_that_goes_on_leaves_the_alarm(tmp_path: Path) -> None:
+def test_a_run_that_stops_ends_with_the_best_and_one_that_goes_on_leaves_the_alarm(sqlite: Store) -> None:
     """Round 2 gives one answer to all and is the best that there was; what goes on does so from round 1."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    tree = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
     for action, best in (("stop", "h/solver/2"), ("roll_back", "h/solver/1")):
-        config = parse_config({**tree, "guard": {"one_answer": action, "window": 1, "max_roll_backs": 9}}, "a test")
-        run = f"h{action[0]}"
-        with store.write() as session:
-            create(session, run, config)
+        run, guard = f"h{action[0]}", {"one_answer": action, "window": 1, "max_roll_backs": 9}
+        with sqlite.write() as session:
+            create(session, run, parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
             for t, count in enumerate((3, 6, 9)):
                 if t:
-                    one = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, "/m", f"{run}{t}", f"{run}/base/0")
-                    queries.add_checkpoint(session, one, {})
-                items = [Evaluated(f"i{i}", None, 8, 8 * (i < count), False, False) for i in range(10)]
-                evaluate(session, run, t, items, 1)
+                    queries.add_checkpoint(session, solver(run, t, "base/0"), {})
+                evaluate(session, run, t, ten_items(count), 1)
             metrics = {"same_label_share": 0.9, "step": 1.0}
             queries.add_train_metrics(session, run=run, iteration=2, role="solver", step=1, metrics=metrics)
-        context = Context(Home(tmp_path), store, Services("", "", "", "", "", {}), run, config, 2, lambda *_: None)
-        last_write = check_health(context)
-        with store.write() as session:
-            found: dict[str, Any] = last_write(session)
+        found = checked(context_of(sqlite, run, 2))
         assert (found["action"], found["back_to"]) == (action, {"solver": best.replace("h/", f"{run}/")})
 
 
 @pytest.mark.parametrize(("max_roll_backs", "expected"), [(1, "stop"), (2, "roll_back")])
-def test_a_run_goes_back_as_often_as_it_may(tmp_path: Path, max_roll_backs: int, expected: str) -> None:
+def test_a_run_goes_back_as_often_as_it_may(sqlite: Store, max_roll_backs: int, expected: str) -> None:
     """It has gone back once, in round 1; round 2 gives one answer to all."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    tree = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
     guard = {"one_answer": "roll_back", "window": 1, "max_roll_backs": max_roll_backs}
-    config = parse_config({**tree, "guard": guard}, "a test")
-    with store.write() as session:
-        create(session, "h", config)
-        for t in (1, 2):
-            queries.add_checkpoint(
-                session, Checkpoint(f"h/solver/{t}", "h", "solver", t, 1, "/m", f"{t}", "h/base/0"), {}
-            )
+    with sqlite.write() as session:
+        create(session, "h", parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
         for t in (0, 1, 2):
-            evaluate(session, "h", t, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)
+            if t:
+                queries.add_checkpoint(session, solver("h", t, "base/0"), {})
+            evaluate(session, "h", t, ten_items(5), 1)
         finish(session, "h", 1, "check_health", {"action": "roll_back", "back_to": {"solver": "h/base/0"}}, 1)
         metrics = {"same_label_share": 0.9, "step": 1.0}
         queries.add_train_metrics(session, run="h", iteration=2, role="solver", step=1, metrics=metrics)
-    last_write = check_health(
-        Context(Home(tmp_path), store, Services("", "", "", "", "", {}), "h", config, 2, lambda *_: None)
-    )
-    with store.write() as session:
-        result = last_write(session)
+    result = checked(context_of(sqlite, "h", 2))
     limit = "the run has gone back 1 times already, as often as guard.max_roll_backs lets it"
     assert (result["action"], limit in result["warnings"]) == (expected, expected == "stop")

@@ -20,7 +20,7 @@ from services.api.app import PREFIX, create_app
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import AnnotationRow
-from storage.session import Store, open_store
+from storage.session import Store
 from storage.texts import TextWriter
 
 ITERATION = f"/runs/{RUN}/iterations/1"
@@ -220,11 +220,10 @@ def test_what_cannot_be_answered_is_said_as_a_problem(api: TestClient, path: str
         assert problem["errors"][0]["field"] == problem["detail"].split(": ")[0]
 
 
-def test_a_database_that_does_not_answer_is_no_secret_of_ours(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    with store.write() as session:
+def test_a_database_that_does_not_answer_is_no_secret_of_ours(sqlite: Store, tmp_path: Path) -> None:
+    with sqlite.write() as session:
         session.execute(text("DROP TABLE pool_jobs"))
-    response = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
+    response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
     assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
     assert response.json()["detail"] == "the database did not answer; its reason is in the API's log"
 

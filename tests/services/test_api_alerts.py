@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from api_examples import RUN, fill
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
@@ -22,6 +17,7 @@ from services.drift.series import refresh
 from storage import queries
 from storage.rows import AlertRow
 from storage.session import Store
+from tests.api_server import served
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -115,7 +111,7 @@ def test_with_keys_it_takes_the_scope_run_and_the_name_is_the_keys(filled: Store
 
 
 def test_the_client(filled: Store, tmp_path: Path) -> None:
-    with _served(create_app(filled, tmp_path, ask_for_keys=False)) as url:
+    with served(create_app(filled, tmp_path, ask_for_keys=False)) as url:
         client = ApiClient(url)
         assert [each.text for each in client.alerts(RUN)] == ["alert 3", "alert 2", "alert 1"]
         assert [each.text for each in client.alerts(severity="critical")] == ["alert 2"]
@@ -125,18 +121,3 @@ def test_the_client(filled: Store, tmp_path: Path) -> None:
         assert client.alert(alert(3).id).alert.acknowledged_by == "ann"
         with pytest.raises(ApiError, match="HTTP 409: alert 0000000000000003: ann acknowledged it"):
             client.acknowledge(alert(3).id, by="bob")
-
-
-@contextmanager
-def _served(app: FastAPI) -> Iterator[str]:
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
-    listening = server.config.bind_socket()
-    listening.listen()  # from now on a request waits, rather than being refused, until the server is up
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()

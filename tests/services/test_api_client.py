@@ -19,18 +19,16 @@ from services.api.app import create_app
 from services.api.client import ApiClient, ApiError
 from services.api.keys import new_key
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.api_server import served
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill(store)
-    with store.write() as session:
+def filled(sqlite: Store) -> Store:
+    fill(sqlite)
+    with sqlite.write() as session:
         queries.add_alerts(session, [alert("0123456789abcdef")])
-    yield store
-    store.close()
+    return sqlite
 
 
 @pytest.fixture

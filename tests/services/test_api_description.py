@@ -12,14 +12,12 @@ from jsonschema import Draft202012Validator
 
 from services.api.app import create_app
 from services.api.examples import EXAMPLES
-from storage.session import open_store
+from storage.session import Store
 
 
 @pytest.fixture
-def described(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield create_app(store, tmp_path, ask_for_keys=True).openapi()
-    store.close()
+def described(sqlite: Store, tmp_path: Path) -> dict[str, Any]:
+    return create_app(sqlite, tmp_path, ask_for_keys=True).openapi()
 
 
 def test_every_answer_has_an_example_that_is_whole_and_valid(described: dict[str, Any]) -> None:

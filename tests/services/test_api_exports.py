@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.api.app import PREFIX, create_app
 from storage import exports, queries
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.api_server import served
 
 FILES = f"{PREFIX}/runs/{RUN}/iterations/1/exports"
@@ -24,12 +23,9 @@ _MANY = 50  # more than FastAPI has threads
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """SQLite only: what is tested is how requests wait."""
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill(opened)
-    yield opened
-    opened.close()
+def store(sqlite: Store) -> Store:
+    fill(sqlite)
+    return sqlite
 
 
 class Arrivals:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,15 @@ from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
 from services.api.bodies import LARGEST
-from storage.session import Store, open_store
+from storage.session import Store
 
 JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """SQLite only: nothing is asked of it here."""
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
+def store(sqlite: Store) -> Store:
+    """Nothing is asked of it here."""
+    return sqlite
 
 
 @pytest.mark.parametrize("keys", [False, True])

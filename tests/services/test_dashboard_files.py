@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from services.api.app import create_app
 from services.dashboard.pages import CONTENT_SECURITY_POLICY, HERE
-from storage.session import Store, open_store
+from storage.session import Store
 
 VENDORED = {
     "d3.min.js": "912111098ea99503a6f4967361d2bbdc9dbf58cf9c678c8e27e5b02d1a07f0c1",
@@ -25,9 +25,8 @@ PAGES = ("/", "/compare", "/alerts", "/label", "/runs/demo", "/runs/demo/2", "/r
 
 
 @pytest.fixture
-def api(tmp_path: Path) -> TestClient:
-    store: Store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False), base_url="http://localhost")
+def api(sqlite: Store, tmp_path: Path) -> TestClient:
+    return TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), base_url="http://localhost")
 
 
 def test_other_peoples_files_are_as_they_published_them() -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from services.api.app import create_app
 from storage.models import PseudoLabels, Questions
-from storage.session import open_store
+from storage.session import Store
 from tests.api_server import served
 from tests.browsing import without_complaints
 
@@ -40,19 +40,17 @@ _EDGES = """([selector, text]) => {
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
     """A run of which one question, its label and its answers reverse what follows."""
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill(store)
-    with store.write() as session:
+    fill(sqlite)
+    with sqlite.write() as session:
         odd = f"{RUN}/1/000001"
         session.execute(update(Questions).where(Questions.id == odd).values(text=f"Is it {OVERRIDE}evil?"))
         classes = [[f"3{OVERRIDE}", 3], [f"4{OVERRIDE}", 1]]
         label = update(PseudoLabels).where(PseudoLabels.question_id == odd)
         session.execute(label.values(answer=f"3{OVERRIDE}", classes=classes))
-    with served(create_app(store, tmp_path, ask_for_keys=False)) as url:
+    with served(create_app(sqlite, tmp_path, ask_for_keys=False)) as url:
         yield url
-    store.close()
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -3,7 +3,6 @@ off."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,15 @@ from orchestrator.cli import app as cli
 from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.rows import RunStatus
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.api_server import served
 
 PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
+def store(sqlite: Store) -> Store:
+    return sqlite
 
 
 @pytest.fixture

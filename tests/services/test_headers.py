@@ -9,17 +9,15 @@ from api_examples import RUN, fill
 from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
-from storage.session import Store, open_store
+from storage.session import Store
 
 FILES = f"{PREFIX}/runs/{RUN}/iterations/1/exports"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """SQLite only: nothing is asked of it here."""
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    fill(opened)
-    return opened
+def store(sqlite: Store) -> Store:
+    fill(sqlite)
+    return sqlite
 
 
 @pytest.mark.parametrize("keys", [False, True])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -14,18 +13,16 @@ from fastapi.testclient import TestClient
 from services.api.app import PREFIX, create_app
 from services.api.keys import new_key
 from storage.rows import Scope
-from storage.session import Store, open_store
+from storage.session import Store
 
 JSON = {"Content-Type": "application/json"}
 BASE = "http://127.0.0.1:8080"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """SQLite only: nothing is asked of it here."""
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
+def store(sqlite: Store) -> Store:
+    """Nothing is asked of it here."""
+    return sqlite
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from storage import queries
 from storage.models import Deliveries, Runs
 from storage.queries.tables import table_of
 from storage.rows import AlertRow, DeliveryRow, SeriesPoint, Severity
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.live import wait_until
 
 AUTOMATIONS = ROOT / "deploy" / "prefect" / "automations.yaml"
@@ -44,11 +44,9 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """SQLite only: what the outbox asks of a store is tested with the webhook."""
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
+def store(sqlite: Store) -> Store:
+    """What the outbox asks of a store is tested with the webhook."""
+    return sqlite
 
 
 def alert_of(run: str, severity: Severity = "critical") -> AlertRow:

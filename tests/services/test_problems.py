@@ -9,12 +9,11 @@ from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
 from services.api.bodies import LARGEST
-from storage.session import open_store
+from storage.session import Store
 
 
-def test_the_first_errors_are_named_and_the_others_counted(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    api = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://127.0.0.1")
+def test_the_first_errors_are_named_and_the_others_counted(sqlite: Store, tmp_path: Path) -> None:
+    api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://127.0.0.1")
     wanted = {"name": "demo", "preset": "demo", "x" * 30_000: 1, **{f"k{i}": i for i in range(2_000)}}
     assert len(json.dumps(wanted)) < LARGEST
     answer = api.post(f"{PREFIX}/runs", json=wanted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,17 +20,15 @@ from services.api.app import PREFIX, create_app
 from services.prefect_server import PrefectServer
 from storage import queries
 from storage.rows import RunStatus
-from storage.session import Store, open_store
+from storage.session import Store
 
 PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """SQLite only: what is asked of the store here is a run and its stages."""
-    opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
-    yield opened
-    opened.close()
+def store(sqlite: Store) -> Store:
+    """What is asked of the store here is a run and its stages."""
+    return sqlite
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from local_tiny import answering_model, save_tiny
 from two_ranks import Pair, two_ranks
 
 
@@ -11,3 +13,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """The two ranks, started once for all tests that need them."""
     with two_ranks(tmp_path_factory.mktemp("gloo") / "rendezvous") as both:
         yield both
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model from which a job can learn."""
+    return save_tiny(tmp_path_factory.mktemp("model"), answering_model())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from core.config import Sampling, Training
 from core.methods import RZero
 from core.types import Checkpoint
 from trainers.base import TrainJob, TrainQuestion
+from trainers.local.state import Metrics
 
 PAD, END = "<pad>", "<end>"
 WORDS = [PAD, END, "<other>", *"0123456789", "\\boxed{", "}", *"abcdefghijklmnopqrstuvwxyz"]
 VOCABULARY = len(WORDS)
+TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
@@ -70,6 +73,11 @@ def answering_model(steps: int = 150) -> Qwen3ForCausalLM:
         model(ids, labels=ids).loss.backward()
         optimiser.step()
     return model
+
+
+def without_timings(metrics: Iterable[Metrics]) -> list[Metrics]:
+    """The metrics of a job, step by step, without those that no two runs share."""
+    return [{name: value for name, value in step.items() if name not in TIMINGS} for step in metrics]
 
 
 def tiny_training(**changes: Any) -> Training:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_model
+from local_tiny import VOCABULARY, tiny_job, tiny_model
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
@@ -88,11 +88,6 @@ def test_less_is_kept() -> None:
     whole, spared = (kept_bytes(model_of(6, each)) - kept_bytes(model_of(2, each)) for each in (False, True))
     assert whole > 10 * 4 * 4 * 16 * IDS.numel()  # ten times 16 float32 numbers a layer and token
     assert spared <= 4 * 4 * 16 * IDS.numel()
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("answering"), answering_model())
 
 
 class Noted(TransformersEngine):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_tokenizer
+from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_tokenizer, without_timings
 from transformers import GraniteConfig, GraniteForCausalLM
 
 from core.config import Sampling
@@ -27,8 +27,6 @@ from trainers.local.rewards import Completions, Reward, Rewarded
 from trainers.local.state import Metrics, State, fingerprint, newest_step, read_state
 from trainers.local.update import make_optimiser
 
-TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
-
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Any:
@@ -36,11 +34,6 @@ def _one_thread() -> Any:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("model"), answering_model())
 
 
 def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
@@ -71,10 +64,6 @@ def run_and_die(job: TrainJob, last_step: int) -> None:
 
     torch.set_num_threads(1)
     run(job, report)
-
-
-def without_timings(metrics: tuple[Metrics, ...]) -> list[Metrics]:
-    return [{name: value for name, value in one.items() if name not in TIMINGS} for one in metrics]
 
 
 def test_it_learns_which_digit_pays(tmp_path: Path, start: Path) -> None:

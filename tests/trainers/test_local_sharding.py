@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from local_tiny import answering_model, save_tiny, tiny_job, tiny_model
+from local_tiny import save_tiny, tiny_job, tiny_model, without_timings
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -34,7 +34,6 @@ from trainers.local.state import Metrics
 from trainers.local.update import Row, make_optimiser, update
 
 PLAIN, SPARING = LocalSettings(), LocalSettings(sampling_rows=2, checkpoint_activations=True)
-TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
 WEIGHTS, OPTIMISER = "model.safetensors", "optimizer.safetensors"
 
 
@@ -58,8 +57,8 @@ def untied_model() -> LlamaForCausalLM:
 
 
 @pytest.fixture(scope="module")
-def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tied"), answering_model())
+def tied(start: Path) -> Path:
+    return start
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +101,7 @@ def trained(ranks: Ranks, job: TrainJob, steps: int | None = None, settings: Loc
         stopped=lambda: len(seen) == steps,
         settings=settings,
     )
-    return [{name: value for name, value in one.items() if name not in TIMINGS} for one in seen]
+    return without_timings(seen)
 
 
 def alone(job: TrainJob) -> list[Metrics]:
