@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from core.serving_settings import Service
@@ -22,17 +21,11 @@ def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict
 
     class Answering(Handler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.json()
             with lock:
                 before = len(asked)
                 asked.append((self.path, body, self.headers.get("Authorization")))
-            status, reply = answer(before, body)
-            raw = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            with suppress(BrokenPipeError):  # a client that gave up
-                self.wfile.write(raw)
+            self.answer(*answer(before, body))
 
     with listening(Answering) as url:
         yield Service(url=f"{url}/v1", model="m", attempts=3), asked

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 class _Server(ThreadingHTTPServer):
@@ -16,6 +18,19 @@ class Handler(BaseHTTPRequestHandler):
     """Says nothing about requests on the terminal."""
 
     def log_message(self, *_: object) -> None: ...
+
+    def json(self) -> Any:
+        """The request's body."""
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answer(self, status: int, reply: object) -> None:
+        """Send `reply` as JSON, or as it is where it is bytes."""
+        content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        with suppress(BrokenPipeError):  # a client that gave up
+            self.wfile.write(content)
 
 
 @contextmanager

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,60 +14,22 @@ from core.grading import Grader
 from core.types import BenchmarkItem, Checkpoint, OracleLabel
 from orchestrator import runs
 from orchestrator.cli import app
-from orchestrator.home import Home, Services
 from orchestrator.matrix import MatrixError, ask, cells, draw, left, question_sets, set_name, solvers_of
-from orchestrator.stages.context import Context
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.errors import NotThere
 from storage.session import Store
-from tests.http_server import Handler, listening
+from tests.fake_applications import fake_applications
 from tests.live import Live
-from tests.synthetic_run import create, fill_run, label, vote_of
+from tests.synthetic_run import context_of, create, fill_run, label, vote_of
 
 SETS = {t: set_name(t, "exact") for t in (1, 2, 3)}
-
-
-@contextmanager
-def service(says: dict[str, str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """An inference service that answers a question as `says` has it, and else without an answer; its address, and
-    what it was asked."""
-    asked: list[dict[str, Any]] = []
-
-    class Answering(Handler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append(body)
-            answer = next((a for question, a in says.items() if question in body["messages"][-1]["content"]), "no idea")
-            raw = json.dumps(_reply(body, answer)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-    with listening(Answering) as url:
-        yield url, asked
-
-
-def _reply(body: dict[str, Any], text: str) -> dict[str, Any]:
-    counts = {"completion_tokens": 3, "mean_entropy": None, "entropy_error": None}
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", **counts}
-    usage = {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
-    version = body["policy_version"]
-    return {"id": "x", "created": 0, "model": "solver", "policy_version": version, "choices": [choice], "usage": usage}
 
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
     with Grader() as opened:
         yield opened
-
-
-def context_of(store: Store, run: str, url: str, folder: Path) -> Context:
-    with store.read() as session:
-        config = parse_config(queries.get_run(session, run).config, run)
-    services = Services("", "", url, "", "", {})
-    return Context(Home(folder), store, services, run, config, 0, lambda *_: None)
 
 
 def test_a_larger_sample_contains_a_smaller_one_and_no_order_or_name_matters() -> None:
@@ -126,9 +86,7 @@ def test_an_oracle_that_graded_a_sample_is_refused(store: Store) -> None:
         assert len(question_sets(session, "r", "judge_x", 1000)["questions/1/judge_x"]) == len(rows)
 
 
-def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(
-    store: Store, tmp_path: Path, grader: Grader
-) -> None:
+def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(store: Store, grader: Grader) -> None:
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 30)
@@ -136,9 +94,9 @@ def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(
         before = queries.evaluations_of(session, "r/solver/2", "micro")
     assert [solver.id for solver in solvers] == ["r/base/0", "r/solver/1", "r/solver/2", "r/solver/3"]
     items = sets[SETS[1]]
-    says = {items[0].problem: rf"It is \boxed{{{items[0].answer}}}.", items[1].problem: r"\boxed{1000001}"}
-    with service(says) as (url, asked):
-        context = context_of(store, "r", url, tmp_path)
+    says = {items[0].problem: [rf"It is \boxed{{{items[0].answer}}}."], items[1].problem: [r"\boxed{1000001}"]}
+    with fake_applications(says) as (services, asked):
+        context = context_of(store, "r", 0, services=services)
         ask(context, solvers[2], {SETS[1]: items[:10]}, grader)
         assert len(asked) == 10
         ask(context, solvers[2], sets, grader)
@@ -158,7 +116,7 @@ def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(
         assert queries.evaluations_of(session, "r/solver/2", "micro") == before  # the held-out figures know nothing
 
 
-def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, tmp_path: Path, grader: Grader) -> None:
+def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, grader: Grader) -> None:
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 60)
@@ -167,9 +125,9 @@ def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, tm
     items = sets[SETS[2]]
     kept = [item for item in items if item.level == "kept"]
     assert 0 < len(kept) < 60
-    says = {item.problem: rf"\boxed{{{item.answer}}}" for item in kept}
-    with service(says) as (url, _):
-        ask(context_of(store, "r", url, tmp_path), solvers[1], {SETS[2]: items}, grader)
+    says = {item.problem: [rf"\boxed{{{item.answer}}}"] for item in kept}
+    with fake_applications(says) as (services, _):
+        ask(context_of(store, "r", 0, services=services), solvers[1], {SETS[2]: items}, grader)
     with store.read() as session:
         found = {(cell.questions, cell.solver, cell.over): cell.figure for cell in cells(session, "r", "exact")}
         assert cells(session, "r", "given") == []
@@ -198,9 +156,9 @@ def test_the_command_shows_what_is_stored_without_services(
     assert coevo("--stored")[0] == 1
     with sqlite.read() as session:
         sets, solvers = question_sets(session, "demo", "exact", 4), solvers_of(session, "demo")
-    with service({}) as (url, _):
+    with fake_applications({}) as (services, _):
         for solver in solvers:
-            ask(context_of(sqlite, "demo", url, tmp_path), solver, sets, grader)
+            ask(context_of(sqlite, "demo", 0, services=services), solver, sets, grader)
     code, said = coevo()  # all is asked: no service is needed
     assert code == 0
     assert [name in said for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -33,26 +32,19 @@ def fake_service(
         def do_GET(self) -> None:
             assert self.path == "/v1/models"
             ours = {"checkpoint": "wanted", "sha256": "0", "batches": True}
-            self._answer(200, {"data": [{"id": "solver", **(ours if batches else {})}]})
+            self.answer(200, {"data": [{"id": "solver", **(ours if batches else {})}]})
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.json()
             outcome = outcomes[min(len(given), len(outcomes) - 1)]
             given.append(outcome)
             before_reply(len(given) - 1)
             if not isinstance(outcome, str):
-                self._answer(outcome, {"detail": "no"})
+                self.answer(outcome, {"detail": "no"})
             elif self.path.endswith("/batch"):
-                self._answer(200, {"responses": [_reply(outcome, one["seed"]) for one in body["requests"]]})
+                self.answer(200, {"responses": [_reply(outcome, one["seed"]) for one in body["requests"]]})
             else:
-                self._answer(200, _reply(outcome, body["seed"]))
-
-        def _answer(self, status: int, answer: object) -> None:
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+                self.answer(200, _reply(outcome, body["seed"]))
 
     with listening(Answering) as url:
         yield f"{url}/v1", given
