@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,8 +22,9 @@ from sqlalchemy import update
 
 from core.config import RunConfig
 from core.guard import Alarm
+from services.drift import webhook
 from services.drift.alerts import record
-from services.drift.outbox import ATTEMPTS, deliver_one, delivering
+from services.drift.outbox import ATTEMPTS, TIMEOUT_S, deliver_one, delivering
 from services.drift.webhook import Webhook, WebhookError, body_of, signature, webhook_from
 from storage import queries
 from storage.models import Alerts, Deliveries
@@ -122,11 +124,27 @@ def test_an_address_that_cannot_be_is_noted(store: Store, url: str, error: str) 
     assert error in delivery(store, alert).error
 
 
-def test_it_is_given_up_in_the_end(store: Store, receiver: Receiver) -> None:
+def test_a_receiver_that_does_not_answer_is_left_at_the_limit(
+    store: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 10 s; here after a tenth of one, in which it holds the request."""
+    assert TIMEOUT_S == 10
+    monkeypatch.setattr(webhook, "TIMEOUT_S", 0.1)
+    alert, noted = raise_one(store), threading.Event()
+    receiver.before_it_answers = lambda: noted.wait(60)
+    assert deliver_one(store, Webhook(receiver.url, KEY))
+    noted.set()
+    assert "ReadTimeout" in delivery(store, alert).error
+
+
+def test_it_is_tried_at_growing_distances_and_given_up_in_the_end(store: Store, receiver: Receiver) -> None:
+    """docs/alerts.md: after 30 s, 1, 2, 4 minutes and so on up to an hour, 16 times."""
     alert, target = raise_one(store), Webhook(receiver.url, KEY)
     receiver.answers = [500] * (ATTEMPTS + 1)
-    for _ in range(ATTEMPTS):
+    for seconds in (30, 60, 120, 240, 480, 960, 1920, *[3600] * 9):
+        before = datetime.now(UTC)
         assert deliver_one(store, target)
+        assert before <= delivery(store, alert).next_at - timedelta(seconds=seconds) <= datetime.now(UTC)
         due_now(store)
     assert not deliver_one(store, target)
     assert (delivery(store, alert).attempts, len(receiver.all())) == (ATTEMPTS, ATTEMPTS)
