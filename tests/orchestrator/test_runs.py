@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,18 @@ from core.config import ConfigError
 from orchestrator import runs
 from orchestrator.held_out import BenchmarkError, load_benchmark
 from orchestrator.home import MICRO_MODEL, Home
+from orchestrator.plan import plan
 from orchestrator.progress import artifact_key
 from orchestrator.prompt_sets import PromptsError
 from orchestrator.readiness import ModelError
-from orchestrator.runs import RunError, prepare
+from orchestrator.runs import RunError, check_start, prepare
 from orchestrator.serving import turn
 from orchestrator.stages.training import train_challenger
 from services.inference.client import InferenceError
 from storage import queries
 from storage.errors import CheckpointError, StoreError
 from storage.session import Store
-from tests.synthetic_run import context_of
+from tests.synthetic_run import context_of, finish
 from trainers.base import TrainError
 
 EASYR1 = {"trainer.type": "easyr1"}
@@ -128,6 +130,19 @@ def test_a_run_is_gone_on_with_only_where_it_can_start(home: Home, own: Store, t
         prepare(home, own, "a", "", 9, {})
     with own.read() as session:
         assert queries.get_run(session, "a").config["iterations"] == 3
+
+
+def test_a_run_can_begin_at_any_stage_before_which_all_is_done(home: Home, own: Store) -> None:
+    config = prepare(home, own, "a", "demo", 2, {})
+    stages = [*plan(config)]
+    for (t, stage), (next_t, following) in pairwise(stages):
+        if t:
+            check_start(own, "a", config, t, stage)
+        with pytest.raises(RunError, match=f"at {following} of iteration {next_t}: {stage} of iteration {t} is not"):
+            check_start(own, "a", config, next_t, following)
+        with own.write() as session:
+            finish(session, "a", t, stage, {}, 1)
+    check_start(own, "a", config, *stages[-1])
 
 
 def test_a_key_is_asked_for_only_where_the_method_needs_its_service(home: Home, own: Store) -> None:
