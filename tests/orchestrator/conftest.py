@@ -1,17 +1,27 @@
-"""A run that a person started in Prefect's UI and that nothing interrupted, for all tests that look at one."""
+"""A run that a person started in Prefect's UI and that nothing interrupted, for all tests that look at one; and a
+Prefect server without a worker, for those that run a flow of their own."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_LOGGING_TO_API_ENABLED,
+    temporary_settings,
+)
 
 from tests.browsing import open_prefect
 from tests.conftest import opened_browser
 from tests.live import Live, wait_until
 from tests.orchestrator import whole_runs
 from tests.orchestrator.whole_runs import WholeRun
+from tests.services.prefect_server import AUTH, prefect_server
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +59,20 @@ def _submit(page: Page, live: Live, run: str) -> None:
 def _deployment(live: Live) -> str:
     deployments = live.services.prefect.request("POST", "/deployments/filter", {}).json()
     return next(d["id"] for d in deployments if "start_stage" in d["parameter_openapi_schema"]["properties"])
+
+
+@pytest.fixture(scope="module")
+def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncPrefectClient]:
+    """Its client; a flow that is called in the test's own process tells this server."""
+    with (
+        prefect_server(tmp_path_factory.mktemp("prefect")) as url,
+        temporary_settings(
+            {
+                PREFECT_API_URL: f"{url}/api",
+                PREFECT_API_AUTH_STRING: AUTH,
+                PREFECT_LOGGING_TO_API_ENABLED: False,  # a thread of its own, which outlives the server
+            }
+        ),
+        get_client(sync_client=True) as client,
+    ):
+        yield client

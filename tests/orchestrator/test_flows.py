@@ -1,21 +1,32 @@
-"""What Prefect's hooks do when a flow run was cancelled or its process died."""
+"""What Prefect's hooks do when a flow run was cancelled or its process died, and what becomes of a run that waits for a
+person in vain."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prefect import Flow, flow
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.exceptions import FlowPauseTimeout
+from prefect.states import Running
 
-from orchestrator import processes
+from orchestrator import flows, processes
 from orchestrator.flows import co_evolve
 from orchestrator.home import Home
 from orchestrator.ledger import owner, refuse_held
+from orchestrator.runs import RunError, status_kept
 from storage import queries
 from storage.session import Store, open_store
-from tests.synthetic_run import create
+from tests.live import wait_until
+from tests.synthetic_run import create, finish
 
 
 @pytest.fixture
@@ -48,3 +59,58 @@ def test_a_cancelled_flow_run_marks_the_run_that_it_worked_on_and_no_other(store
         other.wait()
         assert _status_after_a_cancellation(store) == "cancelled"
     refuse_held(store, "r")  # nobody has it any more
+
+
+@pytest.fixture
+def asking(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
+    """A flow that does what is done after an iteration whose guard wants a person to decide; it looks often."""
+    with store.write() as session:
+        finish(session, "r", 1, "check_health", {"action": "pause", "back_to": None, "warnings": ["a warning"]}, 1)
+    monkeypatch.setattr(flows, "_POLL_S", 0.05)
+
+    @flow
+    def ask() -> str:
+        with status_kept(store, "r"):
+            return flows._ask_if_need_be(store, "r", 1)
+
+    return ask
+
+
+def _has_failed_and_asks_again(store: Store) -> bool:
+    with store.read() as session:
+        asked = queries.find_stage(session, run="r", iteration=1, stage="ask_a_person")
+        return queries.get_run(session, "r").status == "failed" and asked is None
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_pause_that_nobody_ends_fails_the_run(
+    store: Store, asking: Flow[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a week; here after a fifth of a second."""
+    monkeypatch.setattr(flows, "_PATIENCE_S", 0.2)
+    with pytest.raises(FlowPauseTimeout):
+        asking()
+    assert _has_failed_and_asks_again(store)
+
+
+def test_a_run_that_is_resumed_without_a_decision_fails(
+    store: Store, asking: Flow[[], str], prefect: SyncPrefectClient
+) -> None:
+    """The server refuses to resume it without the form; somebody sets its state by force."""
+
+    def paused() -> list[FlowRun]:
+        wanted = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PAUSED]))
+        return prefect.read_flow_runs(flow_run_filter=FlowRunFilter(state=wanted))
+
+    def resume() -> None:
+        wait_until(lambda: len(paused()) == 1, "the flow to pause")
+        [waiting] = paused()
+        assert prefect.resume_flow_run(waiting.id).status == SetStateStatus.REJECT
+        prefect.set_flow_run_state(waiting.id, Running(), force=True)
+
+    with ThreadPoolExecutor(1) as thread:
+        resumed = thread.submit(resume)
+        with pytest.raises(RunError, match="run r: resumed without a decision; `coevo resume r` asks again"):
+            asking()
+        resumed.result()
+    assert _has_failed_and_asks_again(store)

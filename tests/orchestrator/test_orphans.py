@@ -6,16 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
 import psutil
 import pytest
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import StateType
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, Pending, Running
 
 from core.config import load_config
@@ -25,7 +23,7 @@ from orchestrator.orphans import end_orphans, worker_name
 from storage import queries
 from storage.session import Store
 from tests.live import wait_until
-from tests.services.prefect_server import AUTH, prefect_server
+from tests.services.prefect_server import AUTH
 
 FLOWS = """
 import signal
@@ -43,16 +41,6 @@ def above(run: str):
 """
 DEAD = owner().rpartition(":")[0] + ":1"  # this process's number, which another process had before
 ELSEWHERE = "another-host:7:1"
-
-
-@pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncPrefectClient]:
-    with (
-        prefect_server(tmp_path_factory.mktemp("prefect")) as url,
-        temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_API_AUTH_STRING: AUTH}),
-        get_client(sync_client=True) as client,
-    ):
-        yield client
 
 
 @pytest.fixture
