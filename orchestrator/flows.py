@@ -168,8 +168,6 @@ def _ask_if_need_be(store: Store, run: str, t: int) -> str:
         answer = pause_flow_run(wait_for_input=asked, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=key)
     except ValidationError as error:
         raise runs.RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again") from error
-    if answer is None:
-        raise runs.RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again")
     runs.set_status(store, run, "running")
     _stage_task("ask_a_person", t)(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))
     return str(runs.decision(store, run, t)["action"])
