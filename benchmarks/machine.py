@@ -1,0 +1,26 @@
+"""What a benchmark was measured on, which `coevo bench NAME --json` prints with its figures."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
+    """{processor: its model's name, cores: the logical ones, avx512: whether it has AVX-512, python, torch: versions}.
+
+    `cpuinfo` is Linux's description of the processor. Where there is none, `avx512` is None: not known.
+    """
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = fields.get("flags")
+    return {
+        "processor": fields.get("model name") or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "avx512": None if flags is None else "avx512f" in flags.split(),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+    }
