@@ -23,7 +23,7 @@ from benchmarks.smollm2 import gguf_file, write_smollm2
 from core.config import Sampling
 from core.prompts import solver_messages
 from orchestrator.home import MICRO_MODEL
-from services.inference.engine import Completion, Prompt
+from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.micro import world
 
@@ -84,13 +84,18 @@ def _compared(folder: Path, load: _Load, speeds: _Speeds) -> dict[str, Any]:
         (_rate(lambda: _own(engine, prompts)), _rate(lambda: _generate(engine, prompts))) for _ in range(load.rounds)
     ]
     own, library = (statistics.median(column) for column in zip(*rates, strict=True))
-    completions = engine.generate(prompts)
-    tokens = sum(len(completion.tokens) for group in completions for completion in group)
+    read = [
+        len(engine.tokenizer.apply_chat_template(list(p.messages), add_generation_prompt=True)["input_ids"])
+        for p in prompts
+    ]
+    lengths = [[len(completion.tokens) for completion in group] for group in engine.generate(prompts)]
+    least_seconds, limit = speeds.limit(*_Size.of(engine.model).work(read, lengths, load.rows))
     return {
         "ratio": round(statistics.median(a / b for a, b in rates), 2),
         "tokens_per_s": round(own),
         "generate_tokens_per_s": round(library),
-        "share_of_limit": round(own * speeds.least_seconds(engine, prompts, completions, load.rows) / tokens, 3),
+        "limit": limit,
+        "share_of_limit": round(own * least_seconds / sum(map(sum, lengths)), 3),
     }
 
 
@@ -133,35 +138,50 @@ class _Speeds:
         a, b, large = torch.randn(1024, 1024), torch.randn(1024, 1024), torch.randn(64 << 20)
         return cls(2 * 1024**3 / _least(lambda: a @ b), _FLOAT * large.numel() / _least(large.clone))
 
-    def least_seconds(
-        self,
-        engine: TransformersEngine,
-        prompts: Sequence[Prompt],
-        completions: Sequence[Sequence[Completion]],
-        rows: int,
-    ) -> float:
-        """For each prompt read once and each token of its answers: a multiplication and an addition a weight, and what
-        attention takes; the weights read once for every token of the longest answer of so many rows."""
-        config, model = engine.model.config, engine.model
-        layers, heads, width = config.num_hidden_layers, config.num_attention_heads, _head_width(config)
-        weights = sum(p.numel() for name, p in model.named_parameters() if "embed_tokens" not in name)
-        head = config.vocab_size * config.hidden_size * (0 if "lm_head.weight" in dict(model.named_parameters()) else 1)
-        read = [
-            len(engine.tokenizer.apply_chat_template(list(p.messages), add_generation_prompt=True)["input_ids"])
-            for p in prompts
-        ]
-        lengths = [[len(completion.tokens) for completion in group] for group in completions]
-        tokens = sum(map(sum, lengths))
-        # of each token, the keys that it looks at
-        looked_at = sum(
-            prompt * length + length**2 / 2 for prompt, group in zip(read, lengths, strict=True) for length in group
+    def limit(self, flops: float, moved: float) -> tuple[float, str]:
+        """The least seconds for so many operations and bytes, and which of the two takes them."""
+        return max((flops / self.flops, "arithmetic"), (moved / self.bytes, "memory"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """The numbers of a model that say how much work a token is."""
+
+    weights: int  # that each token is multiplied with, without the table of embeddings and the output's weights
+    output: int  # weights that make the next token's probabilities
+    layers: int
+    heads: int
+    cached_heads: int  # whose keys and values are kept
+    width: int  # of a head
+
+    @classmethod
+    def of(cls, model: Any) -> _Size:
+        config, apart = model.config, ("embed_tokens", "lm_head")
+        return cls(
+            weights=sum(p.numel() for name, p in model.named_parameters() if not any(part in name for part in apart)),
+            output=config.vocab_size * config.hidden_size,
+            layers=config.num_hidden_layers,
+            heads=config.num_attention_heads,
+            cached_heads=config.num_key_value_heads,
+            width=_head_width(config),
         )
-        looked_at += sum(prompt**2 / 2 for prompt in read)
-        arithmetic = 2 * (weights + head) * tokens + 2 * weights * sum(read) + 4 * layers * heads * width * looked_at
-        steps = tokens / rows  # at least
-        cached = 2 * layers * config.num_key_value_heads * width * looked_at
-        moved = _FLOAT * ((weights + head) * steps + cached)
-        return float(max(arithmetic / self.flops, moved / self.bytes))
+
+    def work(self, prompts: Sequence[int], answers: Sequence[Sequence[int]], rows: int) -> tuple[float, float]:
+        """The least operations and bytes for prompts of so many tokens, read once each, with answers of so many tokens.
+
+        A weight is a multiplication and an addition for each token, and attention two of both for each earlier token
+        and head. All weights are read once for every `rows` tokens of the answers, and the kept keys and values of
+        all earlier tokens once for each token.
+        """
+        sampled, read = sum(map(sum, answers)), sum(prompts)
+        earlier = sum(
+            prompt * length + length**2 / 2 for prompt, group in zip(prompts, answers, strict=True) for length in group
+        )
+        earlier += sum(prompt**2 / 2 for prompt in prompts)
+        flops = 2 * (self.weights + self.output) * sampled + 2 * self.weights * read
+        flops += 4 * self.layers * self.heads * self.width * earlier
+        cached = 2 * self.layers * self.cached_heads * self.width * earlier
+        return flops, _FLOAT * ((self.weights + self.output) * sampled / rows + cached)
 
 
 def _head_width(config: Any) -> int:
