@@ -15,8 +15,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-DOCS = Path(__file__).parents[1] / "docs"
-_BEGIN, _END = "<!-- begin measured -->", "<!-- end measured -->"
+from benchmarks.pages import DOCS, write_measured
+
 _COLOURS = {"pass_at_1": "#1f5fa8", "maj_at_k": "#2b7a56", "pass_at_k": "#b4540a"}
 _SHOWN = {"pass_at_1": "pass@1", "maj_at_k": "maj@8", "pass_at_k": "pass@8"}
 _ARMS = {
@@ -30,11 +30,7 @@ _PUSHED = {"srt_pushed": ("SRT", "#a8553a"), "truth_pushed": ("RLOO, true labels
 
 def write(figures: dict[str, Any]) -> None:
     """Put the measured part between its marks in docs/methods.md, and draw docs/methods.png."""
-    page = DOCS / "methods.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    measured = "\n\n".join([_BEGIN, _methods(figures), _claims(figures), _pushed(figures), _END])
-    page.write_text(f"{before}{measured}{after}", encoding="utf-8")
+    write_measured(DOCS / "methods.md", [_methods(figures), _claims(figures), _pushed(figures)])
     _draw(figures).savefig(DOCS / "methods.png", dpi=130)
 
 
