@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks.demo_time import Interval, _covered, _sampling
+from benchmarks.demo_time import RUN, Interval, _covered, _iteration, _sampling
+from core.config import load_config
+from orchestrator.home import PRESETS
+from storage import queries
+from storage.models import Stages
+from storage.session import open_store
+
+_BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +52,32 @@ def test_sampling_is_read_from_all_replicas_logs(tmp_path: Path) -> None:
     home: Any = SimpleNamespace(ray_temp=tmp_path)
     ends = [datetime(2026, 1, 2, 3, 4, 5, 500_000).timestamp(), datetime(2026, 1, 2, 3, 4, 10).timestamp()]
     assert sorted(_sampling(home)) == [(ends[0] - 1.5, ends[0]), (ends[1] - 0.25, ends[1])]
+
+
+def test_an_iteration_s_overhead_is_what_no_training_sampling_or_grading_took(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    spans = {(0, "evaluate"): (0, 10), (1, "train_solver"): (12, 32), (1, "evaluate"): (33, 43)}
+    with store.write() as session:
+        queries.create_run(session, name=RUN, config=load_config(PRESETS / "demo.toml"))
+        session.add_all(
+            Stages(
+                **{"run": RUN, "iteration": t, "stage": stage, "status": "done", "owner": "", "attempt": 1},
+                lease_expires=_BEGIN,
+                started_at=_BEGIN + timedelta(seconds=begin),
+                finished_at=_BEGIN + timedelta(seconds=end),
+            )
+            for (t, stage), (begin, end) in spans.items()
+        )
+        for step in (1, 2):
+            seconds = {"sample_seconds": 4.0, "reward_seconds": 1.5, "update_seconds": 3.0, "reward_mean": 99.0}
+            queries.add_train_metrics(session, run=RUN, iteration=1, role="solver", step=step, metrics=seconds)
+    zero = _BEGIN.timestamp()
+    # The first interval lies in the training, whose steps have counted it.
+    at_work = [(zero + begin, zero + end) for begin, end in ((13, 20), (34, 40), (39, 42.5))]
+    assert _iteration(store, 1, at_work) == {
+        "wall_s": 33.0,  # from the end of iteration 0
+        "training_s": 17.0,
+        "sampling_and_grading_s": 8.5,
+        "overhead_s": 7.5,
+        "overhead": {"train_solver": 3.0, "evaluate": 1.5, "between": 3.0},
+    }
