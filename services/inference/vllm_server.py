@@ -200,7 +200,10 @@ class SwappedLLMServer(LLMServer):
         5,000 tokens a second at most."""
         engine: Any = self.engine
         defaults = engine._oai_serving_chat.default_sampling_params
-        parameters = request.to_sampling_params(request.max_tokens, defaults)
+        try:
+            parameters = request.to_sampling_params(request.max_tokens, defaults)
+        except ValueError as error:  # such as several answers at temperature 0
+            return _error(400, str(error))
         parameters.output_kind, parameters.flat_logprobs = RequestOutputKind.FINAL_ONLY, True
         parameters.logprobs = self._top if entropic else None
         parameters.detokenize = bool(parameters.stop)  # otherwise the text is made here, at once

@@ -139,8 +139,9 @@ def test_openai_route(live: Live, client: InferenceClient, serving: Serving, bas
     for name in ("completion_tokens", "mean_entropy", "entropy_error", "finish_reason"):
         assert asked[name] == pytest.approx(choice[name], abs=1e-6), name
     text = choice["message"]["content"]
-    stopped = _post(client, temperature=0, stop=text[2:4]).json()["choices"][0]
-    assert (stopped["message"]["content"], stopped["finish_reason"]) == (text[: text.index(text[2:4])], "stop")
+    stopped = _post(client, temperature=0, stop=text[-1]).json()["choices"][0]
+    assert (stopped["message"]["content"], stopped["finish_reason"]) == (text[: text.index(text[-1])], "stop")
+    assert _post(client, temperature=0, stop="").status_code == 400
     warm = _post(client, temperature=0.7).json()["choices"][0]
     assert (warm["mean_entropy"], warm["entropy_error"]) == (None, None)  # of another distribution than it drew from
 
@@ -158,6 +159,7 @@ def test_several_chats_in_a_request(live: Live, client: InferenceClient, serving
     refused = _batch(client, chats[0], {**chats[1], "policy_version": "app/nosuch/3"})
     assert (refused.status_code, "holds 'app/base/0'" in refused.text) == (409, True)
     assert _batch(client, chats[0], {**chats[1], "model": "challenger"}).status_code == 400
+    assert _batch(client, chats[0], {**chats[1], "temperature": 0}).status_code == 400  # vLLM takes no three of these
     assert _batch(client).status_code == 400
     assert _batch(client, *chats[:1] * 65).status_code == 400
 
