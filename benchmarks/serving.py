@@ -29,7 +29,7 @@ from services.inference.client import InferenceClient
 from services.inference.engine import Prompt
 from trainers.micro import world
 
-_ROUNDS, _VOTES = 3, 8
+_ROUNDS, _VOTES = 5, 8
 _SIZES = {"tiny": (128, 60), "larger": (16, 60)}  # prompts, tokens an answer at most
 
 
@@ -39,11 +39,11 @@ def run() -> dict[str, Any]:
         parameters = larger_model(Path(made))
         folders = {"tiny": MICRO_MODEL, "larger": Path(made)}
         checkpoints = {size: published(home, folder, f"bench-{size.lower()}") for size, folder in folders.items()}
-        found = dict[str, Any]()
+        measured = dict[str, Any]()
         for engine, file in engines().items():
             by_size = {size: _compared(home, services, engine, file, size, checkpoints[size]) for size in folders}
-            found[engine] = {**by_size["larger"], "parameters": parameters, "tiny": by_size["tiny"]}
-        return found
+            measured[engine] = {**by_size["larger"], "parameters": parameters, "tiny": by_size["tiny"]}
+        return measured
 
 
 def prompts_of(size: str) -> list[Prompt]:
@@ -59,11 +59,11 @@ def prompts_of(size: str) -> list[Prompt]:
 def _compared(
     home: Home, services: Services, engine: str, file: str, size: str, checkpoint: Checkpoint
 ) -> dict[str, Any]:
-    serve_checkpoints(services, {"solver": checkpoint}, one_replica(home, file))
     client, prompts = InferenceClient(services.endpoint("solver"), "solver"), prompts_of(size)
     command = [sys.executable, "-m", "benchmarks.serving_direct", engine, size, checkpoint.path]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR", **_environment(file)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as direct:
+        serve_checkpoints(services, {"solver": checkpoint}, one_replica(home, file))  # while the other starts, too
 
         def in_process() -> int:
             assert direct.stdin is not None
@@ -95,8 +95,8 @@ def _compared(
 
 def _environment(file: str) -> dict[str, str]:
     arguments = read_applications(file)["solver"]["args"]
-    found: dict[str, str] = arguments.get("llm_configs", [{}])[0].get("runtime_env", {}).get("env_vars", {})
-    return found
+    variables: dict[str, str] = arguments.get("llm_configs", [{}])[0].get("runtime_env", {}).get("env_vars", {})
+    return variables
 
 
 def _answer(lines: Any) -> str:
