@@ -30,7 +30,7 @@ from services.inference.engine import Prompt
 from trainers.micro import world
 
 _ROUNDS, _VOTES = 5, 8
-_SIZES = {"tiny": (128, 60), "larger": (16, 60)}  # prompts, tokens an answer at most
+_SIZES = {"tiny": (128, 60), "larger": (16, 40)}  # prompts, tokens an answer at most
 
 
 def run() -> dict[str, Any]:

@@ -28,6 +28,7 @@ SMALL = (
     "challenger.training.steps=3",
     "challenger.training.rollouts_per_prompt=16",
     "challenger.training.checkpoint_every=1",
+    "challenger.training.workers=1",
     "dataset.candidates=300",
     "dataset.votes=4",
     "dataset.delta=0.5",
@@ -35,6 +36,7 @@ SMALL = (
     "solver.training.prompts_per_step=4",
     "solver.training.rollouts_per_prompt=4",
     "solver.training.checkpoint_every=1",
+    "solver.training.workers=1",
     "evaluation.samples=2",
 )
 

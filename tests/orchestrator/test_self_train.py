@@ -20,6 +20,7 @@ SMALL = (
     "solver.training.prompts_per_step=4",
     "solver.training.rollouts_per_prompt=4",
     "solver.training.checkpoint_every=1",
+    "solver.training.workers=1",
     "dataset.votes=4",
     "evaluation.samples=1",
 )
