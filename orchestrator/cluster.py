@@ -218,6 +218,13 @@ def needed(home: Home) -> Services:
     return services
 
 
+def join(home: Home) -> Services:
+    """The services that are `needed`, whose secrets and settings this process has from now on."""
+    services = needed(home)
+    os.environ.update(environment(home, services))
+    return services
+
+
 def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
     """Raise where the environment names services that others run. What was started here would take its own services to
     be there, and what `services.json` knows would be forgotten, not ended."""

@@ -50,7 +50,13 @@ class Live:
 
     @property
     def environment(self) -> dict[str, str]:
+        """What a process of these services has."""
         return {**cluster.environment(self.home, self.services), "PREFECT_LOGGING_LEVEL": "WARNING"}
+
+    @property
+    def shell(self) -> dict[str, str]:
+        """What a user's shell has: the commands find the rest in the home."""
+        return {**os.environ, "COEVO_HOME": str(self.home.path)}
 
     @property
     def small(self) -> list[str]:
@@ -67,12 +73,12 @@ class Live:
 
     def coevo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
-        return subprocess.run([COEVO, *arguments], env=self.environment, capture_output=True, text=True, check=False)
+        return subprocess.run([COEVO, *arguments], env=self.shell, capture_output=True, text=True, check=False)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start the command; its process is the one that runs the flow."""
         log = (self.home.logs / "started.log").open("ab")
-        return subprocess.Popen([COEVO, *arguments], env=self.environment, stdout=log, stderr=log)
+        return subprocess.Popen([COEVO, *arguments], env=self.shell, stdout=log, stderr=log)
 
     def store(self) -> Store:
         return open_store(self.home.database)

@@ -59,7 +59,7 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
         done = not any(left(session, solver.id, sets) for solver in solvers_of(session, run))
     if not done:  # else the services may well be down
         place = home()
-        ask_all(Context(place, store, cluster.needed(place), run, config, 0, _tell), sets)
+        ask_all(Context(place, store, cluster.join(place), run, config, 0, _tell), sets)
 
 
 def _tell(done: int, total: int, what: str) -> None:

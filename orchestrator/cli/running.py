@@ -62,13 +62,12 @@ def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to
 def _run_flow(flow: Flow, start: Mapping[str, Any] | None = None, **parameters: Any) -> None:
     """Run a flow in this process, after all that can be refused without it has been refused."""
     place = home()
-    services = cluster.needed(place)
+    cluster.join(place)
     store = open_store(place.database, create=True)
     refuse_held(store, parameters["run"])
     config = startable(store, **parameters, flow=flow)
     if start:
         check_start(store, parameters["run"], config, start["start_iteration"], start["start_stage"])
-    os.environ.update(cluster.environment(place, services))
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     from orchestrator import flows  # Prefect reads its settings when it is imported
 
