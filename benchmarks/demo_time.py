@@ -39,22 +39,22 @@ def run(iterations: int = 3) -> dict[str, Any]:
             arguments = RUN, str(iterations)
             grading = printed_by("benchmarks.demo_time_run", *arguments, home=home, services=services)
             at_work = [*((begin, end) for begin, end in grading), *_sampling(home)]
-            found = [_iteration(store, t, at_work) for t in range(1, iterations + 1)]
+            parts = [_iteration(store, t, at_work) for t in range(1, iterations + 1)]
         finally:
             cluster.down(home)
-    total = {name: round(sum(each[name] for each in found), 2) for name in found[0] if name.endswith("_s")}
-    return {"overhead_share": round(total["overhead_s"] / total["wall_s"], 4), **total, "iterations": found}
+    total = {name: round(sum(part[name] for part in parts), 2) for name in parts[0] if name.endswith("_s")}
+    return {"overhead_share": round(total["overhead_s"] / total["wall_s"], 4), **total, "iterations": parts}
 
 
 def _sampling(home: Home) -> list[Interval]:
     """When the replicas sampled, by their logs."""
     logs = (home.ray_temp / "session_latest" / "logs" / "serve").glob("replica_*.log")
-    found = []
+    intervals = []
     for log in logs:
         for at, seconds in _SAMPLED.findall(log.read_text()):
             end = datetime.fromisoformat(at.replace(",", ".")).timestamp()
-            found.append((end - float(seconds), end))
-    return found
+            intervals.append((end - float(seconds), end))
+    return intervals
 
 
 def _iteration(store: Store, t: int, at_work: Sequence[Interval]) -> dict[str, Any]:

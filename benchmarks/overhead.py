@@ -19,7 +19,7 @@ def run() -> dict[str, Any]:
         "scripted_8000x10_s": growth["8000"]["total_s"],
         "client_cpu_ms_per_request": client["client_cpu_ms_per_request"],
         "train_start_s": starting["warm_s"],
-        "growth": {size: found["total_s"] for size, found in growth.items()},
+        "growth": {size: row["total_s"] for size, row in growth.items()},
         "demo": demo,
         "data_sets": growth,
         "client": client,

@@ -60,7 +60,7 @@ def run() -> dict[str, Any]:
             smollm2 = {str(load.rows): _compared(Path(folder), load, speeds) for load in _SMOLLM2}
     return {
         "ratio": _mean_ratio(tiny),
-        "least_ratio": min(found["ratio"] for found in tiny.values()),
+        "least_ratio": min(row["ratio"] for row in tiny.values()),
         "smollm2_ratio": smollm2 and _mean_ratio(smollm2),
         "share_of_limit": tiny[str(_TINY[-1].rows)]["share_of_limit"],
         "gflops": round(speeds.flops / 1e9, 1),
@@ -71,7 +71,7 @@ def run() -> dict[str, Any]:
 
 
 def _mean_ratio(by_rows: dict[str, dict[str, Any]]) -> float:
-    return round(statistics.geometric_mean(found["ratio"] for found in by_rows.values()), 2)
+    return round(statistics.geometric_mean(row["ratio"] for row in by_rows.values()), 2)
 
 
 def _compared(folder: Path, load: _Load, speeds: _Speeds) -> dict[str, Any]:

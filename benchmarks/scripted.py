@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from core.config import Sampling, load_config
 from core.types import Checkpoint, checkpoint_id
@@ -39,13 +40,7 @@ class _Scripted(Context):
     """A stage's context in which the applications are there already."""
 
     @contextmanager
-    def serving(
-        self,
-        wanted: dict[str, Checkpoint],
-        fixed: Sequence[str] = (),
-        soon: dict[str, Checkpoint] | None = None,
-    ) -> Iterator[None]:
-        del wanted, fixed, soon
+    def serving(self, *_: Any, **__: Any) -> Iterator[None]:
         yield
 
 
@@ -61,18 +56,18 @@ def data_set(candidates: int) -> dict[str, float]:
             queries.create_run(session, name=_RUN, config=config)
             queries.add_checkpoint(session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {})
         context = _Scripted(home, store, Services("", "", url, "", "", {}), _RUN, config, 1, lambda *_: None)
-        found, processor = dict[str, float](), time.process_time()
+        stages, processor = dict[str, float](), time.process_time()
         for stage in _STAGES:
             began = time.perf_counter()
             run_once(store, _RUN, 1, stage, partial(STAGE_FUNCTIONS[stage], context))
-            found[f"{stage}_s"] = round(time.perf_counter() - began, 2)
+            stages[f"{stage}_s"] = round(time.perf_counter() - began, 2)
         with store.read() as session:
             votes = len(queries.rollouts_of(session, _RUN, 1))
         if votes != candidates * _VOTES:
             raise RuntimeError(f"expected {candidates * _VOTES} votes, got {votes}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    total = round(sum(found.values()), 2)
-    return {"total_s": total, **found, "cpu_s": round(time.process_time() - processor, 2), "memory_mb": round(memory)}
+    total = round(sum(stages.values()), 2)
+    return {"total_s": total, **stages, "cpu_s": round(time.process_time() - processor, 2), "memory_mb": round(memory)}
 
 
 def client_cpu_ms() -> dict[str, float]:

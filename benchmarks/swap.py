@@ -101,10 +101,10 @@ def _load(url: str, expected: dict[str, list[str]]) -> Iterator[tuple[list[tuple
 
     def call(caller: int) -> None:
         with httpx.Client(timeout=120, trust_env=False, headers=access.headers()) as http:
-            place = caller
+            index = caller
             while not over.is_set():
-                place = (place + 1) % len(_PROMPTS)
-                maker, problem = _asked(http, url, place, expected)
+                index = (index + 1) % len(_PROMPTS)
+                maker, problem = _asked(http, url, index, expected)
                 answered.append((time.perf_counter(), maker)) if problem is None else lost.append(problem)
 
     with ThreadPoolExecutor(_CALLERS) as callers:
@@ -113,13 +113,13 @@ def _load(url: str, expected: dict[str, list[str]]) -> Iterator[tuple[list[tuple
             yield answered, lost
         finally:
             over.set()
-            for each in running:
-                each.result()
+            for future in running:
+                future.result()
 
 
-def _asked(http: httpx.Client, url: str, place: int, expected: dict[str, list[str]]) -> tuple[str, str | None]:
+def _asked(http: httpx.Client, url: str, index: int, expected: dict[str, list[str]]) -> tuple[str, str | None]:
     """Who answered, and what was wrong with it."""
-    body = {"model": "solver", "messages": list(_PROMPTS[place].messages), "temperature": 0, "max_tokens": 60}
+    body = {"model": "solver", "messages": list(_PROMPTS[index].messages), "temperature": 0, "max_tokens": 60}
     try:
         response = http.post(f"{url}/chat/completions", json=body)
     except httpx.TransportError as error:
@@ -128,4 +128,4 @@ def _asked(http: httpx.Client, url: str, place: int, expected: dict[str, list[st
         return "", f"HTTP {response.status_code}: {response.text[:200]}"
     chat = response.json()
     maker, text = chat["policy_version"], chat["choices"][0]["message"]["content"]
-    return maker, None if expected[maker][place] == text else f"{maker}: {text!r} for {expected[maker][place]!r}"
+    return maker, None if expected[maker][index] == text else f"{maker}: {text!r} for {expected[maker][index]!r}"

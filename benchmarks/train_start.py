@@ -31,8 +31,9 @@ _STEP = ("sample_seconds", "reward_seconds", "update_seconds")
 def run() -> dict[str, Any]:
     """{cold_s, warm_s}: of the first job of a driver, whose process must start, and the median of those after it."""
     with own_ray() as (home, services):
-        found: dict[str, Any] = printed_by("benchmarks.train_start", services.ray_address, home=home, services=services)
-    return found
+        address = services.ray_address
+        seconds: dict[str, Any] = printed_by("benchmarks.train_start", address, home=home, services=services)
+    return seconds
 
 
 def main(address: str) -> None:

@@ -50,12 +50,12 @@ def run() -> dict[str, Any]:
     step, memory is a process's at most."""
     turns = [{who: _in_its_own_process(who) for who in ("ours", "trl")} for _ in range(_TURNS)]
     rates = {who: [rate for turn in turns for rate in turn[who]["tokens_per_s"]] for who in ("ours", "trl")}
-    speed = {who: statistics.median(found) for who, found in rates.items()}
+    speed = {who: statistics.median(of_steps) for who, of_steps in rates.items()}
     shares = [turn["ours"]["shares"] for turn in turns]
     return {
         "ratio": round(speed["ours"] / speed["trl"], 2),
-        "shares": {part: round(statistics.mean(each[part] for each in shares), 4) for part in shares[0]},
-        "tokens_per_s": {who: round(found) for who, found in speed.items()},
+        "shares": {part: round(statistics.mean(turn[part] for turn in shares), 4) for part in shares[0]},
+        "tokens_per_s": {who: round(median) for who, median in speed.items()},
         "memory_mb": {who: max(turn[who]["memory_mb"] for turn in turns) for who in ("ours", "trl")},
         "steps": len(rates["ours"]),
     }
@@ -65,8 +65,8 @@ def _in_its_own_process(who: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.trainer", who, str(_STEPS)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def main(who: str, steps: int) -> None:
@@ -77,9 +77,9 @@ def main(who: str, steps: int) -> None:
     solver = solver.model_copy(update={"training": training})
     problems = make_benchmark(seed=1, per_level=_QUESTIONS // 6)
     questions = [TrainQuestion(f"q{i}", p.text, str(p.answer)) for i, p in enumerate(problems)]
-    found = (_ours if who == "ours" else _trl)(solver, questions)
+    figures = (_ours if who == "ours" else _trl)(solver, questions)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({**found, "memory_mb": round(peak)}))
+    print(json.dumps({**figures, "memory_mb": round(peak)}))
 
 
 def _ours(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
 
     def right(completions: Any, truth: Any, completion_ids: Any, **_: Any) -> list[float]:
         counted.append(sum(map(len, completion_ids)))
-        said = [extract_boxed(completion[0]["content"]) for completion in completions]
-        return [float(answer == expected) for answer, expected in zip(said, truth, strict=True)]
+        answers = [extract_boxed(completion[0]["content"]) for completion in completions]
+        return [float(answer == expected) for answer, expected in zip(answers, truth, strict=True)]
 
     class Clock(TrainerCallback):
         def __init__(self) -> None:

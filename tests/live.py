@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import cluster
+from orchestrator.environment import environment
 from orchestrator.home import Home, Services
 from storage.session import Store, open_store
 from trainers.micro.world import make_benchmark
@@ -51,7 +52,7 @@ class Live:
     @property
     def environment(self) -> dict[str, str]:
         """What a process of these services has."""
-        return {**cluster.environment(self.home, self.services), "PREFECT_LOGGING_LEVEL": "WARNING"}
+        return {**environment(self.home, self.services), "PREFECT_LOGGING_LEVEL": "WARNING"}
 
     @property
     def shell(self) -> dict[str, str]:

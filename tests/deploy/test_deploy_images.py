@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from orchestrator.cluster import environment
+from orchestrator.environment import environment
 from orchestrator.home import ROOT, Home, Services
 
 FOLDER = ROOT / "deploy" / "docker"

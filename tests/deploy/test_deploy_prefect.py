@@ -18,7 +18,8 @@ from prefect.cli.deploy._config import _load_deploy_configs_and_actions as load
 from rich.console import Console
 
 from orchestrator import flows
-from orchestrator.cluster import environment, free_port
+from orchestrator.cluster import free_port
+from orchestrator.environment import environment
 from orchestrator.home import ROOT, Home, Services
 from orchestrator.runner import DEPLOYMENTS, POOL
 

@@ -14,7 +14,7 @@ import ray
 from core.config import RunConfig
 from core.trainer_settings import PoolSettings
 from orchestrator.home import home
-from orchestrator.ledger import LastWrite, Stage, run_once
+from orchestrator.ledger import STAGES, LastWrite, Stage, run_once
 from orchestrator.stages.context import Context
 from orchestrator.stages.pool import Demand, PoolError, place
 from storage import queries
@@ -47,4 +47,4 @@ def main(run: str, units: float, stage: Stage) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])  # type: ignore[arg-type]
+    main(sys.argv[1], float(sys.argv[2]), next(stage for stage in STAGES if stage == sys.argv[3]))

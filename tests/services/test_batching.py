@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -40,11 +40,11 @@ async def asked(batcher: Batcher[str], *prompts: Prompt) -> list[asyncio.Task[st
     return tasks
 
 
-def in_a_loop(story: Callable[[FakeEngine, Batcher[str]], object], rows: int = 8) -> FakeEngine:
+def in_a_loop(story: Callable[[FakeEngine, Batcher[str]], Awaitable[None]], rows: int = 8) -> FakeEngine:
     async def run() -> FakeEngine:
         engine = FakeEngine()
         async with asyncio.timeout(20):
-            await story(engine, Batcher(engine.sample, rows))  # type: ignore[misc]
+            await story(engine, Batcher(engine.sample, rows))
         return engine
 
     return asyncio.run(run())
