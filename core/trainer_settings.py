@@ -16,6 +16,7 @@ class LocalSettings(Part):
     """
 
     type: Literal["local"] = "local"
+    device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU where Ray has some, else a CPU
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others come after them
     checkpoint_activations: bool = False  # keep what enters a layer; compute the rest again for the gradients
 

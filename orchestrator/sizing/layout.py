@@ -146,7 +146,7 @@ def _trainer(config: RunConfig, on_gpu: bool) -> Trainer:
         training, objectives = config.solver.training, (config.solver.reward, config.challenger.reward)
         return Trainer(
             "local",
-            "gpu" if on_gpu else "cpu",
+            "gpu" if on_gpu and settings.device == "auto" else "cpu",
             training.workers,
             micro_batch=training.micro_batch,
             sharded=training.sharded and training.workers > 1,

@@ -21,14 +21,14 @@ import ray
 from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
-from core.trainer_settings import EasyR1Settings
+from core.trainer_settings import EasyR1Settings, TrainerSettings
 from orchestrator.ledger import is_alive, owner
 from orchestrator.serving import reserved
 from orchestrator.stages.context import Context
 from storage import queries
 from storage.errors import LeaseLost
 from storage.rows import PoolRow
-from trainers.base import TrainJob
+from trainers.local.trainer import kind_of
 from trainers.pool import Decision, Kind, PoolJob, decide
 
 _POLL_S = 1.0
@@ -52,13 +52,11 @@ class Demand:
     units: float
 
 
-def demand_of(context: Context, job: TrainJob) -> Demand:
-    """GPUs where the cluster has some, else CPUs."""
-    settings = context.config.trainer
+def demand_of(settings: TrainerSettings, workers: int) -> Demand:
+    """What EasyR1 asks for, or what each of the embedded trainer's workers has."""
     if isinstance(settings, EasyR1Settings):
         return Demand("GPU", settings.nodes * settings.gpus_per_node)
-    kind: Kind = "GPU" if ray.cluster_resources().get("GPU", 0) else "CPU"
-    return Demand(kind, job.training.workers)
+    return Demand(kind_of(settings), workers)
 
 
 @contextmanager

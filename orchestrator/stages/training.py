@@ -128,10 +128,11 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
     def say(word: str) -> None:
         context.progress(done, steps, word)
 
+    demand = demand_of(context.config.trainer, job.training.workers)
     while True:
         with (
             suppress(Preempted),
-            place(context, f"train_{job.role}", demand_of(context, job), say, has_turn) as give_up_if_asked,
+            place(context, f"train_{job.role}", demand, say, has_turn) as give_up_if_asked,
         ):
 
             def progress(step: int, metrics: Mapping[str, float], check: Callable[[], None] = give_up_if_asked) -> None:

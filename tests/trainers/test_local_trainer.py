@@ -228,6 +228,19 @@ def test_workers_wait_for_the_next_job_only_where_no_other_machine_can_be_theirs
 
 
 @pytest.mark.usefixtures("_ray")
+def test_on_a_machine_with_one_gpu_two_workers_may_be_told_to_use_cpus(
+    tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the demo's are. Ray has no GPU here: it says that it has one."""
+    resources = {**ray.cluster_resources(), "GPU": 1.0}
+    monkeypatch.setattr(ray, "cluster_resources", lambda: resources)
+    job = job_in(tmp_path, start, steps=1, workers=2)
+    with pytest.raises(TrainError, match=r"workers: 2 need 2 GPU, Ray has 1"):
+        LocalTrainer().train(job, lambda *_: None)
+    assert LocalTrainer(LocalSettings(device="cpu")).train(job, lambda *_: None).step == 1
+
+
+@pytest.mark.usefixtures("_ray")
 def test_what_cannot_start_is_refused_at_once(tmp_path: Path, start: Path) -> None:
     job = job_in(tmp_path, start)
     refused = {

@@ -21,15 +21,16 @@ from trainers.folders import remove_unfinished
 from trainers.local import processes
 from trainers.local.order import Order, WorkersFailed
 from trainers.local.state import Metrics, final_folder, newest_step, read_state
+from trainers.pool import Kind
 
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTrainer:
-    """Trains in `job.training.workers` processes, each with a GPU where the cluster has some, else with one thread.
+    """Trains in `job.training.workers` processes, each with a GPU or with one thread: `kind_of`.
 
-    On one machine without GPUs they outlive the job, for the caller's next one (processes.py); elsewhere they are Ray
+    On the CPUs of one machine they outlive the job, for the caller's next one (processes.py); elsewhere they are Ray
     Train's (ray_train.py). The workers keep everything in `job.work_dir`, which all of them and the caller must be able
     to reach. When one is lost they start again from the newest step folder, as a later call with the same job does.
     Each holds the whole model, or with `job.training.sharded` its share of it (sharding.py); a step folder is the same,
@@ -107,7 +108,9 @@ class LocalTrainer:
 
     def _start(self, order: Order) -> Callable[[], None]:
         """What trains, and returns when it is over. Raises `TrainError` where the cluster is too small."""
-        job, kinds = order.job, {"CPU": self.cpus_per_worker, **({"GPU": 1.0} if _has_gpus() else {})}
+        job, kinds = order.job, {"CPU": self.cpus_per_worker}
+        if kind_of(self.settings) == "GPU":
+            kinds["GPU"] = 1.0
         cluster = ray.cluster_resources()
         for kind, count in kinds.items():
             if cluster.get(kind, 0) < count * job.training.workers:  # Ray would wait for them for ever
@@ -122,13 +125,14 @@ class LocalTrainer:
         return partial(train_on_cluster, order, self.restarts, kinds)
 
     def _is_alone(self) -> bool:
-        """Whether all that the cluster has to compute with is this machine's CPUs."""
+        """Whether all that workers may compute with is this machine's CPUs."""
         with_cpus = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-        return not _has_gpus() and with_cpus == [ray.get_runtime_context().get_node_id()]
+        return kind_of(self.settings) == "CPU" and with_cpus == [ray.get_runtime_context().get_node_id()]
 
 
-def _has_gpus() -> bool:
-    return bool(ray.cluster_resources().get("GPU", 0) > 0)
+def kind_of(settings: LocalSettings) -> Kind:
+    """What each worker has one of, on the Ray that the caller is connected to."""
+    return "GPU" if settings.device == "auto" and ray.cluster_resources().get("GPU", 0) > 0 else "CPU"
 
 
 def _resolved(checkpoint: Checkpoint) -> Checkpoint:
