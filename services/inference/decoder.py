@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 # On a CPU a row's logits must not depend on what else is in the batch, to the last bit: sampling is a function of the
 # row's own seed, and a resumed run must draw what an uninterrupted one would have drawn. Three things would break that.
@@ -25,6 +26,14 @@ PROMPT_WIDTH = 32
 def padded_width(prompt: list[int]) -> int:
     """The width that `prompt` is padded to: a matter of the prompt alone."""
     return -(-len(prompt) // PROMPT_WIDTH) * PROMPT_WIDTH
+
+
+def can_join(model: Any) -> bool:
+    """Whether two batches of `model` can be joined: its cache is nothing but keys and values."""
+    return {type(layer) for layer in DynamicCache(config=model.config).layers} <= {
+        DynamicLayer,
+        DynamicSlidingWindowLayer,
+    }
 
 
 class Decoder:
@@ -59,6 +68,15 @@ class Decoder:
         rows = functional.pad(rows, (0, max(0, _MIN_ROWS - len(rows))))
         self._cache.batch_select_indices(rows)
         self._mask = self._mask[rows]
+
+    def join(self, other: Decoder) -> None:
+        """Go on with the rows of `other` after these. Both have one width and as many tokens; see `can_join`."""
+        layers: Any = zip(self._cache.layers, other._cache.layers, strict=True)
+        for layer, more in layers:
+            layer.keys = torch.cat([layer.keys[: self._rows], more.keys[: other._rows]])
+            layer.values = torch.cat([layer.values[: self._rows], more.values[: other._rows]])
+        self._mask = torch.cat([self._mask[: self._rows], other._mask[: other._rows]])
+        self.keep(torch.arange(len(self._mask), device=self._mask.device))
 
     def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         output = self._model(

@@ -32,6 +32,11 @@ class Uniforms:
         self._streams = [self._streams[i] for i in rows.tolist()]
         self._block = self._block[rows]
 
+    def join(self, other: Uniforms) -> None:
+        """Go on with the rows of `other` after these. Both were asked for the same steps."""
+        self._streams += other._streams
+        self._block = torch.cat([self._block, other._block])
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:

@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
-from services.inference.decoder import Decoder, padded_width
+from services.inference.decoder import Decoder, can_join, padded_width
 from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
 from services.inference.model_files import architecture, text_side
-from services.inference.sampling import Uniforms, draw
+from services.inference.sampling import Draw, Uniforms, draw
 
 _SHRINK = 0.75  # finished rows leave the batch when fewer than this share are live
 
@@ -32,6 +32,75 @@ class _Row:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropy: float = 0.0
+
+
+class _Batch:
+    """Rows whose prompts have one padded width and that have the same number of tokens, `step`."""
+
+    def __init__(self, model: Any, ends: set[int], rows: list[_Row]) -> None:
+        self._ends, self._rows, self.step = ends, rows, 0
+        self.live = list(range(len(rows)))  # the indices of the rows that are not finished
+        if not rows:
+            return
+        device, self._decoder = model.device, Decoder(model)
+        unique = {tuple(row.prompt): None for row in rows}
+        index = {prompt: i for i, prompt in enumerate(unique)}
+        source = torch.tensor([index[tuple(row.prompt)] for row in rows])
+        self._temperature = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
+        self._top_p = torch.tensor([row.request.sampling.top_p for row in rows], device=device)
+        self._uniforms = Uniforms([row.seed for row in rows])
+        self._logits = self._decoder.prefill([list(prompt) for prompt in unique], source)
+
+    def advance(self) -> None:
+        """Give each live row its next token. Finished rows leave when they are many."""
+        uniforms = self._uniforms.at(self.step).to(self._logits.device)
+        drawn = draw(self._logits, uniforms, self._temperature, self._top_p)
+        self._append(drawn)
+        self.step += 1
+        if not self.live:
+            return
+        tokens = drawn.tokens
+        if len(self.live) < _SHRINK * len(self._rows):
+            tokens = tokens[self._keep_live()]
+        self._logits = self._decoder.step(tokens)
+
+    def joined(self, other: _Batch) -> _Batch:
+        """The live rows of both batches, which are at one step if both have any. Neither can be used afterwards."""
+        if not (self.live and other.live):
+            return self if self.live else other
+        for batch in (self, other):
+            batch._logits = batch._logits[batch._keep_live()]
+        self._decoder.join(other._decoder)
+        self._uniforms.join(other._uniforms)
+        self._rows += other._rows
+        self.live = list(range(len(self._rows)))
+        self._logits = torch.cat([self._logits, other._logits])
+        self._temperature = torch.cat([self._temperature, other._temperature])
+        self._top_p = torch.cat([self._top_p, other._top_p])
+        return self
+
+    def _keep_live(self) -> Tensor:
+        """Drop the finished rows; the indices that the others had (B,)."""
+        kept = torch.tensor(self.live)
+        self._rows = [self._rows[i] for i in self.live]
+        self.live = list(range(len(self._rows)))
+        self._uniforms.keep(kept)
+        kept = kept.to(self._logits.device)
+        self._decoder.keep(kept)
+        self._temperature, self._top_p = self._temperature[kept], self._top_p[kept]
+        return kept
+
+    def _append(self, drawn: Draw) -> None:
+        tokens, logprobs, entropies = drawn.tokens.tolist(), drawn.logprobs.tolist(), drawn.entropies.tolist()
+        live = []
+        for i in self.live:
+            row, token = self._rows[i], tokens[i]
+            row.tokens.append(token)
+            row.logprobs.append(logprobs[i])
+            row.entropy += entropies[i]
+            if token not in self._ends and len(row.tokens) < row.limit:
+                live.append(i)
+        self.live = live
 
 
 class TransformersEngine:
@@ -78,9 +147,8 @@ class TransformersEngine:
         for row in (row for group in rows for row in group):
             by_width.setdefault(padded_width(row.prompt), []).append(row)
         with torch.inference_mode():
-            for batch in by_width.values():
-                for start in range(0, len(batch), self.max_rows):
-                    self._run(batch[start : start + self.max_rows])
+            for same_width in by_width.values():
+                self._run(same_width)
         return [[self._completion(row) for row in group] for group in rows]
 
     def check(self, prompt: Prompt) -> None:
@@ -99,48 +167,25 @@ class TransformersEngine:
         return [_Row(ids, prompt.seed + j, prompt, limit) for j in range(prompt.n)]
 
     def _run(self, rows: list[_Row]) -> None:
-        device, decoder = self.model.device, Decoder(self.model)
-        unique = {tuple(row.prompt): None for row in rows}
-        index = {prompt: i for i, prompt in enumerate(unique)}
-        source = torch.tensor([index[tuple(row.prompt)] for row in rows])
-        temperature = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
-        top_p = torch.tensor([row.request.sampling.top_p for row in rows], device=device)
-        uniforms = Uniforms([row.seed for row in rows])
-        logits = decoder.prefill([list(prompt) for prompt in unique], source)
-        step = 0
-        while True:
-            drawn = draw(logits, uniforms.at(step).to(device), temperature, top_p)
-            live = self._append(rows, drawn.tokens, drawn.logprobs, drawn.entropies)
-            if not live:
-                return
-            tokens = drawn.tokens
-            if len(live) < _SHRINK * len(rows):
-                kept = torch.tensor(live)
-                rows = [rows[i] for i in live]
-                uniforms.keep(kept)
-                kept = kept.to(device)
-                decoder.keep(kept)
-                tokens, temperature, top_p = tokens[kept], temperature[kept], top_p[kept]
-            logits = decoder.step(tokens)
-            step += 1
+        """Sample `rows`, whose prompts have one padded width, `max_rows` of them at once.
 
-    def _append(self, rows: list[_Row], tokens: Tensor, logprobs: Tensor, entropies: Tensor) -> list[int]:
-        """Give each unfinished row its token; the indices of those that go on."""
-        live = []
-        for i, (row, token, logprob, entropy) in enumerate(
-            zip(rows, tokens.tolist(), logprobs.tolist(), entropies.tolist(), strict=True)
-        ):
-            if self._finished(row):
-                continue
-            row.tokens.append(token)
-            row.logprobs.append(logprob)
-            row.entropy += entropy
-            if not self._finished(row):
-                live.append(i)
-        return live
-
-    def _finished(self, row: _Row) -> bool:
-        return bool(row.tokens) and (row.tokens[-1] in self._ends or len(row.tokens) >= row.limit)
+        A step takes almost as long for a few rows as for many. When at least half of a batch has finished, the rest
+        therefore waits until the next batch has come to the same step, and both go on as one. Up to one and a half
+        times `max_rows` rows have their keys and values in memory meanwhile.
+        """
+        half = self.max_rows // 2 if can_join(self.model) else 0
+        rest = _Batch(self.model, self._ends, [])
+        for start in range(0, len(rows), self.max_rows):
+            batch = _Batch(self.model, self._ends, rows[start : start + self.max_rows])
+            while batch.live and (batch.step < rest.step or len(batch.live) > half):
+                batch.advance()
+            while rest.live and rest.step < batch.step:
+                rest.advance()
+            rest = batch.joined(rest)
+            while len(rest.live) > half:
+                rest.advance()
+        while rest.live:
+            rest.advance()
 
     def _completion(self, row: _Row) -> Completion:
         tokens, logprobs = row.tokens, row.logprobs

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
 
 from core.config import Sampling
 from core.prompts import challenger_messages, solver_messages
 from orchestrator.home import MICRO_MODEL
+from services.inference.decoder import Decoder, can_join
 from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
 from services.inference.transformers_engine import TransformersEngine
 
@@ -46,10 +48,40 @@ def test_a_completion_is_the_same_alone_and_in_company_to_the_last_bit(engine: T
         assert [engine.generate([one])[0][0] for one in alone[:3]] == group[:3]
 
 
-def test_small_batches_change_nothing(engine: TransformersEngine) -> None:
-    prompts = [prompt(q, n=5) for q in QUESTIONS]
-    small = TransformersEngine(MICRO_MODEL, max_rows=3)
-    assert small.generate(prompts) == engine.generate(prompts)
+@pytest.mark.parametrize("rows", [1, 3, 8, 20])
+@pytest.mark.parametrize("window", [None, 24])
+def test_small_batches_change_nothing(window: int | None, rows: int, tmp_path: Path) -> None:
+    """Also with layers that see no more than the last 24 tokens, fewer than a prompt has."""
+    folder = MICRO_MODEL if window is None else _with_window(tmp_path, window)
+    whole, small = TransformersEngine(folder), TransformersEngine(folder, max_rows=rows)
+    prompts = [prompt(q, seed=100 * i, n=9) for i, q in enumerate(QUESTIONS)]
+    assert small.generate(prompts) == whole.generate(prompts)
+    assert window is None or whole.generate(prompts) != TransformersEngine(MICRO_MODEL).generate(prompts)
+
+
+def test_the_last_rows_of_a_batch_go_on_with_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four batches of answers of 10 to 40 tokens: one after the other they would take the sum of their longest."""
+    engine = TransformersEngine(MICRO_MODEL, max_rows=16)
+    steps = []
+    real = Decoder.step
+    monkeypatch.setattr(Decoder, "step", lambda decoder, tokens: steps.append(len(tokens)) or real(decoder, tokens))
+    lengths = [len(one.tokens) for one in engine.generate([prompt(QUESTIONS[2], n=64)])[0]]
+    alone = sum(max(lengths[start : start + 16]) - 1 for start in range(0, 64, 16))
+    assert len(steps) < 0.9 * alone
+    assert max(steps) <= 16
+
+
+def test_batches_are_not_joined_where_the_cache_holds_more_than_keys_and_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class OtherLayer(DynamicLayer):
+        pass
+
+    assert can_join(TransformersEngine(MICRO_MODEL).model)
+    monkeypatch.setitem(DYNAMIC_LAYER_TYPE_MAPPING, "full_attention", OtherLayer)
+    monkeypatch.setattr(Decoder, "join", None)
+    engine = TransformersEngine(MICRO_MODEL, max_rows=8)
+    assert len(engine.generate([prompt(QUESTIONS[2], n=32)])[0]) == 32
 
 
 def test_logprobs_and_entropy_are_those_of_the_models_own_forward_pass(engine: TransformersEngine) -> None:
@@ -147,6 +179,16 @@ def test_another_architecture_of_the_same_shapes_is_refused(tmp_path: Path) -> N
     (other / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-3}))
     with pytest.raises(ModelMismatch, match="rms_norm_eps differ"):
         TransformersEngine(MICRO_MODEL).load(other)
+
+
+def _with_window(folder: Path, window: int) -> Path:
+    """The micro model, every second layer of which sees the last `window` tokens only."""
+    other = _with_weights(folder, lambda tensors: tensors)
+    config = json.loads((other / "config.json").read_text())
+    kinds = ["full_attention", "sliding_attention"] * (config["num_hidden_layers"] // 2)
+    changed = {"use_sliding_window": True, "sliding_window": window, "layer_types": kinds}
+    (other / "config.json").write_text(json.dumps({**config, **changed}))
+    return other
 
 
 def _with_weights(folder: Path, change) -> Path:  # type: ignore[no-untyped-def]
