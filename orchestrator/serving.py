@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import ssl
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,6 +21,7 @@ from core.types import Checkpoint
 from orchestrator.applications import Application, read_applications, refuse_missing
 from orchestrator.home import Home, Services
 from storage.checkpoints import verify
+from trainers.pool import Kind
 
 _HICCUP_S = 60.0
 _PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; what fails is said at once
@@ -83,41 +86,41 @@ def held_checkpoints(services: Services) -> dict[str, str]:
     return {name: config["checkpoint"] for name, config in found.items() if config}
 
 
-def reserved(services: Services, kind: Literal["CPU", "GPU"]) -> float:
-    """What the applications' replicas hold of Ray's CPUs or GPUs."""
+def reserved(services: Services) -> dict[Kind, float]:
+    """What the applications' replicas hold of Ray's CPUs and GPUs."""
     with _dashboard(services) as http:
-        grouped = _in_placement_groups(http, kind)
-        alone = [
-            len(deployment["replicas"]) * _each(deployment["deployment_config"], kind)
-            for application, found in _applications(http).items()
-            for name, deployment in found["deployments"].items()
-            if f"{application}#{name}" not in grouped
-        ]
-    return sum(alone) + sum(grouped.values())
+        grouped, applications = _in_placement_groups(http), _applications(http)
+    held = [resources for bundles in grouped.values() for resources in bundles]
+    for application, description in applications.items():
+        for name, deployment in description["deployments"].items():
+            if f"{application}#{name}" not in grouped:
+                held += [_of_a_replica(deployment["deployment_config"])] * len(deployment["replicas"])
+    return {kind: sum(resources.get(kind, 0.0) for resources in held) for kind in get_args(Kind)}
 
 
-def _in_placement_groups(http: httpx.Client, kind: str) -> dict[str, float]:
-    """Application#deployment -> what its replicas hold, of those that have placement groups, as vLLM's do; Serve's own
-    API leaves these out."""
+def _in_placement_groups(http: httpx.Client) -> dict[str, list[dict[str, float]]]:
+    """Application#deployment -> what each bundle of its replicas holds, of those that have placement groups, as vLLM's
+    do; Serve's own API leaves these out."""
     listed = _get(http, "/api/v0/placement_groups", detail=1, limit=10_000)
-    found = dict[str, float]()
+    bundles = defaultdict[str, list[dict[str, float]]](list)
     for group in listed["data"]["result"]["result"]:
         prefix, _, replica = (group["name"] or "").partition("::")
         if prefix == "SERVE_REPLICA" and group["state"] == "CREATED":
-            deployment = replica.rpartition("#")[0]
-            held = sum(bundle["unit_resources"].get(kind, 0.0) for bundle in group["bundles"])
-            found[deployment] = found.get(deployment, 0.0) + held
-    return found
+            bundles[replica.rpartition("#")[0]] += [bundle["unit_resources"] for bundle in group["bundles"]]
+    return bundles
 
 
-def _each(deployment: dict[str, Any], kind: Literal["CPU", "GPU"]) -> float:
-    """What one replica holds."""
+def _of_a_replica(deployment: dict[str, Any]) -> dict[str, float]:
     options = deployment.get("ray_actor_options") or {}
-    return float(options.get(f"num_{kind.lower()}s", 1.0 if kind == "CPU" else 0.0))
+    return {"CPU": float(options.get("num_cpus", 1.0)), "GPU": float(options.get("num_gpus", 0.0))}
 
 
 def _dashboard(services: Services) -> httpx.Client:
-    return httpx.Client(base_url=services.dashboard_url, headers=services.ray_headers, timeout=60, trust_env=False)
+    # By http on this machine, so no certificates are read, which would take longer than most requests.
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.Client(
+        base_url=services.dashboard_url, headers=services.ray_headers, timeout=60, trust_env=False, verify=tls
+    )
 
 
 def _with_checkpoints(

@@ -3,6 +3,7 @@ so that it works from an installed package, whatever the working directory."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -23,6 +24,12 @@ def alembic_config() -> Config:
     return config
 
 
+@cache
+def _versions() -> ScriptDirectory:
+    """The migrations. Reading them takes longer than everything else that opening a store does."""
+    return ScriptDirectory.from_config(alembic_config())
+
+
 def migrate(connection: Connection) -> None:
     """Bring the database of `connection` to the newest version, in the transaction that the connection is in.
 
@@ -41,14 +48,14 @@ def require_current(connection: Connection) -> None:
     revision = _known_revision(connection)
     if revision is None:
         raise StoreError("it has no coevo tables; check the address, or let `coevo migrate` create them")
-    head = ScriptDirectory.from_config(alembic_config()).get_current_head()
+    head = _versions().get_current_head()
     if revision != head:
         raise StoreError(f"its tables are of version {revision}, expected {head}; `coevo migrate` brings it up to date")
 
 
 def _known_revision(connection: Connection) -> str | None:
     revision = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
+    known = {script.revision for script in _versions().walk_revisions()}
     if revision is not None and revision not in known:
         raise StoreError(
             f"its tables are of version {revision}, which this coevo does not know:"

@@ -100,7 +100,7 @@ def _refuse_impossible(context: Context, demand: Demand, has_turn: bool) -> None
 def _left(context: Context, demand: Demand) -> float:
     """What the applications leave; those that were stopped just now may take a moment to give theirs back."""
     deadline = time.monotonic() + _SETTLE_S
-    while (left := _capacity(context, demand.kind)) < demand.units and time.monotonic() < deadline:
+    while (left := _capacity(context)[demand.kind]) < demand.units and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return left
 
@@ -115,7 +115,7 @@ def _limit() -> float:
 
 def _began(context: Context, stage: str, join: Callable[[Session], None], say: Callable[[str], None]) -> bool:
     mine = f"{context.run}/{context.iteration}/{stage}"
-    capacity: dict[Kind, float] = {kind: _capacity(context, kind) for kind in get_args(Kind)}
+    capacity = _capacity(context)
     with context.store.write() as session:
         queries.lock_pool(session)
         _drop_dead(session)
@@ -134,9 +134,10 @@ def _began(context: Context, stage: str, join: Callable[[Session], None], say: C
     return False
 
 
-def _capacity(context: Context, kind: Kind) -> float:
-    """What the cluster has of it beside what the inference applications hold."""
-    return float(ray.cluster_resources().get(kind, 0.0)) - reserved(context.services, kind)
+def _capacity(context: Context) -> dict[Kind, float]:
+    """What the cluster has beside what the inference applications hold."""
+    cluster, held = ray.cluster_resources(), reserved(context.services)
+    return {kind: float(cluster.get(kind, 0.0)) - held[kind] for kind in get_args(Kind)}
 
 
 def _drop_dead(session: Session) -> None:

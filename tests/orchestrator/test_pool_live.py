@@ -150,7 +150,7 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
 
     def over() -> bool:
         for stage in at_work(gpus).values():
-            held.setdefault(stage, set()).add(reserved(gpus.services, "GPU"))
+            held.setdefault(stage, set()).add(reserved(gpus.services)["GPU"])
         return all(process.poll() is not None for process in running)
 
     wait_until(over, "both runs to end", 600)

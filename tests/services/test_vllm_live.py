@@ -65,7 +65,7 @@ def test_a_swap_in_place_reaches_every_weight_of_every_replica(
     serve_checkpoints(live.services, {"solver": base}, serving)
     before = replicas(live)
     assert len(before) == 2
-    assert reserved(live.services, "CPU") == 0  # the trainer may have them all
+    assert reserved(live.services)["CPU"] == 0  # the trainer may have them all
     for checkpoint in (base, other, base):
         serve_checkpoints(live.services, {"solver": checkpoint}, serving)
         engine = TransformersEngine(Path(checkpoint.path))
