@@ -6,10 +6,12 @@ worker that misses the deadline is killed and replaced. How equality is decided:
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from queue import LifoQueue
 from types import TracebackType
 
@@ -17,7 +19,7 @@ from core.answers import normalise
 from core.equality import ASK, EqualityVerdict, Outcome, ask, decide
 from core.grading_process import STARTUP_LIMIT, GradingError, WorkerProcess
 
-__all__ = ["MAX_CHARS", "Comparison", "Grader", "GradingError", "grade_pairs"]
+__all__ = ["MAX_CHARS", "Comparison", "Grader", "GradingError", "grade_pairs", "process_grader"]
 
 MAX_CHARS = 2000  # of a normalised answer; a longer one is compared as text only
 _HANDFUL = 16  # pairs handed to a worker at once, for fewer switches between processes
@@ -144,6 +146,14 @@ class Grader:
         if len(self._cache) >= _CACHED_PAIRS:
             self._cache.pop(next(iter(self._cache)), None)
         self._cache[pair] = comparison
+
+
+@cache
+def process_grader() -> Grader:
+    """The Grader of this process, for what follows one after the other: a worker takes seconds to start, and stays."""
+    grader = Grader()
+    atexit.register(grader.close)
+    return grader
 
 
 def grade_pairs(

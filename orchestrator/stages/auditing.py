@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.audit_settings import Judge
 from core.drift import share
-from core.grading import Grader
+from core.grading import process_grader
 from core.judging import Case, Claimed, Truth
 from core.seeds import seed_for
 from core.types import LabelledQuestion, OracleLabel, Question
@@ -45,8 +45,7 @@ def _graded(context: Context) -> list[OracleLabel]:
     if context.config.audit.oracle == "exact":
         return [exact.audit(*each) for each in asked]
     truths = _truths(questions)
-    with Grader() as grader:
-        return given.audit([(i, truths[i], label) for i, _, label in asked if i in truths], grader)
+    return given.audit([(i, truths[i], label) for i, _, label in asked if i in truths], process_grader())
 
 
 def ask_judge(
@@ -65,14 +64,13 @@ def ask_judge(
     drawn = draw_sample(store, run, iteration, oracle, sample or population) if population else []
     cases = _cases(store, run, iteration)
     batches: list[judge.JudgedBatch] = []
-    with Grader() as grader:
-        for start in range(0, len(drawn), size):
-            progress(start, len(drawn), f"pseudo-labels, by {oracle}")
-            batch = [cases[row.question_id] for row in drawn[start : start + size] if row.question_id not in done]
-            if batch:
-                batches.append(judge.audit(batch, settings, grader, seed))
-                with store.write() as session:
-                    queries.add_oracle_labels(session, batches[-1].labels)
+    for start in range(0, len(drawn), size):
+        progress(start, len(drawn), f"pseudo-labels, by {oracle}")
+        batch = [cases[row.question_id] for row in drawn[start : start + size] if row.question_id not in done]
+        if batch:
+            batches.append(judge.audit(batch, settings, process_grader(), seed))
+            with store.write() as session:
+                queries.add_oracle_labels(session, batches[-1].labels)
     progress(len(drawn), len(drawn), f"pseudo-labels, by {oracle}")
     with store.read() as session:
         verdicts = Counter(label.verdict for label in queries.oracle_labels_of(session, run, iteration, oracle))

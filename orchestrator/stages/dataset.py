@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.answers import extract_boxed
 from core.filtering import filter_questions, judge, statistics
-from core.grading import Grader
+from core.grading import process_grader
 from core.prompts import challenger_messages, parse_question, solver_messages
 from core.similarity import clusters
 from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
@@ -106,13 +106,13 @@ def label_questions(context: Context) -> LastWrite:
     prompts = ([_vote_prompt(context, question) for question in part] for _, part in parts)
     with (
         context.serving({"solver": solver}),
-        Grader() as grader,
         context.asked_in_turn("solver", solver, prompts) as answered,
     ):
         for (batch, part), sampled in zip(parts, answered, strict=True):
             context.progress(batch * BATCH, len(asked), "questions labelled")
             groups = [_rollouts(question.id, replies) for question, replies in zip(part, sampled, strict=True)]
-            votes = vote_many([[r.answer for r in group] for group in groups], grader, dataset.denominator)
+            answers = [[rollout.answer for rollout in group] for group in groups]
+            votes = vote_many(answers, process_grader(), dataset.denominator)
             labels = [
                 LabelledQuestion(question.id, question.text, label, judge(label, dataset.limits, filtered))
                 for question, label in zip(part, votes, strict=True)

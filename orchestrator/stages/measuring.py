@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.answers import extract_boxed
 from core.config import Sampling
-from core.grading import Grader
+from core.grading import Grader, process_grader
 from core.prompts import solver_messages
 from core.seeds import seed_for
 from core.types import BenchmarkItem, Checkpoint, Evaluated
@@ -27,12 +27,12 @@ def evaluate(context: Context) -> LastWrite:
     names += [stopping.benchmark] if stopping and stopping.benchmark not in names else []
     another = context.config.prompts is None and context.iteration < context.config.iterations
     soon = {"challenger": context.checkpoint("challenger", context.iteration)} if another else {}
-    with context.serving({"solver": solver}, soon=soon), Grader() as grader:
-        counts = [_evaluate_on(context, solver, name, grader) for name in names]
+    with context.serving({"solver": solver}, soon=soon):
+        counts = [_evaluate_on(context, solver, name) for name in names]
     return lambda _session: {"checkpoint": solver.id, "items": sum(counts)}
 
 
-def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str, grader: Grader) -> int:
+def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str) -> int:
     items = load_benchmark(benchmark)
     with context.store.read() as session:
         done = {row.item_id for row in queries.evaluations_of(session, solver.id, benchmark)}
@@ -42,7 +42,7 @@ def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str, grader: G
     prompts = (_prompts(context, benchmark, part) for part in parts)
     with context.asked_in_turn("solver", solver, prompts) as answered:
         for part, replies in zip(parts, answered, strict=True):
-            evaluated = graded(part, replies, grader)
+            evaluated = graded(part, replies, process_grader())
             with context.store.write() as session:
                 queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=evaluated)
             context.progress(items.index(part[-1]) + 1, len(items), "benchmark questions")

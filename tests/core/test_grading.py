@@ -292,6 +292,15 @@ def test_closing_ends_the_workers_and_so_does_the_end_of_their_parent() -> None:
     until(lambda: not alive(orphan))
 
 
+def test_the_processs_grader_keeps_its_worker_and_ends_it_with_the_process() -> None:
+    script = "from core.grading import process_grader as p; p().compare('x+1', '1+x'); first = p().worker_pids; "
+    script += "p().compare('x+2', '2+x'); print(*first, *p().worker_pids)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    first, second = map(int, done.stdout.split())
+    assert first == second
+    assert not alive(first)
+
+
 def test_several_threads_share_a_grader(grader: Grader) -> None:
     assert threading.current_thread() is threading.main_thread()
     with ThreadPoolExecutor(4) as threads:
