@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
 from orchestrator.ledger import LastWrite, Stage, note_progress, other_holder, run_held, run_once
-from orchestrator.orphans import note_process
+from orchestrator.orphans import is_subflow, note_process
 from orchestrator.plan import LOOP, stages_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS
@@ -127,11 +127,11 @@ def _run_to_its_end(
         with runs.status_kept(store, run):
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
-            with _drawing(store, run) as draw:
+            # This flow has a heartbeat; one for each iteration, in the same process, takes up to a second to end.
+            without_heartbeat = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+            with _drawing(store, run) as draw, without_heartbeat:
                 for t in range(1, config.iterations + 1):
-                    # The flow above has a heartbeat, in the same process; to end another takes up to a second.
-                    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-                        iteration(run, t)
+                    iteration(run, t)
                     draw()
                     if _ask_if_need_be(store, run, t) == "stop":
                         raise runs.RunStopped
@@ -192,7 +192,7 @@ def iteration(run: str, t: int) -> None:
         runs.check_start(store, run, config, t, stages[0])
         for stage in stages:
             _stage_task(stage, t)(run, t, stage)
-    if flow_run.get_parent_flow_run_id() is None:
+    if not is_subflow():
         artifacts.curves(store, run)
 
 

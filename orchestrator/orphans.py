@@ -18,6 +18,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.context import FlowRunContext
 from prefect.runtime import flow_run as current
 from prefect.states import Cancelled, Crashed
 
@@ -37,9 +38,15 @@ def worker_name() -> str:
     return socket.gethostname()
 
 
+def is_subflow() -> bool:
+    """Whether this is called in a flow run that another one started. Prefect's own way to know asks its server."""
+    context = FlowRunContext.get()
+    return bool(context and context.flow_run and context.flow_run.parent_task_run_id)
+
+
 def note_process() -> None:
     """Say in the flow run that this is called from which process it runs in. A subflow's is its parent's."""
-    if current.id is not None and current.parent_flow_run_id is None:
+    if current.id is not None and not is_subflow():
         with get_client(sync_client=True) as client:
             client.update_flow_run_labels(current.id, {_PROCESS: owner()})
 

@@ -63,6 +63,8 @@ def serve_checkpoints(
         # What somebody deployed by a program is not ours to stop, nor would Serve.
         gone = {name for name, application in before.items() if _deployed(application)} - applications.keys()
         changed = {name for name, a in applications.items() if _deployed(before.get(name)) != a}
+        if not (changed or failed or gone) and all(_settled(before.get(name)) for name in (*fixed, *wanted)):
+            return
         if changed or failed or gone:
             _put(http, services, applications)
         _wait_until_gone(http, gone)  # and what they held of GPUs with them
