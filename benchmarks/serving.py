@@ -29,8 +29,8 @@ from services.inference.client import InferenceClient
 from services.inference.engine import Prompt
 from trainers.micro import world
 
-_ROUNDS, _VOTES = 5, 8
-_SIZES = {"tiny": (128, 60), "larger": (16, 40)}  # prompts, tokens an answer at most
+_ROUNDS, _VOTES = 4, 8
+_SIZES = {"tiny": (128, 60), "larger": (16, 20)}  # prompts, tokens an answer at most
 
 
 def run() -> dict[str, Any]:
