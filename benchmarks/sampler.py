@@ -46,7 +46,7 @@ _SMOLLM2 = [_Load(prompts=rows // 8, votes=8, tokens=16, rows=rows, rounds=3) fo
 
 
 def run() -> dict[str, Any]:
-    """{ratio, least_ratio, smollm2_ratio, share_of_limit, tiny, smollm2}: `tiny` and `smollm2` have the figures by the
+    """{ratio, smollm2_ratio, share_of_limit, tiny, smollm2}: `tiny` and `smollm2` have the figures by the
     number of rows, the ratios are their geometric means, the share is that of the most rows. What is not installed is
     null."""
     disable_progress_bar()
@@ -60,7 +60,6 @@ def run() -> dict[str, Any]:
             smollm2 = {str(load.rows): _compared(Path(folder), load, speeds) for load in _SMOLLM2}
     return {
         "ratio": _mean_ratio(tiny),
-        "least_ratio": min(row["ratio"] for row in tiny.values()),
         "smollm2_ratio": smollm2 and _mean_ratio(smollm2),
         "share_of_limit": tiny[str(_TINY[-1].rows)]["share_of_limit"],
         "gflops": round(speeds.flops / 1e9, 1),
