@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 
 import httpx
+
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0)  # before the server is asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,19 @@ class PrefectServer:
         return cls(url.rstrip("/").removesuffix("/api"), auth_string or None, ui_url)
 
     def request(self, method: str, path: str, body: object = None, timeout_s: float = 10.0) -> httpx.Response:
-        """What it answers to a request for `path` below /api. Raises `httpx.TransportError` and `httpx.InvalidURL`."""
+        """What it answers to a request for `path` below /api. Raises `httpx.TransportError` and `httpx.InvalidURL`.
+
+        It answers 503 for what its clients may ask again, as while its SQLite is busy, and is asked again a few times.
+        """
         user, _, password = (self.auth_string or "").partition(":")
         auth = httpx.BasicAuth(user, password) if self.auth_string else None
         address = f"{self.url}/api{path}"
-        return httpx.request(method, address, json=body, auth=auth, timeout=timeout_s, trust_env=False)
+        for pause in (*_PAUSES_S, None):
+            response = httpx.request(method, address, json=body, auth=auth, timeout=timeout_s, trust_env=False)
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or pause is None:
+                break
+            time.sleep(pause)
+        return response
 
     def page_of(self, flow_run: str) -> str:
         """The address of a flow run in the UI, by its id."""

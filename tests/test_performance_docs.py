@@ -65,7 +65,7 @@ def _figures() -> dict[str, dict[str, Any]]:
             "gflops": 71.5,
             "copied_gb_per_s": 8.25,
             "tiny": {"64": _batch(3.9, "arithmetic", 0.321), "512": _batch(2.95, "memory", 0.456)},
-            "smollm2": {"64": _batch(1.93, "arithmetic", 0.765), "128": _batch(1.31, "memory", 0.5)},
+            "smollm2": {"64": _batch(1.31, "arithmetic", 0.765), "128": _batch(1.93, "memory", 0.5)},
         },
         "serving": {
             "transformers": _speeds(0.966, parameters=27_456_512, tiny=_speeds(0.81)),
