@@ -32,7 +32,7 @@ def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Li
         ("base evaluation", lambda: 0 < _count(live, "evaluations") < whole_runs.BENCHMARK_ITEMS),
         ("Challenger training", (work / "train_challenger" / "step_1").exists),
         ("generation", lambda: 0 < _count(live, "questions") < whole_runs.OVERRIDES["dataset.candidates"]),
-        ("labelling", lambda: _count(live, "rollouts") > 0),
+        ("labelling", lambda: 0 < _count(live, "rollouts") < len(straight.rows["rollouts"])),
         ("Solver training", (work / "train_solver" / "step_1").exists),
     ]
     settings = (f"{name}={json.dumps(value)}" for name, value in whole_runs.OVERRIDES.items())
