@@ -31,7 +31,7 @@ def curves_png(store: Store, run: str) -> bytes:
     found = axes(f"{run}: accuracy by iteration, 95% intervals", width=5.6, height=3.4)
     _share_axis(found, measures)
     _draw_accuracies(found, measures)
-    kept = [(i.t, i.labels.accuracy_kept) for i in measures.iterations if i.labels]
+    kept = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
     marks.line(found, marks.present(kept), "pseudo-labels, kept", "asked", "D", dashed=True)
     marks.legend(found, 4)
     return as_png(found)
@@ -87,17 +87,17 @@ def by_level(measures: RunMeasures) -> Axes | None:
 
 def label_accuracy(measures: RunMeasures) -> Axes | None:
     """The oracle's word on the pseudo-labels, over kept and over all."""
-    audited = [(i.t, i.labels) for i in measures.iterations if i.labels and i.labels.accuracy_all]
+    audited = [(i.t, i.labels) for i in measures.iterations if i.labels and i.labels.audit.accuracy_all]
     if not audited:
         return None
     found = axes("Right pseudo-labels by iteration")
-    kept = marks.present([(t - 0.05, labels.accuracy_kept) for t, labels in audited])
-    every = marks.present([(t + 0.05, labels.accuracy_all) for t, labels in audited])
+    kept = marks.present([(t - 0.05, labels.audit.accuracy_kept) for t, labels in audited])
+    every = marks.present([(t + 0.05, labels.audit.accuracy_all) for t, labels in audited])
     marks.line(found, every, "all asked", "asked", "s")
     marks.line(found, kept, "kept", "pass", "o")
     marks.percent_axis(found)
     marks.iteration_ticks(
-        found, [(t, f"{_n(labels.accuracy_kept)} of {_n(labels.accuracy_all)}") for t, labels in audited]
+        found, [(t, f"{_n(labels.audit.accuracy_kept)} of {_n(labels.audit.accuracy_all)}") for t, labels in audited]
     )
     found.set_xlabel("iteration; kept of all audited", color=LIGHT["muted"], fontsize=9)
     marks.legend(found, 2)
@@ -160,7 +160,7 @@ def _grouped(counts: Mapping[int, int]) -> dict[int, int]:
 
 def ill_posed(measures: RunMeasures) -> Axes | None:
     """The Challenger's way out: questions that have no answer."""
-    points = marks.present([(t, labels.ill_posed) for t, labels in _labelled(measures)])
+    points = marks.present([(t, labels.audit.ill_posed) for t, labels in _labelled(measures)])
     if not points:
         return None
     found = axes("Ill-posed questions, of those asked")

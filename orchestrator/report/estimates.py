@@ -12,6 +12,7 @@ from statistics import fmean
 
 from core.changes import difference
 from core.drift import Estimate, mean_interval, paired_difference, share
+from storage.rows import SeriesPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ def mean_share_of(values: Sequence[float]) -> Measured | None:
         return found
     lo, hi = found.ci95
     return Measured(found.value, (max(lo, 0.0), min(hi, 1.0)), found.n)
+
+
+def measured_in(point: SeriesPoint) -> Measured:
+    """A figure of the run's series as it is."""
+    interval = None if point.lo is None or point.hi is None else (point.lo, point.hi)
+    return Measured(point.value, interval, point.n)
 
 
 def share_of(successes: int, n: int) -> Measured | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from orchestrator.report.estimates import Measured
-from orchestrator.report.labels import Labels, Operations
+from orchestrator.report.labels import Audit, Labels, Operations
 from orchestrator.report.measures import Accuracy, Iteration, RunMeasures, measure
 from storage.rows import StageRow
 from storage.session import Store
@@ -36,7 +36,8 @@ def figures(store: Store, run: str) -> Json:
 
     `iterations` has one entry for the base model (t = 0) and one for each iteration begun. `pass_at_1` is the mean over
     the benchmark's n items of correct / k samples. `pseudo_label_accuracy` is the share of right pseudo-labels among
-    the audited ones; the label of an ill-posed question counts as not right. `challenger_reward` is the mean reward at
+    the audited ones, by the run's own oracle and by the `others` that were asked, weighted to the whole where one was
+    asked of a sample; the label of an ill-posed question counts as not right. `challenger_reward` is the mean reward at
     the last step of that iteration's training. `training_label_accuracy` is over the labels that the Solver learned
     from, where its prompts have answers. `result` is the iteration whose Solver the run has come to; one that does not
     stand was left by going back. `training` maps role and name to [t, step, value].
@@ -97,14 +98,19 @@ def _label_accuracy(measures: RunMeasures, each: Iteration) -> Json | None:
     if each.t == 0 and labels is None:
         return None
     if labels is None:
-        return {"kept": None, "all": None, "oracle": oracle}
-    return {"kept": measured(labels.accuracy_kept), "all": measured(labels.accuracy_all), "oracle": oracle}
+        return {"kept": None, "all": None, "oracle": oracle, "others": {}}
+    others: Json = {name: _audit(audit) for name, audit in labels.other_audits.items()}
+    return {**_audit(labels.audit), "oracle": oracle, "others": others}
+
+
+def _audit(audit: Audit) -> Json:
+    return {"kept": measured(audit.accuracy_kept), "all": measured(audit.accuracy_all)}
 
 
 def _questions(labels: Labels | None) -> Json:
     if labels is None:
         return dict.fromkeys(_OF_QUESTIONS)
-    ill_posed, p_hat = labels.ill_posed, labels.p_hat
+    ill_posed, p_hat = labels.audit.ill_posed, labels.p_hat
     values: tuple[object, ...] = (
         labels.stats.candidates,
         labels.asked,

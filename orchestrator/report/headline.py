@@ -121,7 +121,7 @@ def _since_best(change: Accuracy, best: int) -> str:
 
 
 def _labels(measures: RunMeasures) -> list[str]:
-    kept = [(each.t, each.labels.accuracy_kept) for each in measures.iterations if each.labels]
+    kept = [(each.t, each.labels.audit.accuracy_kept) for each in measures.iterations if each.labels]
     prompts = measures.config.prompts
     self_made = prompts is not None and prompts.labels != "given"
     learned = [(each.t, each.training_labels) for each in measures.iterations] if self_made else []

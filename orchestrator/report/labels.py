@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from core.config import RunConfig
 from core.filtering import FilterStats
 from core.types import LabelledQuestion, OracleLabel, Verdict
-from orchestrator.report.estimates import Measured, mean_of, mean_share_of, share_of
+from orchestrator.report.estimates import Measured, mean_of, mean_share_of, measured_in
 from orchestrator.report.rows import IterationRows
 from services.oracles import exact
+from storage.rows import SeriesPoint
 
 SAMPLES = 2  # questions shown an iteration, of those with a right label and of the others
 
@@ -48,8 +49,17 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """What one oracle says of an iteration's pseudo-labels: the figures of the run's series (`services.drift`)."""
+
+    accuracy_kept: Measured | None = None
+    accuracy_all: Measured | None = None
+    ill_posed: Measured | None = None  # of all questions that the oracle was asked about
+
+
+@dataclass(frozen=True, slots=True)
 class Labels:
-    """An iteration's questions, their pseudo-labels, and what the oracle says of those."""
+    """An iteration's questions, their pseudo-labels, and what oracles say of those."""
 
     stats: FilterStats
     verdicts: dict[Verdict, int]
@@ -57,9 +67,8 @@ class Labels:
     p_hat: Measured | None
     uncertainty: Measured | None
     histogram: Histogram
-    accuracy_kept: Measured | None
-    accuracy_all: Measured | None
-    ill_posed: Measured | None  # of all questions that the oracle looked at
+    audit: Audit  # by the run's own oracle
+    other_audits: dict[str, Audit]  # by those who were asked besides, people among them
     operations: Operations  # of all well-formed candidates
     operations_kept: Operations
     samples: tuple[Sample, ...]
@@ -72,7 +81,8 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
     answered = {row.question_id for row in asked if row.label is not None and row.label.answer is not None}
     audited = {label.question_id: label for label in rows.audited if label.question_id in answered}
     kept = [row for row in rows.labelled if row.verdict == "kept"]
-    audited_kept = [audited[row.question_id] for row in kept if row.question_id in audited]
+    audits = _audits(rows.audits)
+    own = audits.pop(config.audit.label or "", Audit())
     readable = config.audit.oracle == "exact"
     return Labels(
         stats=stats,
@@ -81,9 +91,8 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
         p_hat=mean_share_of(p_hats),
         uncertainty=mean_share_of([1 - 2 * abs(p_hat - 0.5) for p_hat in p_hats]),
         histogram=_histogram(asked, config.dataset.votes, audited),
-        accuracy_kept=_share_with("right", audited_kept),
-        accuracy_all=_share_with("right", list(audited.values())),
-        ill_posed=_share_with("ill_posed", rows.audited),
+        audit=own,
+        other_audits=audits,
         operations=_operations(rows.labelled if readable else ()),
         operations_kept=_operations(kept if readable else ()),
         samples=_samples(kept, audited),
@@ -121,5 +130,13 @@ def _samples(kept: Sequence[LabelledQuestion], audited: dict[str, OracleLabel]) 
     return tuple(sorted(shown, key=lambda sample: sample.verdict != "right"))
 
 
-def _share_with(verdict: str, labels: Sequence[OracleLabel]) -> Measured | None:
-    return share_of(sum(label.verdict == verdict for label in labels), len(labels))
+def _audits(points: Sequence[SeriesPoint]) -> dict[str, Audit]:
+    figures = {(point.oracle, point.name, point.over): measured_in(point) for point in points}
+    return {
+        oracle: Audit(
+            accuracy_kept=figures.get((oracle, "label_accuracy", "kept")),
+            accuracy_all=figures.get((oracle, "label_accuracy", "all")),
+            ill_posed=figures.get((oracle, "ill_posed_share", "all")),
+        )
+        for oracle in sorted({point.oracle for point in points})
+    }

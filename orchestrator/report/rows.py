@@ -9,8 +9,9 @@ from sqlalchemy.orm import Session
 from core.config import RunConfig, parse_config
 from core.filtering import FilterStats
 from core.types import Evaluated, LabelledQuestion, OracleLabel
+from services.drift.series import label_points
 from storage import queries
-from storage.rows import RunRow, StageRow, TrainMetric
+from storage.rows import RunRow, SeriesPoint, StageRow, TrainMetric
 from storage.session import Store
 
 
@@ -25,7 +26,8 @@ class IterationRows:
     validated: list[Evaluated]  # on what early stopping goes by, where that is another benchmark
     stats: FilterStats | None
     labelled: list[LabelledQuestion]
-    audited: list[OracleLabel]
+    audited: list[OracleLabel]  # by the run's own oracle
+    audits: list[SeriesPoint]  # what each oracle comes to, the run's own among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +69,6 @@ def _iteration(
     labelled = queries.labels_of(session, run.name, t) if stats is not None else []
     oracle = config.audit.label if "audit_labels" in done else None
     audited = queries.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
-    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited)
+    points = label_points(session, run.name, t) if stats is not None else ()
+    audits = [point for point in points if point.oracle != config.audit.label or oracle is not None]
+    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited, audits)

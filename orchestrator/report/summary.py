@@ -40,8 +40,8 @@ def _row(measures: RunMeasures, each: Iteration) -> dict[str, str]:
         f"maj@{measures.config.evaluation.samples}": _percent(accuracy.majority if accuracy else None),
         "for early stopping": _percent(each.validation),
         "kept": f"{labels.stats.kept} of {labels.stats.candidates}" if labels else "",
-        "labels right, kept": _counted(labels.accuracy_kept if labels else None),
-        "labels right, all": _counted(labels.accuracy_all if labels else None),
+        "labels right, kept": _counted(labels.audit.accuracy_kept if labels else None),
+        "labels right, all": _counted(labels.audit.accuracy_all if labels else None),
         "labels right, training": _counted(each.training_labels),
     }
 

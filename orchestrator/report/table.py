@@ -85,14 +85,21 @@ def _count(labels: Labels, verdict: Verdict) -> tuple[str, str]:
 def _questions(measures: RunMeasures) -> Iterator[Row]:
     yield _of_labels("mean p_hat, asked", measures, lambda labels: labels.p_hat, number)
     yield _of_labels("mean uncertainty, asked", measures, lambda labels: labels.uncertainty, number)
-    yield _of_labels("ill-posed, of asked", measures, lambda labels: labels.ill_posed, percent)
+    yield _of_labels("ill-posed, of asked", measures, lambda labels: labels.audit.ill_posed, percent)
     yield _of_labels("operations, candidates", measures, lambda labels: labels.operations.mean, number)
     yield _of_labels("operations, kept", measures, lambda labels: labels.operations_kept.mean, number)
 
 
 def _label_rows(measures: RunMeasures) -> Iterator[Row]:
-    yield _of_labels("right, of kept", measures, lambda labels: labels.accuracy_kept, percent)
-    yield _of_labels("right, of all audited", measures, lambda labels: labels.accuracy_all, percent)
+    yield _of_labels("right, of kept", measures, lambda labels: labels.audit.accuracy_kept, percent)
+    yield _of_labels("right, of all audited", measures, lambda labels: labels.audit.accuracy_all, percent)
+    others = {oracle for each in measures.iterations if each.labels for oracle in each.labels.other_audits}
+    for oracle in sorted(others):
+        audits = [each.labels.other_audits.get(oracle) if each.labels else None for each in measures.iterations]
+        yield _row(
+            f"right, of kept, by {oracle}", [audit.accuracy_kept if audit else None for audit in audits], percent
+        )
+        yield _row(f"right, of all, by {oracle}", [audit.accuracy_all if audit else None for audit in audits], percent)
     yield _row("right, of those learned from", [each.training_labels for each in measures.iterations], percent)
 
 

@@ -45,7 +45,7 @@ def refresh(session: Session, run: str, iteration: int) -> None:
 def refresh_labels(session: Session, run: str, iteration: int) -> None:
     """The same for what oracles say of one iteration, whenever labels were added: in the transaction that adds them,
     or after it."""
-    queries.put_series(session, run, _of_labels(session, run, iteration))
+    queries.put_series(session, run, label_points(session, run, iteration))
 
 
 def refresh_estimates(session: Session, run: str) -> None:
@@ -64,7 +64,7 @@ def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
     """An iteration's series as far as they can be told. Raises `NotThere`."""
     config = parse_config(queries.get_run(session, run).config, f"run {run}")
     return [
-        *_of_labels(session, run, iteration),
+        *label_points(session, run, iteration),
         *_of_votes(session, run, iteration),
         *_of_candidates(session, run, iteration),
         *_of_training(session, run, iteration, config.guard.window),
@@ -72,7 +72,8 @@ def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
     ]
 
 
-def _of_labels(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+def label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+    """What each oracle says of an iteration's pseudo-labels: label accuracy and the share of ill-posed questions."""
     for oracle in queries.oracles_at(session, run, iteration):
         for each in measured_in(session, run, iteration, oracle):
             yield _point(iteration, "label_accuracy", each.over, each.figure, oracle)
@@ -95,7 +96,7 @@ def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dic
 
 def _ill_posed(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
     """Strata in which those that the oracle calls ill-posed stand for the right ones."""
-    strata = queries.named_strata_of(session, run, iteration, oracle)
+    strata = queries.named_strata_of(session, run, iteration, oracle, unanswered=True)
     counts = queries.ill_posed_by_stratum(session, run, iteration, oracle)
     named = {name: Stratum(found.size, found.n, counts[name]) for name, found in strata.items()}
     return {

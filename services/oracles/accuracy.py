@@ -70,7 +70,7 @@ def estimated(
     """Label accuracy of the iterations that the oracle has not audited, from p_hat (`core.calibration`), and how well
     the same does on those it has audited; `known` is what was `measured`."""
     cells = queries.audited_cells(session, run, oracle, kept_only=over == "kept")
-    populations = queries.p_hats_of(session, run, oracle, kept_only=over == "kept")
+    populations = queries.p_hats_of(session, run, kept_only=over == "kept")
     figures = {each.iteration: each.figure for each in known if (each.oracle, each.over) == (oracle, over)}
     points = []
     for iteration, population in populations.items():

@@ -1,7 +1,8 @@
 """Audits: the samples that were drawn, what people said, and what it all comes to by stratum.
 
-An oracle with a sample is counted over its sample only: what it said of other questions was not drawn by chance. An
-oracle without one was asked of everything, and is counted over all that was voted on.
+Label accuracy is over pseudo-labels: a question that nobody answered has none. An oracle with a sample is counted over
+its sample only, since what it said of other questions was not drawn by chance. An oracle without one was asked of
+everything.
 """
 
 from __future__ import annotations
@@ -142,14 +143,18 @@ def count_said(session: Session, run: str, iteration: int) -> dict[str, dict[Ora
     return found
 
 
-def named_strata_of(session: Session, run: str, iteration: int, oracle: str) -> dict[str, Stratum]:
+def named_strata_of(
+    session: Session, run: str, iteration: int, oracle: str, *, unanswered: bool = False
+) -> dict[str, Stratum]:
     """Stratum -> its counts, `in_order`: how many pseudo-labels there are, were audited, and are right. What the oracle
-    calls ill-posed, or could not decide, is not right."""
+    calls ill-posed, or could not decide, is not right. `unanswered`: the questions without a pseudo-label count too,
+    where the oracle was asked of everything; none of them is drawn for a sample."""
     key = (PseudoLabels.p_hat, PseudoLabels.verdict)
     said = and_(_ON, OracleLabels.oracle == oracle)
     counted = select(*key, func.count(), func.count(OracleLabels.verdict), func.sum(_is_right()))
     if session.scalar(select(AuditSamples.place).where(*_drawn(run, iteration, oracle)).limit(1)) is None:
         joined = counted.join_from(PseudoLabels, OracleLabels, said, isouter=True)
+        joined = joined if unanswered else joined.where(_LABELLED)
     else:
         drawn = and_(AuditSamples.question_id == PseudoLabels.question_id, AuditSamples.oracle == oracle)
         sampled = counted.join_from(PseudoLabels, AuditSamples, drawn, isouter=True).where(_LABELLED)
@@ -174,22 +179,19 @@ def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = 
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     counted = select(*key, func.count(), func.sum(_is_right())).select_from(PseudoLabels)
     counted = counted.join(OracleLabels, _ON)
-    said = [PseudoLabels.run == run, PseudoLabels.p_hat.is_not(None), OracleLabels.oracle == oracle]
+    said = [PseudoLabels.run == run, _LABELLED, OracleLabels.oracle == oracle]
     if kept_only:
         said.append(PseudoLabels.verdict == "kept")
     rows: Iterable[Any] = session.execute(counted.where(*said).group_by(*key).order_by(*key))
     return [Cell(*row) for row in rows]
 
 
-def p_hats_of(session: Session, run: str, oracle: str, *, kept_only: bool = False) -> dict[int, dict[float, int]]:
-    """Iteration -> p_hat -> questions that an oracle's figures are over, or those of them that were kept."""
+def p_hats_of(session: Session, run: str, *, kept_only: bool = False) -> dict[int, dict[float, int]]:
+    """Iteration -> p_hat -> pseudo-labels, or those of them whose question was kept."""
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
-    voted = [PseudoLabels.run == run, PseudoLabels.p_hat.is_not(None)]
+    voted = [PseudoLabels.run == run, _LABELLED]
     if kept_only:
         voted.append(PseudoLabels.verdict == "kept")
-    sampled = select(AuditSamples.place).where(AuditSamples.run == run, AuditSamples.oracle == oracle)
-    if session.scalar(sampled.limit(1)) is not None:
-        voted.append(_LABELLED)
     found: dict[int, dict[float, int]] = {}
     rows: Iterable[Any] = session.execute(select(*key, func.count()).where(*voted).group_by(*key).order_by(*key))
     for iteration, p_hat, count in rows:

@@ -152,16 +152,18 @@ def test_strata_of_an_oracle_that_was_asked_of_everything(store: Store, run: str
         labels = [OracleLabel(question_id(run, 1, i), "exact", verdict, "3") for i, verdict in enumerate(said)]
         queries.add_oracle_labels(session, labels)
     with store.read() as session:
-        assert queries.named_strata_of(session, run, 1, "exact") == {
-            "not kept 0.0-0.2": Stratum(2, 2, 0),  # the one that nobody answered too
+        strata = {
+            "not kept 0.0-0.2": Stratum(1, 1, 0),  # without the one that nobody answered
             "kept 0.4-0.6": Stratum(3, 3, 1),
             "not kept 0.8-1.0": Stratum(2, 2, 2),
         }
+        assert queries.named_strata_of(session, run, 1, "exact") == strata
+        with_it = {**strata, "not kept 0.0-0.2": Stratum(2, 2, 0)}
+        assert queries.named_strata_of(session, run, 1, "exact", unanswered=True) == with_it
         assert queries.named_strata_of(session, run, 2, "exact") == {}
         assert queries.oracles_of(session, run) == {"exact": [1]}
         assert queries.audited_cells(session, run, "exact", kept_only=True) == [Cell(1, 0.4, 1, 0), Cell(1, 0.5, 2, 1)]
-        assert queries.audited_cells(session, run, "exact")[0] == Cell(1, 0.0, 1, 0)
-        assert queries.p_hats_of(session, run, "exact") == {1: {0.0: 1, 0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
+        assert queries.audited_cells(session, run, "exact")[0] == Cell(1, 0.1, 1, 0)
 
 
 def test_what_another_oracle_drew_and_graded_changes_nothing(store: Store, run: str) -> None:
@@ -188,15 +190,12 @@ def test_what_another_oracle_drew_and_graded_changes_nothing(store: Store, run: 
         }
         cells = [Cell(1, 0.1, 1, 1), Cell(1, 0.5, 1, 1), Cell(1, 1.0, 1, 0)]  # drawn or not
         assert queries.audited_cells(session, run, "human") == cells
-        assert 0.0 in queries.p_hats_of(session, run, "exact")[1]  # which drew no sample: unanswered ones count
 
 
-def test_the_p_hats_of_a_sampled_oracle_are_those_with_a_label(store: Store, run: str) -> None:
-    with store.write() as session:
-        queries.add_samples(session, _sample(run, [0]))
+def test_the_p_hats_are_those_of_pseudo_labels(store: Store, run: str) -> None:
     with store.read() as session:
-        assert queries.p_hats_of(session, run, "human") == {1: {0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
-        assert queries.p_hats_of(session, run, "human", kept_only=True) == {1: {0.4: 1, 0.5: 2}}
+        assert queries.p_hats_of(session, run) == {1: {0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
+        assert queries.p_hats_of(session, run, kept_only=True) == {1: {0.4: 1, 0.5: 2}}
 
 
 def test_agreement_is_over_what_both_said(store: Store, run: str) -> None:
