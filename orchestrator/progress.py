@@ -37,7 +37,7 @@ def shown(run: str, iteration: int, stage: str, note_it: Report) -> Iterator[Rep
         def report(done: int, total: int, note: str) -> None:
             nonlocal updated
             bars.update(bar, completed=done, total=total, note=f"{done}/{total} {note}")
-            if time.monotonic() - updated > _EVERY_S:
+            if time.monotonic() - updated > _EVERY_S or done == total:
                 updated = time.monotonic()
                 update_progress_artifact(artifact, progress=100 * done / max(total, 1))
                 note_it(done, total, note)
