@@ -74,7 +74,7 @@ def _mean_ratio(by_rows: dict[str, dict[str, Any]]) -> float:
 
 
 def _compared(folder: Path, load: _Load, speeds: _Speeds) -> dict[str, Any]:
-    engine = TransformersEngine(folder, max_rows=load.rows)
+    engine = TransformersEngine(folder, max_rows=load.rows, waiting_rows=load.rows // 2)
     rng, sampling = random.Random(0), Sampling(top_p=1.0, max_tokens=load.tokens)
     questions = [world.make_problem(rng).text for _ in range(load.prompts)]
     prompts = [Prompt(tuple(solver_messages(q)), 1000 * i, load.votes, sampling) for i, q in enumerate(questions)]

@@ -25,10 +25,11 @@ def main(engine: str, size: str, folder: Path) -> None:
 def _transformers(size: str, folder: Path) -> Callable[[], int]:
     import torch
 
+    from services.inference.engine import WAITING_ROWS
     from services.inference.transformers_engine import TransformersEngine
 
     torch.set_num_threads(1)
-    engine, prompts = TransformersEngine(folder), prompts_of(size)
+    engine, prompts = TransformersEngine(folder, waiting_rows=WAITING_ROWS), prompts_of(size)
     return lambda: sum(len(completion.tokens) for group in engine.generate(prompts) for completion in group)
 
 

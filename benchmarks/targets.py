@@ -65,8 +65,9 @@ TARGETS = (
     Target(
         *("sampler", "ratio", "at least", 3, "times"),
         "Tokens a second of our sampling loop, divided by those of transformers' `generate`, on the tiny model: the "
-        "geometric mean over batches of 64 to 512 rows. It is lowest for the smallest batch, where starting torch's "
-        "functions takes longest; the table below has each size, and how near our loop is to the processor's limit.",
+        "geometric mean over batches of 64 to 512 rows. It is lowest for the smallest batch, where the fixed cost "
+        "of each torch call weighs most. The table below has each size, and how near our loop is to the processor's "
+        "limit.",
     ),
     Target(
         *("sampler", "smollm2.*.ratio", "at least", 1.2, "times"),

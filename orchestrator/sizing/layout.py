@@ -13,6 +13,7 @@ from orchestrator.ledger import Stage
 from orchestrator.sizing.assumptions import GIB, Assumptions
 from orchestrator.sizing.shapes import SizingError
 from orchestrator.sizing.work import Holder
+from services.inference.engine import MAX_ROWS, WAITING_ROWS
 from trainers.base import TrainError
 from trainers.easyr1.fit import refuse_layout
 
@@ -25,7 +26,7 @@ ASKED: Mapping[Stage, tuple[Holder, ...]] = {
     "evaluate": ("solver",),
 }
 _LARGE = 10**8  # parameters from which on the embedded trainer is taken to have a GPU
-_VLLM_SHARE, _VLLM_SEQUENCES, _EMBEDDED_ROWS = 0.92, 256, 512  # what the engines do where a file does not say
+_VLLM_SHARE, _VLLM_SEQUENCES = 0.92, 256  # what the engines do where a file does not say
 _SMALL_CACHE = 4 * GIB  # bytes, where an application shares its GPU with the trainer
 _NO_SET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 
@@ -70,7 +71,7 @@ class Trainer:
     micro_batch: int = 1
     offload: bool = False
     sharded: bool = False
-    sampling_rows: int = _EMBEDDED_ROWS
+    sampling_rows: int = MAX_ROWS
     checkpointed: bool = False  # activations
     entropy_bonus: bool = False
 
@@ -169,9 +170,11 @@ def _trainer(config: RunConfig, on_gpu: bool) -> Trainer:
 def _app(name: str, application: Application) -> App:
     if not is_vllm(application):
         deployment = (application.get("deployments") or [{}])[0]
-        device: Device = "cpu" if application.get("args", {}).get("device", "cpu") == "cpu" else "gpu"
+        args = application.get("args", {})
+        device: Device = "cpu" if args.get("device", "cpu") == "cpu" else "gpu"
+        rows = args.get("max_rows", MAX_ROWS) + args.get("waiting_rows", WAITING_ROWS)
         gpus = float(deployment.get("ray_actor_options", {}).get("num_gpus", 0))
-        return App(name, "embedded", device, int(deployment.get("num_replicas", 1)), gpus, sequences=_EMBEDDED_ROWS)
+        return App(name, "embedded", device, int(deployment.get("num_replicas", 1)), gpus, sequences=rows)
     llm: dict[str, Any] = application["args"]["llm_configs"][0]
     engine, deployment = llm.get("engine_kwargs", {}), llm.get("deployment_config", {})
     ranks = engine.get("tensor_parallel_size", 1) * engine.get("pipeline_parallel_size", 1)

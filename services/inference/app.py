@@ -18,14 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from ray import serve
 from ray.serve import Application
 
 from core.config import Sampling
 from core.prompts import solver_messages
 from services.inference.batching import Batcher
-from services.inference.engine import Completion, Engine, ModelMismatch, Prompt, PromptTooLong
+from services.inference.engine import (
+    MAX_ROWS,
+    WAITING_ROWS,
+    Completion,
+    Engine,
+    ModelMismatch,
+    Prompt,
+    PromptTooLong,
+)
 from services.inference.openai_api import (
     ChatBatchRequest,
     ChatBatchResponse,
@@ -55,7 +63,8 @@ class ServerArgs(BaseModel):
 
     role: str
     device: str = "cpu"
-    max_rows: int = 512  # rows sampled together
+    max_rows: PositiveInt = MAX_ROWS  # completions sampled together
+    waiting_rows: NonNegativeInt = WAITING_ROWS  # more that may be in memory, the last ones of a batch
 
 
 @serve.deployment(max_ongoing_requests=1024)
@@ -69,7 +78,9 @@ class ModelServer:
 
         from services.inference.transformers_engine import TransformersEngine
 
-        self._load: Callable[[Path], Engine] = partial(TransformersEngine, device=args.device, max_rows=args.max_rows)
+        self._load: Callable[[Path], Engine] = partial(
+            TransformersEngine, device=args.device, max_rows=args.max_rows, waiting_rows=args.waiting_rows
+        )
         self._args = args
         self._engine: Engine | None = None
         self._served: Served | None = None

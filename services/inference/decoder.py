@@ -70,11 +70,13 @@ class Decoder:
         self._mask = self._mask[rows]
 
     def join(self, other: Decoder) -> None:
-        """Go on with the rows of `other` after these. Both have one width and as many tokens; see `can_join`."""
+        """Go on with the rows of `other` after these. Both have one width and as many tokens; see `can_join`.
+        `other` cannot be used afterwards."""
         layers: Any = zip(self._cache.layers, other._cache.layers, strict=True)
         for layer, more in layers:
             layer.keys = torch.cat([layer.keys[: self._rows], more.keys[: other._rows]])
             layer.values = torch.cat([layer.values[: self._rows], more.values[: other._rows]])
+            more.keys = more.values = None  # no more than one layer is in memory twice
         self._mask = torch.cat([self._mask[: self._rows], other._mask[: other._rows]])
         self.keep(torch.arange(len(self._mask), device=self._mask.device))
 

@@ -14,6 +14,9 @@ from typing import Protocol
 from core.config import Sampling
 from core.types import FinishReason
 
+# Of the embedded engine: the completions that it samples together, and, where it serves, those that may wait for others
+MAX_ROWS, WAITING_ROWS = 512, 256
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
 from services.inference.decoder import Decoder, can_join, padded_width
-from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
+from services.inference.engine import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptTooLong
 from services.inference.model_files import architecture, text_side
 from services.inference.sampling import Draw, Uniforms, draw
 
@@ -40,8 +40,6 @@ class _Batch:
     def __init__(self, model: Any, ends: set[int], rows: list[_Row]) -> None:
         self._ends, self._rows, self.step = ends, rows, 0
         self.live = list(range(len(rows)))  # the indices of the rows that are not finished
-        if not rows:
-            return
         device, self._decoder = model.device, Decoder(model)
         unique = {tuple(row.prompt): None for row in rows}
         index = {prompt: i for i, prompt in enumerate(unique)}
@@ -51,13 +49,25 @@ class _Batch:
         self._uniforms = Uniforms([row.seed for row in rows])
         self._logits = self._decoder.prefill([list(prompt) for prompt in unique], source)
 
-    def advance(self) -> None:
+    def advance_to(self, step: int) -> None:
+        """Sample until the batch is at `step` or later, or all its rows are finished."""
+        while self.live and self.step < step:
+            self._advance()
+
+    def finish_all_but(self, live: int) -> None:
+        """Sample until at most `live` rows are unfinished, and drop the others."""
+        while len(self.live) > live:
+            self._advance()
+        self._drop_finished()
+
+    def _advance(self) -> None:
         """Give each live row its next token. Finished rows leave when they are many."""
         uniforms = self._uniforms.at(self.step).to(self._logits.device)
         drawn = draw(self._logits, uniforms, self._temperature, self._top_p)
         self._append(drawn)
         self.step += 1
         if not self.live:
+            del self._decoder  # and with it the keys and values
             return
         tokens = drawn.tokens
         if len(self.live) < _SHRINK * len(self._rows):
@@ -69,7 +79,7 @@ class _Batch:
         if not (self.live and other.live):
             return self if self.live else other
         for batch in (self, other):
-            batch._logits = batch._logits[batch._keep_live()]
+            batch._drop_finished()
         self._decoder.join(other._decoder)
         self._uniforms.join(other._uniforms)
         self._rows += other._rows
@@ -78,6 +88,10 @@ class _Batch:
         self._temperature = torch.cat([self._temperature, other._temperature])
         self._top_p = torch.cat([self._top_p, other._top_p])
         return self
+
+    def _drop_finished(self) -> None:
+        if 0 < len(self.live) < len(self._rows):
+            self._logits = self._logits[self._keep_live()]
 
     def _keep_live(self) -> Tensor:
         """Drop the finished rows; the indices that the others had (B,)."""
@@ -106,12 +120,14 @@ class _Batch:
 class TransformersEngine:
     """Holds one model. Not thread-safe: one call at a time."""
 
-    def __init__(self, folder: Path, device: str = "cpu", max_rows: int = 512) -> None:
+    def __init__(self, folder: Path, device: str = "cpu", max_rows: int = MAX_ROWS, waiting_rows: int = 0) -> None:
+        """At most `max_rows + waiting_rows` completions have their keys and values in memory at once; see `_run`."""
         # bfloat16 where the hardware is made for it; on a CPU, float32 and reproducible
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         self.model = model.to(device).eval()
         self.max_rows = max_rows
+        self._waiting_rows = waiting_rows if can_join(self.model) else 0
         self.tokenizer, self._ends = text_side(folder, self.model.generation_config)
 
     def load(self, folder: Path) -> None:
@@ -169,23 +185,21 @@ class TransformersEngine:
     def _run(self, rows: list[_Row]) -> None:
         """Sample `rows`, whose prompts have one padded width, `max_rows` of them at once.
 
-        A step takes almost as long for a few rows as for many. When at least half of a batch has finished, the rest
-        therefore waits until the next batch has come to the same step, and both go on as one. Up to one and a half
-        times `max_rows` rows have their keys and values in memory meanwhile.
+        A step takes almost as long for a few rows as for many. The last `waiting_rows` of a batch therefore wait until
+        the next batch has come to their step and has as few rows left, and both go on as one.
         """
-        half = self.max_rows // 2 if can_join(self.model) else 0
-        rest = _Batch(self.model, self._ends, [])
-        for start in range(0, len(rows), self.max_rows):
-            batch = _Batch(self.model, self._ends, rows[start : start + self.max_rows])
-            while batch.live and (batch.step < rest.step or len(batch.live) > half):
-                batch.advance()
-            while rest.live and rest.step < batch.step:
-                rest.advance()
-            rest = batch.joined(rest)
-            while len(rest.live) > half:
-                rest.advance()
-        while rest.live:
-            rest.advance()
+        starts = range(0, len(rows), self.max_rows)
+        batches = (_Batch(self.model, self._ends, rows[start : start + self.max_rows]) for start in starts)
+        waiting = next(batches)
+        waiting.finish_all_but(self._waiting_rows)
+        for batch in batches:
+            if waiting.live:
+                batch.advance_to(waiting.step)
+            batch.finish_all_but(self._waiting_rows)
+            waiting.advance_to(batch.step)
+            waiting = batch.joined(waiting)
+            waiting.finish_all_but(self._waiting_rows)
+        waiting.finish_all_but(0)
 
     def _completion(self, row: _Row) -> Completion:
         tokens, logprobs = row.tokens, row.logprobs

@@ -231,6 +231,22 @@ def test_the_tiny_worlds_presets_need_no_gpu(preset: str) -> None:
     assert 0 < plan.hours[0] <= plan.hours[1] < 1
 
 
+def test_an_embedded_engine_holds_the_rows_that_its_serve_file_names(tmp_path: Path) -> None:
+    tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
+    tree["applications"][1]["args"] |= {"device": "cuda", "max_rows": 100}
+    file = tmp_path / "rows.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    memory = {each.title: each.lines for each in planned("demo", serving__applications=str(file)).memory}
+    caches = {
+        title: line.how
+        for title, of in memory.items()
+        if "application" in title
+        for line in of
+        if line.what == "KV cache"
+    }
+    assert [" ".join(how.split()[:4]) for how in caches.values()] == ["at most 768 answers", "at most 356 answers"]
+
+
 def test_the_embedded_trainer_by_hand() -> None:
     """EVOL-RL: seven workers that share the states of a 4B model, and answers of 12,288 tokens."""
     plan = planned("evol_rl")

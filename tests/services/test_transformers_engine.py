@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -53,22 +54,48 @@ def test_a_completion_is_the_same_alone_and_in_company_to_the_last_bit(engine: T
 def test_small_batches_change_nothing(window: int | None, rows: int, tmp_path: Path) -> None:
     """Also with layers that see no more than the last 24 tokens, fewer than a prompt has."""
     folder = MICRO_MODEL if window is None else _with_window(tmp_path, window)
-    whole, small = TransformersEngine(folder), TransformersEngine(folder, max_rows=rows)
+    whole, small = TransformersEngine(folder), TransformersEngine(folder, max_rows=rows, waiting_rows=rows // 2)
     prompts = [prompt(q, seed=100 * i, n=9) for i, q in enumerate(QUESTIONS)]
     assert small.generate(prompts) == whole.generate(prompts)
     assert window is None or whole.generate(prompts) != TransformersEngine(MICRO_MODEL).generate(prompts)
 
 
+def uneven() -> list[Prompt]:
+    """64 answers, in turns eight of 3 tokens and eight of 8 tokens."""
+    return [prompt(QUESTIONS[0], seed=8 * i, n=8, max_tokens=(3, 8)[i % 2]) for i in range(8)]
+
+
 def test_the_last_rows_of_a_batch_go_on_with_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four batches of answers of 10 to 40 tokens: one after the other they would take the sum of their longest."""
-    engine = TransformersEngine(MICRO_MODEL, max_rows=16)
+    """Four batches one after the other would take four times the seven steps after the first token."""
+    engine = TransformersEngine(MICRO_MODEL, max_rows=16, waiting_rows=8)
     steps = []
     real = Decoder.step
     monkeypatch.setattr(Decoder, "step", lambda decoder, tokens: steps.append(len(tokens)) or real(decoder, tokens))
-    lengths = [len(one.tokens) for one in engine.generate([prompt(QUESTIONS[2], n=64)])[0]]
-    alone = sum(max(lengths[start : start + 16]) - 1 for start in range(0, 64, 16))
-    assert len(steps) < 0.9 * alone
-    assert max(steps) <= 16
+    lengths = [len(one.tokens) for group in engine.generate(uneven()) for one in group]
+    assert sorted(lengths) == [3] * 32 + [8] * 32
+    # the first and the third batch stop after their third step, the others go on with what they left
+    assert len(steps) == 2 * 3 + 2 * 7
+    assert max(steps) == 16
+
+
+@pytest.mark.parametrize(("waiting", "in_memory"), [(0, 16), (7, 16), (8, 24), (40, 48)])
+def test_no_more_rows_are_in_memory_than_may_be(waiting: int, in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`coevo plan` sizes a GPU by it: 16 rows and those that wait. Eight rows of a batch are unfinished together."""
+    alive: WeakSet[Decoder] = WeakSet()
+    most = 0
+    real = Decoder.step
+
+    def step(decoder: Decoder, tokens: torch.Tensor) -> torch.Tensor:
+        nonlocal most
+        alive.add(decoder)
+        most = max(
+            most, sum(len(other._cache.layers[0].keys) for other in alive if other._cache.layers[0].keys is not None)
+        )
+        return real(decoder, tokens)
+
+    monkeypatch.setattr(Decoder, "step", step)
+    TransformersEngine(MICRO_MODEL, max_rows=16, waiting_rows=waiting).generate(uneven())
+    assert most == in_memory
 
 
 def test_batches_are_not_joined_where_the_cache_holds_more_than_keys_and_values(
@@ -80,7 +107,7 @@ def test_batches_are_not_joined_where_the_cache_holds_more_than_keys_and_values(
     assert can_join(TransformersEngine(MICRO_MODEL).model)
     monkeypatch.setitem(DYNAMIC_LAYER_TYPE_MAPPING, "full_attention", OtherLayer)
     monkeypatch.setattr(Decoder, "join", None)
-    engine = TransformersEngine(MICRO_MODEL, max_rows=8)
+    engine = TransformersEngine(MICRO_MODEL, max_rows=8, waiting_rows=4)
     assert len(engine.generate([prompt(QUESTIONS[2], n=32)])[0]) == 32
 
 
