@@ -12,7 +12,7 @@ from core.types import Role, Verdict
 from orchestrator.report import marks
 from orchestrator.report.canvas import LIGHT, as_png, axes, step_colour
 from orchestrator.report.estimates import Measured
-from orchestrator.report.labels import Labels
+from orchestrator.report.labels import Audit, Labels
 from orchestrator.report.measures import Accuracy, Iteration, RunMeasures, measure
 from storage.session import Store
 
@@ -85,19 +85,29 @@ def by_level(measures: RunMeasures) -> Axes | None:
     return found
 
 
-def label_accuracy(measures: RunMeasures) -> Axes | None:
-    """The oracle's word on the pseudo-labels, over kept and over all."""
-    audited = [(i.t, i.labels) for i in measures.iterations if i.labels and i.labels.audit.accuracy_all]
+def label_accuracies(measures: RunMeasures) -> list[Axes]:
+    """A picture for each oracle that was asked, the run's own first."""
+    own = [(i.t, i.labels.audit) for i in measures.iterations if i.labels]
+    drawn = [_label_accuracy("Right pseudo-labels by iteration", own)]
+    for oracle in measures.other_oracles:
+        audits = [(i.t, i.labels.other_audits.get(oracle, Audit())) for i in measures.iterations if i.labels]
+        drawn.append(_label_accuracy(f"Right pseudo-labels, by {oracle}", audits))
+    return [chart for chart in drawn if chart is not None]
+
+
+def _label_accuracy(title: str, audits: Sequence[tuple[int, Audit]]) -> Axes | None:
+    """One oracle's word on the pseudo-labels, over kept and over all."""
+    audited = [(t, audit) for t, audit in audits if audit.accuracy_all]
     if not audited:
         return None
-    found = axes("Right pseudo-labels by iteration")
-    kept = marks.present([(t - 0.05, labels.audit.accuracy_kept) for t, labels in audited])
-    every = marks.present([(t + 0.05, labels.audit.accuracy_all) for t, labels in audited])
+    found = axes(title)
+    kept = marks.present([(t - 0.05, audit.accuracy_kept) for t, audit in audited])
+    every = marks.present([(t + 0.05, audit.accuracy_all) for t, audit in audited])
     marks.line(found, every, "all asked", "asked", "s")
     marks.line(found, kept, "kept", "pass", "o")
     marks.percent_axis(found)
     marks.iteration_ticks(
-        found, [(t, f"{_n(labels.audit.accuracy_kept)} of {_n(labels.audit.accuracy_all)}") for t, labels in audited]
+        found, [(t, f"{_n(audit.accuracy_kept)} of {_n(audit.accuracy_all)}") for t, audit in audited]
     )
     found.set_xlabel("iteration; kept of all audited", color=LIGHT["muted"], fontsize=9)
     marks.legend(found, 2)

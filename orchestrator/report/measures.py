@@ -79,6 +79,11 @@ class RunMeasures:
         prompts = self.config.prompts
         return "Test-time" if prompts is not None and prompts.file == "benchmark" else "Held-out"
 
+    @property
+    def other_oracles(self) -> list[str]:
+        """Those that were asked besides the run's own."""
+        return sorted({oracle for each in self.iterations if each.labels for oracle in each.labels.other_audits})
+
     def metric(self, role: Role, name: str) -> list[TrainMetric]:
         return [metric for metric in self.training if metric.role == role and metric.name == name]
 

@@ -81,7 +81,7 @@ def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
     drawn = {
         "held_out": [charts.accuracy(measures), charts.gain(measures), charts.by_level(measures)],
         "labels": [
-            charts.label_accuracy(measures),
+            *charts.label_accuracies(measures),
             charts.training_labels(measures),
             charts.ill_posed(measures),
             charts.verdicts(measures),

@@ -93,12 +93,11 @@ def _questions(measures: RunMeasures) -> Iterator[Row]:
 def _label_rows(measures: RunMeasures) -> Iterator[Row]:
     yield _of_labels("right, of kept", measures, lambda labels: labels.audit.accuracy_kept, percent)
     yield _of_labels("right, of all audited", measures, lambda labels: labels.audit.accuracy_all, percent)
-    others = {oracle for each in measures.iterations if each.labels for oracle in each.labels.other_audits}
-    for oracle in sorted(others):
-        audits = [each.labels.other_audits.get(oracle) if each.labels else None for each in measures.iterations]
-        yield _row(
-            f"right, of kept, by {oracle}", [audit.accuracy_kept if audit else None for audit in audits], percent
-        )
+    labels = [iteration.labels for iteration in measures.iterations]
+    for oracle in measures.other_oracles:
+        audits = [labelled.other_audits.get(oracle) if labelled else None for labelled in labels]
+        kept = [audit.accuracy_kept if audit else None for audit in audits]
+        yield _row(f"right, of kept, by {oracle}", kept, percent)
         yield _row(f"right, of all, by {oracle}", [audit.accuracy_all if audit else None for audit in audits], percent)
     yield _row("right, of those learned from", [each.training_labels for each in measures.iterations], percent)
 

@@ -179,10 +179,10 @@ def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = 
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     counted = select(*key, func.count(), func.sum(_is_right())).select_from(PseudoLabels)
     counted = counted.join(OracleLabels, _ON)
-    said = [PseudoLabels.run == run, _LABELLED, OracleLabels.oracle == oracle]
+    conditions = [PseudoLabels.run == run, _LABELLED, OracleLabels.oracle == oracle]
     if kept_only:
-        said.append(PseudoLabels.verdict == "kept")
-    rows: Iterable[Any] = session.execute(counted.where(*said).group_by(*key).order_by(*key))
+        conditions.append(PseudoLabels.verdict == "kept")
+    rows: Iterable[Any] = session.execute(counted.where(*conditions).group_by(*key).order_by(*key))
     return [Cell(*row) for row in rows]
 
 

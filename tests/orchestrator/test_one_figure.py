@@ -42,8 +42,8 @@ def run(sqlite: Store) -> Store:
     drawn = [row.question_id for row in draw_sample(sqlite, RUN, 1, JUDGE, 6)]
     with sqlite.write() as session:
         unknown: OracleVerdict = "unknown"
-        said = [OracleLabel(key, JUDGE, exact[key] if i else unknown, None) for i, key in enumerate(drawn)]
-        queries.add_oracle_labels(session, said)
+        labels = [OracleLabel(key, JUDGE, exact[key] if i else unknown, None) for i, key in enumerate(drawn)]
+        queries.add_oracle_labels(session, labels)
         refresh(session, RUN, 1)
     return sqlite
 
@@ -54,8 +54,8 @@ def reported(store: Store) -> dict[tuple[str, str], Figure]:
     accuracy = shown[1]["pseudo_label_accuracy"]
     by_oracle = {accuracy["oracle"]: accuracy, **accuracy["others"]}
     return {
-        (oracle, over): (each[over]["value"], *each[over]["ci95"], each[over]["n"])
-        for oracle, each in by_oracle.items()
+        (oracle, over): (of_oracle[over]["value"], *of_oracle[over]["ci95"], of_oracle[over]["n"])
+        for oracle, of_oracle in by_oracle.items()
         for over in ("kept", "all")
     }
 
@@ -70,23 +70,28 @@ def stored(store: Store) -> dict[tuple[str, str], Figure]:
 def served(api: TestClient) -> dict[tuple[str, str], Figure]:
     """REST's, which the dashboard draws."""
     accuracies = api.get(f"{PREFIX}/runs/{RUN}/audits").json()["measured"]
-    return {
-        (each["oracle"], each["over"]): tuple(each["figure"][name] for name in ("value", "lo", "hi", "n"))
-        for each in accuracies
-    }
+    return _by_oracle(accuracies)
 
 
 def scraped(api: TestClient) -> dict[tuple[str, str], Figure]:
     """Prometheus', which Grafana draws."""
-    names = [f"coevo_pseudo_label_accuracy_{name}" for name in ("ratio", "ci_lower_ratio", "ci_upper_ratio", "audited")]
+    prefix = "coevo_pseudo_label_accuracy_"
     values = {
-        (sample.name, sample.labels["oracle"], sample.labels["slice"]): sample.value
+        (sample.name.removeprefix(prefix), sample.labels["oracle"], sample.labels["slice"]): sample.value
         for family in text_string_to_metric_families(api.get("/metrics").text)
         for sample in family.samples
-        if sample.name in names
+        if sample.name.startswith(prefix)
     }
     keys = {(oracle, over) for _, oracle, over in values}
-    return {key: tuple(values[name, *key] for name in names) for key in keys}  # type: ignore[misc]
+    return {
+        key: (
+            values["ratio", *key],
+            values["ci_lower_ratio", *key],
+            values["ci_upper_ratio", *key],
+            int(values["audited", *key]),
+        )
+        for key in keys
+    }
 
 
 def printed(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Figure]:
@@ -94,10 +99,12 @@ def printed(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str]
     monkeypatch.setenv("COEVO_HOME", str(home))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     shown = json.loads(CliRunner().invoke(app, ["audit", "show", RUN, "--json"]).stdout)
-    return {
-        (each["oracle"], each["over"]): tuple(each["figure"][name] for name in ("value", "lo", "hi", "n"))
-        for each in shown["measured"]
-    }
+    return _by_oracle(shown["measured"])
+
+
+def _by_oracle(accuracies: list[dict[str, Any]]) -> dict[tuple[str, str], Figure]:
+    figures = {(accuracy["oracle"], accuracy["over"]): accuracy["figure"] for accuracy in accuracies}
+    return {key: (figure["value"], figure["lo"], figure["hi"], figure["n"]) for key, figure in figures.items()}
 
 
 def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

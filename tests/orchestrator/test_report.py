@@ -22,6 +22,7 @@ from orchestrator.report.measures import measure
 from storage import queries
 from storage.errors import StoreError
 from storage.session import Store, open_store
+from tests.orchestrator.judged_run import JUDGE, fill_judged_run
 from tests.synthetic_run import (
     CONFIG,
     add_iteration,
@@ -267,6 +268,16 @@ def test_a_run_without_oracle_or_filter_has_a_page(sqlite: Store, tmp_path: Path
     page = write_report(sqlite, "small", tmp_path).read_text(encoding="utf-8")
     assert "This run has no oracle" in page
     assert "This run has no band" in page
+
+
+def test_every_oracle_that_was_asked_has_a_picture_and_a_row(sqlite: Store, tmp_path: Path) -> None:
+    fill_judged_run(sqlite, "run")  # the run's own oracle was asked of nothing
+    page = write_report(sqlite, "run", tmp_path).read_text()
+    titles = re.findall(r"Right pseudo-labels, by (\w+)\. The figures are in the table below", page)
+    assert titles == ["human", JUDGE]
+    assert "Right pseudo-labels by iteration" not in page
+    for oracle in titles:
+        assert f"right, of kept, by {oracle}" in page
 
 
 def test_the_curves_are_a_small_png(sqlite: Store) -> None:
