@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import copy_context
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -124,37 +121,19 @@ def _run_to_its_end(
     with run_held(store, run):
         config = runs.prepare(place, store, run, preset, iterations, overrides, flow=name)
         runs.check_start(store, run, config, start_iteration, start_stage)
-        with runs.status_kept(store, run):
+        with runs.status_kept(store, run), artifacts.written():
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
             # This flow has a heartbeat; one for each iteration, in the same process, takes up to a second to end.
             without_heartbeat = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-            with _drawing(store, run) as draw, without_heartbeat:
+            with without_heartbeat:
                 for t in range(1, config.iterations + 1):
                     iteration(run, t)
-                    draw()
+                    artifacts.curves(store, run)
                     if _ask_if_need_be(store, run, t) == "stop":
                         raise runs.RunStopped
     shutil.rmtree(place.work / run, ignore_errors=True)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
-
-
-@contextmanager
-def _drawing(store: Store, run: str) -> Iterator[Callable[[], None]]:
-    """A function that draws the curves so far beside what comes next; the block ends when they are drawn. Raises what
-    drawing raises."""
-    drawn: Future[None] | None = None
-
-    def draw() -> None:
-        nonlocal drawn
-        if drawn is not None:
-            drawn.result()
-        drawn = thread.submit(copy_context().run, artifacts.curves, store, run)
-
-    with ThreadPoolExecutor(1, "curves") as thread:
-        yield draw
-        if drawn is not None:
-            drawn.result()
 
 
 def _ask_if_need_be(store: Store, run: str, t: int) -> str:
@@ -188,12 +167,13 @@ def iteration(run: str, t: int) -> None:
     store = open_store(home().database)
     config = runs.stored_config(store, run)
     stages = stages_of(config, t)
-    with run_held(store, run):
+    alone = not is_subflow()
+    with run_held(store, run), artifacts.written() if alone else nullcontext():
         runs.check_start(store, run, config, t, stages[0])
         for stage in stages:
             _stage_task(stage, t)(run, t, stage)
-    if not is_subflow():
-        artifacts.curves(store, run)
+        if alone:
+            artifacts.curves(store, run)
 
 
 def _stage_task(stage: Stage, t: int) -> Any:

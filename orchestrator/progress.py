@@ -6,12 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import cast
-from uuid import UUID
 
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from orchestrator.artifacts import StageProgress
 
 Report = Callable[[int, int, str], None]  # done, of how many, a word on it
 
@@ -25,9 +24,7 @@ def shown(run: str, iteration: int, stage: str, note_it: Report) -> Iterator[Rep
     `note_it` is told as often as Prefect is: it writes the progress where others than Prefect look for it.
     """
     title = f"{stage} {iteration}"
-    artifact = cast(
-        UUID, create_progress_artifact(progress=0.0, key=artifact_key(run, title), description=f"{run}: {title}")
-    )
+    artifact = StageProgress(run, title)
     console = Console(file=sys.stderr)
     started, updated = time.monotonic(), 0.0
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
@@ -39,14 +36,9 @@ def shown(run: str, iteration: int, stage: str, note_it: Report) -> Iterator[Rep
             bars.update(bar, completed=done, total=total, note=f"{done}/{total} {note}")
             if time.monotonic() - updated > _EVERY_S or done == total:
                 updated = time.monotonic()
-                update_progress_artifact(artifact, progress=100 * done / max(total, 1))
+                artifact.update(100 * done / max(total, 1))
                 note_it(done, total, note)
 
         yield report
-    update_progress_artifact(artifact, progress=100.0)
+    artifact.update(100.0)
     console.print(f"{title:22} {time.monotonic() - started:6.1f} s", highlight=False)
-
-
-def artifact_key(*parts: str | int) -> str:
-    """Prefect's artifact keys hold lowercase ASCII letters, digits and dashes."""
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in " ".join(map(str, parts)).lower())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 from playwright.sync_api import Page, expect
 
@@ -36,10 +37,29 @@ def test_an_iteration_by_itself_does_nothing_again_but_draw_the_curves(live: Liv
     assert whole_runs.rows(live, straight.name) == straight.rows
 
 
+def test_every_stage_leaves_its_progress_and_its_result_with_its_task(live: Live, straight: WholeRun) -> None:
+    """Of the run and of the iteration by itself, which begins no stage: each was written before its process ended."""
+    for stage in LOOP:
+        key = stage.replace("_", "-")
+        results = _artifacts(live, f"{straight.name}-1-{key}")
+        progress = _artifacts(live, f"{straight.name}-{key}-1")
+        assert [artifact["type"] for artifact in results] == ["table" if stage == "label_questions" else "markdown"] * 2
+        assert [(artifact["type"], artifact["data"]) for artifact in progress] == [("progress", 100)] * 2
+        tasks = [{artifact["task_run_id"] for artifact in artifacts} for artifacts in (results, progress)]
+        assert len(tasks[0]) == 2
+        assert tasks[0] == tasks[1]
+
+
 def _pictures(live: Live, run: str) -> int:
     """How often Prefect was given the run's curves."""
-    wanted = {"artifacts": {"key": {"any_": [f"{run}-curves"]}, "type": {"any_": ["image"]}}}
-    return len(live.services.prefect.request("POST", "/artifacts/filter", wanted).json())
+    return [artifact["type"] for artifact in _artifacts(live, f"{run}-curves")].count("image")
+
+
+def _artifacts(live: Live, key: str) -> list[Any]:
+    found: list[Any] = live.services.prefect.request(
+        "POST", "/artifacts/filter", {"artifacts": {"key": {"any_": [key]}}}
+    ).json()
+    return found
 
 
 def test_a_run_started_from_the_dashboard_and_cancelled_in_prefects_ui_leaves_nothing_running(

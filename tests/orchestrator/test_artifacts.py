@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from threading import Event
+from typing import Any
+
+import pytest
+
+from orchestrator import artifacts
+
+
+def test_the_run_goes_on_while_artifacts_are_written_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_write, calls = Event(), list[tuple[str, Any]]()
+
+    def create(*, progress: float, key: str, description: str) -> str:
+        assert may_write.wait(60)
+        calls.append((key, progress))
+        return "its id"
+
+    monkeypatch.setattr(artifacts, "create_progress_artifact", create)
+    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda id_, *, progress: calls.append((id_, progress)))
+    monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda text, *, key: calls.append((key, text)))
+    with artifacts.written():
+        progress = artifacts.StageProgress("Run_1", "evaluate 2")
+        progress.update(50.0)
+        artifacts.stage_result("Run_1", 2, "evaluate", {"n": 3})
+        assert calls == []
+        may_write.set()
+    assert calls == [
+        ("run-1-evaluate-2", 0.0),
+        ("its id", 50.0),
+        ("run-1-2-evaluate", "### Run_1, iteration 2: evaluate\n- n: `3`"),
+    ]
+
+
+def test_what_could_not_be_written_is_raised_unless_the_run_itself_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionError("Prefect is away")
+
+    monkeypatch.setattr(artifacts, "create_markdown_artifact", refuse)
+
+    def run(error: Exception | None) -> None:
+        with artifacts.written():
+            artifacts.stage_result("run", 1, "evaluate", {})
+            if error is not None:
+                raise error
+
+    with pytest.raises(ConnectionError):
+        run(None)
+    with pytest.raises(ValueError, match="of the run"):
+        run(ValueError("of the run"))
+    monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda *_, **__: None)
+    run(None)  # nothing is left of the run before
