@@ -206,6 +206,12 @@ class RunConfig(Part):
     trainer: TrainerSettings = LocalSettings()
     pool: PoolSettings = PoolSettings()
 
+    @property
+    def test_time(self) -> bool:
+        """Whether the Solver trains on the benchmark's own questions, their answers hidden: test-time training (TTRL;
+        SRT 4.2). Its accuracy there is not held-out accuracy."""
+        return self.prompts is not None and self.prompts.file == "benchmark"
+
     @model_validator(mode="after")
     def _labels_for_the_method(self) -> RunConfig:
         method = self.solver.reward
@@ -214,8 +220,7 @@ class RunConfig(Part):
                 "solver.reward: supervised learns from true labels: expected prompts with labels = 'given'"
             )
         stopping = self.early_stopping
-        on_benchmark = self.prompts is not None and self.prompts.file == "benchmark"
-        if on_benchmark and stopping and stopping.benchmark == self.evaluation.benchmark:
+        if self.test_time and stopping and stopping.benchmark == self.evaluation.benchmark:
             raise ValueError("early_stopping.benchmark: expected another than the one that is trained on")
         if self.prompts is not None and self.labelled is not None:
             raise ValueError("labelled: belongs to the loop; a prompt set with labels = 'given' is self_train's")

@@ -38,8 +38,7 @@ def load_benchmark(name: str) -> list[BenchmarkItem]:
 def held_out_texts(config: RunConfig) -> set[str]:
     """What no Solver of a run may train on: its benchmark, unless it is that which it shall learn (test-time training),
     and what early stopping goes by."""
-    training_on_it = config.prompts is not None and config.prompts.file == "benchmark"
-    names = set() if training_on_it else {config.evaluation.benchmark}
+    names = set() if config.test_time else {config.evaluation.benchmark}
     names |= {config.early_stopping.benchmark} if config.early_stopping is not None else set()
     return {item.problem for name in names for item in load_benchmark(name)}
 

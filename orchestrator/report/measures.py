@@ -76,8 +76,7 @@ class RunMeasures:
     @property
     def held_out(self) -> str:
         """What the benchmark is to the run: "held-out", or "test-time" where it trains on those very questions."""
-        prompts = self.config.prompts
-        return "Test-time" if prompts is not None and prompts.file == "benchmark" else "Held-out"
+        return "Test-time" if self.config.test_time else "Held-out"
 
     @property
     def other_oracles(self) -> list[str]:

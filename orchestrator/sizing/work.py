@@ -146,7 +146,6 @@ def _items(benchmark: str, assumed: Assumptions) -> int:
 
 
 def _given(config: RunConfig, assumed: Assumptions) -> int:
-    prompts = config.prompts
-    if prompts is not None and prompts.file == "benchmark":
+    if config.test_time:
         return _items(config.evaluation.benchmark, assumed)
-    return (prompts.limit if prompts else None) or assumed.given_prompts
+    return (config.prompts.limit if config.prompts else None) or assumed.given_prompts

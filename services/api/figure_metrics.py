@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from core.drift import HELD_OUT, TEST_TIME
 from storage.rows import SeriesPoint
 
 _LABELS = ("run", "oracle", "slice")
@@ -57,7 +58,13 @@ FIGURES = {
     ),
     "challenger_kl": Figure("challenger_kl", "nats", "The Challenger's divergence from its reference, a token", _STEPS),
     "challenger_reward": Figure("challenger_reward", "", "Mean raw reward of the Challenger", _STEPS),
-    "held_out": Figure("held_out_accuracy", "ratio", "Held-out accuracy (pass@1) of the Solver", "items"),
+    HELD_OUT: Figure("held_out_accuracy", "ratio", "Held-out accuracy (pass@1) of the Solver", "items"),
+    TEST_TIME: Figure(
+        "test_time_accuracy",
+        "ratio",
+        "Accuracy (pass@1) of a Solver on the very questions that it trains on, their answers hidden",
+        "items",
+    ),
 }
 
 

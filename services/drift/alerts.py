@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 
 from core.alert_settings import Alerts
 from core.changes import Finding, Point, SeriesKey, findings
-from core.config import parse_config
+from core.config import RunConfig, parse_config
+from core.drift import HELD_OUT
 from core.guard import Alarm, Signal, ends_training
-from services.drift.series import OF_LABELS, points_of, refresh_estimates
+from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates
 from services.oracles import human
 from storage import queries
 from storage.rows import AlertRow, Over, SeriesPoint
@@ -28,7 +29,7 @@ _SERIES: dict[Signal, tuple[str, Over]] = {
     "hacking": ("kl", ""),
     "one_answer": ("vote_entropy", "all"),
     "no_entropy": ("policy_entropy", ""),
-    "decline": ("held_out", ""),
+    "decline": (HELD_OUT, ""),
     "ill_posed": ("ill_posed_share", "all"),
     "repetition": ("duplicate_share", "all"),
 }
@@ -42,7 +43,8 @@ def record(session: Session, run: str, iteration: int, alarms: Sequence[Alarm] =
     for t in (0, 1) if iteration == 1 else (iteration,):
         queries.put_series(session, run, points_of(session, run, t))
     now = queries.database_time(session)
-    queries.add_alerts(session, [_of_alarm(run, iteration, alarm, now) for alarm in alarms])
+    config = parse_config(queries.get_run(session, run).config, f"run {run}")
+    queries.add_alerts(session, [_of_alarm(run, iteration, alarm, config, now) for alarm in alarms])
     return look(session, run, iteration)
 
 
@@ -130,9 +132,10 @@ def _of_finding(run: str, found: Finding, now: datetime) -> AlertRow:
     )
 
 
-def _of_alarm(run: str, iteration: int, alarm: Alarm, now: datetime) -> AlertRow:
+def _of_alarm(run: str, iteration: int, alarm: Alarm, config: RunConfig, now: datetime) -> AlertRow:
     """An alarm that only warns is a warning; one that ends, pauses or turns the run back is critical."""
     name, over = _SERIES[alarm.signal]
+    name = accuracy_name(config) if name == HELD_OUT else name
     overflowed = math.isinf(alarm.value) or math.isinf(alarm.threshold)
     return AlertRow(
         id=alert_id(run, iteration, alarm.signal, SeriesKey(name, over)),

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from core.audits import Stratum, stratified_share
 from core.config import RunConfig, parse_config
-from core.drift import Estimate, interval_of_sums, mean_interval, share
+from core.drift import HELD_OUT, TEST_TIME, Estimate, interval_of_sums, mean_interval, share
 from core.types import Role, checkpoint_id
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in
 from storage import queries
@@ -161,7 +161,12 @@ def _of_evaluation(session: Session, run: str, iteration: int, config: RunConfig
     items = queries.evaluations_of(session, checkpoint, config.evaluation.benchmark)
     figure = mean_interval([item.correct / item.samples for item in items])
     if figure is not None:
-        yield _point(iteration, "held_out", "", figure)
+        yield _point(iteration, accuracy_name(config), "", figure)
+
+
+def accuracy_name(config: RunConfig) -> str:
+    """The series of the Solver's pass@1 on the benchmark."""
+    return TEST_TIME if config.test_time else HELD_OUT
 
 
 def _mean(iteration: int, name: str, over: Over, sums: Sums) -> Iterator[SeriesPoint]:

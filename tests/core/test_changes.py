@@ -109,9 +109,10 @@ def test_the_rate_is_divided_among_oracles() -> None:
     assert findings(both, ONLY_LABELS) == []
 
 
-def test_the_signature_of_collapse() -> None:
-    """SRT 4.1.1: held-out accuracy falls while pseudo-reward and KL jump."""
-    fall = {SeriesKey("held_out"): counts([0.6] * 4 + [0.4], n=1000)}
+@pytest.mark.parametrize("accuracy", ["held_out", "test_time"])
+def test_the_signature_of_collapse(accuracy: str) -> None:
+    """SRT 4.1.1: accuracy falls, also on the very questions that are trained on, while pseudo-reward and KL jump."""
+    fall = {SeriesKey(accuracy): counts([0.6] * 4 + [0.4], n=1000)}
     reward = {SeriesKey("pseudo_reward"): [bare(t, 0.7 if t < 5 else 0.95) for t in range(1, 6)]}
     kl = {SeriesKey("kl"): [bare(t, 0.05 if t < 5 else 0.4) for t in range(1, 6)]}
     rules = [each.rule for each in findings({**fall, **reward, **kl}, ALERTS)]

@@ -9,13 +9,15 @@ import pytest
 from playwright.sync_api import Page, expect
 from prefect_server import known, post
 
+from core.config import parse_config
 from core.types import Checkpoint
 from services.api.app import create_app
+from services.drift.series import refresh
 from storage import queries
 from storage.session import Store, open_store
 from tests.api_server import served
 from tests.browsing import serious, without_complaints
-from tests.synthetic_run import CONFIG, create, fill_run, label, vote_of
+from tests.synthetic_run import CONFIG, create, evaluate, fill_run, held_out, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
 PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
@@ -168,3 +170,25 @@ def test_a_run_that_is_to_go_on_says_so_on_its_page(address: str, prefect_url: s
         page.goto(f"{address}/runs/stopped-short")
         page.get_by_role("button", name="Resume").click()
         expect(page.locator(".starts .flow-run")).to_contain_text("It waits for a flow runner", timeout=30_000)
+
+
+def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
+    address: str, store: Store, page: Page
+) -> None:
+    run = "trains-on-its-benchmark"
+    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
+    with store.write() as session:
+        create(session, run, config)
+        evaluate(session, run, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
+        refresh(session, run, 0)
+    with without_complaints(page):
+        for place in (f"/runs/{run}", f"/compare?run={run}"):
+            page.goto(f"{address}{place}")
+            expect(page.get_by_role("heading", name="Test-time accuracy")).to_be_visible()
+        page.goto(f"{address}/runs/{run}")
+        expect(page.locator("dl.tiles").get_by_text("Test-time pass@1")).to_be_visible()
+        expect(page.get_by_text("held-out")).to_have_count(0)
+        page.goto(address)
+        card = page.locator("article.run").filter(has_text=run)
+        expect(card.get_by_text("Test-time pass@1").first).to_be_visible()
+        expect(card.get_by_text("Held-out")).to_have_count(0)

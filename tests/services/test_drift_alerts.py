@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from api_examples import MADE, RUN, fill
 from scipy.stats import norm
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.audits import Stratum, stratified_share
 from core.changes import Point, SeriesKey, findings
-from core.config import RunConfig
+from core.config import RunConfig, parse_config
 from core.drift import Estimate, mean_interval, share
 from core.guard import Alarm
 from core.types import Checkpoint, LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
@@ -21,6 +22,7 @@ from services.drift.alerts import alert_id, look, record
 from services.drift.series import points_of, refresh, refresh_labels
 from storage import queries
 from storage.errors import NotThere
+from storage.models import Runs
 from storage.rows import AlertRow, ClusterRow, SampleRow, SeriesPoint
 from storage.session import Store
 
@@ -56,6 +58,20 @@ def test_an_iterations_series_by_hand(store: Store) -> None:
     assert ("kl", "", "") not in found  # it was not a number
     cluster = found["largest_cluster_share", "all", ""]  # one question was compared
     assert (cluster.value, cluster.lo, cluster.n) == (1.0, None, 1)
+
+
+def test_a_run_that_trains_on_its_benchmarks_questions_has_no_held_out_accuracy(store: Store) -> None:
+    fill(store)
+    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
+    with store.write() as session:
+        session.execute(update(Runs).where(Runs.name == RUN).values(config=config.model_dump(mode="json")))
+    found = points(store)
+    assert figure(found["test_time", "", ""]) == mean_interval([0, 0.25, 0.5, 0.75])
+    assert ("held_out", "", "") not in found
+    decline = Alarm("decline", "warn", -0.1, 0.0, None, "it has fallen")
+    with store.write() as session:
+        alerts = {alert.rule: alert.series for alert in record(session, RUN, 1, [decline])}
+    assert alerts["decline"] == "test_time"
 
 
 def test_figures_of_the_votes(store: Store) -> None:

@@ -80,7 +80,7 @@ def test_another_programs_database_is_left_alone(database_url: str, create: bool
 def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="of version 0009, expected 9999"):
+    with pytest.raises(StoreError, match="of version 0010, expected 9999"):
         open_store(database_url)
 
 
@@ -116,6 +116,30 @@ def test_rows_of_the_first_version_survive_the_upgrade(database_url: str) -> Non
         config = parse_config(queries.get_run(session, "r").config, "the store")
     assert (config.solver.reward.kl_coefficient, config.solver.reward.loss_average) == (0.03, "token")
     assert config.challenger.reward.clip_high == 0.3
+
+
+def test_only_a_run_on_its_benchmarks_questions_loses_the_name_of_held_out_accuracy(database_url: str) -> None:
+    engine = create_engine(database_url)
+    config = alembic_config()
+    prompts = {
+        "test-time": '{"prompts"\\: {"file"\\: "benchmark"}}',
+        "given": '{"prompts"\\: {"file"\\: "micro"}}',
+        "loop": "{}",
+    }
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0009")
+        for run, tree in prompts.items():
+            when = "'2026-01-01 00:00:00'"
+            connection.execute(text(f"INSERT INTO runs VALUES ('{run}', NULL, 1, 'done', '{tree}', {when}, {when})"))
+            for name in ("held_out", "kl"):
+                connection.execute(
+                    text(f"INSERT INTO series VALUES ('{run}', 1, '{name}', '', '', 0.5, 0.4, 0.6, 9, FALSE)")
+                )
+    engine.dispose()
+    with open_store(database_url, create=True).read() as session:
+        names = {run: {point.name for point in queries.series_of(session, run)} for run in prompts}
+    assert names == {"test-time": {"test_time", "kl"}, "given": {"held_out", "kl"}, "loop": {"held_out", "kl"}}
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:

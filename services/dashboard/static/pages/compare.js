@@ -11,7 +11,8 @@ const COLOURS = ["var(--k1)", "var(--k2)", "var(--k3)", "var(--k4)", "var(--k5)"
 
 /** What is compared: label accuracy only by `oracle`, since others grade differently; null where no run has any. */
 const figures = (oracle) => [
-  { name: "held_out", title: "Held-out accuracy", about: "pass@1 of each Solver.", share: true },
+  { name: "held_out", title: "Held-out accuracy", about: "pass@1 of each Solver on questions that nobody trained on.", share: true },
+  { name: "test_time", title: "Test-time accuracy", about: "pass@1 of each Solver on the very questions that it trains on.", share: true },
   { name: "label_accuracy", over: "kept", oracle, title: oracle ? `Label accuracy, kept, by ${words(oracle)}` : "Label accuracy, kept", share: true },
   { name: "kept_share", title: "Kept share", about: "Of the candidates.", share: true },
   { name: "policy_entropy", title: "Policy entropy", about: "nats a token, at the end of the Solver's training.", share: false },
@@ -58,7 +59,7 @@ function Beside({ runs, wanted, choose }) {
   const found = oraclesIn(runs);
   const oracles = wanted && !found.includes(wanted) ? [wanted, ...found] : found; // of an address that was given on
   const oracle = wanted ?? oracles[0] ?? null;
-  const compared = figures(oracle);
+  const compared = figures(oracle).filter(({ name }) => name !== "test_time" || runs.some(({ series }) => courses(series, name).length));
   return html`
     ${oracle && html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Label accuracy by <select value=${oracle} onChange=${(event) => choose(event.target.value)}>
@@ -68,7 +69,7 @@ function Beside({ runs, wanted, choose }) {
     </form>`}
     <div class="panels">
       ${compared.map((figure) => html`<${Figure} key=${figure.name} figure=${figure} runs=${runs} />`)}
-      <${Stand} runs=${runs} compared=${compared.slice(0, 3)} />
+      <${Stand} runs=${runs} compared=${compared.slice(0, -1)} />
     </div>`;
 }
 

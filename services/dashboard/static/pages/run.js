@@ -4,7 +4,7 @@ import { post, useAnswer, useAnswers } from "../api.js";
 import { Course, Parts, Steps, stageColour, Timeline } from "../charts.js";
 import { ago, duration, number, percent, words } from "../format.js";
 import { Action, Empty, FlowRun, Heading, isLive, Legend, Loading, notBegun, Panel, Problem, Status, Tile, VERDICTS } from "../parts.js";
-import { courses, HEAD, latest, rowsOf } from "../series.js";
+import { accuracyOf, courses, HEAD, latest, rowsOf } from "../series.js";
 import { AlertList } from "./alerts.js";
 import { Audits, frameAt } from "./audits.js";
 import { Matrix } from "./matrix.js";
@@ -57,7 +57,7 @@ function Run({ place, data, again, starts }) {
     <div class="panels">
       <${LabelAccuracy} place=${place} series=${series} run=${run.name} />
       <${Audits} audits=${audits} place=${place} />
-      <${HeldOut} place=${place} series=${series} checkpoints=${checkpoints} />
+      <${BenchmarkAccuracy} place=${place} series=${series} checkpoints=${checkpoints} />
       ${!given && html`<${Difficulty} place=${place} series=${series} />`}
       <${Became} place=${place} iterations=${iterations} series=${series} />
       <${Rewards} points=${rewards} />
@@ -111,15 +111,15 @@ function Tiles({ series, audits }) {
   const accuracy = courses(series, "label_accuracy");
   const kept = accuracy.find((course) => course.over === "kept");
   const all = accuracy.find((course) => course.over === "all" && course.oracle === kept?.oracle);
-  const heldOut = courses(series, "held_out")[0];
+  const accuracyOnBenchmark = accuracyOf(series);
   const share = courses(series, "kept_share")[0];
-  const [first, last] = [heldOut?.points[0], heldOut?.points.at(-1)];
+  const [first, last] = [accuracyOnBenchmark.points[0], accuracyOnBenchmark.points.at(-1)];
   const gain = first && last !== first ? `${percent(first.value)} before training` : "";
   const rest = (course) => html`by ${words(course.oracle)}, iteration ${latest(course).iteration}<br />${frameAt(audits, latest(course))}`;
   return html`<dl class="tiles">
     <${Tile} label="Label accuracy, kept" estimate=${latest(kept)} note=${kept && rest(kept)} />
     <${Tile} label="Label accuracy, all" estimate=${latest(all)} note=${all && rest(all)} />
-    <${Tile} label="Held-out pass@1" estimate=${last} note=${gain} />
+    <${Tile} label=${accuracyOnBenchmark.title.replace("accuracy", "pass@1")} estimate=${last} note=${gain} />
     <${Tile} label="Kept" estimate=${share?.points.at(-1)} note="of the candidates" />
   </dl>`;
 }
@@ -146,18 +146,19 @@ function LabelAccuracy({ place, series, run }) {
   </${Panel}>`;
 }
 
-function HeldOut({ place, series, checkpoints }) {
+function BenchmarkAccuracy({ place, series, checkpoints }) {
   const solvers = new Map(checkpoints.filter((one) => one.role !== "challenger").map((one) => [one.iteration, one]));
-  const lines = courses(series, "held_out").map((course) => ({
-    name: course.over || "pass@1",
+  const { title, about, points } = accuracyOf(series);
+  const line = {
+    name: "pass@1",
     colour: "var(--c-held-out)",
-    points: course.points.map((point) => {
+    points: points.map((point) => {
       const solver = solvers.get(point.iteration);
       return { ...point, href: solver && `${place}/checkpoints/${solver.role}/${solver.iteration}` };
     }),
-  }));
-  return html`<${Panel} title="Held-out accuracy" about="pass@1 of each Solver on questions that nobody trained on." table=${{ head: HEAD, rows: rowsOf(lines, percent) }}>
-    ${lines.length ? html`<${Course} lines=${lines} label="Held-out accuracy by iteration" />` : html`<${Empty}>Nothing evaluated yet.</${Empty}>`}
+  };
+  return html`<${Panel} title=${title} about=${about} table=${{ head: HEAD, rows: rowsOf([line], percent) }}>
+    ${points.length ? html`<${Course} lines=${[line]} label=${`${title} by iteration`} />` : html`<${Empty}>Nothing evaluated yet.</${Empty}>`}
   </${Panel}>`;
 }
 

@@ -4,7 +4,7 @@ import { address, post, useAnswer, useAnswers } from "../api.js";
 import { Course } from "../charts.js";
 import { ago, words } from "../format.js";
 import { Empty, FlowRun, Heading, isLive, Legend, Loading, notBegun, Panel, Problem, Share, Status } from "../parts.js";
-import { courses, latest } from "../series.js";
+import { accuracyOf, courses, latest } from "../series.js";
 import { go } from "../router.js";
 
 const EVERY = 5_000;
@@ -43,17 +43,17 @@ function NotBegun() {
 function RunCard({ run }) {
   const every = isLive(run) ? EVERY : 0;
   const place = `/runs/${encodeURIComponent(run.name)}`;
-  const figures = ["label_accuracy", "held_out"];
-  const { data } = useAnswers([...figures.map((name) => [`${place}/series`, { name }]), [`${place}/iterations`]], every);
-  const [labels, evaluated, iterations] = data ?? [[], [], []];
-  const series = [...labels, ...evaluated];
-  const accuracy = courses(series, "label_accuracy").find((course) => course.over === "kept");
-  const heldOut = courses(series, "held_out")[0];
+  const figures = ["label_accuracy", "held_out", "test_time"];
+  const { data } = useAnswers([[`${place}/iterations`], ...figures.map((name) => [`${place}/series`, { name }])], every);
+  const [iterations, ...series] = data ?? [[]];
+  const accuracy = courses(series.flat(), "label_accuracy").find((course) => course.over === "kept");
+  const { title, points } = accuracyOf(series.flat());
+  const passAt1 = title.replace("accuracy", "pass@1");
   const now = iterations.findLast((one) => one.now);
   const done = iterations.filter((one) => one.iteration > 0 && one.stages.some((stage) => stage.stage === "check_health" && stage.status === "done")).length;
   const lines = [
     accuracy && { name: `label accuracy, kept, by ${words(accuracy.oracle)}`, colour: "var(--c-kept)", points: accuracy.points },
-    heldOut && { name: "held-out pass@1", colour: "var(--c-held-out)", points: heldOut.points },
+    points.length > 0 && { name: passAt1.toLowerCase(), colour: "var(--c-held-out)", points },
   ].filter(Boolean);
   return html`<article class="card run">
     <div class="words">
@@ -63,13 +63,13 @@ function RunCard({ run }) {
       <dl class="pairs">
         <dt>Label accuracy${accuracy ? html` <small>by ${words(accuracy.oracle)}</small>` : ""}</dt>
         <dd><${Share} estimate=${latest(accuracy)} of="n" /></dd>
-        <dt>Held-out pass@1</dt>
-        <dd><${Share} estimate=${heldOut?.points.at(-1)} of="questions" /></dd>
+        <dt>${passAt1}</dt>
+        <dd><${Share} estimate=${points.at(-1)} of="questions" /></dd>
       </dl>
     </div>
     <div class="glance">
       ${lines.length > 0
-        ? html`<${Course} lines=${lines} height=${170} label=${`Label accuracy and held-out accuracy of ${run.name}`} />
+        ? html`<${Course} lines=${lines} height=${170} label=${`Label accuracy and ${title.toLowerCase()} of ${run.name}`} />
             <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`
         : html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
     </div>
