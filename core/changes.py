@@ -27,7 +27,12 @@ from typing import Literal, NamedTuple, cast
 import numpy as np
 
 from core.alert_settings import Alerts, Rule, Tested
-from core.drift import HELD_OUT, TEST_TIME, Estimate, wilson
+from core.drift import Estimate, wilson
+
+# The series of the Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where
+# it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests either.
+HELD_OUT, TEST_TIME = "held_out", "test_time"
+ACCURACY = (HELD_OUT, TEST_TIME)
 
 _Z = 1.96  # of the points' own 95% intervals
 _MEANS = frozenset({"vote_entropy", "response_length"})  # all else that is tested is a share
@@ -81,12 +86,12 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
     on it and those before it only, and on which series there are."""
     found: list[Finding] = []
     for name, rule in settings.rules.items():
-        names = (HELD_OUT, TEST_TIME) if name == HELD_OUT else (name,)  # a run has one of the two
+        names = ACCURACY if name == HELD_OUT else (name,)
         matching = [key for key in series if rule.enabled and key.name in names and key.over == rule.over]
         for key in matching:
             rate = _rate_of(name, settings) / len(matching)
             found += _changes(key, series[key], rule, rate, settings)
-    falls = [each for each in found if each.rule == "sudden" and each.series.name in (HELD_OUT, TEST_TIME)]
+    falls = [finding for finding in found if finding.rule == "sudden" and finding.series.name in ACCURACY]
     return [*found, *(each for fall in falls for each in _collapse(fall, series, settings))]
 
 

@@ -7,10 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 
-# The series of the Solver's pass@1 on the benchmark, which has one name where the run trains on other questions and
-# another where it trains on those very ones.
-HELD_OUT, TEST_TIME = "held_out", "test_time"
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

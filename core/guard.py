@@ -29,7 +29,7 @@ _STRENGTH = {action: place for place, action in enumerate(get_args(Action))}
 class Guard(Part):
     """What counts as a signal, and the action it calls for.
 
-    "pause" asks a person in the Prefect UI; "roll_back" goes back to the best checkpoint by held-out accuracy and on
+    "pause" asks a person in the Prefect UI; "roll_back" goes back to the best checkpoint by pass@1 and on
     from there, at most `max_roll_backs` times a run, then stops; "stop" ends the run with the best checkpoint as its
     result. Any of the three ends a training stage at the step where a step's signal shows.
     """
@@ -47,7 +47,7 @@ class Guard(Part):
     hacking_kl: Scale = 0.15  # …and the KL to the reference, in nats a token, is as large
     one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
     entropy_floor: Share = 0.1  # of the entropy of the training's first steps
-    decline_points: Share = 0.03  # of held-out pass@1, below its best
+    decline_points: Share = 0.03  # of pass@1 on the benchmark, below its best
     ill_posed_share: Share = 0.2
     repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
     max_roll_backs: int = Field(1, ge=0, le=10_000)
@@ -128,9 +128,7 @@ def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[
     found: list[tuple[Signal, float, float, str]] = []
     now, best = figures.get("pass_at_1"), figures.get("best_pass_at_1")
     if now is not None and best is not None and best - now > guard.decline_points:
-        found.append(
-            ("decline", best - now, guard.decline_points, f"held-out pass@1 is {now:.1%}, down from {best:.1%}")
-        )
+        found.append(("decline", best - now, guard.decline_points, f"pass@1 is {now:.1%}, down from {best:.1%}"))
     ill_posed = figures.get("ill_posed_share")
     if ill_posed is not None and ill_posed > guard.ill_posed_share:
         text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"

@@ -100,18 +100,18 @@ def _label_accuracy(title: str, audits: Sequence[tuple[int, Audit]]) -> Axes | N
     audited = [(t, audit) for t, audit in audits if audit.accuracy_all]
     if not audited:
         return None
-    found = axes(title)
+    chart = axes(title)
     kept = marks.present([(t - 0.05, audit.accuracy_kept) for t, audit in audited])
     every = marks.present([(t + 0.05, audit.accuracy_all) for t, audit in audited])
-    marks.line(found, every, "all asked", "asked", "s")
-    marks.line(found, kept, "kept", "pass", "o")
-    marks.percent_axis(found)
+    marks.line(chart, every, "all asked", "asked", "s")
+    marks.line(chart, kept, "kept", "pass", "o")
+    marks.percent_axis(chart)
     marks.iteration_ticks(
-        found, [(t, f"{_n(audit.accuracy_kept)} of {_n(audit.accuracy_all)}") for t, audit in audited]
+        chart, [(t, f"{_n(audit.accuracy_kept)} of {_n(audit.accuracy_all)}") for t, audit in audited]
     )
-    found.set_xlabel("iteration; kept of all audited", color=LIGHT["muted"], fontsize=9)
-    marks.legend(found, 2)
-    return found
+    chart.set_xlabel("iteration; kept of all audited", color=LIGHT["muted"], fontsize=9)
+    marks.legend(chart, 2)
+    return chart
 
 
 def training_labels(measures: RunMeasures) -> Axes | None:

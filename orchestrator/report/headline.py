@@ -121,10 +121,10 @@ def _since_best(change: Accuracy, best: int) -> str:
 
 
 def _labels(measures: RunMeasures) -> list[str]:
-    accuracies = [(each.t, each.labels.audit.accuracy_kept) for each in measures.iterations if each.labels]
+    accuracies = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
     prompts = measures.config.prompts
     self_made = prompts is not None and prompts.labels != "given"
-    learned = [(each.t, each.training_labels) for each in measures.iterations] if self_made else []
+    learned = [(i.t, i.training_labels) for i in measures.iterations] if self_made else []
     return [
         *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies),
         *_over_time("Of the labels that the Solver learned from", "by the prompts' answers", learned),

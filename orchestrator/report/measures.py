@@ -81,7 +81,8 @@ class RunMeasures:
     @property
     def other_oracles(self) -> list[str]:
         """Those that were asked besides the run's own."""
-        return sorted({oracle for each in self.iterations if each.labels for oracle in each.labels.other_audits})
+        labels = [iteration.labels for iteration in self.iterations if iteration.labels]
+        return sorted({oracle for labelled in labels for oracle in labelled.other_audits})
 
     def metric(self, role: Role, name: str) -> list[TrainMetric]:
         return [metric for metric in self.training if metric.role == role and metric.name == name]

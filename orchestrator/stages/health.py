@@ -159,7 +159,7 @@ def _left(session: Session, context: Context) -> set[int]:
 
 
 def _best(session: Session, context: Context, without: Set[int] = frozenset()) -> int:
-    """The iteration with the highest held-out pass@1, the first of equals."""
+    """The iteration with the highest pass@1, the first of equals."""
     seen = _held_out(session, context)
     known = [t for t in range(len(seen)) if t not in without]
     return max(known, key=lambda t: (seen[t] if seen[t] is not None else -1.0, -t))

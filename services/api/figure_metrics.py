@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from core.drift import HELD_OUT, TEST_TIME
+from core.changes import HELD_OUT, TEST_TIME
 from storage.rows import SeriesPoint
 
 _LABELS = ("run", "oracle", "slice")

@@ -12,9 +12,8 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from core.alert_settings import Alerts
-from core.changes import Finding, Point, SeriesKey, findings
+from core.changes import HELD_OUT, Finding, Point, SeriesKey, findings
 from core.config import RunConfig, parse_config
-from core.drift import HELD_OUT
 from core.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates
 from services.oracles import human

@@ -15,8 +15,9 @@ from statistics import fmean
 from sqlalchemy.orm import Session
 
 from core.audits import Stratum, stratified_share
+from core.changes import HELD_OUT, TEST_TIME
 from core.config import RunConfig, parse_config
-from core.drift import HELD_OUT, TEST_TIME, Estimate, interval_of_sums, mean_interval, share
+from core.drift import Estimate, interval_of_sums, mean_interval, share
 from core.types import Role, checkpoint_id
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in
 from storage import queries

@@ -90,7 +90,7 @@ def test_the_signals_of_an_iteration() -> None:
     assert iteration_alarms(healthy, guard) == []
     ill = {"pass_at_1": 0.4, "best_pass_at_1": 0.52, "ill_posed_share": 0.25, "repetition_share": 0.75}
     assert [(alarm.signal, alarm.action, alarm.text) for alarm in iteration_alarms(ill, guard)] == [
-        ("decline", "stop", "held-out pass@1 is 40.0%, down from 52.0%"),
+        ("decline", "stop", "pass@1 is 40.0%, down from 52.0%"),
         ("ill_posed", "pause", "25% of the Challenger's questions are ill-posed"),
         ("repetition", "roll_back", "75% of the Challenger's questions repeat another"),
     ]

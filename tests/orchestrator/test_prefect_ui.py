@@ -56,10 +56,9 @@ def _pictures(live: Live, run: str) -> int:
 
 
 def _artifacts(live: Live, key: str) -> list[Any]:
-    found: list[Any] = live.services.prefect.request(
-        "POST", "/artifacts/filter", {"artifacts": {"key": {"any_": [key]}}}
-    ).json()
-    return found
+    with_key = {"artifacts": {"key": {"any_": [key]}}}
+    artifacts: list[Any] = live.services.prefect.request("POST", "/artifacts/filter", with_key).json()
+    return artifacts
 
 
 def test_a_run_started_from_the_dashboard_and_cancelled_in_prefects_ui_leaves_nothing_running(

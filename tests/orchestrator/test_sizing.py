@@ -2,75 +2,23 @@
 
 from __future__ import annotations
 
-import copy
-from pathlib import Path
-
 import pytest
-import torch
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from core.config import RunConfig, load_config
-from orchestrator.home import APPLICATIONS, MICRO_MODEL
 from orchestrator.runs import preset_path
-from orchestrator.sizing import Assumptions, Plan, SizingError, advice, calculate, work
+from orchestrator.sizing import Assumptions, Plan, advice, calculate, work
 from orchestrator.sizing.memory import Memory
-from orchestrator.sizing.shapes import PUBLISHED, Shape, shape_of
 from orchestrator.stages.context import BATCH
+from tests.orchestrator.plans import planned
 
 GIB = 1024**3
 P = 4_022_468_096  # Qwen3-4B: 151,936 x 2,560 + 36 x 100,930,816 + 2,560
 
 
-def planned(preset: str, gpus: int | None = None, **overrides: object) -> Plan:
-    named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return calculate(preset, load_config(preset_path(preset), named), Assumptions(), gpus)
-
-
 def lines(memory: Memory) -> dict[str, float]:
     return {line.what: line.gib for line in memory.lines}
-
-
-def built(shape: Shape) -> int:
-    """Parameters of the model that transformers makes of the shape, without its memory."""
-    kind = Qwen3Config if shape.normed_heads else Qwen2Config if shape.attention_bias else LlamaConfig
-    names = (
-        "hidden_size",
-        "num_hidden_layers",
-        "intermediate_size",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "vocab_size",
-        "tie_word_embeddings",
-    )
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(kind(**{name: getattr(shape, name) for name in names}))
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_parameters_are_those_of_the_model_that_transformers_builds(name: str) -> None:
-    assert PUBLISHED[name].parameters == built(PUBLISHED[name])
-
-
-def test_a_shape_is_read_from_the_models_config() -> None:
-    shape, source = shape_of(str(MICRO_MODEL))
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(MICRO_MODEL))
-    assert shape.parameters == sum(parameter.numel() for parameter in model.parameters())
-    assert shape.kv_bytes(4) == 2 * 4 * 1 * 32 * 4
-    assert source.endswith("its config.json")
-
-
-def test_a_model_of_unknown_shape_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SizingError, match="models/Other-9B has no config"):
-        shape_of("models/Other-9B")
-    (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
-    with pytest.raises(SizingError, match="model_type: expected one of llama, qwen2, qwen3, got 'mixtral'"):
-        shape_of(str(tmp_path))
 
 
 def test_rzero_on_eight_gpus_by_hand() -> None:
@@ -160,61 +108,6 @@ def test_rounds_are_those_of_the_stages() -> None:
     }
 
 
-def test_who_holds_what_when() -> None:
-    """The Challenger's training needs a live Solver beside it, the Solver's needs nobody."""
-    held = {stage.stage: stage.places for stage in planned("rzero-qwen3-4b").stages}
-    assert held == {
-        "train_challenger": {"trainer": [0, 1, 2, 3], "solver": [4, 5, 6, 7]},
-        "generate_questions": {"challenger": [0, 1, 2, 3, 4, 5, 6, 7]},
-        "label_questions": {"solver": [0, 1, 2, 3]},
-        "train_solver": {"trainer": [0, 1, 2, 3]},
-        "evaluate": {"solver": [0, 1, 2, 3]},
-        "audit_labels": {},
-        "check_health": {},
-    }
-
-
-def test_without_release_applications_stay_and_need_gpus_of_their_own() -> None:
-    plan = planned("rzero-qwen3-4b", serving__release=False)
-    assert plan.gpus == 4 + 4 + 8
-    assert plan.stages[3].places.keys() == {"trainer", "solver", "challenger"}
-
-
-def test_a_fixed_model_has_a_gpu_of_its_own_where_its_method_asks_it(tmp_path: Path) -> None:
-    tree = yaml.safe_load((APPLICATIONS / "rzero-8-gpus.yaml").read_text())
-    judge = copy.deepcopy(tree["applications"][1]) | {"name": "judge"}
-    del judge["deployments"]
-    judge["args"]["llm_configs"][0]["deployment_config"] = {"num_replicas": 1}
-    file = tmp_path / "judged.yaml"
-    file.write_text(yaml.safe_dump({"applications": [*tree["applications"], judge]}))
-    places = {
-        method: {
-            stage.stage: stage.places
-            for stage in planned(
-                "rzero-qwen3-4b",
-                serving__applications=str(file),
-                solver__reward__type=method,
-                solver__signals__clusterer="served",
-            ).stages
-        }
-        for method in ("rzero", "grpo_div")
-    }
-    assert places["grpo_div"]["train_solver"] == {"trainer": [0, 1, 2, 3], "judge": [4]}
-    assert places["rzero"]["train_solver"] == {"trainer": [0, 1, 2, 3]}
-    assert planned("rzero-qwen3-4b", 5, serving__applications=str(file)).gpus == 5
-
-
-def test_a_number_of_gpus_without_a_layout_is_refused() -> None:
-    with pytest.raises(SizingError, match="--gpus: there is no layout of up to 1: batches must divide"):
-        planned("rzero-qwen3-4b", 1, trainer__tensor_parallel=2)
-
-
-def test_the_layout_that_is_found_is_no_slower_than_the_presets() -> None:
-    own, found = planned("rzero-qwen3-4b"), planned("rzero-qwen3-4b", 8)
-    assert (own.problems, found.problems) == ((), ())
-    assert found.hours[1] <= own.hours[1]
-
-
 def test_a_4b_model_does_not_fit_one_gpu_and_the_single_gpu_preset_does() -> None:
     large, small = planned("rzero-qwen3-4b", 1), planned("rzero-single-gpu")
     assert 16 * P / GIB > 59.9  # AdamW's float32 alone
@@ -229,22 +122,6 @@ def test_the_tiny_worlds_presets_need_no_gpu(preset: str) -> None:
     plan = planned(preset)
     assert (plan.gpus, plan.problems, plan.fullest) == (0, (), {})
     assert 0 < plan.hours[0] <= plan.hours[1] < 1
-
-
-def test_an_embedded_engine_holds_the_rows_that_its_serve_file_names(tmp_path: Path) -> None:
-    tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
-    tree["applications"][1]["args"] |= {"device": "cuda", "max_rows": 100}
-    file = tmp_path / "rows.yaml"
-    file.write_text(yaml.safe_dump(tree))
-    memory = {each.title: each.lines for each in planned("demo", serving__applications=str(file)).memory}
-    caches = {
-        title: line.how
-        for title, of in memory.items()
-        if "application" in title
-        for line in of
-        if line.what == "KV cache"
-    }
-    assert [" ".join(how.split()[:4]) for how in caches.values()] == ["at most 768 answers", "at most 356 answers"]
 
 
 def test_the_embedded_trainer_by_hand() -> None:

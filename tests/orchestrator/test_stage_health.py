@@ -63,7 +63,7 @@ def test_decline_and_ill_posed_questions_are_warned_of(sqlite: Store, caplog: py
     with caplog.at_level(logging.WARNING, logger="orchestrator"):
         found = signals(sqlite, correct=(5, 4), asked=8)
     assert found["warnings"] == [
-        "held-out pass@1 is 40.0%, down from 50.0%",
+        "pass@1 is 40.0%, down from 50.0%",
         "25% of the Challenger's questions are ill-posed",
     ]
     assert (found["action"], found["back_to"]) == ("warn", None)

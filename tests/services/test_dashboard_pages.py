@@ -182,8 +182,8 @@ def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
         evaluate(session, run, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
         refresh(session, run, 0)
     with without_complaints(page):
-        for place in (f"/runs/{run}", f"/compare?run={run}"):
-            page.goto(f"{address}{place}")
+        for path in (f"/runs/{run}", f"/compare?run={run}"):
+            page.goto(f"{address}{path}")
             expect(page.get_by_role("heading", name="Test-time accuracy")).to_be_visible()
         page.goto(f"{address}/runs/{run}")
         expect(page.locator("dl.tiles").get_by_text("Test-time pass@1")).to_be_visible()

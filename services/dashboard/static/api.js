@@ -1,5 +1,5 @@
 // Asking the REST API, once or again and again while the page is looked at.
-import { useEffect, useState } from "/vendor/htm-preact.js";
+import { useEffect, useState } from "/static/preact.js";
 import { ofTab } from "./stored.js";
 
 const PREFIX = "/api/v1";

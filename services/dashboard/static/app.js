@@ -1,5 +1,5 @@
 // The frame around every page, and which page an address is.
-import { html, render, useState } from "/vendor/htm-preact.js";
+import { html, render, useState } from "/static/preact.js";
 import { forgetKey, hasKey, useAnswer, useKey } from "./api.js";
 import { followLinks, useLocation } from "./router.js";
 import { Heading, Problem } from "./parts.js";

@@ -1,5 +1,5 @@
 // Pictures, drawn by Observable Plot as SVG: their colours are the page's, their points are links, their text is text.
-import { html, useEffect, useRef, useState } from "/vendor/htm-preact.js";
+import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { number, percent } from "./format.js";
 
 const MARGIN = { marginLeft: 48, marginRight: 16, marginTop: 14, marginBottom: 34 };

@@ -1,5 +1,5 @@
 // Questions and answers as mathematics, where they say so. What a model wrote is text: never HTML, and bounded.
-import { html, useLayoutEffect, useRef } from "/vendor/htm-preact.js";
+import { html, useLayoutEffect, useRef } from "/static/preact.js";
 
 const LONGEST = 4000; // characters that are typeset
 const OPTIONS = {

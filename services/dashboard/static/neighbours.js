@@ -1,5 +1,5 @@
 // The questions before and after one, in the list that an address names: its filters, its order, its page.
-import { useEffect, useState } from "/vendor/htm-preact.js";
+import { useEffect, useState } from "/static/preact.js";
 import { ApiError, get } from "./api.js";
 
 export const PAGE = 50; // questions a page of the list

@@ -1,5 +1,5 @@
 // The small pieces that pages are made of.
-import { html, useEffect, useRef, useState } from "/vendor/htm-preact.js";
+import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { download } from "./api.js";
 import { ago, interval, number, percent, words } from "./format.js";
 import { arrive } from "./router.js";

@@ -1,5 +1,5 @@
 // Pages have addresses: a click on a link changes the address and draws, without loading anything anew.
-import { useEffect, useState } from "/vendor/htm-preact.js";
+import { useEffect, useState } from "/static/preact.js";
 
 let path = location.pathname; // of the page that was come to last
 let arriving = false; // at a page that has no heading yet

@@ -1,5 +1,5 @@
 // Keys that act without a modifier. Whoever speaks to their computer, or hits keys by accident, can turn them off.
-import { html, useEffect, useRef, useState } from "/vendor/htm-preact.js";
+import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { local } from "./stored.js";
 
 const NAME = "coevo-shortcuts";

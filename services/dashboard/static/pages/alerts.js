@@ -1,5 +1,5 @@
 // What the rules found, and who has seen to it.
-import { html, useState } from "/vendor/htm-preact.js";
+import { html, useState } from "/static/preact.js";
 import { post, useAnswer } from "../api.js";
 import { ago, moment, number, percent, words } from "../format.js";
 import { Action, Empty, Heading, Loading } from "../parts.js";

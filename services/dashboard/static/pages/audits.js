@@ -1,5 +1,5 @@
 // What `coevo audit show` shows: who was asked of what, how far to trust what is estimated, and who agrees with whom.
-import { html } from "/vendor/htm-preact.js";
+import { html } from "/static/preact.js";
 import { number, words } from "../format.js";
 import { Panel, Share } from "../parts.js";
 

@@ -1,5 +1,5 @@
 // One checkpoint: where it comes from, what was trained from it, and its files.
-import { html } from "/vendor/htm-preact.js";
+import { html } from "/static/preact.js";
 import { useAnswers } from "../api.js";
 import { number, percent } from "../format.js";
 import { Empty, Heading, Loading, Panel, Share } from "../parts.js";

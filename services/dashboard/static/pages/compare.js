@@ -1,5 +1,5 @@
 // Runs beside each other: the same figure of each, iteration by iteration, and label accuracy by one and the same oracle.
-import { html } from "/vendor/htm-preact.js";
+import { html } from "/static/preact.js";
 import { useAnswer, useAnswers } from "../api.js";
 import { Course } from "../charts.js";
 import { number, percent, words } from "../format.js";

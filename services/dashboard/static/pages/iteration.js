@@ -1,5 +1,5 @@
 // One iteration's questions: how sure the Solver was of them, what became of them, and each of them.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "/vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "/static/preact.js";
 import { useAnswer, useAnswers } from "../api.js";
 import { Histogram } from "../charts.js";
 import { number, words } from "../format.js";

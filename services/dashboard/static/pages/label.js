@@ -1,5 +1,5 @@
 // Labelling by hand: one question after the other, by keyboard, and blind: no votes, no p_hat, nobody else's word.
-import { html, useEffect, useRef, useState } from "/vendor/htm-preact.js";
+import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { post, useAnswer } from "../api.js";
 import { number } from "../format.js";
 import { Action, Empty, Heading, Loading, Panel, Problem } from "../parts.js";

@@ -1,5 +1,5 @@
 // R-Zero's Table 4: every Solver of a run on every iteration's questions.
-import { html } from "/vendor/htm-preact.js";
+import { html } from "/static/preact.js";
 import { useAnswer } from "../api.js";
 import { Picture } from "../charts.js";
 import { interval, number, percent, words } from "../format.js";

@@ -1,5 +1,5 @@
 // One question: what was asked, every vote, what they came to, what oracles say, and where it went.
-import { html, useState } from "/vendor/htm-preact.js";
+import { html, useState } from "/static/preact.js";
 import { useAnswer, useAnswers } from "../api.js";
 import { moment, number, percent, words } from "../format.js";
 import { Empty, Heading, Loading, Panel, Problem, Said, Verdict } from "../parts.js";

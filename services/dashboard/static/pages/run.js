@@ -1,5 +1,5 @@
 // One run: what it is at, how its labels and its Solver fare, and what went wrong.
-import { html, useState } from "/vendor/htm-preact.js";
+import { html, useState } from "/static/preact.js";
 import { post, useAnswer, useAnswers } from "../api.js";
 import { Course, Parts, Steps, stageColour, Timeline } from "../charts.js";
 import { ago, duration, number, percent, words } from "../format.js";
@@ -111,15 +111,15 @@ function Tiles({ series, audits }) {
   const accuracy = courses(series, "label_accuracy");
   const kept = accuracy.find((course) => course.over === "kept");
   const all = accuracy.find((course) => course.over === "all" && course.oracle === kept?.oracle);
-  const accuracyOnBenchmark = accuracyOf(series);
+  const onBenchmark = accuracyOf(series);
   const share = courses(series, "kept_share")[0];
-  const [first, last] = [accuracyOnBenchmark.points[0], accuracyOnBenchmark.points.at(-1)];
+  const [first, last] = [onBenchmark.points[0], onBenchmark.points.at(-1)];
   const gain = first && last !== first ? `${percent(first.value)} before training` : "";
   const rest = (course) => html`by ${words(course.oracle)}, iteration ${latest(course).iteration}<br />${frameAt(audits, latest(course))}`;
   return html`<dl class="tiles">
     <${Tile} label="Label accuracy, kept" estimate=${latest(kept)} note=${kept && rest(kept)} />
     <${Tile} label="Label accuracy, all" estimate=${latest(all)} note=${all && rest(all)} />
-    <${Tile} label=${accuracyOnBenchmark.title.replace("accuracy", "pass@1")} estimate=${last} note=${gain} />
+    <${Tile} label=${onBenchmark.title.replace("accuracy", "pass@1")} estimate=${last} note=${gain} />
     <${Tile} label="Kept" estimate=${share?.points.at(-1)} note="of the candidates" />
   </dl>`;
 }

@@ -1,5 +1,5 @@
 // All runs, the newest first, and a form that starts one.
-import { html, useState } from "/vendor/htm-preact.js";
+import { html, useState } from "/static/preact.js";
 import { address, post, useAnswer, useAnswers } from "../api.js";
 import { Course } from "../charts.js";
 import { ago, words } from "../format.js";

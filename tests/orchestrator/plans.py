@@ -1,0 +1,12 @@
+"""Plans for the tests of the calculator."""
+
+from __future__ import annotations
+
+from core.config import load_config
+from orchestrator.runs import preset_path
+from orchestrator.sizing import Assumptions, Plan, calculate
+
+
+def planned(preset: str, gpus: int | None = None, **overrides: object) -> Plan:
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return calculate(preset, load_config(preset_path(preset), named), Assumptions(), gpus)

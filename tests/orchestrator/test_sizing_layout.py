@@ -1,0 +1,80 @@
+"""Which GPUs an application and the trainer have, and when."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.home import APPLICATIONS
+from orchestrator.sizing import SizingError
+from tests.orchestrator.plans import planned
+
+
+def test_who_holds_what_when() -> None:
+    """The Challenger's training needs a live Solver beside it, the Solver's needs nobody."""
+    held = {stage.stage: stage.places for stage in planned("rzero-qwen3-4b").stages}
+    assert held == {
+        "train_challenger": {"trainer": [0, 1, 2, 3], "solver": [4, 5, 6, 7]},
+        "generate_questions": {"challenger": [0, 1, 2, 3, 4, 5, 6, 7]},
+        "label_questions": {"solver": [0, 1, 2, 3]},
+        "train_solver": {"trainer": [0, 1, 2, 3]},
+        "evaluate": {"solver": [0, 1, 2, 3]},
+        "audit_labels": {},
+        "check_health": {},
+    }
+
+
+def test_without_release_applications_stay_and_need_gpus_of_their_own() -> None:
+    plan = planned("rzero-qwen3-4b", serving__release=False)
+    assert plan.gpus == 4 + 4 + 8
+    assert plan.stages[3].places.keys() == {"trainer", "solver", "challenger"}
+
+
+def test_a_fixed_model_has_a_gpu_of_its_own_where_its_method_asks_it(tmp_path: Path) -> None:
+    tree = yaml.safe_load((APPLICATIONS / "rzero-8-gpus.yaml").read_text())
+    judge = copy.deepcopy(tree["applications"][1]) | {"name": "judge"}
+    del judge["deployments"]
+    judge["args"]["llm_configs"][0]["deployment_config"] = {"num_replicas": 1}
+    file = tmp_path / "judged.yaml"
+    file.write_text(yaml.safe_dump({"applications": [*tree["applications"], judge]}))
+    places = {
+        method: {
+            stage.stage: stage.places
+            for stage in planned(
+                "rzero-qwen3-4b",
+                serving__applications=str(file),
+                solver__reward__type=method,
+                solver__signals__clusterer="served",
+            ).stages
+        }
+        for method in ("rzero", "grpo_div")
+    }
+    assert places["grpo_div"]["train_solver"] == {"trainer": [0, 1, 2, 3], "judge": [4]}
+    assert places["rzero"]["train_solver"] == {"trainer": [0, 1, 2, 3]}
+    assert planned("rzero-qwen3-4b", 5, serving__applications=str(file)).gpus == 5
+
+
+def test_an_embedded_engine_holds_the_rows_that_its_serve_file_names(tmp_path: Path) -> None:
+    tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
+    tree["applications"][1]["args"] |= {"device": "cuda", "max_rows": 100}
+    file = tmp_path / "rows.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    applications = [
+        memory for memory in planned("demo", serving__applications=str(file)).memory if "application" in memory.title
+    ]
+    caches = [line.how for memory in applications for line in memory.lines if line.what == "KV cache"]
+    assert [" ".join(how.split()[:4]) for how in caches] == ["at most 768 answers", "at most 356 answers"]
+
+
+def test_a_number_of_gpus_without_a_layout_is_refused() -> None:
+    with pytest.raises(SizingError, match="--gpus: there is no layout of up to 1: batches must divide"):
+        planned("rzero-qwen3-4b", 1, trainer__tensor_parallel=2)
+
+
+def test_the_layout_that_is_found_is_no_slower_than_the_presets() -> None:
+    own, found = planned("rzero-qwen3-4b"), planned("rzero-qwen3-4b", 8)
+    assert (own.problems, found.problems) == ((), ())
+    assert found.hours[1] <= own.hours[1]

@@ -1,0 +1,53 @@
+"""A model's shape and its number of parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+
+from orchestrator.home import MICRO_MODEL
+from orchestrator.sizing import SizingError
+from orchestrator.sizing.shapes import PUBLISHED, Shape, shape_of
+
+
+def built(shape: Shape) -> int:
+    """Parameters of the model that transformers makes of the shape, without its memory."""
+    kind = Qwen3Config if shape.normed_heads else Qwen2Config if shape.attention_bias else LlamaConfig
+    names = (
+        "hidden_size",
+        "num_hidden_layers",
+        "intermediate_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+        "tie_word_embeddings",
+    )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(kind(**{name: getattr(shape, name) for name in names}))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_of_the_model_that_transformers_builds(name: str) -> None:
+    assert PUBLISHED[name].parameters == built(PUBLISHED[name])
+
+
+def test_a_shape_is_read_from_the_models_config() -> None:
+    shape, source = shape_of(str(MICRO_MODEL))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(MICRO_MODEL))
+    assert shape.parameters == sum(parameter.numel() for parameter in model.parameters())
+    assert shape.kv_bytes(4) == 2 * 4 * 1 * 32 * 4
+    assert source.endswith("its config.json")
+
+
+def test_a_model_of_unknown_shape_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SizingError, match="models/Other-9B has no config"):
+        shape_of("models/Other-9B")
+    (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
+    with pytest.raises(SizingError, match="model_type: expected one of llama, qwen2, qwen3, got 'mixtral'"):
+        shape_of(str(tmp_path))
