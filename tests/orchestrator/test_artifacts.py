@@ -20,15 +20,15 @@ def test_the_run_goes_on_while_artifacts_are_written_in_order(monkeypatch: pytes
     monkeypatch.setattr(artifacts, "update_progress_artifact", lambda id_, *, progress: calls.append((id_, progress)))
     monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda text, *, key: calls.append((key, text)))
     with artifacts.written():
-        progress = artifacts.StageProgress("Run_1", "evaluate 2")
+        progress = artifacts.StageProgress("exp.v2_B", "evaluate 2")
         progress.update(50.0)
-        artifacts.stage_result("Run_1", 2, "evaluate", {"n": 3})
+        artifacts.stage_result("exp.v2_B", 2, "evaluate", {"n": 3})
         assert calls == []
         may_write.set()
     assert calls == [
-        ("run-1-evaluate-2", 0.0),
+        ("exp-v2-b-evaluate-2", 0.0),
         ("its id", 50.0),
-        ("run-1-2-evaluate", "### Run_1, iteration 2: evaluate\n- n: `3`"),
+        ("exp-v2-b-2-evaluate", "### exp.v2_B, iteration 2: evaluate\n- n: `3`"),
     ]
 
 

@@ -15,7 +15,6 @@ from orchestrator import runs
 from orchestrator.held_out import BenchmarkError, load_benchmark
 from orchestrator.home import MICRO_MODEL, Home
 from orchestrator.plan import plan
-from orchestrator.progress import artifact_key
 from orchestrator.prompt_sets import PromptsError
 from orchestrator.readiness import ModelError
 from orchestrator.runs import RunError, check_start, prepare
@@ -157,10 +156,6 @@ def test_labelled_data_that_are_all_held_out_are_refused(home: Home, own: Store,
     with pytest.raises(PromptsError, match=r"labelled\.jsonl: expected some to train on, but all of them are held out"):
         prepare(home, own, "a", "demo", 0, {"labelled.file": str(file)})
     assert _names(own) == []
-
-
-def test_any_run_name_makes_an_artifact_key_that_prefect_takes() -> None:
-    assert artifact_key("exp.v2_B", 0, "train_solver") == "exp-v2-b-0-train-solver"
 
 
 def test_a_challenger_that_is_not_trained_waits_for_no_turn(home: Home, own: Store) -> None:
