@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import collapse
 from benchmarks.tiny_training import BASE, FIGURES, Arm, Outcome, outcomes
-from core.drift import Estimate, mean_interval, paired_difference, share
+from core.estimates import Estimate, mean, paired_difference, share
 
 SEEDS = (1, 2, 3)
 
@@ -62,7 +62,7 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _figure(by_seed: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The mean over questions of the mean over seeds; the interval is over questions, the seeds stand beside it."""
-    return _estimate(mean_interval(_over_seeds(by_seed)), [sum(values) / len(values) for values in by_seed])
+    return _estimate(mean(_over_seeds(by_seed)), [sum(values) / len(values) for values in by_seed])
 
 
 def _over_seeds(by_seed: Sequence[Sequence[float]]) -> list[float]:
@@ -72,7 +72,7 @@ def _over_seeds(by_seed: Sequence[Sequence[float]]) -> list[float]:
 def _estimate(found: Estimate | None, per_seed: Sequence[float]) -> dict[str, Any]:
     if found is None:
         return {"value": None, "ci95": None, "n": 0, "per_seed": list(per_seed)}
-    return {"value": found.value, "ci95": [found.lo, found.hi], "n": found.n, "per_seed": list(per_seed)}
+    return {**found.as_json(), "per_seed": list(per_seed)}
 
 
 def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _label_claim(by_arm: dict[str, list[Outcome]]) -> dict[str, Any]:
     """SCRL's less TTRL's label accuracy: they label with policies of their own, so the interval is over the seeds."""
     scrl, ttrl = ([r / n for r, n, _ in map(_counted_labels, by_arm[name])] for name in ("scrl", "ttrl"))
     differences = [a - b for a, b in zip(scrl, ttrl, strict=True)]
-    return _estimate(mean_interval(differences), differences)
+    return _estimate(mean(differences), differences)
 
 
 if __name__ == "__main__":

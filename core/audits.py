@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
-from core.drift import Estimate
 from core.errors import CoevoError
+from core.estimates import Estimate
 from core.types import OracleVerdict, Verdict
 
 _BINS = 5
@@ -120,8 +120,8 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
     variance of this one, which is sum W² (1 - n/size) p q / n over the strata (Cochran 1977, 5.6) and p q / N for the
     set of N itself, since what is estimated is how often labels made like these are right. A stratum's p is moved
     towards the whole's by one imagined audit: two audits that agree do not mean that all would. So with one stratum,
-    or with everything audited, it is `core.drift.share`. By simulation it covers 95% -+ 2 of sets of seven strata, some
-    of two audits, at 100 to 400 audits (tests/core/test_audits.py); less, like Wilson's own, where few audits are
+    or with everything audited, it is `core.estimates.share`. By simulation it covers 95% -+ 2 of sets of seven strata,
+    some of two audits, at 100 to 400 audits (tests/core/test_audits.py); less, like Wilson's own, where few audits are
     nearly all right (91% for 50 of labels of which 98% are).
 
     A stratum with no audit says nothing: it is counted to its nearest neighbour that has some, the one before at
@@ -155,7 +155,7 @@ def _merged(strata: Sequence[Stratum]) -> list[Stratum]:
 
 
 def _wilson(p: float, n: float) -> tuple[float, float]:
-    """`core.drift.wilson` for a number of items that need not be whole."""
+    """`core.estimates.wilson` for a number of items that need not be whole."""
     centre = (p + _Z * _Z / (2 * n)) / (1 + _Z * _Z / n)
     half = _Z * math.sqrt(max(0.0, p * (1 - p)) / n + _Z * _Z / (4 * n * n)) / (1 + _Z * _Z / n)
     return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))

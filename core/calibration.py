@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.drift import Estimate
+from core.estimates import Estimate
 
 _DRAWS = 200
 _Z = 1.96

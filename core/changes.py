@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple, cast
 import numpy as np
 
 from core.alert_settings import Alerts, Rule, Tested
-from core.drift import Estimate, wilson
+from core.estimates import Estimate, difference, wilson
 
 # The series of the Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where
 # it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests either.
@@ -182,15 +182,6 @@ def _now_and_before(points: Sequence[Point], iteration: int, settings: Alerts) -
     return (now[0], sum(before) / len(before)) if now and before else None
 
 
-def difference(now: Estimate, before: Estimate) -> Estimate:
-    """`now - before` with its 95% interval from theirs, by the square-and-add method: of two Wilson intervals it is
-    Newcombe's tenth (1998), of two normal ones the normal one. n is the smaller of both."""
-    value = now.value - before.value
-    lo = value - math.hypot(now.value - now.lo, before.hi - before.value)
-    hi = value + math.hypot(now.hi - now.value, before.value - before.lo)
-    return Estimate(value, lo, hi, min(now.n, before.n))
-
-
 @cache
 def cusum_limit(k: float, rate: float, iterations: int) -> float:
     """The h that `S_t = max(0, S_{t-1} + z_t - k)` is above with probability `rate` in any of so many iterations, for
@@ -221,7 +212,10 @@ def _figure(point: Point) -> _Figure | None:
     """A share whose interval is Wilson's of its own count is one of counts; one of a stratified sample is not."""
     if point.lo is None or point.hi is None or point.n == 0:
         return None
-    variance = ((point.hi - point.lo) / (2 * _Z)) ** 2
+    # A mean of shares has its interval cut off at 0 and 1: its variance shows at the other end.
+    cut = point.lo <= 0 or point.hi >= 1
+    half = max(point.value - point.lo, point.hi - point.value) if cut else (point.hi - point.lo) / 2
+    variance = (half / _Z) ** 2
     right = round(point.value * point.n)
     if not 0 <= right <= point.n or not math.isclose(right / point.n, point.value, abs_tol=1e-9):
         return _Figure(point.value, variance, point.n, None)

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from core.answers import extract_boxed
 from core.config import RunConfig, Sampling
-from core.drift import Estimate, share
 from core.errors import CoevoError
+from core.estimates import Estimate, share
 from core.grading import Grader
 from core.prompts import solver_messages
 from core.seeds import seed_for

@@ -16,9 +16,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.config import parse_config
-from core.drift import share
 from core.embedding import hashed_embeddings
 from core.errors import CoevoError
+from core.estimates import share
 from core.grading import Grader
 from core.groups import make_groups
 from core.methods import Method, SetMethod
@@ -181,8 +181,8 @@ def _equal(pairs: Iterator[tuple[str | None, str | None]], grader: Grader) -> di
 
 
 def _share(count: int, n: int) -> dict[str, Any] | None:
-    found = share(count, n)
-    return None if found is None else {"value": found.value, "ci95": [found.lo, found.hi], "n": found.n}
+    figure = share(count, n)
+    return None if figure is None else figure.as_json()
 
 
 def _disagreements(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from core.estimates import Estimate
 from core.types import Denominator, FinishReason, OracleLabel, OracleVerdict, PseudoLabel, Question, Role, Verdict
 
 # "stopped": the guard, early stopping or a person ended it
@@ -214,6 +215,10 @@ class SeriesPoint:
     hi: float | None
     n: int
     estimated: bool = False  # from p_hat and earlier audits, not measured
+
+    @property
+    def estimate(self) -> Estimate | None:
+        return None if self.lo is None or self.hi is None else Estimate(self.value, self.lo, self.hi, self.n)
 
 
 @dataclass(frozen=True, slots=True)

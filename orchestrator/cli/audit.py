@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.audits import audits_needed, detectable_drop
-from core.drift import Estimate
+from core.estimates import Estimate
 from orchestrator.cli.judge import judge
 from orchestrator.home import home
 from orchestrator.terminal import AsJson, RunName, clear_errors

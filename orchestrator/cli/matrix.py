@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.config import parse_config
-from core.drift import Estimate
+from core.estimates import Estimate
 from orchestrator import cluster
 from orchestrator.home import home
 from orchestrator.matrix import Cell, MatrixError, ask_all, cells, left, question_sets, solvers_of

@@ -8,12 +8,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from core.accuracy import Accuracy
+from core.estimates import Estimate
 from core.types import Role, Verdict
 from orchestrator.report import marks
 from orchestrator.report.canvas import LIGHT, as_png, axes, step_colour
-from orchestrator.report.estimates import Measured
 from orchestrator.report.labels import Audit, Labels
-from orchestrator.report.measures import Accuracy, Iteration, RunMeasures, measure
+from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.session import Store
 
 _MARKERS = "os^Dv"
@@ -175,7 +176,7 @@ def ill_posed(measures: RunMeasures) -> Axes | None:
         return None
     found = axes("Ill-posed questions, of those asked")
     marks.line(found, points, "", "greedy", "o")
-    highest = max(point.ci95[1] if point.ci95 else point.value for _, point in points)
+    highest = max(point.hi for _, point in points)
     marks.percent_axis(found, top=max(0.05, min(1.0, 1.15 * highest)))
     marks.iteration_ticks(found, [(round(t), f"n = {point.n:,}") for t, point in points])
     found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
@@ -241,7 +242,7 @@ def seconds(measures: RunMeasures, stages: Sequence[str]) -> Axes | None:
     return marks.stacked_bars(f"Time by stage, in {unit}", rows, {s: s.replace("_", " ") for s in stages}, share=False)
 
 
-_SELECT: tuple[Callable[[Accuracy], Measured], ...] = (
+_SELECT: tuple[Callable[[Accuracy], Estimate], ...] = (
     lambda found: found.pass_at_1,
     lambda found: found.greedy,
     lambda found: found.majority,
@@ -269,5 +270,5 @@ def _series_name(name: str, measures: RunMeasures) -> str:
     return name.replace("@k", f"@{measures.config.evaluation.samples}")
 
 
-def _n(found: Measured | None) -> str:
+def _n(found: Estimate | None) -> str:
     return f"{found.n:,}" if found else "0"

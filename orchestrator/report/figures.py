@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from orchestrator.report.estimates import Measured
+from core.accuracy import Accuracy
+from core.estimates import Estimate
 from orchestrator.report.labels import Audit, Labels, Operations
-from orchestrator.report.measures import Accuracy, Iteration, RunMeasures, measure
+from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.rows import StageRow
 from storage.session import Store
 
@@ -65,13 +66,13 @@ def _iteration(measures: RunMeasures, each: Iteration) -> Json:
         "checkpoint": each.checkpoint,
         **_held_out(each),
         "k": measures.config.evaluation.samples,
-        "validation_pass_at_1": measured(each.validation),
+        "validation_pass_at_1": _json(each.validation),
         "gain_over_base": _accuracy(each.gain),
         "by_level": {level: found.value for level, found in each.by_level.items()} or None,
-        "by_level_ci95": {level: measured(found) for level, found in each.by_level.items()} or None,
+        "by_level_ci95": {level: _json(found) for level, found in each.by_level.items()} or None,
         "pseudo_label_accuracy": _label_accuracy(measures, each),
         **_questions(each.labels),
-        "training_label_accuracy": measured(each.training_labels),
+        "training_label_accuracy": _json(each.training_labels),
         "challenger_reward": measures.at_last_step("challenger", "reward_mean", each.t),
         "warnings": list(each.warnings),
         "decision": each.decision and asdict(each.decision),
@@ -84,12 +85,12 @@ def _held_out(each: Iteration) -> Json:
     found = each.accuracy
     return {
         "pass_at_1": found and found.pass_at_1.value,
-        "ci95": found and _interval(found.pass_at_1),
+        "ci95": found and [found.pass_at_1.lo, found.pass_at_1.hi],
         "n": found and found.pass_at_1.n,
         "greedy": found and found.greedy.value,
-        "greedy_ci95": found and _interval(found.greedy),
+        "greedy_ci95": found and [found.greedy.lo, found.greedy.hi],
         "maj_at_k": found and found.majority.value,
-        "maj_ci95": found and _interval(found.majority),
+        "maj_ci95": found and [found.majority.lo, found.majority.hi],
     }
 
 
@@ -104,7 +105,7 @@ def _label_accuracy(measures: RunMeasures, each: Iteration) -> Json | None:
 
 
 def _audit(audit: Audit) -> Json:
-    return {"kept": measured(audit.accuracy_kept), "all": measured(audit.accuracy_all)}
+    return {"kept": _json(audit.accuracy_kept), "all": _json(audit.accuracy_all)}
 
 
 def _questions(labels: Labels | None) -> Json:
@@ -118,10 +119,10 @@ def _questions(labels: Labels | None) -> Json:
         labels.stats.malformed,
         dict(labels.verdicts),
         None if ill_posed is None else ill_posed.value,
-        measured(ill_posed),
+        _json(ill_posed),
         None if p_hat is None else p_hat.value,
-        measured(p_hat),
-        measured(labels.uncertainty),
+        _json(p_hat),
+        _json(labels.uncertainty),
         _histogram(labels),
         {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
     )
@@ -134,7 +135,7 @@ def _histogram(labels: Labels) -> Json:
 
 
 def _operations(found: Operations) -> Json:
-    return {"mean": measured(found.mean), "counts": {str(count): n for count, n in found.counts.items()}}
+    return {"mean": _json(found.mean), "counts": {str(count): n for count, n in found.counts.items()}}
 
 
 def _training(measures: RunMeasures) -> Json:
@@ -152,15 +153,11 @@ def _accuracy(found: Accuracy | None) -> Json | None:
     if found is None:
         return None
     return {
-        "pass_at_1": measured(found.pass_at_1),
-        "greedy": measured(found.greedy),
-        "maj_at_k": measured(found.majority),
+        "pass_at_1": _json(found.pass_at_1),
+        "greedy": _json(found.greedy),
+        "maj_at_k": _json(found.majority),
     }
 
 
-def measured(found: Measured | None) -> Json | None:
-    return None if found is None else {"value": found.value, "ci95": _interval(found), "n": found.n}
-
-
-def _interval(found: Measured) -> list[float] | None:
-    return None if found.ci95 is None else list(found.ci95)
+def _json(figure: Estimate | None) -> Json | None:
+    return None if figure is None else figure.as_json()

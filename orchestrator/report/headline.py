@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.report.estimates import Measured, change_between
-from orchestrator.report.measures import Accuracy, Decision, Iteration, RunMeasures
+from core.accuracy import Accuracy
+from core.estimates import Estimate, difference
+from orchestrator.report.measures import Decision, Iteration, RunMeasures
 
 _STAY = "\N{NO-BREAK SPACE}"  # an interval stays on the line of its figure
 
 
-def percent(found: Measured) -> str:
+def percent(found: Estimate) -> str:
     return f"{found.value:.1%}{_ends(found, 100, '{:.1f}')}"
 
 
-def points(found: Measured, unit: str = f"{_STAY}points") -> str:
+def points(found: Estimate, unit: str = f"{_STAY}points") -> str:
     """A difference of shares, in points with its sign."""
     return _minus(f"{100 * found.value:+.1f}{unit}{_ends(found, 100, '{:+.1f}')}")
 
 
-def number(found: Measured) -> str:
+def number(found: Estimate) -> str:
     return _minus(f"{found.value:.2f}{_ends(found, 1, '{:.2f}')}")
 
 
@@ -131,7 +132,7 @@ def _labels(measures: RunMeasures) -> list[str]:
     ]
 
 
-def _over_time(whose: str, by: str, found: Sequence[tuple[int, Measured | None]]) -> list[str]:
+def _over_time(whose: str, by: str, found: Sequence[tuple[int, Estimate | None]]) -> list[str]:
     known = [(t, value) for t, value in found if value is not None]
     if not known:
         return []
@@ -151,31 +152,24 @@ def _solver(t: int) -> str:
     return f"the Solver of iteration {t}" if t else "the base model"
 
 
-def _moved(before: Measured, after: Measured) -> str:
+def _moved(before: Estimate, after: Estimate) -> str:
     """How a share changed, by the interval of the change: two intervals may overlap where it is beyond chance."""
-    change = change_between(before, after)
-    if change is None:
-        return ""
+    change = difference(after, before)
     verdict = {1: "the share rose", -1: "the share fell", 0: "chance alone may explain it"}[_sign(change)]
     return f", a change of {points(change)}: {verdict}"
 
 
-def _sign(found: Measured) -> int:
+def _sign(found: Estimate) -> int:
     """1 or -1 when the interval leaves out 0, else 0."""
-    if found.ci95 is None:
-        return 0
-    lo, hi = found.ci95
-    return (lo > 0) - (hi < 0)
+    return (found.lo > 0) - (found.hi < 0)
 
 
 def _turns(t: int) -> str:
     return "one iteration" if t == 1 else f"{t} iterations"
 
 
-def _ends(found: Measured, scale: float, form: str) -> str:
-    if found.ci95 is None:
-        return ""
-    lo, hi = (form.format(scale * end) for end in found.ci95)
+def _ends(found: Estimate, scale: float, form: str) -> str:
+    lo, hi = (form.format(scale * end) for end in (found.lo, found.hi))
     return f"{_STAY}[{lo},{_STAY}{hi}]"
 
 

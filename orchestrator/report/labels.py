@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.config import RunConfig
+from core.estimates import Estimate, mean, mean_share
 from core.filtering import FilterStats
 from core.types import LabelledQuestion, OracleLabel, Verdict
-from orchestrator.report.estimates import Measured, mean_of, mean_share_of, measured_in
 from orchestrator.report.rows import IterationRows
 from services.oracles import exact
 from storage.rows import SeriesPoint
@@ -30,7 +30,7 @@ class Histogram:
 class Operations:
     """How many operations the questions take that the exact oracle can read; empty without that oracle."""
 
-    mean: Measured | None
+    mean: Estimate | None
     counts: dict[int, int]  # operations -> questions
 
 
@@ -52,9 +52,9 @@ class Sample:
 class Audit:
     """What one oracle says of an iteration's pseudo-labels: the figures of the run's series (`services.drift`)."""
 
-    accuracy_kept: Measured | None = None
-    accuracy_all: Measured | None = None
-    ill_posed: Measured | None = None  # of all questions that the oracle was asked about
+    accuracy_kept: Estimate | None = None
+    accuracy_all: Estimate | None = None
+    ill_posed: Estimate | None = None  # of all questions that the oracle was asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Labels:
     stats: FilterStats
     verdicts: dict[Verdict, int]
     asked: int
-    p_hat: Measured | None
-    uncertainty: Measured | None
+    p_hat: Estimate | None
+    uncertainty: Estimate | None
     histogram: Histogram
     audit: Audit  # by the run's own oracle
     other_audits: dict[str, Audit]  # by those who were asked besides, people among them
@@ -88,8 +88,8 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
         stats=stats,
         verdicts=dict(Counter(row.verdict for row in rows.labelled)),
         asked=len(asked),
-        p_hat=mean_share_of(p_hats),
-        uncertainty=mean_share_of([1 - 2 * abs(p_hat - 0.5) for p_hat in p_hats]),
+        p_hat=mean_share(p_hats),
+        uncertainty=mean_share([1 - 2 * abs(p_hat - 0.5) for p_hat in p_hats]),
         histogram=_histogram(asked, config.dataset.votes, audited),
         audit=own,
         other_audits=audits,
@@ -112,7 +112,7 @@ def _histogram(asked: Sequence[LabelledQuestion], m: int, audited: dict[str, Ora
 def _operations(questions: Sequence[LabelledQuestion]) -> Operations:
     found = [exact.difficulty(row.text) for row in questions if row.text is not None]
     counts = [count for count in found if count is not None]
-    return Operations(mean_of(counts), dict(sorted(Counter(counts).items())))
+    return Operations(mean(counts), dict(sorted(Counter(counts).items())))
 
 
 def _samples(kept: Sequence[LabelledQuestion], audited: dict[str, OracleLabel]) -> tuple[Sample, ...]:
@@ -131,7 +131,7 @@ def _samples(kept: Sequence[LabelledQuestion], audited: dict[str, OracleLabel]) 
 
 
 def _audits(points: Sequence[SeriesPoint]) -> dict[str, Audit]:
-    figures = {(point.oracle, point.name, point.over): measured_in(point) for point in points}
+    figures = {(point.oracle, point.name, point.over): point.estimate for point in points}
     return {
         oracle: Audit(
             accuracy_kept=figures.get((oracle, "label_accuracy", "kept")),

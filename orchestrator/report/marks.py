@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from core.estimates import Estimate
 from orchestrator.report.canvas import LIGHT, axes
-from orchestrator.report.estimates import Measured
 
-Point = tuple[float, Measured]
+Point = tuple[float, Estimate]
 
 SEGMENTS = tuple(LIGHT[name] for name in ("c1", "c2", "c3", "c4", "c5", "c6", "c7"))
 _BAR_WIDTH = 0.62
@@ -29,10 +29,9 @@ def line(found: Axes, points: Sequence[Point], name: str, colour: str, marker: s
     if not points:
         return
     xs, values = [x for x, _ in points], [point.value for _, point in points]
-    ends = [point.ci95 or (point.value, point.value) for _, point in points]
     # Rounding may put the value a hair outside its own interval.
-    low = [max(0.0, value - lo) for value, (lo, _) in zip(values, ends, strict=True)]
-    high = [max(0.0, hi - value) for value, (_, hi) in zip(values, ends, strict=True)]
+    low = [max(0.0, point.value - point.lo) for _, point in points]
+    high = [max(0.0, point.hi - point.value) for _, point in points]
     found.errorbar(
         xs,
         values,
@@ -100,14 +99,13 @@ def legend(found: Axes, columns: int) -> None:
         found.figure.legend(loc="outside lower center", ncols=columns, columnspacing=1.2, **style)
 
 
-def present(values: Sequence[tuple[float, Measured | None]]) -> list[Point]:
+def present(values: Sequence[tuple[float, Estimate | None]]) -> list[Point]:
     """Those that have been measured."""
     return [(x, value) for x, value in values if value is not None]
 
 
-def scaled(found: Measured, by: float) -> Measured:
-    ci95 = found.ci95 and (by * found.ci95[0], by * found.ci95[1])
-    return Measured(by * found.value, ci95, found.n)
+def scaled(found: Estimate, by: float) -> Estimate:
+    return Estimate(by * found.value, by * found.lo, by * found.hi, found.n)
 
 
 def t_name(t: int) -> str:

@@ -7,26 +7,18 @@ iterations that it left are measured like any other, and do not stand for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from core.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
 from core.config import RunConfig
+from core.estimates import Estimate, share
 from core.guard import Action
-from core.types import Evaluated, Role
-from orchestrator.report.estimates import Measured, difference_of, mean_share_of, share_of
+from core.types import Role
 from orchestrator.report.labels import Labels, measure_labels
 from orchestrator.report.rows import IterationRows, RunRows, read_rows
 from storage.rows import RunRow, StageRow, TrainMetric
 from storage.session import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """One checkpoint on the held-out benchmark, or the difference between two."""
-
-    pass_at_1: Measured
-    greedy: Measured
-    majority: Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +38,11 @@ class Iteration:
     t: int
     checkpoint: str | None
     accuracy: Accuracy | None
-    by_level: dict[str, Measured]
-    validation: Measured | None  # pass@1 on what early stopping goes by
+    by_level: dict[str, Estimate]
+    validation: Estimate | None  # pass@1 on what early stopping goes by
     gain: Accuracy | None  # over the base model
     labels: Labels | None
-    training_labels: Measured | None  # right ones, of those that the method gave while it trained
+    training_labels: Estimate | None  # right ones, of those that the method gave while it trained
     seconds: dict[str, float]  # of the stages that are done, each in its last attempt
     warnings: tuple[str, ...]
     decision: Decision | None
@@ -112,21 +104,22 @@ def measure(store: Store, run: str) -> RunMeasures:
         training=tuple(map(_finite, rows.training)),
         result=standing[-1] if standing else None,
         best=best,
-        last_over_best=fallen and _difference(*(rows.iterations[t].evaluated for t in fallen)),
+        last_over_best=fallen and gain(*(rows.iterations[t].evaluated for t in fallen)),
         unfinished=_unfinished(rows),
     )
 
 
 def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, stands: bool) -> Iteration:
     done = {name: stage for name, stage in rows.stages.items() if stage.finished_at and stage.status == "done"}
+    validated = accuracy_of(rows.validated)
     health = done["check_health"].result or {} if "check_health" in done else {}
     return Iteration(
         t=rows.t,
         checkpoint=rows.checkpoint,
-        accuracy=_accuracy(rows.evaluated),
-        by_level=_by_level(rows.evaluated),
-        validation=mean_share_of([_rate(item) for item in rows.validated]),
-        gain=_difference(run.iterations[0].evaluated, rows.evaluated) if rows.t else None,
+        accuracy=accuracy_of(rows.evaluated),
+        by_level=pass_at_1_by_level(rows.evaluated),
+        validation=None if validated is None else validated.pass_at_1,
+        gain=gain(run.iterations[0].evaluated, rows.evaluated) if rows.t else None,
         labels=measure_labels(rows, rows.stats, run.config) if rows.stats and _voted(run.config) else None,
         training_labels=_training_labels(rows.t, run),
         seconds={
@@ -170,7 +163,7 @@ def _decision(rows: IterationRows, run: RunRows) -> Decision | None:
     return Decision(found.get("action", "ignore"), "ask_a_person" in said, str(found.get("note", "")), back_to)
 
 
-def _training_labels(t: int, run: RunRows) -> Measured | None:
+def _training_labels(t: int, run: RunRows) -> Estimate | None:
     """Over the steps of an iteration's Solver training, on prompts whose truth is known."""
     steps: dict[int, dict[str, float]] = {}
     for metric in run.training:
@@ -180,46 +173,11 @@ def _training_labels(t: int, run: RunRows) -> Measured | None:
     for step in steps.values():
         labelled = round(size * step.get("labelled_share", 0.0))
         given, right = given + labelled, right + round(labelled * step.get("label_accuracy", 0.0))
-    return share_of(right, given)
-
-
-def _accuracy(items: Sequence[Evaluated]) -> Accuracy | None:
-    pass_at_1 = mean_share_of([_rate(item) for item in items])
-    greedy = share_of(sum(item.greedy_correct for item in items), len(items))
-    majority = share_of(sum(item.majority_correct for item in items), len(items))
-    return Accuracy(pass_at_1, greedy, majority) if pass_at_1 and greedy and majority else None
-
-
-def _by_level(items: Sequence[Evaluated]) -> dict[str, Measured]:
-    """Level -> pass@1, numbered levels in order of their numbers; items without a level are left out."""
-    rates: dict[str, list[float]] = {}
-    for item in items:
-        if item.level is not None:
-            rates.setdefault(item.level, []).append(_rate(item))
-    order = sorted(rates, key=lambda level: (0, int(level), "") if level.isdecimal() else (1, 0, level))
-    return {level: found for level in order if (found := mean_share_of(rates[level]))}
-
-
-def _difference(before: Sequence[Evaluated], after: Sequence[Evaluated]) -> Accuracy | None:
-    """After less before, over the items that both have."""
-    first, second = ({item.item_id: item for item in items} for items in (before, after))
-    pairs = [(first[item], second[item]) for item in sorted(first.keys() & second.keys())]
-
-    def difference(score: Callable[[Evaluated], float]) -> Measured | None:
-        return difference_of([score(a) for a, _ in pairs], [score(b) for _, b in pairs])
-
-    pass_at_1 = difference(_rate)
-    greedy = difference(lambda item: float(item.greedy_correct))
-    majority = difference(lambda item: float(item.majority_correct))
-    return Accuracy(pass_at_1, greedy, majority) if pass_at_1 and greedy and majority else None
+    return share(right, given)
 
 
 def _unfinished(rows: RunRows) -> tuple[StageRow, ...]:
     return tuple(stage for each in rows.iterations for stage in each.stages.values() if stage.status != "done")
-
-
-def _rate(item: Evaluated) -> float:
-    return item.correct / item.samples
 
 
 def _finite(metric: TrainMetric) -> TrainMetric:

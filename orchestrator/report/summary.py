@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from orchestrator.report.estimates import Measured
+from core.estimates import Estimate
 from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.session import Store
 
@@ -46,13 +46,11 @@ def _row(measures: RunMeasures, each: Iteration) -> dict[str, str]:
     }
 
 
-def _counted(found: Measured | None) -> str:
+def _counted(found: Estimate | None) -> str:
     return f"{_percent(found)} n = {found.n}" if found else ""
 
 
-def _percent(found: Measured | None) -> str:
+def _percent(found: Estimate | None) -> str:
     if found is None:
         return ""
-    if found.ci95 is None:
-        return f"{100 * found.value:.1f}"
-    return f"{100 * found.value:.1f}\n[{100 * found.ci95[0]:.1f}, {100 * found.ci95[1]:.1f}]"
+    return f"{100 * found.value:.1f}\n[{100 * found.lo:.1f}, {100 * found.hi:.1f}]"

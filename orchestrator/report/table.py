@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from core.accuracy import Accuracy
 from core.config import Challenger, Solver
-from core.drift import share
+from core.estimates import Estimate, share
 from core.types import Role, Verdict
 from orchestrator.report.charts import VERDICTS
-from orchestrator.report.estimates import Measured
 from orchestrator.report.headline import number, percent, points
 from orchestrator.report.labels import Labels
-from orchestrator.report.measures import Accuracy, RunMeasures
+from orchestrator.report.measures import RunMeasures
 
 MISSING = "–"
 
@@ -45,7 +45,7 @@ def table(measures: RunMeasures) -> list[Group]:
 
 
 def _accuracy(measures: RunMeasures) -> Iterator[Row]:
-    select: dict[str, Callable[[Accuracy], Measured]] = {
+    select: dict[str, Callable[[Accuracy], Estimate]] = {
         "pass@1": lambda found: found.pass_at_1,
         "greedy": lambda found: found.greedy,
         f"maj@{measures.config.evaluation.samples}": lambda found: found.majority,
@@ -79,7 +79,7 @@ def _count(labels: Labels, verdict: Verdict) -> tuple[str, str]:
     found = share(count, candidates)
     if found is None:
         return MISSING, ""
-    return f"{count:,}", f"{percent(Measured(found.value, (found.lo, found.hi), found.n))} of n = {candidates:,}"
+    return f"{count:,}", f"{percent(found)} of n = {candidates:,}"
 
 
 def _questions(measures: RunMeasures) -> Iterator[Row]:
@@ -123,12 +123,12 @@ def time_table(measures: RunMeasures, stages: Sequence[str]) -> list[Row]:
 
 
 def _of_labels(
-    name: str, measures: RunMeasures, get: Callable[[Labels], Measured | None], form: Callable[[Measured], str]
+    name: str, measures: RunMeasures, get: Callable[[Labels], Estimate | None], form: Callable[[Estimate], str]
 ) -> Row:
     return _row(name, [get(each.labels) if each.labels else None for each in measures.iterations], form)
 
 
-def _row(name: str, values: Sequence[Measured | None], form: Callable[[Measured], str]) -> Row:
+def _row(name: str, values: Sequence[Estimate | None], form: Callable[[Estimate], str]) -> Row:
     cells = ((MISSING, "") if found is None else (form(found), f"n = {found.n:,}") for found in values)
     return Row(name, tuple(cells))
 

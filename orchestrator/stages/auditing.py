@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.audit_settings import Judge
-from core.drift import share
+from core.estimates import share
 from core.grading import process_grader
 from core.judging import Case, Claimed, Truth
 from core.seeds import seed_for

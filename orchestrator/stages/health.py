@@ -17,13 +17,13 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from core.drift import Estimate
+from core.estimates import Estimate
 from core.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
-from core.types import Role, checkpoint_id
+from core.types import Role
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, solver_steps
 from services.drift.alerts import record
-from services.drift.series import ill_posed_in
+from services.drift.series import accuracies, ill_posed_in
 from services.oracles.accuracy import measured_in
 from storage import queries
 
@@ -144,13 +144,8 @@ def _held_out(session: Session, context: Context) -> list[float | None]:
     """pass@1 of iterations 0 to t, by what early stopping goes by, or the evaluation's benchmark."""
     stopping = context.config.early_stopping
     benchmark = stopping.benchmark if stopping else context.config.evaluation.benchmark
-
-    def pass_at_1(t: int) -> float | None:
-        checkpoint = checkpoint_id(context.run, "solver" if t else "base", t)
-        items = queries.evaluations_of(session, checkpoint, benchmark)
-        return sum(item.correct / item.samples for item in items) / len(items) if items else None
-
-    return [pass_at_1(t) for t in range(context.iteration + 1)]
+    known = accuracies(session, context.run, benchmark)
+    return [known[t].pass_at_1.value if t in known else None for t in range(context.iteration + 1)]
 
 
 def _left(session: Session, context: Context) -> set[int]:
@@ -185,7 +180,5 @@ def _storable(alarm: Alarm) -> dict[str, Any]:
     return {**found, **{name: max(-largest, min(largest, found[name])) for name in ("value", "threshold")}}
 
 
-def _figure(found: Estimate | None) -> dict[str, Any]:
-    if found is None:
-        return {"value": None, "ci95": None, "n": 0}
-    return {"value": found.value, "ci95": (found.lo, found.hi), "n": found.n}
+def _figure(figure: Estimate | None) -> dict[str, Any]:
+    return {"value": None, "ci95": None, "n": 0} if figure is None else figure.as_json()

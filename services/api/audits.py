@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.audits import AuditError
 from core.calibration import Fold
-from core.drift import Estimate
+from core.estimates import Estimate
 from services.api.given import Iteration, Reading, RunName
 from services.api.origins import same_site
 from services.api.problems import documented

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from core.drift import interval_of_sums, share
+from core.accuracy import accuracy_of_sums
 from core.types import Role
 from services.api.given import Reading, RunName
 from services.api.problems import documented
@@ -23,14 +23,15 @@ def list_evaluations(session: Reading, run: RunName) -> list[Evaluation]:
     queries.get_run(session, run)
     return [
         Evaluation(
-            checkpoint=found.checkpoint,
-            benchmark=found.benchmark,
-            samples=found.samples,
-            pass_at_1=interval_of_sums(found.shares.n, found.shares.total, found.shares.squares),
-            greedy=share(found.greedy, found.shares.n),
-            majority=share(found.majority, found.shares.n),
+            checkpoint=row.checkpoint,
+            benchmark=row.benchmark,
+            samples=row.samples,
+            pass_at_1=accuracy.pass_at_1,
+            greedy=accuracy.greedy,
+            majority=accuracy.majority,
         )
-        for found in queries.evaluation_sums(session, run)
+        for row in queries.evaluation_sums(session, run)
+        if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from core.drift import Estimate
+from core.estimates import Estimate
 from core.types import Denominator, FinishReason, OracleVerdict, PseudoLabel, Verdict
 from core.voting import classes_of
 from storage.rows import AnnotationRow, ClusterRow, QuestionEntry, RolloutRow, TrainedOnRow

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.drift import Estimate, share
+from core.estimates import Estimate, share
 from core.filtering import FilterStats
 from core.types import Checkpoint, Verdict
 from storage.rows import (
@@ -110,9 +110,9 @@ class Evaluation(BaseModel):
     checkpoint: str
     benchmark: str
     samples: int  # an item
-    pass_at_1: Estimate | None
-    greedy: Estimate | None
-    majority: Estimate | None
+    pass_at_1: Estimate
+    greedy: Estimate
+    majority: Estimate
 
 
 class Manifest(BaseModel):

@@ -1,7 +1,7 @@
 """A run's series: the figures of an iteration, worked out from the store. `docs/alerts.md` says what each of them is.
 
-Intervals are 95%: Wilson's for shares of counts, at the effective n for a sample that is weighted to the whole; for
-means the normal one over questions or items, whose votes are not independent. What has none: the largest cluster's
+Intervals are 95% and made in `core.estimates`: Wilson's for shares of counts, at the effective n for a sample that is
+weighted to the whole; for means the normal one over questions or items, whose votes are not independent. What has none: the largest cluster's
 share, since a maximum is no mean, and the training's figures, since the steps of a training are not independent.
 """
 
@@ -14,14 +14,14 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
+from core.accuracy import Accuracy, accuracy_of_sums
 from core.audits import Stratum, stratified_share
 from core.changes import HELD_OUT, TEST_TIME
 from core.config import RunConfig, parse_config
-from core.drift import Estimate, interval_of_sums, mean_interval, share
-from core.types import Role, checkpoint_id
+from core.estimates import Estimate, Sums, mean, mean_share, share
+from core.types import Role
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in
 from storage import queries
-from storage.queries import Sums
 from storage.rows import Over, SeriesPoint
 
 OF_LABELS = frozenset({"label_accuracy", "ill_posed_share"})  # what oracles say of the pseudo-labels
@@ -107,31 +107,28 @@ def _ill_posed(session: Session, run: str, iteration: int, oracle: str) -> dict[
 
 def _of_votes(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
     labels, votes = queries.label_sums(session, run, iteration), queries.vote_sums(session, run, iteration)
-    named = {
-        "p_hat": labels["p_hat"],
-        "unparsed_share": labels["unparsed"],
-        "vote_entropy": _entropies(session, run, iteration),
-        "truncated_share": votes["truncated"],
-        "response_length": votes["tokens"],
-    }
-    for name, sums in named.items():
-        for over, wanted in _SLICES:
-            parts = [sums[kept] for kept in wanted if kept in sums]
-            yield from _mean(iteration, name, over, _added(parts))
+    shares = {"p_hat": labels["p_hat"], "unparsed_share": labels["unparsed"], "truncated_share": votes["truncated"]}
+    means = {"vote_entropy": _entropies(session, run, iteration), "response_length": votes["tokens"]}
+    for over, wanted in _SLICES:
+        for name, by_kept in shares.items():
+            figure = mean_share(_added(by_kept, wanted))
+            if figure is not None:
+                yield _point(iteration, name, over, figure)
+        for name, sums in means.items():
+            yield from _mean(iteration, name, over, _added(sums, wanted))
 
 
 def _entropies(session: Session, run: str, iteration: int) -> Mapping[bool, Sums]:
-    found: dict[bool, Sums] = {}
+    entropies: dict[bool, Sums] = {}
     for kept, votes in queries.vote_classes(session, run, iteration):
         total = sum(votes)
         entropy = -sum(count / total * math.log(count / total) for count in votes if count)
-        so_far = found.get(kept, Sums(0, 0.0, 0.0))
-        found[kept] = _added((so_far, Sums(1, entropy, entropy * entropy)))
-    return found
+        entropies[kept] = entropies.get(kept, Sums(0, 0.0, 0.0)) + Sums(1, entropy, entropy * entropy)
+    return entropies
 
 
-def _added(parts: Sequence[Sums]) -> Sums:
-    return Sums(sum(p.n for p in parts), sum(p.total for p in parts), sum(p.squares for p in parts))
+def _added(by_kept: Mapping[bool, Sums], wanted: Sequence[bool]) -> Sums:
+    return sum((by_kept[kept] for kept in wanted if kept in by_kept), start=Sums(0, 0.0, 0.0))
 
 
 def _of_candidates(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
@@ -158,11 +155,20 @@ def _of_training(session: Session, run: str, iteration: int, window: int) -> Ite
 
 
 def _of_evaluation(session: Session, run: str, iteration: int, config: RunConfig) -> Iterator[SeriesPoint]:
-    checkpoint = checkpoint_id(run, "solver" if iteration else "base", iteration)
-    items = queries.evaluations_of(session, checkpoint, config.evaluation.benchmark)
-    figure = mean_interval([item.correct / item.samples for item in items])
-    if figure is not None:
-        yield _point(iteration, accuracy_name(config), "", figure)
+    accuracy = accuracies(session, run, config.evaluation.benchmark).get(iteration)
+    if accuracy is not None:
+        yield _point(iteration, accuracy_name(config), "", accuracy.pass_at_1)
+
+
+def accuracies(session: Session, run: str, benchmark: str) -> dict[int, Accuracy]:
+    """Iteration -> how its Solver did on a benchmark; 0 is the base model. One that is not evaluated is not there."""
+    solvers = {row.id: row.iteration for row in queries.checkpoints_of(session, run) if row.role != "challenger"}
+    return {
+        solvers[row.checkpoint]: accuracy
+        for row in queries.evaluation_sums(session, run)
+        if row.benchmark == benchmark and row.checkpoint in solvers
+        if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
+    }
 
 
 def accuracy_name(config: RunConfig) -> str:
@@ -171,8 +177,8 @@ def accuracy_name(config: RunConfig) -> str:
 
 
 def _mean(iteration: int, name: str, over: Over, sums: Sums) -> Iterator[SeriesPoint]:
-    """The mean with its normal interval; one value alone has none, and none no point."""
-    figure = interval_of_sums(sums.n, sums.total, sums.squares)
+    """One value alone has no interval."""
+    figure = mean(sums)
     if figure is not None:
         yield _point(iteration, name, over, figure)
     elif sums.n == 1:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from core.audits import Said, kappa, stratified_share
 from core.calibration import Check, calibration_check, estimate_accuracy
-from core.drift import Estimate, share
+from core.estimates import Estimate, share
 from storage import queries
 
 Slice = Literal["kept", "all"]

@@ -111,7 +111,6 @@ from storage.queries.runs import (
     set_run_status,
 )
 from storage.queries.series import (
-    Sums,
     cluster_sizes,
     ill_posed_by_stratum,
     label_sums,
@@ -135,7 +134,6 @@ __all__ = [
     "AlreadySaid",
     "QuestionFilter",
     "Sort",
-    "Sums",
     "acknowledge",
     "add_alerts",
     "add_annotation",

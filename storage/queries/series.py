@@ -7,27 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Subquery, and_, case, cast, exists, func, select
 from sqlalchemy.orm import Session
 
 from core.audits import stratum_of
+from core.estimates import Sums
 from storage.models import AuditSamples, OracleLabels, PseudoLabels, QuestionClusters, Rollouts, Series
 from storage.queries.tables import columns, insert_into, table_of
 from storage.rows import SeriesPoint
 
 _PAGE = 2_000  # labels read at once
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Of n values: their sum and that of their squares, which give mean and spread."""
-
-    n: int
-    total: float
-    squares: float
 
 
 def put_series(session: Session, run: str, points: Iterable[SeriesPoint]) -> None:

@@ -20,7 +20,7 @@ from core.audits import (
     stratified_share,
     stratum_of,
 )
-from core.drift import share
+from core.estimates import share
 from core.types import Verdict
 
 Rows = list[tuple[str, float, Verdict]]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from core.calibration import Cell, Fold, calibration_check, estimate_accuracy
-from core.drift import Estimate, share
+from core.estimates import Estimate, share
 
 P_HATS = np.arange(11) / 10
 

@@ -1,4 +1,4 @@
-"""Label accuracy is one number: every view of a run shows the same value, interval and n."""
+"""A figure is one number: every view of a run shows the same value, interval and n."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
-from core.types import OracleLabel, OracleVerdict
+from core.types import Checkpoint, OracleLabel, OracleVerdict
 from orchestrator.cli import app
 from orchestrator.report import figures
+from orchestrator.stages.health import check_health
 from services.api.app import PREFIX, create_app
 from services.drift.series import refresh
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import Store
-from tests.synthetic_run import CONFIG, create, evaluate, finish, held_out, label, vote_of
+from tests.synthetic_run import CONFIG, context_of, create, evaluate, finish, held_out, label, vote_of
 
 RUN, JUDGE = "one", "judge_gpt"
 Figure = tuple[float, float, float, int]  # value, ends of its interval, n
@@ -34,9 +36,11 @@ def run(sqlite: Store) -> Store:
     nobody = [("What is 9 + 9?", vote_of()), ("What is 8 + 9?", vote_of()), ("What is 4 + ?", vote_of(("4", 10)))]
     with sqlite.write() as session:
         create(session, RUN, CONFIG)
-        evaluate(session, RUN, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
+        evaluate(session, RUN, 0, held_out([2, 4, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]), took=5)
         label(session, RUN, 1, [*kept, *others, *nobody], CONFIG)
         finish(session, RUN, 1, "label_questions", {}, 1.0)
+        train(session, RUN, 1)
+        evaluate(session, RUN, 1, held_out([8, 6, 8, 7], [1, 1, 1, 1], [1, 1, 0, 1]), took=5)
     with sqlite.read() as session:
         exact = {row.question_id: row.verdict for row in queries.oracle_labels_of(session, RUN, 1, "exact")}
     drawn = [row.question_id for row in draw_sample(sqlite, RUN, 1, JUDGE, 6)]
@@ -44,8 +48,15 @@ def run(sqlite: Store) -> Store:
         unknown: OracleVerdict = "unknown"
         labels = [OracleLabel(key, JUDGE, exact[key] if i else unknown, None) for i, key in enumerate(drawn)]
         queries.add_oracle_labels(session, labels)
-        refresh(session, RUN, 1)
+        for t in (0, 1):
+            refresh(session, RUN, t)
     return sqlite
+
+
+def train(session: Session, run: str, t: int) -> None:
+    """The checkpoint of an iteration's Solver."""
+    solver = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, f"/checkpoints/{run}/{t}", "0" * 64, f"{run}/base/0")
+    queries.add_checkpoint(session, solver, {})
 
 
 def reported(store: Store) -> dict[tuple[str, str], Figure]:
@@ -73,9 +84,9 @@ def served(api: TestClient) -> dict[tuple[str, str], Figure]:
     return _by_oracle(accuracies)
 
 
-def scraped(api: TestClient) -> dict[tuple[str, str], Figure]:
+def scraped(api: TestClient, name: str = "pseudo_label_accuracy", n: str = "audited") -> dict[tuple[str, str], Figure]:
     """Prometheus', which Grafana draws."""
-    prefix = "coevo_pseudo_label_accuracy_"
+    prefix = f"coevo_{name}_"
     values = {
         (sample.name.removeprefix(prefix), sample.labels["oracle"], sample.labels["slice"]): sample.value
         for family in text_string_to_metric_families(api.get("/metrics").text)
@@ -88,7 +99,7 @@ def scraped(api: TestClient) -> dict[tuple[str, str], Figure]:
             values["ratio", *key],
             values["ci_lower_ratio", *key],
             values["ci_upper_ratio", *key],
-            int(values["audited", *key]),
+            int(values[n, *key]),
         )
         for key in keys
     }
@@ -121,6 +132,48 @@ def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path, monk
     # a sample is weighted to the whole: its plain share is another number
     plain = sum(exact == "right" for exact in _verdicts(run, JUDGE)) / 6
     assert abs(of_report[JUDGE, "all"][0] - plain) > 0.01
+
+
+def test_every_view_has_the_same_accuracy_on_the_benchmark(run: Store, tmp_path: Path) -> None:
+    api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
+    # By hand: 29 of 32 samples, but n are the four items; the interval would end beyond 1.
+    latest = (29 / 32, pytest.approx(0.79, abs=0.01), 1.0, 4)
+    report: Any = figures(run, RUN)["iterations"]
+    of_report = [(i["pass_at_1"], *i["ci95"], i["n"]) for i in report]
+    assert of_report[1] == latest
+    with run.read() as session:
+        points = queries.series_of(session, RUN, "held_out")
+    evaluations = [e["pass_at_1"] for e in api.get(f"{PREFIX}/runs/{RUN}/evaluations").json()]
+    series = api.get(f"{PREFIX}/runs/{RUN}/series", params={"name": "held_out"}).json()
+    for t, figure in enumerate(of_report):
+        assert (points[t].value, points[t].lo, points[t].hi, points[t].n) == figure
+        for view in (evaluations[t], series[t]):
+            assert (view["value"], view["lo"], view["hi"], view["n"]) == figure
+    assert scraped(api, "held_out_accuracy", "n") == {("", ""): of_report[1]}
+    with run.write() as session:
+        signals = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]
+    assert (signals["pass_at_1"], signals["best_pass_at_1"]) == (of_report[1][0], of_report[1][0])
+
+
+def test_every_view_has_the_same_agreement(run: Store, tmp_path: Path) -> None:
+    """p̂ in the series and in the report; the statistics of the iteration have its value alone."""
+    api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
+    report: Any = figures(run, RUN)["iterations"][1]["p_hat"]
+    with run.read() as session:
+        [point] = queries.series_of(session, RUN, "p_hat", over="all")
+        statistics = queries.filter_stats_of(session, RUN)[1]
+    figure = (point.value, point.lo, point.hi, point.n)
+    assert (report["value"], *report["ci95"], report["n"]) == pytest.approx(figure)
+    assert scraped(api, "p_hat", "n")["", "all"] == figure
+    assert statistics.mean_p_hat == pytest.approx(point.value)
+    assert api.get(f"{PREFIX}/runs/{RUN}/iterations").json()[1]["mean_p_hat"] == statistics.mean_p_hat
+
+
+def test_the_guard_sees_the_label_accuracy_of_the_series(run: Store, tmp_path: Path) -> None:
+    with run.write() as session:
+        signal = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]["label_accuracy_kept"]
+    value, lo, hi, n = stored(run)["exact", "kept"]
+    assert signal == {"value": value, "ci95": [lo, hi], "n": n}
 
 
 def _verdicts(store: Store, oracle: str) -> list[OracleVerdict]:

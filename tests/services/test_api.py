@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from core.config import RunConfig, parse_config
-from core.drift import wilson
+from core.estimates import wilson
 from core.types import LabelledQuestion, Question, Rollout, question_id
 from services.api.app import PREFIX, create_app
 from services.oracles.samples import draw_sample

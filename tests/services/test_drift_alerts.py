@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from core.audits import Stratum, stratified_share
 from core.changes import Point, SeriesKey, findings
 from core.config import RunConfig, parse_config
-from core.drift import Estimate, mean_interval, share
+from core.estimates import Estimate, mean_share, share
 from core.guard import Alarm
 from core.types import Checkpoint, LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
 from services.drift.alerts import alert_id, look, record
@@ -46,13 +46,13 @@ def test_an_iterations_series_by_hand(store: Store) -> None:
     for name, count in (("kept_share", 2), ("malformed_share", 1), ("duplicate_share", 0)):
         assert figure(found[name, "all", ""]) == share(count, len(MADE))
     for over, p_hats in (("kept", [0.5, 0.75]), ("all", [0.5, 0.75, 1.0, 0.25])):
-        expected, point = mean_interval(p_hats), found["p_hat", over, ""]
+        expected, point = mean_share(p_hats), found["p_hat", over, ""]
         assert (point.value, point.lo, point.hi, point.n) == pytest.approx(
             (expected.value, expected.lo, expected.hi, expected.n)
         )
     length = found["response_length", "all", ""]
     assert (length.value, length.lo, length.hi, length.n) == pytest.approx((7, 7, 7, 4))
-    assert figure(found["held_out", "", ""]) == mean_interval([0, 0.25, 0.5, 0.75])
+    assert figure(found["held_out", "", ""]) == mean_share([0, 0.25, 0.5, 0.75])
     reward = found["pseudo_reward", "", ""]
     assert (reward.value, reward.lo, reward.n) == (0.5, None, 1)
     assert ("kl", "", "") not in found  # it was not a number
@@ -66,7 +66,7 @@ def test_a_run_that_trains_on_its_benchmarks_questions_has_no_held_out_accuracy(
     with store.write() as session:
         session.execute(update(Runs).where(Runs.name == RUN).values(config=config.model_dump(mode="json")))
     found = points(store)
-    assert figure(found["test_time", "", ""]) == mean_interval([0, 0.25, 0.5, 0.75])
+    assert figure(found["test_time", "", ""]) == mean_share([0, 0.25, 0.5, 0.75])
     assert ("held_out", "", "") not in found
     decline = Alarm("decline", "warn", -0.1, 0.0, None, "it has fallen")
     with store.write() as session:

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from core.audits import AuditError, Drawn, stratified_share
 from core.audits import draw as core_draw
 from core.config import RunConfig
-from core.drift import wilson
+from core.estimates import wilson
 from core.types import OracleLabel, OracleVerdict, question_id
 from services.api.app import PREFIX, create_app
 from services.api.audits import LARGEST_SAMPLE

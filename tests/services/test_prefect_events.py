@@ -19,7 +19,7 @@ from sqlalchemy import update
 
 from core.alert_settings import Alerts
 from core.config import RunConfig
-from core.drift import share
+from core.estimates import share
 from orchestrator.home import ROOT
 from services.api.app import PREFIX, create_app
 from services.drift.outbox import deliver_one, delivering

@@ -4,10 +4,10 @@ import math
 
 from store_examples import fresh_run, label
 
+from core.estimates import Sums
 from core.filtering import statistics
 from core.types import Evaluated, LabelledQuestion
 from storage import queries
-from storage.queries import Sums
 from storage.queries.figures import EvaluationSums
 from storage.rows import TrainMetric
 from storage.session import Store

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from store_examples import fresh_run
 
+from core.estimates import Sums
 from core.types import (
     LabelledQuestion,
     OracleLabel,
@@ -16,7 +17,6 @@ from core.types import (
     question_id,
 )
 from storage import queries
-from storage.queries import Sums
 from storage.rows import ClusterRow, SampleRow, SeriesPoint
 from storage.session import Store
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from core.drift import Estimate, interval_of_sums, mean_interval, paired_difference, share, wilson
+from core.estimates import Estimate, Sums, difference, mean, mean_share, paired_difference, share, wilson
 
 
 def test_wilson_by_hand() -> None:
@@ -38,8 +38,8 @@ def test_a_share_carries_its_interval_and_its_n() -> None:
 def test_no_items_no_interval() -> None:
     assert wilson(0, 0) is None
     assert share(0, 0) is None
-    assert mean_interval([]) is None
-    assert mean_interval([0.5]) is None
+    assert mean([]) is None
+    assert mean([0.5]) is None
     assert paired_difference([0.5], [0.7]) is None
 
 
@@ -51,32 +51,37 @@ def test_more_successes_than_trials_are_refused(successes: int, n: int) -> None:
 
 @given(st.lists(st.integers(0, 8).map(lambda right: right / 8), max_size=60))
 def test_the_sums_give_the_same_interval(values: list[float]) -> None:
-    found = interval_of_sums(len(values), sum(values), sum(each * each for each in values))
-    whole = mean_interval(values)
-    if whole is None:
-        assert found is None
-    else:
-        assert found is not None
-        assert (found.value, found.lo, found.hi) == pytest.approx((whole.value, whole.lo, whole.hi), abs=1e-7)
-        assert found.n == len(values)
+    sums = Sums(len(values), sum(values), sum(value * value for value in values))
+    for of in (mean, mean_share):
+        figure, whole = of(sums), of(values)
+        assert (figure is None) == (whole is None)
+        if figure and whole:
+            assert (figure.value, figure.lo, figure.hi) == pytest.approx((whole.value, whole.lo, whole.hi), abs=1e-7)
+            assert figure.n == len(values)
 
 
-def test_mean_interval_by_hand() -> None:
+def test_a_mean_of_shares_stays_where_shares_are() -> None:
+    # One of four right: 1/4, standard deviation 1/2, so 1/4 -+ 1.96 / 4, which would begin below 0.
+    assert mean_share([0, 0, 0, 1]) == Estimate(0.25, 0.0, pytest.approx(0.25 + 1.959964 / 4, abs=1e-6), 4)
+    assert mean_share([1, 1, 1, 0]).hi == 1.0
+    assert mean_share([0.5]) == Estimate(0.5, 0.0, 1.0, 1)  # one item says nothing of the spread
+    assert mean_share([]) is None
+
+
+def test_a_mean_by_hand() -> None:
     # Four items of 8 samples each: means 0, 1/2, 1/2, 1. Mean 1/2, variance (1/4 + 1/4) / 3 = 1/6,
     # standard error sqrt(1/24) = 0.204124, times 1.959964.
     half = 1.959964 * math.sqrt(1 / 24)
-    estimate = mean_interval([0, 0.5, 0.5, 1])
+    estimate = mean([0, 0.5, 0.5, 1])
     assert (estimate.value, estimate.n) == (0.5, 4)
     assert (estimate.lo, estimate.hi) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
-    narrower = mean_interval([0, 0.5, 0.5, 1], confidence=0.6826894921)  # one standard error
-    assert narrower.hi == pytest.approx(0.5 + math.sqrt(1 / 24))
 
 
 def test_items_not_samples_carry_the_interval() -> None:
     # The same samples taken for independent would claim an interval sqrt(8) times too narrow.
     items = [0.0, 1.0] * 50
     samples = [item for item in items for _ in range(8)]
-    assert mean_interval(items).hi - 0.5 > 2.8 * (mean_interval(samples).hi - 0.5)
+    assert mean(items).hi - 0.5 > 2.8 * (mean(samples).hi - 0.5)
 
 
 def test_paired_difference_by_hand() -> None:
@@ -90,7 +95,7 @@ def test_pairing_sees_what_separate_intervals_cannot() -> None:
     before = [0.0, 0.25, 0.5, 0.75]
     after = [b + d for b, d in zip(before, [0.05, 0.06, 0.05, 0.06], strict=True)]
     assert paired_difference(before, after).lo > 0
-    assert mean_interval(after).lo < mean_interval(before).hi
+    assert mean(after).lo < mean(before).hi
 
 
 def test_pairs_must_match() -> None:
@@ -102,4 +107,20 @@ def test_equal_values_have_no_spread_though_their_sums_are_rounded() -> None:
     """3 * 0.1² < (3 * 0.1)²/3 in floating point: the variance would be negative."""
     total, squares = 0.1 + 0.1 + 0.1, 0.1**2 + 0.1**2 + 0.1**2
     assert squares < 3 * (total / 3) ** 2
-    assert interval_of_sums(3, total, squares) == Estimate(total / 3, total / 3, total / 3, 3)
+    assert mean(Sums(3, total, squares)) == Estimate(total / 3, total / 3, total / 3, 3)
+
+
+def test_the_difference_is_newcombes() -> None:
+    """Newcombe 1998, table II, method 10: 56/70 - 48/80 and 9/10 - 3/10, and 0/10 - 0/20."""
+    for (x, n), (y, m), expected in (
+        ((56, 70), (48, 80), (0.0524, 0.3339)),
+        ((9, 10), (3, 10), (0.1705, 0.8090)),
+        ((0, 10), (0, 20), (-0.1611, 0.2775)),
+    ):
+        change = difference(share(x, n), share(y, m))
+        assert (change.lo, change.hi) == pytest.approx(expected, abs=2e-4)
+
+
+def test_the_difference_of_means_is_the_normal_one() -> None:
+    change = difference(Estimate(5.0, 4.0, 6.0, 10), Estimate(3.0, 1.0, 5.0, 20))
+    assert (change.value, change.lo, change.hi, change.n) == (2.0, 2 - math.sqrt(5), 2 + math.sqrt(5), 10)

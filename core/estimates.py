@@ -1,0 +1,114 @@
+"""Estimates: a share, a mean or a difference with its 95% interval and the number of items that it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, variance
+from typing import Any
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value, its 95% interval, and how many items it rests on."""
+
+    value: float
+    lo: float
+    hi: float
+    n: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {"value": self.value, "ci95": [self.lo, self.hi], "n": self.n}
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of n values: their sum and that of their squares, which give mean and spread."""
+
+    n: int
+    total: float
+    squares: float
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.n + other.n, self.total + other.total, self.squares + other.squares)
+
+
+def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float] | None:
+    """Wilson's score interval (1927) for the share `successes / n`, 95% at z = 1.96; None when n = 0.
+
+    Unlike the normal interval it stays in [0, 1], holds the share, and does not shrink to a point at 0 or n successes.
+
+    Raises:
+        ValueError: `successes` is not in 0..n.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes: expected 0..{n}, got {successes}")
+    if n == 0:
+        return None
+    p = successes / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    # At 0 and n successes one end is the share itself; rounding must not put it past.
+    return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
+
+
+def share(successes: int, n: int) -> Estimate | None:
+    """`successes / n` with its 95% Wilson interval; None when n = 0. Raises as `wilson` does."""
+    interval = wilson(successes, n)
+    return Estimate(successes / n, *interval, n) if interval else None
+
+
+def mean(values: Sequence[float] | Sums) -> Estimate | None:
+    """The mean of n items with its normal interval; None for fewer than two, which show no spread.
+
+    For k samples an item give each item's mean, not the samples: those of one item are not independent (pass@1 over
+    n questions of k rollouts rests on n, and its error is the spread between questions). The interval may leave the
+    values' own range.
+    """
+    if isinstance(values, Sums):
+        if values.n < 2:
+            return None
+        n, centre = values.n, values.total / values.n
+        spread = max(0.0, (values.squares - n * centre * centre) / (n - 1))
+    else:
+        if len(values) < 2:
+            return None
+        n, centre = len(values), fmean(values)
+        spread = variance(values)
+    half = _Z * math.sqrt(spread / n)
+    return Estimate(centre, centre - half, centre + half, n)
+
+
+def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
+    """`mean` of shares: the interval ends where shares do, at 0 and 1. Of a single item it is all of that range, since
+    one item shows no spread; None without items."""
+    sums = values if isinstance(values, Sums) else Sums(len(values), math.fsum(values), 0.0)
+    if sums.n == 1:
+        return Estimate(sums.total, 0.0, 1.0, 1)
+    found = mean(values)
+    return found and Estimate(found.value, max(found.lo, 0.0), min(found.hi, 1.0), found.n)
+
+
+def paired_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
+    """The mean of `after - before` over the same n items, with its interval; None for fewer than two.
+
+    Pairing takes out the spread between easy and hard items, so it sees what two separate intervals cannot.
+
+    Raises:
+        ValueError: as many values of `after` as of `before` were expected.
+    """
+    if len(before) != len(after):
+        raise ValueError(f"after: expected {len(before)} values, one for each item of `before`, got {len(after)}")
+    return mean([a - b for b, a in zip(before, after, strict=True)])
+
+
+def difference(now: Estimate, before: Estimate) -> Estimate:
+    """`now - before`, of two that share no items, with its 95% interval from theirs by the square-and-add method: of
+    two Wilson intervals it is Newcombe's tenth (1998), of two normal ones the normal one. n is the smaller of both."""
+    value = now.value - before.value
+    lo = value - math.hypot(now.value - now.lo, before.hi - before.value)
+    hi = value + math.hypot(now.hi - now.value, before.value - before.lo)
+    return Estimate(value, lo, hi, min(now.n, before.n))
