@@ -1,8 +1,9 @@
 """A run's series: the figures of an iteration, worked out from the store. `docs/alerts.md` says what each of them is.
 
 Intervals are 95% and made in `core.estimates`: Wilson's for shares of counts, at the effective n for a sample that is
-weighted to the whole; for means the normal one over questions or items, whose votes are not independent. What has none: the largest cluster's
-share, since a maximum is no mean, and the training's figures, since the steps of a training are not independent.
+weighted to the whole; for means the normal one over questions or items, whose votes are not independent. What has none:
+the largest cluster's share, since a maximum is no mean, and the training's figures, since the steps of a training are
+not independent.
 """
 
 from __future__ import annotations
