@@ -14,7 +14,7 @@ from functools import cache
 from statistics import NormalDist
 
 from core.errors import CoevoError
-from core.estimates import Estimate
+from core.estimates import Estimate, wilson_at
 from core.types import OracleVerdict, Verdict
 
 _BINS = 5
@@ -141,7 +141,7 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
     )
     middle = math.fsum(weight * p for weight, p in zip(weights, near, strict=True))
     spread = middle * (1 - middle)
-    lo, hi = _wilson(value, spread / (variance + spread / total))
+    lo, hi = wilson_at(value, spread / (variance + spread / total))
     return Estimate(value, lo, hi, n)
 
 
@@ -152,13 +152,6 @@ def _merged(strata: Sequence[Stratum]) -> list[Stratum]:
         if audited:
             sizes[min(audited, key=lambda other: abs(other - place))] += stratum.size
     return [Stratum(sizes[place], strata[place].n, strata[place].right) for place in audited]
-
-
-def _wilson(p: float, n: float) -> tuple[float, float]:
-    """`core.estimates.wilson` for a number of items that need not be whole."""
-    centre = (p + _Z * _Z / (2 * n)) / (1 + _Z * _Z / n)
-    half = _Z * math.sqrt(max(0.0, p * (1 - p)) / n + _Z * _Z / (4 * n * n)) / (1 + _Z * _Z / n)
-    return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
 
 
 def audits_needed(
@@ -257,7 +250,7 @@ def kappa(pairs: Mapping[Said, int] | Iterable[Said]) -> Estimate | None:
         return None
     value = (observed - chance) / (1 - chance)
     if observed == 1:
-        return Estimate(value, (_wilson(1.0, n)[0] - chance) / (1 - chance), 1.0, n)
+        return Estimate(value, (wilson_at(1.0, n)[0] - chance) / (1 - chance), 1.0, n)
     agreed = math.fsum(share[a, a] * ((1 - chance) - (first[a] + second[a]) * (1 - observed)) ** 2 for a in _CATEGORIES)
     differed = (1 - observed) ** 2 * math.fsum(
         share[a, b] * (second[a] + first[b]) ** 2 for a in _CATEGORIES for b in _CATEGORIES if a != b

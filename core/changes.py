@@ -33,6 +33,13 @@ from core.estimates import Estimate, difference, wilson
 # it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests either.
 HELD_OUT, TEST_TIME = "held_out", "test_time"
 ACCURACY = (HELD_OUT, TEST_TIME)
+# The accuracy of the labels that the Solver learns from: of those that were made before its training, by slice, and of
+# those that its method makes while it trains. The rule LABELS tests both.
+LABELS, TRAINING_LABELS = "label_accuracy", "training_label_accuracy"
+# Of the training's prompts, the share that got a label; of the answers taken for wrong (SCRL), the share that is wrong.
+LABELLED, NEGATIVES = "training_labelled_share", "negative_label_accuracy"
+
+_TESTED: Mapping[str, tuple[str, ...]] = {HELD_OUT: ACCURACY, LABELS: (LABELS, TRAINING_LABELS)}
 
 _Z = 1.96  # of the points' own 95% intervals
 _MEANS = frozenset({"vote_entropy", "response_length"})  # all else that is tested is a share
@@ -86,8 +93,8 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
     on it and those before it only, and on which series there are."""
     found: list[Finding] = []
     for name, rule in settings.rules.items():
-        names = ACCURACY if name == HELD_OUT else (name,)
-        matching = [key for key in series if rule.enabled and key.name in names and key.over == rule.over]
+        names = _TESTED.get(name, (name,)) if rule.enabled else ()
+        matching = [key for key in series if key.name in names and key.over in (rule.over, "")]
         for key in matching:
             rate = _rate_of(name, settings) / len(matching)
             found += _changes(key, series[key], rule, rate, settings)

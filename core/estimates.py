@@ -46,12 +46,14 @@ def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float] | Non
     """
     if not 0 <= successes <= n:
         raise ValueError(f"successes: expected 0..{n}, got {successes}")
-    if n == 0:
-        return None
-    p = successes / n
+    return wilson_at(successes / n, n, z) if n else None
+
+
+def wilson_at(p: float, n: float, z: float = 1.96) -> tuple[float, float]:
+    """The same for a share p at an effective number of items, which need not be whole."""
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    # At 0 and n successes one end is the share itself; rounding must not put it past.
+    half = z * math.sqrt(max(0.0, p * (1 - p)) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    # Where p is 0 or 1 one end is p itself; rounding must not put it past.
     return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
 
 

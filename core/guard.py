@@ -1,13 +1,15 @@
 """The collapse guard: what a run's figures must not do, step by step and iteration by iteration, and what then.
 
 Sources: SRT (arXiv 2505.21444) 4.1.1 and E, where the pseudo-reward jumps to 1, the KL with it, held-out accuracy
-falls, and one answer is given to every prompt; EVOL-RL (arXiv 2509.15194) 2.3, where entropy goes; R-Zero (arXiv
+falls, and one answer is given to every prompt; EVOL-RL (arXiv 2509.15194) 2.3, where entropy goes, and its appendix on
+the accuracy of the majority while it trains, as in SCRL (arXiv 2603.19880) Figure 3; R-Zero (arXiv
 2508.05004) B.2 and H, a decline after an early peak; and a Challenger's own ways to be paid: ill-posed questions,
 repeated ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -18,10 +20,13 @@ from pydantic import Field
 from core.settings import Part, Positive, Scale, Share
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
-Signal = Literal["hacking", "one_answer", "no_entropy", "decline", "ill_posed", "repetition"]
-StepSignal = Literal["hacking", "one_answer", "no_entropy"]
+Signal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels", "decline", "ill_posed", "repetition"]
+StepSignal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels"]
 
-WATCHED = ("majority_share", "kl", "same_label_share", "entropy")  # the metrics of a step that signals are made of
+# The metrics of a step that signals are made of.
+WATCHED = ("majority_share", "kl", "same_label_share", "entropy", "label_accuracy", "labels_checked")
+
+_SURE = 3.5  # standard errors: in one of 4,000 steps labels that are as right as before look so much worse
 
 _STRENGTH = {action: place for place, action in enumerate(get_args(Action))}
 
@@ -37,6 +42,7 @@ class Guard(Part):
     hacking: Action = "warn"
     one_answer: Action = "warn"
     no_entropy: Action = "warn"
+    wrong_labels: Action = "warn"
     decline: Action = "warn"
     ill_posed: Action = "warn"
     repetition: Action = "warn"
@@ -47,6 +53,7 @@ class Guard(Part):
     hacking_kl: Scale = 0.15  # …and the KL to the reference, in nats a token, is as large
     one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
     entropy_floor: Share = 0.1  # of the entropy of the training's first steps
+    wrong_labels_points: Share = 0.1  # of label accuracy, below the training's first steps, and more than chance
     decline_points: Share = 0.03  # of pass@1 on the benchmark, below its best
     ill_posed_share: Share = 0.2
     repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
@@ -113,6 +120,16 @@ def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Be
     if entropy is not None and entropy_before is not None and entropy < guard.entropy_floor * entropy_before:
         text = f"the policy's entropy is {entropy:.3g} nats a token, of {entropy_before:.3g} at the beginning"
         found.append(("no_entropy", entropy, guard.entropy_floor * entropy_before, text))
+    right, n = _checked_labels(now)
+    right_before, n_before = _checked_labels(begin)
+    if n and n_before:
+        accuracy, accuracy_before = right / n, right_before / n_before
+        fall, threshold = accuracy_before - accuracy, accuracy_before - guard.wrong_labels_points
+        both = (right + right_before) / (n + n_before)
+        sure = _SURE * math.sqrt(both * (1 - both) * (1 / n + 1 / n_before))
+        if fall > 0 and fall >= max(guard.wrong_labels_points, sure):
+            text = f"{accuracy:.0%} of the labels are right (n = {n:.0f}), of {accuracy_before:.0%} at the beginning"
+            found.append(("wrong_labels", accuracy, threshold, f"{text} (n = {n_before:.0f})"))
     return [
         Alarm(signal, guard.action(signal), value, threshold, step, f"step {step}: {text}")
         for signal, value, threshold, text in found
@@ -142,6 +159,12 @@ def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[
         for signal, value, threshold, text in found
         if guard.action(signal) != "ignore"
     ]
+
+
+def _checked_labels(metrics: Sequence[Mapping[str, float]]) -> tuple[float, float]:
+    """(right labels, labels) of some steps, of those whose truth is known."""
+    checked = [(step["label_accuracy"], step["labels_checked"]) for step in metrics if "labels_checked" in step]
+    return sum(accuracy * n for accuracy, n in checked), sum(n for _, n in checked)
 
 
 def _median(metrics: Sequence[Mapping[str, float]], name: str) -> float | None:

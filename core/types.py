@@ -151,12 +151,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """What a method makes of a group. `label` is the answer that it rewards, None where it abstains."""
+    """What a method makes of a group. `label` is the answer that it rewards, None where it abstains; `negatives` are
+    the answers that it takes for wrong without one."""
 
     label: str | None
     rewards: NDArray[np.float64]  # (G,)
     learn: bool = True  # False: the prompt takes no part in the loss
     parts: dict[str, float] = field(default_factory=dict)
+    negatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

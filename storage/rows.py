@@ -222,6 +222,22 @@ class SeriesPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class StepLabels:
+    """The labels of one step of an iteration's training; n are different questions.
+
+    `accuracy`: right ones of the labels. `labelled`: the share of the prompts that got one; the method abstained from
+    the others. `negatives`: wrong ones of the answers that SCRL takes for wrong. None where there are none.
+    """
+
+    iteration: int
+    step: int
+    oracle: str
+    accuracy: Estimate | None
+    labelled: Estimate | None
+    negatives: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
 class AlertRow:
     """What a rule found. `id` is natural: the same finding has the same."""
 

@@ -45,7 +45,8 @@ def score(group: Group, method: Scrl) -> Scored:
         "negative_share": float(negative.mean()),
         "abstained": float(not firm),
     }
-    return Scored(group.vote.answer if firm else None, rewards, parts=parts)
+    negatives = tuple(group.vote.classes[i][0] for i in dict.fromkeys(place[negative].tolist()))
+    return Scored(group.vote.answer if firm else None, rewards, parts=parts, negatives=negatives)
 
 
 def _class_means(values: np.ndarray[tuple[int], np.dtype[np.float64]], place: np.ndarray) -> np.ndarray:

@@ -39,9 +39,11 @@ def figures(store: Store, run: str) -> Json:
     the benchmark's n items of correct / k samples. `pseudo_label_accuracy` is the share of right pseudo-labels among
     the audited ones, by the run's own oracle and by the `others` that were asked, weighted to the whole where one was
     asked of a sample; the label of an ill-posed question counts as not right. `challenger_reward` is the mean reward at
-    the last step of that iteration's training. `training_label_accuracy` is over the labels that the Solver learned
-    from, where its prompts have answers. `result` is the iteration whose Solver the run has come to; one that does not
-    stand was left by going back. `training` maps role and name to [t, step, value].
+    the last step of that iteration's training. `training_label_accuracy` is over the labels that the Solver's method
+    gave while it trained, where the truth is known, `training_labelled_share` how many prompts it labelled, and
+    `negative_label_accuracy` over the answers that SCRL took for wrong; n are different questions. `result` is the
+    iteration whose Solver the run has come to; one that does not stand was left by going back. `training` maps role and
+    name to [t, step, value].
 
     Raises `StoreError` when there is no such run.
     """
@@ -73,6 +75,8 @@ def _iteration(measures: RunMeasures, each: Iteration) -> Json:
         "pseudo_label_accuracy": _label_accuracy(measures, each),
         **_questions(each.labels),
         "training_label_accuracy": _json(each.training_labels),
+        "training_labelled_share": _json(each.labelled),
+        "negative_label_accuracy": _json(each.negative_labels),
         "challenger_reward": measures.at_last_step("challenger", "reward_mean", each.t),
         "warnings": list(each.warnings),
         "decision": each.decision and asdict(each.decision),

@@ -123,12 +123,11 @@ def _since_best(change: Accuracy, best: int) -> str:
 
 def _labels(measures: RunMeasures) -> list[str]:
     accuracies = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
-    prompts = measures.config.prompts
-    self_made = prompts is not None and prompts.labels != "given"
-    learned = [(i.t, i.training_labels) for i in measures.iterations] if self_made else []
+    learned = [(i.t, i.training_labels) for i in measures.iterations]
+    by = "by the oracle" if measures.config.prompts is None else "by the prompts' answers"
     return [
         *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies),
-        *_over_time("Of the labels that the Solver learned from", "by the prompts' answers", learned),
+        *_over_time("Of the labels that the Solver learned from", by, learned),
     ]
 
 

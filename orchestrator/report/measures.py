@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
+from core.changes import LABELLED, NEGATIVES, TRAINING_LABELS
 from core.config import RunConfig
-from core.estimates import Estimate, share
+from core.estimates import Estimate
 from core.guard import Action
 from core.types import Role
 from orchestrator.report.labels import Labels, measure_labels
@@ -42,7 +43,9 @@ class Iteration:
     validation: Estimate | None  # pass@1 on what early stopping goes by
     gain: Accuracy | None  # over the base model
     labels: Labels | None
-    training_labels: Estimate | None  # right ones, of those that the method gave while it trained
+    training_labels: Estimate | None  # right ones of the labels that the method gave while it trained
+    labelled: Estimate | None  # prompts that it labelled; it abstained from the others
+    negative_labels: Estimate | None  # wrong ones of the answers that it took for wrong
     seconds: dict[str, float]  # of the stages that are done, each in its last attempt
     warnings: tuple[str, ...]
     decision: Decision | None
@@ -121,7 +124,9 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
         validation=None if validated is None else validated.pass_at_1,
         gain=gain(run.iterations[0].evaluated, rows.evaluated) if rows.t else None,
         labels=measure_labels(rows, rows.stats, run.config) if rows.stats and _voted(run.config) else None,
-        training_labels=_training_labels(rows.t, run),
+        training_labels=rows.training_labels.get(TRAINING_LABELS),
+        labelled=rows.training_labels.get(LABELLED),
+        negative_labels=rows.training_labels.get(NEGATIVES),
         seconds={
             name: (stage.finished_at - stage.started_at).total_seconds()
             for name, stage in done.items()
@@ -161,19 +166,6 @@ def _decision(rows: IterationRows, run: RunRows) -> Decision | None:
     solver = (found.get("back_to") or {}).get("solver")
     back_to = next((each.t for each in run.iterations if solver and each.checkpoint == solver), None)
     return Decision(found.get("action", "ignore"), "ask_a_person" in said, str(found.get("note", "")), back_to)
-
-
-def _training_labels(t: int, run: RunRows) -> Estimate | None:
-    """Over the steps of an iteration's Solver training, on prompts whose truth is known."""
-    steps: dict[int, dict[str, float]] = {}
-    for metric in run.training:
-        if (metric.iteration, metric.role) == (t, "solver") and metric.value is not None:
-            steps.setdefault(metric.step, {})[metric.name] = metric.value
-    size, given, right = run.config.solver.training.prompts_per_step, 0, 0
-    for step in steps.values():
-        labelled = round(size * step.get("labelled_share", 0.0))
-        given, right = given + labelled, right + round(labelled * step.get("label_accuracy", 0.0))
-    return share(right, given)
 
 
 def _unfinished(rows: RunRows) -> tuple[StageRow, ...]:

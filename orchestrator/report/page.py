@@ -29,6 +29,8 @@ _TRAINING = (
     ("response_length", "length, tokens"),
     ("majority_share", "share of the majority"),
     ("label_accuracy", "right labels"),
+    ("labelled_share", "prompts labelled"),
+    ("negative_label_accuracy", "negative labels that are wrong"),
     ("same_label_share", "one answer to all"),
 )
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from core.config import RunConfig, parse_config
+from core.estimates import Estimate
 from core.filtering import FilterStats
 from core.types import Evaluated, LabelledQuestion, OracleLabel
 from services.drift.series import label_points
+from services.drift.training_labels import training_label_points
 from storage import queries
 from storage.rows import RunRow, SeriesPoint, StageRow, TrainMetric
 from storage.session import Store
@@ -28,6 +30,7 @@ class IterationRows:
     labelled: list[LabelledQuestion]
     audited: list[OracleLabel]  # by the run's own oracle
     audits: list[SeriesPoint]  # what each oracle comes to, the run's own among them
+    training_labels: dict[str, Estimate]  # series -> what an oracle says of the labels that were made in training
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +74,5 @@ def _iteration(
     audited = queries.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
     points = label_points(session, run.name, t) if stats is not None else ()
     audits = [point for point in points if point.oracle != config.audit.label or oracle is not None]
-    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited, audits)
+    in_training = {p.name: p.estimate for p in training_label_points(session, run.name, t) if p.estimate}
+    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited, audits, in_training)

@@ -20,6 +20,7 @@ from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
 from orchestrator.stages.pool import Preempted, demand_of, place
 from services.inference import access
+from services.oracles import exact
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
 from storage.rows import TrainedOnRow
@@ -163,8 +164,10 @@ def warm_up(config: RunConfig) -> None:
 def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
     with context.store.read() as session:
         kept = queries.labels_of(session, context.run, context.iteration, "kept")
+    # What is labelled anew while it is trained on is audited there. The truth is for the figures only.
+    audited = context.config.solver.reward.labels == "online" and context.config.audit.oracle == "exact"
     questions = tuple(
-        TrainQuestion(row.question_id, row.text, row.label.answer)
+        TrainQuestion(row.question_id, row.text, row.label.answer, exact.answer(row.text) if audited else None)
         for row in kept
         if row.text is not None and row.label is not None and row.label.answer is not None
     )

@@ -176,6 +176,14 @@ EXAMPLES: dict[str, Any] = {
         "greedy": _estimate(0.7, 0.6392, 0.7545, 240),
         "majority": _estimate(0.625, 0.5622, 0.6838, 240),
     },
+    "StepLabels": {
+        "iteration": 1,
+        "step": 12,
+        "oracle": "given",
+        "accuracy": _estimate(0.75, 0.551, 0.88, 24),
+        "labelled": _estimate(0.75, 0.5789, 0.8675, 32),
+        "negatives": None,
+    },
     "TrainMetric": {"iteration": 1, "role": "solver", "step": 12, "name": "reward_mean", "value": 0.58},
     "SeriesPoint": {
         "iteration": 1,

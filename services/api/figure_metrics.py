@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from core.changes import HELD_OUT, TEST_TIME
+from core.changes import HELD_OUT, LABELLED, NEGATIVES, TEST_TIME, TRAINING_LABELS
 from storage.rows import SeriesPoint
 
 _LABELS = ("run", "oracle", "slice")
@@ -58,6 +58,23 @@ FIGURES = {
     ),
     "challenger_kl": Figure("challenger_kl", "nats", "The Challenger's divergence from its reference, a token", _STEPS),
     "challenger_reward": Figure("challenger_reward", "", "Mean raw reward of the Challenger", _STEPS),
+    TRAINING_LABELS: Figure(
+        TRAINING_LABELS,
+        "ratio",
+        "Share of the labels that the Solver's method gave while it trained that are right",
+        "questions",
+        "checked",
+    ),
+    LABELLED: Figure(
+        "training_labelled", "ratio", "Share of the training's prompts that the Solver's method labelled", "questions"
+    ),
+    NEGATIVES: Figure(
+        NEGATIVES,
+        "ratio",
+        "Share of the answers that the Solver's method took for wrong while it trained that are wrong",
+        "questions",
+        "checked",
+    ),
     HELD_OUT: Figure("held_out_accuracy", "ratio", "Held-out accuracy (pass@1) of the Solver", "items"),
     TEST_TIME: Figure(
         "test_time_accuracy",

@@ -11,8 +11,9 @@ from core.types import Role
 from services.api.given import Reading, RunName
 from services.api.problems import documented
 from services.api.schemas import Evaluation
+from services.drift.training_labels import labels_by_step
 from storage import queries
-from storage.rows import TrainMetric
+from storage.rows import StepLabels, TrainMetric
 
 router = APIRouter(prefix="/runs/{run}", tags=["figures"])
 
@@ -33,6 +34,15 @@ def list_evaluations(session: Reading, run: RunName) -> list[Evaluation]:
         for row in queries.evaluation_sums(session, run)
         if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     ]
+
+
+@router.get("/training-labels", responses=documented(404))
+def list_training_labels(session: Reading, run: RunName) -> list[StepLabels]:
+    """How right the labels were that the Solver's method gave while it trained, step by step, where the truth is known:
+    `accuracy` of the labels, the share of the prompts that were `labelled`, and, for SCRL, the accuracy of the answers
+    that it took for wrong. Each n counts different questions. Over a whole training they are among the series."""
+    queries.get_run(session, run)
+    return labels_by_step(session, run)
 
 
 @router.get("/metrics", responses=documented(404))

@@ -12,7 +12,7 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from core.alert_settings import Alerts
-from core.changes import HELD_OUT, Finding, Point, SeriesKey, findings
+from core.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, findings
 from core.config import RunConfig, parse_config
 from core.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates
@@ -28,6 +28,7 @@ _SERIES: dict[Signal, tuple[str, Over]] = {
     "hacking": ("kl", ""),
     "one_answer": ("vote_entropy", "all"),
     "no_entropy": ("policy_entropy", ""),
+    "wrong_labels": (TRAINING_LABELS, ""),
     "decline": (HELD_OUT, ""),
     "ill_posed": ("ill_posed_share", "all"),
     "repetition": ("duplicate_share", "all"),

@@ -21,6 +21,7 @@ from core.changes import HELD_OUT, TEST_TIME
 from core.config import RunConfig, parse_config
 from core.estimates import Estimate, Sums, mean, mean_share, share
 from core.types import Role
+from services.drift.training_labels import training_label_points
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in
 from storage import queries
 from storage.rows import Over, SeriesPoint
@@ -70,6 +71,7 @@ def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
         *_of_votes(session, run, iteration),
         *_of_candidates(session, run, iteration),
         *_of_training(session, run, iteration, config.guard.window),
+        *training_label_points(session, run, iteration),
         *_of_evaluation(session, run, iteration, config),
     ]
 

@@ -52,6 +52,12 @@ def solve(question: str) -> int | None:
     return sum(terms)
 
 
+def answer(question: str) -> str | None:
+    """`solve`'s, as text."""
+    truth = solve(question)
+    return None if truth is None else str(truth)
+
+
 def difficulty(question: str) -> int | None:
     """How many operations the question takes, or None when it is ill-posed."""
     arithmetic = _read(question)

@@ -127,6 +127,7 @@ from storage.queries.traces import (
     add_trained_on,
     cluster_of,
     largest_clusters,
+    learned_from,
     trained_on_of,
 )
 
@@ -195,6 +196,7 @@ __all__ = [
     "label_sums",
     "labels_of",
     "largest_clusters",
+    "learned_from",
     "leave_pool",
     "lineage",
     "list_alerts",

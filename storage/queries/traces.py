@@ -44,3 +44,9 @@ def trained_on_of(session: Session, question_id: str) -> list[TrainedOnRow]:
     """The checkpoints that learned from a question."""
     found = select(*columns(TrainedOn, TrainedOnRow)).where(TrainedOn.question_id == question_id)
     return [TrainedOnRow(*row) for row in session.execute(found.order_by(TrainedOn.checkpoint))]
+
+
+def learned_from(session: Session, checkpoint: str) -> int:
+    """How many questions a checkpoint learned from."""
+    counted = select(func.count()).select_from(TrainedOn).where(TrainedOn.checkpoint == checkpoint)
+    return session.scalar(counted) or 0

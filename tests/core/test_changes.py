@@ -127,6 +127,17 @@ def test_the_signature_of_collapse(accuracy: str) -> None:
         assert [each.rule for each in findings({**fall, **reward, **still}, ALERTS)] == ["sudden"]
 
 
+def test_labels_made_in_training_are_tested_as_labels_are() -> None:
+    key = SeriesKey("training_label_accuracy", "", "given")
+    [alert] = found(counts([0.8] * 5 + [0.7]), key=key)
+    assert (alert.rule, alert.severity) == ("sudden", "critical")
+    assert alert.text.startswith("training label accuracy by given is 70.0% (n = 400), against 80.0%")
+    # Of labels of both kinds each has half of the rate: 0.00225, z = 2.8414, so 0.064116 below 0.8.
+    both = findings({key: counts([0.8] * 5 + [0.74]), LABELS: counts([0.8] * 6)}, ONLY_LABELS)
+    assert both == []
+    assert len(found(counts([0.8] * 5 + [0.74]), key=key)) == 1
+
+
 def test_an_interval_that_was_cut_off_at_one_is_as_wide_as_its_other_side() -> None:
     # 0.98 -+ 0.04 ends at 1. Standard errors 0.04 / 1.96 each, 0.02886 of the difference, times z = 3.8906 (a tenth of
     # nine tenths of 1/90 of the rate 0.05): 0.1123. With half of [0.94, 1] it would be 0.0993.

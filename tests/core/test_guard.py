@@ -72,6 +72,31 @@ def test_entropy_gone() -> None:
     assert signals(steps(entropy=[0.6, 0.4, 0.1, 0.06, 0.05])) == []
 
 
+def test_labels_that_are_wrong_more_often_than_at_first() -> None:
+    # Of 200 labels 150 were right in the first two steps, 100 are in the last two: 0.75 to 0.5, pooled 0.625, standard
+    # error sqrt(0.625 * 0.375 * 2/200) = 0.0484, so the fall is 5.2 of them.
+    fallen = steps(label_accuracy=[0.7, 0.8, 0.7, 0.4, 0.6], labels_checked=[100] * 5)
+    [alarm] = step_alarms(fallen, GUARD)
+    assert (alarm.signal, alarm.action, alarm.step) == ("wrong_labels", "warn", 5)
+    assert (alarm.value, alarm.threshold) == (pytest.approx(0.5), pytest.approx(0.65))
+    assert alarm.text == "step 5: 50% of the labels are right (n = 200), of 75% at the beginning (n = 200)"
+    assert signals(fallen, Guard(window=2, wrong_labels="ignore")) == []
+    assert signals(fallen, Guard(window=2, wrong_labels_points=0.3)) == []
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"label_accuracy": [0.7, 0.8, 0.7, 0.4, 0.6], "labels_checked": [20] * 5},  # 2.3 standard errors: may be chance
+        {"label_accuracy": [0.75, 0.75, 0.7, 0.7, 0.68], "labels_checked": [10_000] * 5},  # sure, and only six points
+        {"label_accuracy": [0.4, 0.6, 0.7, 0.7, 0.8], "labels_checked": [100] * 5},  # it rises
+        {"labels_checked": [0] * 5, "label_accuracy": [0] * 5},
+    ],
+)
+def test_labels_that_are_as_right_as_at_first(labels: dict[str, list[float]]) -> None:
+    assert signals(steps(**labels)) == []
+
+
 def test_a_step_without_figures_makes_no_signal() -> None:
     assert signals([{"step": 1}]) == []
     assert signals(steps(majority_share=[0.99], same_label_share=[0.1], entropy=[0.5], kl=[0.0])) == []

@@ -37,6 +37,7 @@ def test_what_is_rare_and_unsure_is_negative_by_hand() -> None:
     scored = of(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3))
     assert scored.rewards == pytest.approx([0.52] * 4 + [-0.06, -0.06, -0.225, -0.01])
     assert scored.parts["negative_share"] == 3 / 8
+    assert scored.negatives == ("6", "7")
 
 
 def test_what_is_rare_but_sure_is_let_be() -> None:
@@ -44,6 +45,7 @@ def test_what_is_rare_but_sure_is_let_be() -> None:
     entropies = [0.2, 0.2, 0.4, 0.4, 0.1, 0.1, 1.0, 0.6]
     scored = of(ANSWERS, entropies, Scrl(tau_neg=0.3))
     assert scored.rewards[4] == pytest.approx(-0.1 * (0.1 - 0.375))
+    assert scored.negatives == ("7",)
 
 
 def test_without_the_entropy_term_only_shares_count() -> None:

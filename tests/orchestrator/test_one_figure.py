@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
-from core.types import Checkpoint, OracleLabel, OracleVerdict
+from core.estimates import wilson_at
+from core.types import Checkpoint, OracleLabel, OracleVerdict, question_id
 from orchestrator.cli import app
 from orchestrator.report import figures
 from orchestrator.stages.health import check_health
@@ -20,6 +21,7 @@ from services.api.app import PREFIX, create_app
 from services.drift.series import refresh
 from services.oracles.samples import draw_sample
 from storage import queries
+from storage.rows import TrainedOnRow
 from storage.session import Store
 from tests.synthetic_run import CONFIG, context_of, create, evaluate, finish, held_out, label, vote_of
 
@@ -54,9 +56,17 @@ def run(sqlite: Store) -> Store:
 
 
 def train(session: Session, run: str, t: int) -> None:
-    """The checkpoint of an iteration's Solver."""
+    """An iteration's Solver, which learned from three questions in two steps and labelled them anew in each."""
     solver = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, f"/checkpoints/{run}/{t}", "0" * 64, f"{run}/base/0")
     queries.add_checkpoint(session, solver, {})
+    queries.add_trained_on(session, [TrainedOnRow(question_id(run, t, i), solver.id, [1, 2]) for i in range(3)])
+    first = {"truths_known": 3, "labelled_share": 2 / 3, "labels_checked": 2, "label_accuracy": 0.5}
+    second = {"truths_known": 3, "labelled_share": 1.0, "labels_checked": 3, "label_accuracy": 1 / 3}
+    negatives = {"negatives_checked": 1, "negative_label_accuracy": 1.0}
+    for step, metrics in enumerate((first | negatives, second), 1):
+        queries.add_train_metrics(
+            session, run=run, iteration=t, role="solver", step=step, metrics={**metrics, "step": step}
+        )
 
 
 def reported(store: Store) -> dict[tuple[str, str], Figure]:
@@ -167,6 +177,33 @@ def test_every_view_has_the_same_agreement(run: Store, tmp_path: Path) -> None:
     assert scraped(api, "p_hat", "n")["", "all"] == figure
     assert statistics.mean_p_hat == pytest.approx(point.value)
     assert api.get(f"{PREFIX}/runs/{RUN}/iterations").json()[1]["mean_p_hat"] == statistics.mean_p_hat
+
+
+def test_every_view_has_the_same_labels_of_the_training(
+    run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
+    of_report: Any = figures(run, RUN)["iterations"][1]
+    # By hand: two of five labels are right, on three questions; five of six prompts were labelled.
+    expected = {"training_label_accuracy": (2 / 5, 3), "training_labelled_share": (5 / 6, 3)}
+    expected["negative_label_accuracy"] = (1.0, 1)
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    printed = json.loads(CliRunner().invoke(app, ["series", RUN, "--json"]).stdout)
+    for name, (value, n) in expected.items():
+        with run.read() as session:
+            [point] = queries.series_of(session, RUN, name)
+        figure = (point.value, point.lo, point.hi, point.n)
+        assert figure == (pytest.approx(value), *wilson_at(point.value, n), n)
+        assert (of_report[name]["value"], *of_report[name]["ci95"], of_report[name]["n"]) == figure
+        [row] = [row for row in printed if row["name"] == name]
+        assert (row["value"], row["lo"], row["hi"], row["n"], row["oracle"]) == (*figure, "exact")
+        prefix, count = (name, "checked") if name.endswith("accuracy") else (name.removesuffix("_share"), "n")
+        assert scraped(api, prefix, count)["exact", ""] == figure
+    first, second = api.get(f"{PREFIX}/runs/{RUN}/training-labels").json()
+    assert (first["step"], first["accuracy"]["value"], first["accuracy"]["n"]) == (1, 0.5, 2)
+    assert (first["labelled"]["value"], first["negatives"]["n"], first["oracle"]) == (pytest.approx(2 / 3), 1, "exact")
+    assert (second["accuracy"]["n"], second["negatives"]) == (3, None)
 
 
 def test_the_guard_sees_the_label_accuracy_of_the_series(run: Store, tmp_path: Path) -> None:

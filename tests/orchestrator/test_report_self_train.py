@@ -15,6 +15,7 @@ from orchestrator.report import figures, summary_table, write_report
 from orchestrator.report.headline import decisions, details, headline
 from orchestrator.report.measures import measure
 from storage import queries
+from storage.rows import TrainedOnRow
 from storage.session import Store
 from tests.synthetic_run import create, evaluate, finish, held_out, iterations, label, vote_of
 
@@ -111,23 +112,28 @@ def test_a_persons_word_to_go_on_is_kept(sqlite: Store) -> None:
 
 
 def test_labels_made_in_training_are_counted_with_n(sqlite: Store) -> None:
-    """Four prompts a step: 3 of 4 labelled and 1 of these right, then 4 of 4 and 2."""
+    """Four prompts a step: 3 of 4 labelled and 1 of these right, then 4 of 4 and 2. There are five prompts in all."""
     rounds(sqlite, config(), 2, 4, 4)
     add = {"run": "st", "role": "solver"}
+    first = {"truths_known": 4, "labelled_share": 0.75, "labels_checked": 3, "label_accuracy": 1 / 3}
+    second = {"truths_known": 4, "labelled_share": 1.0, "labels_checked": 4, "label_accuracy": 0.5}
     with sqlite.write() as session:
-        first = {"labelled_share": 0.75, "label_accuracy": 1 / 3, "majority_share": 0.5, "same_label_share": 0.0}
-        queries.add_train_metrics(session, **add, iteration=1, step=1, metrics=first)
-        queries.add_train_metrics(
-            session, **add, iteration=1, step=2, metrics={**first, "labelled_share": 1.0, "label_accuracy": 0.5}
-        )
-        queries.add_train_metrics(session, **add, iteration=2, step=1, metrics={"labelled_share": 0.0})
+        for step, metrics in enumerate((first, second), 1):
+            queries.add_train_metrics(session, **add, iteration=1, step=step, metrics=metrics)
+        none = {"truths_known": 4, "labelled_share": 0.0}
+        queries.add_train_metrics(session, **add, iteration=2, step=1, metrics=none)
+        label(session, "st", 0, [(f"What is {i} + 1?", vote_of((str(i), 4))) for i in range(5)], config())
+        for t in (1, 2):
+            rows = [TrainedOnRow(f"st/0/{i:06d}", f"st/solver/{t}", [1]) for i in range(5)]
+            queries.add_trained_on(session, rows)
     _, one, two = iterations(sqlite, "st")
     found = one["training_label_accuracy"]
-    assert (found["value"], found["n"]) == (3 / 7, 7)
-    assert found["ci95"] == pytest.approx([0.1582, 0.7495], abs=1e-4)  # Wilson, 3 of 7
-    assert two["training_label_accuracy"] is None
+    assert (found["value"], found["n"]) == (pytest.approx(3 / 7), 5)
+    assert found["ci95"] == pytest.approx([0.1319, 0.7873], abs=1e-4)  # Wilson, 3/7 at n = 5
+    assert (one["training_labelled_share"]["value"], one["training_labelled_share"]["n"]) == (7 / 8, 5)
+    assert (two["training_label_accuracy"], two["training_labelled_share"]["value"]) == (None, 0)
     said = plain(details(measure(sqlite, "st"))[-1])
-    learned = "Of the labels that the Solver learned from, 42.9% [15.8, 75.0] (n = 7) in iteration 1 were right"
+    learned = "Of the labels that the Solver learned from, 42.9% [13.2, 78.7] (n = 5) in iteration 1 were right"
     assert said == f"{learned} by the prompts' answers."
 
 

@@ -173,6 +173,7 @@ def test_evaluations_metrics_and_the_pool(api: TestClient) -> None:
         ("reward_mean", 0.5),
     ]
     assert get(api, f"/runs/{RUN}/metrics", name="nosuch") == []
+    assert get(api, f"/runs/{RUN}/training-labels") == []  # its labels were made before
     assert get(api, "/pool") == []
 
 

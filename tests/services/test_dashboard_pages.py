@@ -10,10 +10,11 @@ from playwright.sync_api import Page, expect
 from prefect_server import known, post
 
 from core.config import parse_config
-from core.types import Checkpoint
+from core.types import Checkpoint, question_id
 from services.api.app import create_app
 from services.drift.series import refresh
 from storage import queries
+from storage.rows import TrainedOnRow
 from storage.session import Store, open_store
 from tests.api_server import served
 from tests.browsing import serious, without_complaints
@@ -192,3 +193,35 @@ def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
         card = page.locator("article.run").filter(has_text=run)
         expect(card.get_by_text("Test-time pass@1").first).to_be_visible()
         expect(card.get_by_text("Held-out")).to_have_count(0)
+
+
+def test_labels_that_are_made_in_training_are_drawn_by_step_and_by_iteration(
+    address: str, store: Store, page: Page
+) -> None:
+    run = "labels-anew"
+    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}}, "test")
+    with store.write() as session:
+        create(session, run, config)
+        label(session, run, 0, [(f"What is {i} + 1?", vote_of((str(i + 1), 4))) for i in range(4)], config)
+        solver = Checkpoint(f"{run}/solver/1", run, "solver", 1, 2, "/srv/solver/1", "f" * 64, f"{run}/base/0")
+        queries.add_checkpoint(session, solver, {})
+        queries.add_trained_on(session, [TrainedOnRow(question_id(run, 0, i), solver.id, [1]) for i in range(4)])
+        for step, right in enumerate((0.75, 0.5), 1):
+            metrics = {"truths_known": 4, "labelled_share": 1.0, "labels_checked": 4, "label_accuracy": right}
+            metrics |= {"negatives_checked": 2, "negative_label_accuracy": 1.0}
+            queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=step, metrics=metrics)
+        refresh(session, run, 1)
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{run}")
+        panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Labels made in training"))
+        expect(panel.get_by_role("group", name="Right labels by step of the training")).to_be_visible()
+        expect(panel.get_by_role("group", name="Labels made in training, by iteration")).to_be_visible()
+        expect(panel).to_contain_text("judged by given answers")
+        tile = page.locator("dl.tiles > div").filter(has_text="Label accuracy, training")
+        expect(tile).to_contain_text("62.5%")  # five of eight, on four questions
+        expect(page.locator("dl.tiles").get_by_text("Label accuracy, kept")).to_have_count(0)
+        page.goto(f"{address}/compare?run={run}")
+        expect(page.get_by_role("heading", name="Label accuracy in training")).to_be_visible()
+        page.goto(address)
+        card = page.locator("article.run").filter(has_text=run)
+        expect(card.get_by_text("in training, by given").first).to_be_visible()

@@ -92,16 +92,34 @@ def test_every_signal_reaches_its_method(
 
 
 def test_known_truths_are_measured_and_not_rewarded(grader: Grader) -> None:
-    """SCRL labels the first two groups 3; the truth is 3, 4 and 4."""
+    """SCRL labels the first two groups 3; the truth is 3, 4 and unknown. The third is not firm: what three of its ten
+    answers are, once each, is negative, and its truth is one of them."""
     job = replace(tiny_job(Path("unused")), reward=Scrl())
     at = {question.question_id: i for i, question in enumerate(questions_at(job, 1))}
-    told = [replace(q, truth="34"[min(at.get(q.question_id, 0), 1)]) for q in job.questions]
+    told = [replace(q, truth=["3", "4", "7"][at.get(q.question_id, 0)]) for q in job.questions]
     known = replace(job, questions=tuple(told))
-    groups = [written(group) for group in GROUPS]
+    thin = [rf"\boxed{{{answer}}}" for answer in "5555566667"] + ["?", "?"]
+    groups = [written(group) for group in (*GROUPS[:2], thin)]
     rewarded, blind = (solver_reward(each, Ranks(), 1, groups, grader=grader) for each in (known, job))
-    assert (rewarded.metrics["labelled_share"], rewarded.metrics["label_accuracy"]) == (2 / 3, 1 / 2)
-    assert "label_accuracy" not in blind.metrics
+    figures = {
+        "truths_known": 3,
+        "labelled_share": 2 / 3,  # the third has 5 of 12 votes for 5, 4 for 6: a lead of 1/12
+        "labels_checked": 2,
+        "label_accuracy": 1 / 2,
+        "negatives_checked": 1,
+        "negative_label_accuracy": 0,
+    }
+    assert {name: rewarded.metrics[name] for name in figures} == figures
+    assert not figures.keys() & blind.metrics.keys()
     assert [one.rewards.tolist() for one in rewarded.groups] == [one.rewards.tolist() for one in blind.groups]
+
+
+def test_a_question_that_comes_twice_in_a_step_is_one_label_checked(grader: Grader) -> None:
+    job = tiny_job(Path("unused"))
+    [first, *_] = questions_at(job, 1)
+    job = replace(job, reward=Ttrl(), questions=(replace(first, truth="3"),))
+    metrics = solver_reward(job, Ranks(), 1, [written(GROUPS[0])] * 3, grader=grader).metrics
+    assert (metrics["truths_known"], metrics["labels_checked"], metrics["label_accuracy"]) == (1, 1, 1)
 
 
 def test_the_challenger_earns_what_the_solver_is_unsure_of(grader: Grader) -> None:

@@ -64,14 +64,17 @@ def by_hand(job: TrainJob) -> list[Metrics]:
 @pytest.mark.usefixtures("_ray")
 def test_an_interrupted_worker_and_two_that_go_on_equal_one(tmp_path: Path, start: Path) -> None:
     """The worker waits in its second step, for embeddings, until it has been told to stop."""
-    stop, interrupted, heard = tmp_path / "pair" / "job" / "stop", Event(), list[tuple[int, Metrics]]()
+    stop, heard = tmp_path / "pair" / "job" / "stop", list[tuple[int, Metrics]]()
+    in_second_step, interrupted = Event(), Event()
 
     def embeddings(before: int, body: dict[str, Any]) -> tuple[int, Any]:
         if (stop.parent / "step_1").exists() and not interrupted.is_set():
+            in_second_step.set()
             wait_until(stop.exists, "the worker to be told to stop")
         return lengths(before, body)
 
     def refuse(step: int, metrics: Metrics) -> None:
+        assert in_second_step.wait(60)
         raise InterruptedError(f"enough after {step}")
 
     with fake_service(embeddings) as (service, _):

@@ -15,13 +15,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import ray
 from ray.exceptions import RayError
 from transformers import AutoTokenizer
 
-from core.guard import ends_training, step_alarms
+from core.guard import StepSignal, ends_training, step_alarms
 from core.methods import Method
 from core.trainer_settings import EasyR1Settings
 from services.inference import access
@@ -142,7 +142,7 @@ def _save_every(job: TrainJob) -> int:
     """Every step where the guard may end the training at any: EasyR1 logs a step after it has saved it, so that what
     the guard sees is on the disk."""
     guard = job.guard
-    may_end = guard is not None and any(map(ends_training, (guard.hacking, guard.one_answer, guard.no_entropy)))
+    may_end = guard is not None and any(ends_training(guard.action(signal)) for signal in get_args(StepSignal))
     return 1 if may_end else job.training.checkpoint_every
 
 

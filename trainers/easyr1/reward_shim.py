@@ -1,8 +1,9 @@
 """The reward function that EasyR1 loads: `reward_shim.py:compute_score`.
 
-It runs in EasyR1's environment, in the process that EasyR1 gives its reward to, and imports `core` and the inference
-client only. EasyR1 hands over a whole step's rollouts in an order of its own, and takes one number each; what that
-number is, `trainers/easyr1/fit.py` says. A service that stays away ends the job: no reward is ever made up.
+It runs in EasyR1's environment, in the process that EasyR1 gives its reward to, and imports `core`, the inference
+client and `trainers.rewards`, which the embedded trainer calls too. EasyR1 hands over a whole step's rollouts in an
+order of its own, and takes one number each; what that number is, `trainers/easyr1/fit.py` says. A service that stays
+away ends the job: no reward is ever made up.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.advantages import advantages
-from core.answers import extract_boxed
 from core.config import ChallengerReward, Sampling, parse_method
 from core.grading import Grader
-from core.groups import make_groups
 from core.methods import Method
-from core.prompts import parse_question, solver_messages
-from core.rewards import METHODS
-from core.rewards.rzero import challenger_scores
+from core.prompts import parse_question
 from core.seeds import seed_for
 from core.serving_settings import Signals
-from core.types import Group, PseudoLabel, Scored
-from core.voting import vote_many
+from core.types import Scored
 from services.inference.client import InferenceClient
-from services.inference.engine import Prompt
-from services.inference.signals import with_signals
+from trainers import rewards
+from trainers.base import SolverService, TrainQuestion
 
 REWARD_NAME = "coevo"
 REWARD_TYPE = "batch"
@@ -58,11 +55,11 @@ class Rollouts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Earned:
-    """What the rollouts of one prompt earned, and figures: of each of them, or one for all."""
+    """What the step's rollouts earned, prompt by prompt, and the step's figures."""
 
-    scored: Scored
-    clusters: tuple[int, ...] | None
-    figures: dict[str, Sequence[float] | float]
+    scored: list[Scored]
+    clusters: list[tuple[int, ...] | None]
+    figures: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class Asked:
     patience_s: float  # before a service that does not answer ends the job
     objective: Method | ChallengerReward
     signals: Signals
-    solver: dict[str, Any] | None  # the Challenger's service
+    solver: SolverService | None  # the Challenger's
 
 
 def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[str, float]]:
@@ -99,20 +96,20 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
     earn = _solver if isinstance(asked.objective, Method) else _challenger
     with Grader() as grader:
         earned = earn(groups, asked, grader)
-    made = [_advantages(group, found, asked) for group, found in zip(groups, earned, strict=True)]
+    by_group = list(zip(groups, earned.scored, earned.clusters, strict=True))
+    made = [_advantages(group, scored, clusters, asked) for group, scored, clusters in by_group]
     lengths = np.array([each["response_length"] for each in reward_inputs], dtype=np.float64)
     scale = _scale(groups, made, lengths, asked)
     scores: list[dict[str, float]] = [{} for _ in reward_inputs]
-    for group, found, (values, taken) in zip(groups, earned, made, strict=True):
+    for (group, scored, _), (values, taken) in zip(by_group, made, strict=True):
         size = len(group.places)
         for member, place in enumerate(group.places):
-            figures = {n: v if isinstance(v, float) else v[member] for n, v in found.figures.items()}
             scores[place] = {
                 "overall": float(scale * values[member] * (size - 1) / size),
-                "reward": float(found.scored.rewards[member]),
+                "reward": float(scored.rewards[member]),
                 "advantage": float(values[member]),
                 "learned_from": float(member in taken),
-                **figures,
+                **earned.figures,  # EasyR1 logs their mean over the rollouts, which is what they are
             }
     return scores
 
@@ -120,6 +117,9 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
 def _read(path: Path) -> Asked:
     tree = json.loads(path.read_text(encoding="utf-8"))
     reward, signals = tree.pop("reward"), Signals.model_validate(tree.pop("signals"))
+    if tree["solver"] is not None:
+        sampling = Sampling.model_validate(tree["solver"].pop("sampling"))
+        tree["solver"] = SolverService(**tree["solver"], sampling=sampling)
     if tree.pop("role") == "challenger":
         return Asked(**tree, objective=ChallengerReward.model_validate(reward), signals=signals)
     return Asked(**tree, objective=parse_method(reward.pop("type"), reward), signals=signals)
@@ -139,74 +139,35 @@ def _grouped(texts: Sequence[str], known: Sequence[dict[str, Any]], size: int) -
     return groups
 
 
-def _solver(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> list[Earned]:
+def _solver(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> Earned:
     method = asked.objective
     assert isinstance(method, Method)
-    answers = [[extract_boxed(text) for text in group.texts] for group in groups]
-    bare = make_groups(answers, [group.known["label"] for group in groups], grader)
-    heard = with_signals(bare, [(group.known["question"], group.texts) for group in groups], method, asked.signals)
-    scored = [METHODS[method.type](group, method) for group in heard]
-    right, same = _right(scored, groups, grader), _same_label_share(groups, heard)
-    return [
-        Earned(found, group.clusters, {**found.parts, **_figures(group), **truth, "same_label_share": same})
-        for found, group, truth in zip(scored, heard, right, strict=True)
+    prompts = [
+        rewards.Rollouts(
+            TrainQuestion(*(group.known[name] for name in ("question_id", "question", "label", "truth"))), group.texts
+        )
+        for group in groups
     ]
+    scored = rewards.solver_scores(prompts, method, asked.signals, grader)
+    figures = rewards.solver_figures([prompt.question for prompt in prompts], scored, grader)
+    return Earned([of_group for _, of_group in scored], [group.clusters for group, _ in scored], figures)
 
 
-def _same_label_share(groups: Sequence[Rollouts], heard: Sequence[Group]) -> float:
-    """The greatest share of the step's different questions that have one and the same majority answer, 0 where no two
-    do: the guard watches it."""
-    majorities = {each.known["question_id"]: group.vote.answer for each, group in zip(groups, heard, strict=True)}
-    most = max(Counter(answer for answer in majorities.values() if answer is not None).values(), default=0)
-    return most / len(majorities) if most > 1 else 0.0
-
-
-def _figures(group: Group) -> dict[str, Sequence[float] | float]:
-    unparsed = [float(answer is None) for answer in group.answers]
-    return {"majority_share": group.vote.votes / group.vote.m, "unparsed_share": unparsed}
-
-
-def _right(scored: Sequence[Scored], groups: Sequence[Rollouts], grader: Grader) -> list[dict[str, float]]:
-    """Of the prompts whose truth is known: whether they were labelled, and of those whether the label is right."""
-    truths = [group.known["truth"] for group in groups]
-    both = [(found.label, truth) for found, truth in zip(scored, truths, strict=True)]
-    pairs = [(label, truth) for label, truth in both if label is not None and truth is not None]
-    verdicts = (comparison.verdict == "equal" for comparison in grader.compare_many(pairs))
-    figures: list[dict[str, float]] = []
-    for found, truth in zip(scored, truths, strict=True):
-        labelled = found.label is not None
-        right = {"label_accuracy": float(next(verdicts))} if labelled and truth is not None else {}
-        figures.append({} if truth is None else {"labelled_share": float(labelled), **right})
-    return figures
-
-
-def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> list[Earned]:
+def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> Earned:
     """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
     config, service = asked.objective, asked.solver
     assert isinstance(config, ChallengerReward)
     assert service is not None
     _refuse_repeated(groups)
-    questions = [parse_question(text, service["max_question_chars"]) for group in groups for text in group.texts]
+    questions = [parse_question(text, service.max_question_chars) for group in groups for text in group.texts]
     well_formed = [(i, question) for i, question in enumerate(questions) if question is not None]
-    sampling, step = Sampling.model_validate(service["sampling"]), asked.steps_before + groups[0].known["step"]
-    seeds = [seed_for(asked.run_seed, asked.key, step, "vote", i) for i, _ in well_formed]
-    prompts = [
-        Prompt(tuple(solver_messages(question)), seed, config.votes, sampling)
-        for (_, question), seed in zip(well_formed, seeds, strict=True)
-    ]
-    replies = InferenceClient(service["url"], "solver", asked.patience_s).generate(prompts, service["checkpoint"])
-    answers = [[extract_boxed(reply.text) for reply in group] for group in replies]
-    labels: list[PseudoLabel | None] = [None] * len(questions)
-    for (i, _), label in zip(well_formed, vote_many(answers, grader, service["denominator"]), strict=True):
-        labels[i] = label
-    scores = iter(challenger_scores(questions, labels, config))
-    earned = []
-    for group in groups:
-        own = [next(scores) for _ in group.texts]
-        names = dict.fromkeys(name for score in own for name in score.parts)
-        parts: dict[str, Sequence[float] | float] = {n: [score.parts.get(n, 0.0) for score in own] for n in names}
-        earned.append(Earned(Scored(None, np.array([score.value for score in own])), None, parts))
-    return earned
+    step = asked.steps_before + groups[0].known["step"]
+    seed = partial(seed_for, asked.run_seed, asked.key, step, "vote")
+    ask = rewards.asker(InferenceClient(service.url, "solver", asked.patience_s), service.checkpoint)
+    votes = rewards.solver_votes(well_formed, config, service, seed, ask, grader)
+    labels = dict(zip((i for i, _ in well_formed), votes, strict=True))
+    scored, figures = rewards.challenger_groups(questions, labels, config, asked.rollouts)
+    return Earned(scored, [None] * len(groups), figures)
 
 
 def _refuse_repeated(groups: Sequence[Rollouts]) -> None:
@@ -221,21 +182,23 @@ def _refuse_repeated(groups: Sequence[Rollouts]) -> None:
         )
 
 
-def _advantages(group: Rollouts, earned: Earned, asked: Asked) -> tuple[Floats, frozenset[int]]:
+def _advantages(
+    group: Rollouts, scored: Scored, clusters: tuple[int, ...] | None, asked: Asked
+) -> tuple[Floats, frozenset[int]]:
     """The advantages of a group, 0 for those that only vote, and who is trained on.
 
     Those are drawn: EasyR1's order goes by length, and the first ones of it would not be draws like any others.
     """
     size, (step, place) = len(group.texts), group.key
     values = np.zeros(size)
-    if not earned.scored.learn:
+    if not scored.learn:
         return values, frozenset()
     taken = list(range(size))
     if asked.trained < size:
         seed = seed_for(asked.run_seed, asked.key, asked.steps_before + step, "trained", place)
         taken = sorted(random.Random(seed).sample(taken, asked.trained))
-    clusters = [earned.clusters[i] for i in taken] if earned.clusters else None
-    values[taken] = advantages(earned.scored.rewards[taken], asked.objective, clusters)
+    of_taken = [clusters[i] for i in taken] if clusters else None
+    values[taken] = advantages(scored.rewards[taken], asked.objective, of_taken)
     return values, frozenset(taken)
 
 

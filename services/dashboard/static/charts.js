@@ -146,26 +146,32 @@ export function Parts({ rows, label, height = 220 }) {
   return html`<${Picture} draw=${draw} of=${rows} label=${label} />`;
 }
 
-/** A training's figure over its steps, one line an iteration, later ones darker. */
-export function Steps({ points, label, height = 170 }) {
+/** A training's figure over its steps, one line an iteration, later ones darker; a band where points have an interval. */
+export function Steps({ points, label, share = false, height = 170 }) {
   const draw = (width) => {
     const last = Math.max(1, ...points.map((point) => point.iteration));
     const colour = (point) => `color-mix(in oklab, var(--early), var(--late) ${Math.round((100 * point.iteration) / last)}%)`;
+    const write = (value) => (share ? percent(value) : number(value, 4));
+    const say = (point) => {
+      const sure = point.lo === undefined ? "" : `\n95%: ${write(point.lo)} to ${write(point.hi)}\nn ${number(point.n)}`;
+      return `iteration ${point.iteration}, step ${point.step}\n${write(point.value)}${sure}`;
+    };
     return Plot.plot({
       width,
       height,
       ...MARGIN,
       marginBottom: 30,
       x: { label: "step", ticks: 4, tickFormat: "d" },
-      y: { label: null, grid: true, nice: true, ticks: 4 },
+      y: { label: null, grid: true, nice: true, ticks: 4, tickFormat: share ? percents(points.map((point) => point.value)) : undefined },
       color: { type: "identity" },
       marks: [
+        Plot.areaY(points.filter((point) => point.lo !== undefined), { x: "step", y1: "lo", y2: "hi", z: "iteration", fill: colour, fillOpacity: 0.13 }),
         Plot.lineY(points, { x: "step", y: "value", z: "iteration", stroke: colour, strokeWidth: 1.8 }),
-        Plot.dot(points, { x: "step", y: "value", r: 6, fill: "transparent", title: (point) => `iteration ${point.iteration}, step ${point.step}\n${number(point.value, 4)}` }),
+        Plot.dot(points, { x: "step", y: "value", r: 6, fill: "transparent", title: say }),
       ],
     });
   };
-  return html`<${Picture} draw=${draw} of=${points} label=${label} />`;
+  return html`<${Picture} draw=${draw} of=${[points, share]} label=${label} />`;
 }
 
 const MOST_ROWS = 30; // the last iterations; the numbers have all

@@ -14,6 +14,7 @@ const figures = (oracle) => [
   { name: "held_out", title: "Held-out accuracy", about: "pass@1 of each Solver on questions that nobody trained on.", share: true },
   { name: "test_time", title: "Test-time accuracy", about: "pass@1 of each Solver on the very questions that it trains on.", share: true },
   { name: "label_accuracy", over: "kept", oracle, title: oracle ? `Label accuracy, kept, by ${words(oracle)}` : "Label accuracy, kept", share: true },
+  { name: "training_label_accuracy", title: "Label accuracy in training", about: "Of the labels that the Solver's method gave while it trained.", share: true },
   { name: "kept_share", title: "Kept share", about: "Of the candidates.", share: true },
   { name: "policy_entropy", title: "Policy entropy", about: "nats a token, at the end of the Solver's training.", share: false },
 ];

@@ -13,6 +13,11 @@ const EVERY = 4_000;
 const PREFECT_EVERY = 10_000;
 const AUDITS_EVERY = 60_000; // they are worked out from all labels
 const ORACLES = ["var(--c-kept)", "var(--c-held-out)", "var(--c-audit)", "var(--c-challenger)"];
+const TRAINING_LABELS = [
+  ["training_label_accuracy", "labels that are right", "var(--c-kept)"],
+  ["training_labelled_share", "prompts labelled", "var(--c-audit)"],
+  ["negative_label_accuracy", "negative labels that are wrong answers", "var(--c-challenger)"],
+];
 const SIGNALS = [
   ["policy_entropy", "Policy entropy", "nats a token", false],
   ["kl", "KL to the reference", "nats a token", false],
@@ -28,7 +33,7 @@ export function RunPage({ run: name }) {
   const place = `/runs/${encodeURIComponent(name)}`;
   const [live, setLive] = useState(true);
   const { data, error, again } = useAnswers(
-    [[place], [`${place}/iterations`], [`${place}/series`], [`${place}/stages`], [`${place}/metrics`, { name: "reward_mean" }], [`${place}/checkpoints`], ["/alerts", { run: name, limit: 20 }]],
+    [[place], [`${place}/iterations`], [`${place}/series`], [`${place}/stages`], [`${place}/metrics`, { name: "reward_mean" }], [`${place}/checkpoints`], [`${place}/training-labels`], ["/alerts", { run: name, limit: 20 }]],
     live ? EVERY : 0,
   );
   const { data: flowRuns } = useAnswer("/flow-runs", { run: name }, PREFECT_EVERY);
@@ -43,7 +48,7 @@ export function RunPage({ run: name }) {
 }
 
 function Run({ place, data, again, starts }) {
-  const [run, iterations, series, stages, rewards, checkpoints, alerts] = data;
+  const [run, iterations, series, stages, rewards, checkpoints, trainingLabels, alerts] = data;
   const { data: audits } = useAnswer(`${place}/audits`, {}, isLive(run) ? AUDITS_EVERY : 0);
   const given = Boolean(run.config.prompts);
   return html`
@@ -57,6 +62,7 @@ function Run({ place, data, again, starts }) {
     <div class="panels">
       <${LabelAccuracy} place=${place} series=${series} run=${run.name} />
       <${Audits} audits=${audits} place=${place} />
+      ${trainingLabels.length > 0 && html`<${TrainingLabels} steps=${trainingLabels} series=${series} />`}
       <${BenchmarkAccuracy} place=${place} series=${series} checkpoints=${checkpoints} />
       ${!given && html`<${Difficulty} place=${place} series=${series} />`}
       <${Became} place=${place} iterations=${iterations} series=${series} />
@@ -115,10 +121,12 @@ function Tiles({ series, audits }) {
   const share = courses(series, "kept_share")[0];
   const [first, last] = [onBenchmark.points[0], onBenchmark.points.at(-1)];
   const gain = first && last !== first ? `${percent(first.value)} before training` : "";
+  const inTraining = courses(series, "training_label_accuracy")[0];
   const rest = (course) => html`by ${words(course.oracle)}, iteration ${latest(course).iteration}<br />${frameAt(audits, latest(course))}`;
   return html`<dl class="tiles">
-    <${Tile} label="Label accuracy, kept" estimate=${latest(kept)} note=${kept && rest(kept)} />
-    <${Tile} label="Label accuracy, all" estimate=${latest(all)} note=${all && rest(all)} />
+    ${(kept || !inTraining) && html`<${Tile} label="Label accuracy, kept" estimate=${latest(kept)} note=${kept && rest(kept)} />
+      <${Tile} label="Label accuracy, all" estimate=${latest(all)} note=${all && rest(all)} />`}
+    ${inTraining && html`<${Tile} label="Label accuracy, training" estimate=${latest(inTraining)} note=${`by ${words(inTraining.oracle)}, iteration ${latest(inTraining).iteration}`} />`}
     <${Tile} label=${onBenchmark.title.replace("accuracy", "pass@1")} estimate=${last} note=${gain} />
     <${Tile} label="Kept" estimate=${share?.points.at(-1)} note="of the candidates" />
   </dl>`;
@@ -143,6 +151,20 @@ function LabelAccuracy({ place, series, run }) {
       ? html`<${Course} lines=${lines} height=${300} label="Pseudo-label accuracy by iteration" />
           <${Legend} items=${lines.map((line) => [line.name, line.colour, line.dash !== "none"])} />`
       : html`<${Empty}>No label has been audited yet. Of a run made before there were series, <code>coevo series ${run} --refresh</code> works them out.</${Empty}>`}
+  </${Panel}>`;
+}
+
+/** What methods without labels of their own learn from: labels that are made anew at every step. */
+function TrainingLabels({ steps, series }) {
+  const lines = TRAINING_LABELS.flatMap(([name, title, colour]) => courses(series, name).map((course) => ({ name: title, colour, points: course.points })));
+  const byStep = steps.filter((one) => one.accuracy).map(({ iteration, step, accuracy }) => ({ iteration, step, ...accuracy }));
+  const rows = byStep.map((point) => [point.iteration, point.step, percent(point.value), `${percent(point.lo)} – ${percent(point.hi)}`, point.n]);
+  return html`<${Panel} title="Labels made in training" table=${{ head: ["iteration", "step", "labels right", "95% interval", "n"], rows }}
+    about=${`What the Solver's method took for right while it trained, judged by ${words(steps[0].oracle)} answers. It abstains from prompts that it does not label. Later iterations are darker.`}>
+    <h3>By step</h3>
+    ${byStep.length ? html`<${Steps} points=${byStep} share label="Right labels by step of the training" />` : html`<${Empty}>No prompt was labelled.</${Empty}>`}
+    ${lines.length > 0 && html`<h3>By iteration</h3><${Course} lines=${lines} height=${170} label="Labels made in training, by iteration" />
+      <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`}
   </${Panel}>`;
 }
 

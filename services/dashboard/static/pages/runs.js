@@ -43,16 +43,18 @@ function NotBegun() {
 function RunCard({ run }) {
   const every = isLive(run) ? EVERY : 0;
   const place = `/runs/${encodeURIComponent(run.name)}`;
-  const figures = ["label_accuracy", "held_out", "test_time"];
+  const figures = ["label_accuracy", "training_label_accuracy", "held_out", "test_time"];
   const { data } = useAnswers([[`${place}/iterations`], ...figures.map((name) => [`${place}/series`, { name }])], every);
   const [iterations, ...series] = data ?? [[]];
-  const accuracy = courses(series.flat(), "label_accuracy").find((course) => course.over === "kept");
+  const kept = courses(series.flat(), "label_accuracy").find((course) => course.over === "kept");
+  const accuracy = kept ?? courses(series.flat(), "training_label_accuracy")[0];
+  const which = kept ? "kept" : "in training";
   const { title, points } = accuracyOf(series.flat());
   const passAt1 = title.replace("accuracy", "pass@1");
   const now = iterations.findLast((one) => one.now);
   const done = iterations.filter((one) => one.iteration > 0 && one.stages.some((stage) => stage.stage === "check_health" && stage.status === "done")).length;
   const lines = [
-    accuracy && { name: `label accuracy, kept, by ${words(accuracy.oracle)}`, colour: "var(--c-kept)", points: accuracy.points },
+    accuracy && { name: `label accuracy, ${which}, by ${words(accuracy.oracle)}`, colour: "var(--c-kept)", points: accuracy.points },
     points.length > 0 && { name: passAt1.toLowerCase(), colour: "var(--c-held-out)", points },
   ].filter(Boolean);
   return html`<article class="card run">
@@ -61,7 +63,7 @@ function RunCard({ run }) {
       <p class="meta">${run.preset ?? "no preset"} · seed ${run.seed} · ${ago(run.updated_at)}</p>
       <${Dots} done=${done} of=${run.iterations} now=${now} />
       <dl class="pairs">
-        <dt>Label accuracy${accuracy ? html` <small>by ${words(accuracy.oracle)}</small>` : ""}</dt>
+        <dt>Label accuracy${accuracy ? html` <small>${which}, by ${words(accuracy.oracle)}</small>` : ""}</dt>
         <dd><${Share} estimate=${latest(accuracy)} of="n" /></dd>
         <dt>${passAt1}</dt>
         <dd><${Share} estimate=${points.at(-1)} of="questions" /></dd>

@@ -1,0 +1,78 @@
+"""The labels that a method gives while it trains, as an oracle judges them: by step, and over an iteration's training.
+
+Such labels are made anew at every step (SRT, TTRL, EVOL-RL, SCRL), so no audit of stored pseudo-labels sees them. The
+trainer compares them with the truth where that is known: the answers that came with the prompts, or the exact oracle's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from core.changes import LABELLED, NEGATIVES, TRAINING_LABELS
+from core.config import parse_config
+from core.estimates import Estimate, wilson_at
+from core.types import checkpoint_id
+from storage import queries
+from storage.rows import SeriesPoint, StepLabels
+
+# Series -> the trainer's metrics (`trainers.rewards`): a step's share, and how many different questions it rests on.
+_METRICS = {
+    TRAINING_LABELS: ("label_accuracy", "labels_checked"),
+    LABELLED: ("labelled_share", "truths_known"),
+    NEGATIVES: ("negative_label_accuracy", "negatives_checked"),
+}
+
+
+def labels_by_step(session: Session, run: str) -> list[StepLabels]:
+    """Of the steps whose labels could be judged, in order."""
+    oracle = _oracle(session, run)
+    if oracle is None:
+        return []
+    return [
+        StepLabels(t, step, oracle, *(_pooled([metrics], *names) for names in _METRICS.values()))
+        for (t, step), metrics in _steps(session, run).items()
+        if "truths_known" in metrics
+    ]
+
+
+def training_label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+    """The same over all steps of an iteration's training. A question's labels at several steps are not independent, so
+    n is at most the number of questions that were trained on."""
+    oracle = _oracle(session, run)
+    if oracle is None:
+        return
+    questions = queries.learned_from(session, checkpoint_id(run, "solver", iteration))
+    steps = [*_steps(session, run, iteration).values()]
+    for name, metrics in _METRICS.items():
+        figure = _pooled(steps, *metrics, most=questions)
+        if figure is not None:
+            yield SeriesPoint(iteration, name, "", oracle, figure.value, figure.lo, figure.hi, figure.n)
+
+
+def _oracle(session: Session, run: str) -> str | None:
+    """Who knows the truth: the prompts' own answers, or the exact oracle. None where these answers are the labels."""
+    prompts = parse_config(queries.get_run(session, run).config, f"run {run}").prompts
+    if prompts is None:
+        return "exact"
+    return None if prompts.labels == "given" else "given"
+
+
+def _steps(session: Session, run: str, iteration: int | None = None) -> dict[tuple[int, int], dict[str, float]]:
+    steps: dict[tuple[int, int], dict[str, float]] = {}
+    for name in (name for names in _METRICS.values() for name in names):
+        for metric in queries.train_metrics_of(session, run, iteration=iteration, role="solver", name=name):
+            if metric.value is not None:
+                steps.setdefault((metric.iteration, metric.step), {})[name] = metric.value
+    return dict(sorted(steps.items()))
+
+
+def _pooled(steps: Sequence[Mapping[str, float]], share: str, n: str, most: int | None = None) -> Estimate | None:
+    """The share over several steps, each by its n, with Wilson's interval."""
+    total = sum(step.get(n, 0.0) for step in steps)
+    if total == 0:
+        return None
+    value = sum(step[share] * step[n] for step in steps if step.get(n)) / total
+    count = round(total) if most is None else min(round(total), most)
+    return Estimate(value, *wilson_at(value, count), count) if count else None
