@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from core.sets import polychromic_advantages
+from core.methods.poly_epo import polychromic_advantages
 
 _ROUNDS = 25
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -16,7 +16,8 @@ from core.alert_settings import Alerts
 from core.audit_settings import Audit
 from core.errors import CoevoError
 from core.guard import Guard
-from core.methods import Method, Objective, RZero, SetMethod, SolverReward, Supervised
+from core.methods import Method, Objective, SolverReward
+from core.methods.rzero import ChallengerReward, RZero, Supervised
 from core.prompt_settings import Prompts
 from core.serving_settings import Serving, Signals
 from core.settings import (
@@ -75,18 +76,6 @@ class Training(Part):
     sampling: Sampling = Sampling()
 
 
-class ChallengerReward(Objective):
-    """R-Zero 2.2. `variant="official"` reproduces the released code where it differs from the paper."""
-
-    rollouts: ClassVar[int] = 4
-
-    advantage: Literal["zscore"] = "zscore"
-    variant: Literal["paper", "official"] = "paper"
-    votes: Answers = 10  # m, the Solver's answers a question
-    repetition_weight: Factor = 1.0  # lambda
-    bleu_distance: Share = 0.5  # tau_BLEU
-
-
 class Challenger(Part):
     """How the Challenger is trained. `trained=False` is the paper's baseline of Table 1: it stays the base model."""
 
@@ -114,12 +103,7 @@ class Solver(Part):
 
     @model_validator(mode="after")
     def _sets_fit(self) -> Solver:
-        trained = trained_rollouts(self.rollouts, self.reward)
-        if isinstance(self.reward, SetMethod) and self.reward.set_size > trained:
-            raise ValueError(
-                f"reward.set_size: expected at most {trained}, the rollouts of a prompt that are trained on, "
-                f"got {self.reward.set_size}"
-            )
+        self.reward.refuse_group_of(trained_rollouts(self.rollouts, self.reward))
         return self
 
 

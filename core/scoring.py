@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.advantages import advantages
 from core.methods import Method
-from core.rewards import METHODS
 from core.types import Group, Scored
 
 
@@ -27,7 +25,7 @@ def outcome(group: Group, method: Method, seed: int = 0) -> Outcome:
     Raises:
         ValueError: a signal that the method needs is missing, or its sets do not fit the group.
     """
-    scored = METHODS[method.type](group, method)
+    scored = method.score(group)
     if not scored.learn:
         return Outcome(scored, np.zeros(len(group.answers)))
-    return Outcome(scored, advantages(scored.rewards, method, group.clusters, seed))
+    return Outcome(scored, method.advantages(scored.rewards, group.clusters, seed))

@@ -21,7 +21,7 @@ from core.errors import CoevoError
 from core.estimates import share
 from core.grading import Grader
 from core.groups import make_groups
-from core.methods import Method, SetMethod
+from core.methods import Method
 from core.scoring import Outcome, outcome
 from core.strategies import skeleton_clusters
 from core.types import Group, LabelledQuestion
@@ -74,7 +74,7 @@ def replay(
             groups = by_truth if method.type == "supervised" else by_stored
             outcomes[method.type] = [_outcome(method, group, i, votes) for i, group in enumerate(groups)]
             if not any(outcomes[method.type]):
-                skipped[method.type] = _lacking(method)
+                skipped[method.type] = _lacking(method, min(map(len, answers), default=0))
         played = [name for name in outcomes if name not in skipped]
         figures = {name: _figures(outcomes[name], stored, votes.truths, grader) for name in played}
         apart = [*_disagreements(votes, {name: outcomes[name] for name in played}, grader)]
@@ -140,13 +140,15 @@ def _outcome(method: Method, group: Group, place: int, votes: _Votes) -> Outcome
         return None
 
 
-def _lacking(method: Method) -> str:
+def _lacking(method: Method, rollouts: int) -> str:
+    try:
+        method.refuse_group_of(rollouts)
+    except ValueError as error:
+        return str(error)
     if method.needs & {"embeddings", "clusters"}:
-        return "no texts are stored (rollout_text), or groups are smaller than its sets"
+        return "no texts are stored (rollout_text)"
     if "mean_entropy" in method.needs:
         return "no entropies are stored"
-    if isinstance(method, SetMethod):
-        return f"sets of {method.set_size} are larger than the groups"
     return "no oracle's answers are stored" if method.type == "supervised" else "no labels are stored"
 
 

@@ -29,14 +29,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("core", "orchestrator", "storage", "services", "trainers", "tests/core", "deploy"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     blocks = example()
-    for name in ("core/rewards/soft_srt.py", "tests/core/test_rewards_soft_srt.py"):
+    for name in ("core/methods/soft_srt.py", "tests/core/test_methods_soft_srt.py"):
         (root / name).write_text(blocks[name])
-    methods, table = root / "core/methods.py", root / "core/rewards/__init__.py"
-    before, union, after = methods.read_text().partition("SolverReward = ")
-    members = after.replace("| Supervised", "| Supervised | SoftSrt")
-    methods.write_text(f"{before}{blocks['core/methods.py']}\n\n{union}{members}")
-    lines = table.read_text().replace("    scrl,\n", "    scrl,\n    soft_srt,\n")
-    table.write_text(re.sub(r"\}\n$", blocks["core/rewards/__init__.py"] + "}\n", lines))
     preset = (root / "deploy/runs/srt.toml").read_text().replace('type = "srt"\n', blocks["deploy/runs/soft_srt.toml"])
     (root / "deploy/runs/soft_srt.toml").write_text(preset)
     return root
@@ -54,17 +48,15 @@ def run(copy: Path, *command: str) -> str:
 def test_it_is_short() -> None:
     blocks = example()
     assert list(blocks) == [
-        "core/rewards/soft_srt.py",
-        "core/methods.py",
-        "core/rewards/__init__.py",
+        "core/methods/soft_srt.py",
         "deploy/runs/soft_srt.toml",
-        "tests/core/test_rewards_soft_srt.py",
+        "tests/core/test_methods_soft_srt.py",
     ]
     assert sum(block.count("\n") for block in blocks.values()) <= 45
 
 
 def test_its_own_test_passes(copy: Path) -> None:
-    test = copy / "tests/core/test_rewards_soft_srt.py"
+    test = copy / "tests/core/test_methods_soft_srt.py"
     out = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), str(test))
     assert "1 passed" in out
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, get_args
 
-from core.config import ChallengerReward, Sampling, Training, trained_rollouts
+from core.config import Sampling, Training, trained_rollouts
 from core.errors import CoevoError
 from core.guard import Before, Guard
 from core.methods import Method, Signal
+from core.methods.rzero import ChallengerReward
 from core.serving_settings import Signals
 from core.types import Checkpoint, Denominator, Role
 

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from core.answers import extract_boxed
-from core.config import ChallengerReward
 from core.grading import Grader
 from core.groups import make_groups
 from core.methods import Method
+from core.methods.rzero import ChallengerReward
 from core.prompts import solver_messages
-from core.rewards import METHODS
-from core.rewards.rzero import challenger_scores
 from core.serving_settings import Signals
 from core.types import Group, PseudoLabel, Score, Scored
 from core.voting import vote_many
@@ -52,7 +50,7 @@ def solver_scores(
         groups = [replace(group, mean_entropy=entropies) for group, entropies in zip(groups, told, strict=True)]
     texts = [(prompt.question.text, prompt.texts) for prompt in prompts]
     with_all = with_signals(groups, texts, method, signals)
-    return [(group, METHODS[method.type](group, method)) for group in with_all]
+    return [(group, method.score(group)) for group in with_all]
 
 
 def solver_figures(
@@ -145,7 +143,7 @@ def challenger_groups(
     """What a step's questions earn the Challenger, in groups of `size` rollouts, and the step's figures; `labels` has
     a vote for the index of each well-formed one."""
     by_index = [labels.get(i) for i in range(len(questions))]
-    scores = challenger_scores(questions, by_index, config)
+    scores = config.scores(questions, by_index)
     values = np.array([score.value for score in scores])
     groups = [Scored(None, values[start : start + size]) for start in range(0, len(scores), size)]
     return groups, _challenger_figures(scores, by_index)

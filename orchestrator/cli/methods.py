@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.config import parse_method
-from core.methods import Method, Objective
-from core.rewards import METHODS
+from core.methods import METHODS, Method, Objective
 from core.scoring import Outcome, outcome
 from orchestrator.home import home
 from orchestrator.terminal import AsJson, RunName, clear_errors, setting

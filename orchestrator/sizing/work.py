@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.config import ChallengerReward, RunConfig, Training, trained_rollouts
+from core.config import RunConfig, Training, trained_rollouts
 from core.methods import Method
+from core.methods.rzero import ChallengerReward
 from core.trainer_settings import LocalSettings
 from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import Stage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.config import ConfigError, RunConfig, load_config, parse_config
-from core.methods import EvolRl
+from core.methods.evol_rl import EvolRl
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 
@@ -131,7 +131,7 @@ def test_a_type_that_is_overridden_brings_its_own_numbers() -> None:
 
 
 def test_an_unknown_method_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"solver\.reward: .*'grop'.*'rzero', 'ttrl', 'srt'"):
+    with pytest.raises(ConfigError, match=r"solver\.reward: .*'grop'.*'rzero', 'supervised', 'scrl', 'srt'"):
         load_config(RUNS / "demo.toml", {"solver.reward.type": "grop"})
 
 

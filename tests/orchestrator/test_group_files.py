@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from core.rewards import METHODS
+from core.methods import METHODS
 from orchestrator.cli import app
 
 

@@ -7,7 +7,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from core.config import ChallengerReward, Sampling, Training, parse_method
+from core.config import Sampling, Training, parse_method
+from core.methods.rzero import ChallengerReward
 from core.types import Checkpoint
 from orchestrator.home import MICRO_MODEL
 from trainers.base import SolverService, TrainJob, TrainQuestion

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from core.config import Sampling, Training
-from core.methods import RZero
+from core.methods.rzero import RZero
 from core.types import Checkpoint
 from trainers.base import TrainJob, TrainQuestion
 from trainers.local.state import Metrics

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.methods import EvolRl, RZero, Scrl, Ttrl
+from core.methods.evol_rl import EvolRl
+from core.methods.rzero import RZero
+from core.methods.scrl import Scrl
+from core.methods.ttrl import Ttrl
 from trainers.base import LOCAL_SIGNALS, TrainError, refuse_unmet
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from local_tiny import tiny_job
 
-from core.advantages import advantages
-from core.config import ChallengerReward, Training, parse_method
+from core.config import Training, parse_method
 from core.grading import Grader
 from core.methods import Method
+from core.methods.rzero import ChallengerReward
 from core.prompts import parse_question
 from core.trainer_settings import EasyR1Settings
 from services.inference.client import InferenceError
@@ -141,7 +141,7 @@ def test_a_tokens_weight_is_the_embedded_trainers(tmp_path: Path, grader: Grader
     clusters = local.clusters or [None] * 4
     expected = np.zeros((4, SIZE))
     for g in learned:
-        expected[g] = advantages(local.groups[g].rewards, job.reward, clusters[g])
+        expected[g] = job.reward.advantages(local.groups[g].rewards, clusters[g])
     length = np.array([[len(text) for text in group] for group in said], dtype=float)
     of_a_token = {
         "sequence": 1 / (SIZE * len(learned) * length),

@@ -18,7 +18,8 @@ from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
 from core.config import Training
-from core.methods import LossAverage, RZero
+from core.methods import LossAverage
+from core.methods.rzero import RZero
 from trainers.local.grpo import grpo_loss, k3, token_logprobs
 from trainers.local.ranks import Ranks
 from trainers.local.update import Row, make_optimiser, update

@@ -17,7 +17,9 @@ from transformers import GraniteConfig, GraniteForCausalLM
 
 from core.config import Sampling
 from core.guard import Guard
-from core.methods import PassAtN, Srt, Ttrl
+from core.methods.poly_epo import PassAtN
+from core.methods.srt import Srt
+from core.methods.ttrl import Ttrl
 from core.types import Scored
 from trainers.base import TrainError, TrainJob
 from trainers.local.checkpoints import save_step

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 from local_tiny import tiny_job
 
-from core.config import ChallengerReward, Sampling
+from core.config import Sampling
 from core.grading import Grader
-from core.methods import EvolRl, GrpoDiv, Method, Scrl, Ttrl
+from core.methods import Method
+from core.methods.evol_rl import EvolRl
+from core.methods.poly_epo import GrpoDiv
+from core.methods.rzero import ChallengerReward
+from core.methods.scrl import Scrl
+from core.methods.ttrl import Ttrl
 from core.prompts import solver_messages
 from services.inference.engine import Completion, Prompt
 from trainers.base import SolverService, TrainError, TrainJob

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qw
 from two_ranks import Pair
 
 from core.config import Sampling
-from core.methods import EvolRl
+from core.methods.evol_rl import EvolRl
 from core.trainer_settings import LocalSettings
 from core.types import Scored
 from services.inference.transformers_engine import TransformersEngine

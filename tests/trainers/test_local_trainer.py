@@ -20,8 +20,9 @@ import torch
 from local_tiny import TIMINGS, tiny_job, without_timings
 from safetensors.torch import load_file
 
-from core.config import ChallengerReward, Sampling
-from core.methods import EvolRl
+from core.config import Sampling
+from core.methods.evol_rl import EvolRl
+from core.methods.rzero import ChallengerReward
 from core.serving_settings import Signals
 from core.trainer_settings import LocalSettings
 from tests.fake_service import Answer, fake_service, lengths

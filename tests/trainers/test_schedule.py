@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tiny import tiny_job
 
-from core.config import ChallengerReward
+from core.methods.rzero import ChallengerReward
 from core.prompts import challenger_messages, solver_messages
 from trainers.base import TrainJob, TrainQuestion
 from trainers.schedule import questions_at, rollouts_at

@@ -1,6 +1,6 @@
 """Which trainings EasyR1 can do as asked, and where it differs from the embedded trainer though it can.
 
-Its own estimators are not used. The reward shim makes the advantages (`core.advantages`), as the embedded trainer does,
+Its own estimators are not used. The reward shim makes the advantages (`core.methods`), as the embedded trainer does,
 and hands them on as rewards: EasyR1's RLOO returns `N/(N-1) (s - mean s)`, so that `(N-1)/N A` of a zero-sum A comes
 out as A. What is left to fit is the rest of the objective.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.config import Training
-from core.methods import Method, Objective, SetMethod, Signal
+from core.methods import Method, Objective, Signal
 from core.trainer_settings import EasyR1Settings
 from trainers.base import TrainError
 
@@ -68,8 +68,8 @@ def _unfit(training: Training, objective: Objective) -> Iterator[str]:
     if objective.loss_average == "max_length" and objective.kl_coefficient > 0:
         # It is a mean over tokens whose rewards the shim scales by the answers' lengths, and the KL it cannot scale.
         yield "loss_average: with a kl_coefficient above 0 expected 'token' or 'sequence', got 'max_length'"
-    if isinstance(objective, SetMethod) and objective.sets is not None:
-        yield f"sets: advantages of sampled sets do not sum to zero; expected all sets, got {objective.sets}"
+    if not objective.zero_sum:
+        yield "sets: advantages of sampled sets do not sum to zero; expected all sets"
     size = training.prompts_per_update
     if size is not None and training.prompts_per_step % size:
         yield f"prompts_per_update: expected a divisor of prompts_per_step = {training.prompts_per_step}, got {size}"

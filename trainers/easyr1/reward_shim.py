@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.advantages import advantages
-from core.config import ChallengerReward, Sampling, parse_method
+from core.config import Sampling, parse_method
 from core.grading import Grader
 from core.methods import Method
+from core.methods.rzero import ChallengerReward
 from core.prompts import parse_question
 from core.seeds import seed_for
 from core.serving_settings import Signals
@@ -198,7 +198,7 @@ def _advantages(
         seed = seed_for(asked.run_seed, asked.key, asked.steps_before + step, "trained", place)
         taken = sorted(random.Random(seed).sample(taken, asked.trained))
     of_taken = [clusters[i] for i in taken] if clusters else None
-    values[taken] = advantages(scored.rewards[taken], asked.objective, of_taken)
+    values[taken] = asked.objective.advantages(scored.rewards[taken], of_taken)
     return values, frozenset(taken)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.advantages import advantages
 from core.guard import ends_training, step_alarms
 from core.seeds import seed_for
 from core.trainer_settings import LocalSettings
@@ -154,7 +153,7 @@ def _update(learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarde
                 rewards = rewards - objective.kl_coefficient * np.array(kl[at * count : (at + 1) * count])
             clusters = rewarded.clusters[group] if rewarded.clusters else None
             seed = seed_for(job.run_seed, job.key, job.steps_before + step, "sets", group)
-            made = advantages(rewards, objective, clusters[:count] if clusters else None, seed)
+            made = objective.advantages(rewards, clusters[:count] if clusters else None, seed)
             silent += not made.any()
             found += made.tolist()
         return found

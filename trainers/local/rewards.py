@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from core.config import ChallengerReward
 from core.grading import Grader
 from core.methods import Method
+from core.methods.rzero import ChallengerReward
 from core.prompts import parse_question
 from core.seeds import seed_for
 from core.types import Group, PseudoLabel, Scored

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config import ChallengerReward
-from core.rewards.rzero import challenger_scores
+from core.methods.rzero import ChallengerReward
 from core.types import PseudoLabel
 
 PAPER = ChallengerReward()
@@ -22,7 +21,7 @@ def label(votes: int, m: int = 10) -> PseudoLabel:
 
 def values(questions: list[str | None], votes: list[int | None], config: ChallengerReward) -> list[float]:
     labels = [None if v is None else label(v) for v in votes]
-    return [score.value for score in challenger_scores(questions, labels, config)]
+    return [score.value for score in config.scores(questions, labels)]
 
 
 def test_the_papers_reward_by_hand() -> None:
@@ -61,11 +60,11 @@ def test_the_distance_decides_who_is_a_repetition() -> None:
 
 
 def test_the_parts_say_how_the_reward_came_about() -> None:
-    kept, malformed = challenger_scores([ALONE, None], [label(4), None], PAPER)
+    kept, malformed = PAPER.scores([ALONE, None], [label(4), None])
     alone = {"cluster_size": 1.0}
     assert kept.parts == pytest.approx({"uncertainty": 0.8, "repetition": 0.5, "p_hat": 0.4, "malformed": 0, **alone})
     assert malformed.parts == {"uncertainty": 0, "repetition": 0, "p_hat": 0, "malformed": 1, "cluster_size": 0}
-    kept, malformed = challenger_scores([ALONE, None], [label(4), None], OFFICIAL)
+    kept, malformed = OFFICIAL.scores([ALONE, None], [label(4), None])
     assert kept.parts == pytest.approx({"uncertainty": 0.4, "repetition": 0.5, "p_hat": 0.4, "malformed": 0, **alone})
     assert malformed.parts == pytest.approx({"uncertainty": 0, "repetition": 0.5, "p_hat": 0, "malformed": 1, **alone})
 
@@ -75,11 +74,11 @@ def test_the_parts_say_how_the_reward_came_about() -> None:
 )
 def test_labels_must_match_the_questions(questions: list[str | None], labels: list[PseudoLabel | None]) -> None:
     with pytest.raises(ValueError, match="labels: expected"):
-        challenger_scores(questions, labels, PAPER)
+        PAPER.scores(questions, labels)
 
 
 def test_an_empty_batch_has_no_rewards() -> None:
-    assert challenger_scores([], [], PAPER) == challenger_scores([], [], OFFICIAL) == []
+    assert PAPER.scores([], []) == OFFICIAL.scores([], []) == []
 
 
 QUESTIONS = st.none() | st.sampled_from([TWIN, OTHER_TWIN, ALONE, "What is 3 + 4?", "What is 3 + 5?"])

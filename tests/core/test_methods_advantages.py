@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.advantages import advantages
-from core.methods import Grpo, Objective, PassAtN, PolyEpo, Rloo, RZero
+from core.methods import Objective
+from core.methods.poly_epo import Grpo, PassAtN, PolyEpo
+from core.methods.rzero import RZero
+from core.methods.srt import Rloo
 
 REWARDS = st.lists(st.floats(-10, 10), min_size=1, max_size=16)
 ESTIMATORS = pytest.mark.parametrize("method", [RZero(), Grpo(), Rloo()], ids=lambda method: method.advantage)
 
 
 def of(rewards: list[Any], method: Objective) -> list[float]:
-    return advantages(np.array(rewards), method).tolist()
+    return method.advantages(np.array(rewards)).tolist()
 
 
 def test_zscores_by_hand() -> None:
@@ -34,12 +36,12 @@ def test_mean_only_and_leave_one_out_by_hand() -> None:
 
 
 def test_sets_go_to_their_objective() -> None:
-    # core.sets has the numbers worked out; here, that each method gets its own.
+    # test_methods_sets.py has the numbers worked out; here, that each method gets its own.
     rewards = np.array([1.0, 0.0, 0.0])
-    assert advantages(rewards, PolyEpo(set_size=2), (1, 1, 2)) == pytest.approx([1 / 8, -1 / 8, 0])
-    assert advantages(rewards, PassAtN(set_size=2)) == pytest.approx([1 / 3, -1 / 6, -1 / 6])
+    assert PolyEpo(set_size=2).advantages(rewards, (1, 1, 2)) == pytest.approx([1 / 8, -1 / 8, 0])
+    assert PassAtN(set_size=2).advantages(rewards) == pytest.approx([1 / 3, -1 / 6, -1 / 6])
     with pytest.raises(ValueError, match="clusters: poly_epo's advantages need them"):
-        advantages(rewards, PolyEpo(set_size=2))
+        PolyEpo(set_size=2).advantages(rewards)
 
 
 @ESTIMATORS

@@ -1,4 +1,4 @@
-"""The rewards that know strategies: Poly-EPO's and GRPO+DIV's. The sets are in test_sets.py."""
+"""The rewards that know strategies: Poly-EPO's and GRPO+DIV's. The sets are in test_methods_sets.py."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import any_groups, group_of, permuted
 
-from core.methods import GrpoDiv, PolyEpo
-from core.rewards import grpo_div, poly_epo
+from core.methods.poly_epo import GrpoDiv, PolyEpo
 from core.types import Group
 
 
 def test_poly_epo_counts_strategies_and_leaves_their_worth_to_the_sets() -> None:
     group = group_of(["7", "7", "8", "8"], label="7", clusters=(1, 2, 3, 100))
-    scored = poly_epo.score(group, PolyEpo())
+    scored = PolyEpo().score(group)
     assert (scored.label, scored.rewards.tolist(), scored.learn) == ("7", [1, 1, 0, 0], True)
     assert scored.parts == {"clusters": 3, "right_clusters": 2, "degenerate_share": 0.25}
 
@@ -24,22 +23,22 @@ def test_poly_epo_counts_strategies_and_leaves_their_worth_to_the_sets() -> None
 def test_grpo_div_by_hand() -> None:
     # N = 4. A cluster of two: (4/2 - 1)/3 = 1/3; of one: (4/1 - 1)/3 = 1; the degenerate one: nothing. lambda 0.5.
     group = group_of(["7", "8", "8", "7"], label="7", clusters=(1, 1, 2, 100))
-    assert grpo_div.score(group, GrpoDiv()).rewards == pytest.approx([1 + 1 / 6, 1 / 6, 1 / 2, 1])
-    assert grpo_div.score(group, GrpoDiv(diversity_weight=0)).rewards.tolist() == [1, 0, 0, 1]
+    assert GrpoDiv().score(group).rewards == pytest.approx([1 + 1 / 6, 1 / 6, 1 / 2, 1])
+    assert GrpoDiv(diversity_weight=0).score(group).rewards.tolist() == [1, 0, 0, 1]
 
 
 def test_grpo_div_when_all_are_alike_all_differ_and_one_is_alone() -> None:
     alike = group_of(["7", "7", "8"], label="7", clusters=(1, 1, 1))
-    assert grpo_div.score(alike, GrpoDiv()).rewards.tolist() == [1, 1, 0]
+    assert GrpoDiv().score(alike).rewards.tolist() == [1, 1, 0]
     differ = group_of(["7", "7", "8"], label="7", clusters=(3, 1, 2))
-    assert grpo_div.score(differ, GrpoDiv()).rewards.tolist() == [1.5, 1.5, 0.5]
-    assert grpo_div.score(group_of(["7"], label="7", clusters=(1,)), GrpoDiv()).rewards.tolist() == [1]
+    assert GrpoDiv().score(differ).rewards.tolist() == [1.5, 1.5, 0.5]
+    assert GrpoDiv().score(group_of(["7"], label="7", clusters=(1,))).rewards.tolist() == [1]
 
 
 def test_a_group_whose_strategies_are_unknown_is_dropped() -> None:
     group = group_of(["7", "8"], label="7")
-    assert not poly_epo.score(group, PolyEpo()).learn
-    assert not grpo_div.score(group, GrpoDiv()).learn
+    assert not PolyEpo().score(group).learn
+    assert not GrpoDiv().score(group).learn
     assert PolyEpo().needs == GrpoDiv().needs == {"clusters", "label"}
 
 
@@ -47,6 +46,6 @@ def test_a_group_whose_strategies_are_unknown_is_dropped() -> None:
 def test_range_and_permutation(group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)
-    scored = grpo_div.score(group, GrpoDiv())
+    scored = GrpoDiv().score(group)
     assert ((scored.rewards >= 0) & (scored.rewards <= 1.5)).all()
-    assert grpo_div.score(permuted(group, order), GrpoDiv()).rewards == pytest.approx(scored.rewards[order])
+    assert GrpoDiv().score(permuted(group, order)).rewards == pytest.approx(scored.rewards[order])

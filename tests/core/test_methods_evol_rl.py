@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import any_groups, group_of, permuted
 
-from core.methods import EvolRl
-from core.rewards.evol_rl import score
+from core.methods.evol_rl import EvolRl
 from core.types import Group
 
 PAPER, OFFICIAL = EvolRl(), EvolRl(variant="official")
@@ -24,7 +23,7 @@ A, B, C, D = [1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.8, 0.6]
 def rewards(
     answers: list[str | None], rows: list[list[float]], method: EvolRl, label: str | None = None
 ) -> list[float]:
-    return score(group_of(answers, label, embeddings=rows), method).rewards.tolist()
+    return method.score(group_of(answers, label, embeddings=rows)).rewards.tolist()
 
 
 @VARIANTS
@@ -87,14 +86,14 @@ def test_all_agree() -> None:
 @VARIANTS
 def test_nobody_gives_a_number(method: EvolRl) -> None:
     assert rewards([None, "x", None], [A, B, C], method) == [-1, -1, -1]
-    scored = score(group_of([None, None], embeddings=[A, B]), method)
+    scored = method.score(group_of([None, None], embeddings=[A, B]))
     assert (scored.label, scored.learn) == (None, False)
 
 
 def test_only_a_number_may_vote_where_the_paper_has_its_way() -> None:
     # x has three votes, 7 two. A.2: x is invalid. The released code lets it win, so that 7 is the minority.
     answers, rows = ["x", "x", "x", "7", "7"], [A, A, A, A, B]
-    paper, official = (score(group_of(answers, embeddings=rows), method) for method in (PAPER, OFFICIAL))
+    paper, official = (method.score(group_of(answers, embeddings=rows)) for method in (PAPER, OFFICIAL))
     assert (paper.label, paper.rewards.tolist()) == ("7", [-1, -1, -1, 0.5, 0.5])
     assert (official.label, official.rewards.tolist()) == ("x", [-1, -1, -1, -0.75, -0.75])
 
@@ -122,7 +121,7 @@ def test_with_given_labels_the_right_ones_are_the_majority() -> None:
 def test_bands_range_and_permutation(method: EvolRl, group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)
-    scored = score(group, method)
+    scored = method.score(group)
     found = scored.rewards
     assert (((found >= 0.5) & (found <= 1)) | ((found >= -1) & (found <= -0.5))).all()
     majority = np.array(
@@ -132,17 +131,17 @@ def test_bands_range_and_permutation(method: EvolRl, group: Group, random: Rando
     if not lone:
         assert (found[majority] >= 0.5).all()  # any of the majority above any of the minority
     assert (found[~majority] <= -0.5).all()
-    again = score(permuted(group, order), method)
+    again = method.score(permuted(group, order))
     assert again.rewards == pytest.approx(found[order], abs=1e-6)
 
 
 def test_embeddings_are_asked_for_by_name() -> None:
     assert PAPER.needs == {"embeddings"}
     with pytest.raises(ValueError, match="embeddings: expected one a rollout, 2, for evol_rl"):
-        score(group_of(["1", "2"]), PAPER)
+        PAPER.score(group_of(["1", "2"]))
 
 
 def test_of_a_majority_without_a_digit_nobody_is_on_the_labels_side() -> None:
     """The released code votes over all answers and takes those without a digit for invalid."""
-    parts = score(group_of(["x", "x", "7"], embeddings=[A, B, C]), OFFICIAL).parts
+    parts = OFFICIAL.score(group_of(["x", "x", "7"], embeddings=[A, B, C])).parts
     assert parts == {"valid_share": pytest.approx(1 / 3), "majority_share": 0}

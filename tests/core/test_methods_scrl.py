@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import any_groups, group_of, permuted
 
-from core.methods import Scrl
-from core.rewards.scrl import score
+from core.methods.scrl import Scrl
 from core.types import Group, Scored
 
 # N = 8. Shares: 5 has 4/8, 6 has 2/8, 7 has 1/8; one without an answer.
@@ -20,7 +19,7 @@ ENTROPIES = [0.2, 0.2, 0.4, 0.4, 0.5, 0.7, 1.0, 0.6]
 
 
 def of(answers: list[str | None], entropies: list[float], method: Scrl) -> Scored:
-    return score(group_of(answers, mean_entropy=entropies), method)
+    return method.score(group_of(answers, mean_entropy=entropies))
 
 
 def test_a_firm_majority_by_hand() -> None:
@@ -106,9 +105,9 @@ def test_range_and_permutation(group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)
     method = Scrl()
-    scored = score(group, method)
+    scored = method.score(group)
     assert ((scored.rewards >= -0.125 - 0.2) & (scored.rewards <= 1.2)).all()  # lambda times two nats at most
-    again = score(permuted(group, order), method)
+    again = method.score(permuted(group, order))
     assert again.rewards == pytest.approx(scored.rewards[order])
     assert again.label == scored.label
 
@@ -116,7 +115,7 @@ def test_range_and_permutation(group: Group, random: Random) -> None:
 def test_entropies_are_asked_for_by_name() -> None:
     assert Scrl().needs == {"mean_entropy"}
     with pytest.raises(ValueError, match="mean_entropy: expected one a rollout, 1, for scrl"):
-        score(group_of(["1"]), Scrl())
+        Scrl().score(group_of(["1"]))
 
 
 def test_what_is_rare_and_as_unsure_as_all_is_negative() -> None:

@@ -1,6 +1,7 @@
-"""Marginal set advantages: what a rollout is worth to the sets that hold it (Poly-EPO, arXiv 2604.17654, section 3).
+"""Poly-EPO (Orney, Hamid et al., arXiv 2604.17654): rewards that sets of rollouts share, and its baselines.
 
-For N rollouts, sets G of n and an objective f, with f' the mean of f over the sets:
+A marginal set advantage is what a rollout is worth to the sets that hold it (section 3). For N rollouts, sets G of n
+and an objective f, with f' the mean of f over the sets:
 
     A(i) = mean over the sets G that hold i of  f(G) - f'        (eq. 7, 8)
 
@@ -12,18 +13,133 @@ what N = 8 does. `K` sets sampled uniformly without replacement (Proposition B.1
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import comb
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.methods.base import Advantage, Floats, LossAverage, Method, Signal
+from core.settings import Answers, Factor, Positive, Scale
 from core.strategies import DEGENERATE
+from core.types import Group, Scored
 
 _ROUNDING = 1e-12  # of means of terms of about 1
 
-Floats = NDArray[np.float64]
-Objective = Callable[[NDArray[np.bool_]], Floats]  # sets (K, N) as membership -> their scores (K,)
+SetScores = Callable[[NDArray[np.bool_]], Floats]  # sets (K, N) as membership -> their scores (K,)
+
+
+class SetMethod(Method):
+    """An objective over sets of rollouts (Poly-EPO 3, A). `sets`: how many are sampled; None: all there are."""
+
+    rollouts: ClassVar[int] = 8  # N
+
+    advantage: Literal["set"] = "set"
+    set_size: Answers = 4  # n
+    sets: Positive | None = None  # K
+    clip_high: Scale = 0.28
+    kl_coefficient: Factor = 0.0
+    loss_average: LossAverage = "max_length"
+
+    @property
+    def zero_sum(self) -> bool:
+        """Advantages of sampled sets do not sum to zero."""
+        return self.sets is None
+
+    def refuse_group_of(self, rollouts: int) -> None:
+        if self.set_size > rollouts:
+            raise ValueError(
+                f"reward.set_size: expected at most {rollouts}, the rollouts of a prompt that are trained on, "
+                f"got {self.set_size}"
+            )
+
+
+class PolyEpo(SetMethod):
+    """Poly-EPO (4, A): sets that are right together and of many strategies."""
+
+    signals: ClassVar[frozenset[Signal]] = frozenset({"clusters"})
+
+    type: Literal["poly_epo"] = "poly_epo"
+
+    def score(self, group: Group) -> Scored:
+        """Rewards (G,) in {0, 1}: agreement with the label, r of eq. 10. What sets make of them, and of the group's
+        clusters, is the advantage: `polychromic_advantages` (eq. 7, 8, 10, 11).
+
+        A group whose clusters are unknown, since no judge could be understood, is dropped from the loss: the paper does
+        not say. `Scored.parts`: `clusters`, how many strategies; `right_clusters`, among right rollouts (Figure 2);
+        `degenerate_share`.
+        """
+        scored = super().score(group)
+        if group.clusters is None:
+            return replace(scored, learn=False)
+        right = [c for c, reward in zip(group.clusters, scored.rewards, strict=True) if reward]
+        parts = {
+            "clusters": float(len({*group.clusters} - {DEGENERATE})),
+            "right_clusters": float(len({*right} - {DEGENERATE})),
+            "degenerate_share": group.clusters.count(DEGENERATE) / len(group.clusters),
+        }
+        return replace(scored, parts=parts)
+
+    def _estimate(self, rewards: Floats, clusters: Sequence[int] | None, seed: int) -> Floats:
+        if clusters is None:
+            raise ValueError("clusters: poly_epo's advantages need them, got None")
+        return polychromic_advantages(rewards, clusters, self.set_size, self.sets, seed)
+
+
+class PassAtN(SetMethod):
+    """The pass@n set objective (Poly-EPO 5.1): a set is worth its best rollout. Otherwise as Poly-EPO."""
+
+    type: Literal["pass_at_n"] = "pass_at_n"
+
+    def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, seed: int) -> Floats:
+        return pass_at_n_advantages(rewards, self.set_size, self.sets, seed)
+
+
+class Grpo(Method):
+    """GRPO as Poly-EPO's baseline (A): without the standard deviation; `advantage = "zscore"` is GRPO with it.
+
+    With `loss_average = "max_length"` this is Dr. GRPO.
+    """
+
+    rollouts: ClassVar[int] = 8
+
+    type: Literal["grpo"] = "grpo"
+    advantage: Advantage = "mean"
+    clip_high: Scale = 0.28
+    kl_coefficient: Factor = 0.0
+
+
+class GrpoDiv(Method):
+    """GRPO+DIV (Poly-EPO eq. 17): the reward plus a bonus for being of a small cluster.
+
+    The paper does not give its lambda; 0.5 is the value of the example in 5.2.
+    """
+
+    rollouts: ClassVar[int] = 8
+    signals: ClassVar[frozenset[Signal]] = frozenset({"clusters"})
+
+    type: Literal["grpo_div"] = "grpo_div"
+    diversity_weight: Factor = 0.5  # lambda
+    advantage: Advantage = "mean"
+    clip_high: Scale = 0.28
+    kl_coefficient: Factor = 0.0
+
+    def score(self, group: Group) -> Scored:
+        """Rewards (G,) in [0, 1 + lambda]: `r + lambda d`, with `d = (N / |cluster| - 1) / (N - 1)` (eq. 17).
+
+        A degenerate rollout gets no bonus: the paper leaves its cluster out of a set's diversity and says nothing here,
+        and a bonus would pay for a bare guess. A group whose clusters are unknown is dropped from the loss.
+        """
+        scored = super().score(group)
+        if group.clusters is None:
+            return replace(scored, learn=False)
+        clusters, count = np.array(group.clusters), len(group.clusters)
+        sizes = (clusters[:, None] == clusters[None, :]).sum(1)
+        bonus = (count / sizes - 1) / max(1, count - 1) * (clusters != DEGENERATE)
+        parts = {"bonus": float(bonus.mean()), "clusters": float(len({*group.clusters} - {DEGENERATE}))}
+        return replace(scored, rewards=scored.rewards + self.diversity_weight * bonus, parts=parts)
 
 
 def polychromic_advantages(
@@ -108,7 +224,7 @@ def _greatest_means(rewards: Floats, size: int) -> Floats:
     return means
 
 
-def _sampled(score: Objective, n: int, size: int, sets: int, seed: int) -> Floats:
+def _sampled(score: SetScores, n: int, size: int, sets: int, seed: int) -> Floats:
     chosen = _sample_sets(n, size, sets, np.random.default_rng(seed))
     scores = score(chosen)
     if np.ptp(scores) <= _ROUNDING:

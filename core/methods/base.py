@@ -1,0 +1,120 @@
+"""What the Solver's methods have in common: settings, agreement with a label, and advantages from rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from core.settings import Factor, Part, Scale
+from core.types import Group, Scored
+
+Signal = Literal["label", "mean_entropy", "embeddings", "clusters"]
+Labels = Literal["online", "offline"]  # the vote of these very rollouts, or the label that came with the question
+Advantage = Literal["zscore", "mean", "rloo", "set"]
+LossAverage = Literal["sequence", "token", "max_length"]
+
+Floats = NDArray[np.float64]
+
+EPSILON = 1e-6
+
+
+class Objective(Part):
+    """From a group's rewards to a gradient: advantages here, the loss in `trainers.local.grpo`."""
+
+    rollouts: ClassVar[int]  # a prompt, where `[….training] rollouts_per_prompt` does not say
+
+    advantage: Advantage = "zscore"
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    clip_high: Scale = 0.2
+    entropy_coefficient: Factor = 0.0
+    kl_coefficient: Factor = 1e-2
+    kl_in: Literal["loss", "reward"] = "loss"
+    loss_average: LossAverage = "sequence"
+    trained_share: float = Field(1.0, gt=0, le=1)  # of the rollouts, all of which vote
+
+    @property
+    def zero_sum(self) -> bool:
+        """Whether the advantages of a group sum to zero."""
+        return True
+
+    def advantages(self, rewards: Floats, clusters: Sequence[int] | None = None, seed: int = 0) -> Floats:
+        """Advantages (G,) of the rewards (G,) of one prompt's rollouts, by the estimator that `advantage` names.
+
+        "zscore": GRPO. "mean": `r - mean`, GRPO without std, as in Poly-EPO's baselines (A). "rloo": `r` less the mean
+        of the others, `G/(G-1) (r - mean)` (SRT B.1). One rollout alone says nothing: 0. A method with an estimator of
+        its own may need the strategies' `clusters` (G,), and `seed` where it draws.
+
+        Raises:
+            ValueError: rewards are not one non-empty row of finite numbers, or what the method's estimator needs is
+                missing.
+        """
+        if rewards.ndim != 1 or not rewards.size or not np.isfinite(rewards).all():
+            raise ValueError(f"rewards: expected finite numbers of shape (G,), got {rewards!r}")
+        return self._estimate(rewards, clusters, seed)
+
+    def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, _seed: int) -> Floats:
+        if self.advantage == "zscore":
+            return zscores(rewards)
+        scale = len(rewards) / max(1, len(rewards) - 1) if self.advantage == "rloo" else 1.0
+        centred: Floats = scale * (rewards - rewards.mean()) if np.ptp(rewards) else np.zeros_like(rewards)
+        return centred
+
+
+class Method(Objective):
+    """One of the Solver's methods. Where it does not say otherwise it rewards agreement with a label."""
+
+    signals: ClassVar[frozenset[Signal]] = frozenset()
+
+    type: str
+    labels: Labels = "offline"
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """What must be known of a question and its rollouts besides their answers."""
+        return self.signals | ({"label"} if self.labels == "offline" else set())
+
+    def score(self, group: Group) -> Scored:
+        """Rewards (G,) in {0, 1}: 1 for a rollout that gave the label (R-Zero 2.4, SRT eq. 6, and every verifiable
+        reward). A prompt without a label is dropped from the loss. Raises as `agreement` does."""
+        label, agrees = self.agreement(group)
+        return Scored(label, agrees.astype(np.float64), learn=label is not None)
+
+    def agreement(self, group: Group) -> tuple[str | None, NDArray[np.bool_]]:
+        """The label, and which rollouts (G,) gave it.
+
+        "online": the vote of the group itself, None when nobody answered. "offline": the label that came with the
+        question.
+
+        Raises:
+            ValueError: "offline", and there is none.
+        """
+        if self.labels == "online":
+            return group.vote.answer, np.array([index == 0 for index in group.classes], dtype=np.bool_)
+        if group.label is None or group.agrees is None:
+            raise ValueError("label: this method learns from labels that come with the questions, and there is none")
+        return group.label, np.array(group.agrees, dtype=np.bool_)
+
+    def refuse_group_of(self, rollouts: int) -> None:
+        """Raise `ValueError` where the method cannot learn from so many rollouts of a prompt."""
+
+    @model_validator(mode="after")
+    def _sets_have_a_size(self) -> Method:
+        if self.advantage == "set" and "set_size" not in type(self).model_fields:
+            raise ValueError("advantage: 'set' belongs to poly_epo and pass_at_n; expected zscore, mean or rloo")
+        return self
+
+
+def zscores(rewards: Floats) -> Floats:
+    """Group-wise z-scores (G,): `(r - mean) / (std + 1e-6)`.
+
+    R-Zero A.1. The paper leaves the standard deviation's kind and epsilon open; here they are the released code's
+    (EasyR1): unbiased, over G - 1, and 1e-6. Equal rewards, one alone included, say nothing: exact zeros.
+    """
+    if np.ptp(rewards) == 0:
+        return np.zeros_like(rewards, dtype=np.float64)
+    scores: Floats = (rewards - rewards.mean()) / (rewards.std(ddof=1) + EPSILON)
+    return scores

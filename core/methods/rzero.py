@@ -1,0 +1,104 @@
+"""R-Zero (Huang et al., arXiv 2508.05004): the Challenger's reward, the Solver's, and its baseline on true labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from core.methods.base import Method, Objective
+from core.settings import Answers, Factor, Share
+from core.types import PseudoLabel, Score
+
+
+class ChallengerReward(Objective):
+    """R-Zero 2.2. `variant="official"` reproduces the released code where it differs from the paper."""
+
+    rollouts: ClassVar[int] = 4
+
+    advantage: Literal["zscore"] = "zscore"
+    variant: Literal["paper", "official"] = "paper"
+    votes: Answers = 10  # m, the Solver's answers a question
+    repetition_weight: Factor = 1.0  # lambda
+    bleu_distance: Share = 0.5  # tau_BLEU
+
+    def scores(self, questions: Sequence[str | None], labels: Sequence[PseudoLabel | None]) -> list[Score]:
+        """The rewards (B,) of a batch of Challenger rollouts, from their questions and the Solver's votes on them.
+
+        A malformed rollout has neither (None in both). `C_k` is a question's BLEU cluster, B the whole batch.
+
+        `variant="paper"` (R-Zero 2.2, E.4; range [0, 1]): `max(0, 1 - 2|p_hat - 1/2| - lambda |C_k|/B)`. Malformed: 0
+        and nothing else computed, so it belongs to no cluster; it still counts in B.
+
+        `variant="official"` (the released code; range [-2, 1/2]): `min(p_hat, 1 - p_hat) - |C_k|/B`, which is the
+        paper's uncertainty halved, less a penalty that is not, and never cut off at 0. Malformed: `-1 - |C_k|/B`,
+        clustered as an empty question (alone, since an empty one is at distance 1 from every other). The release has no
+        lambda; ours, 1 by default, scales its penalty.
+
+        `Score.parts`: `uncertainty` and `repetition` as they enter the reward, `p_hat` (0 when nobody answered),
+        `malformed` (0 or 1), `cluster_size` |C_k| (0 for one that is in none).
+
+        Raises:
+            ValueError: `labels` does not have a label exactly where there is a question.
+        """
+        if [question is None for question in questions] != [label is None for label in labels]:
+            raise ValueError(
+                "labels: expected a pseudo-label for each well-formed question and None for each malformed"
+            )
+        paper = self.variant == "paper"
+        clustered = [i for i, question in enumerate(questions) if question is not None or not paper]
+        shares = _cluster_shares([questions[i] or "" for i in clustered], len(questions), self.bleu_distance)
+        share_of = dict(zip(clustered, shares, strict=True))
+        of = _paper if paper else _official
+        scores = [of(label, self.repetition_weight * share_of.get(i, 0.0)) for i, label in enumerate(labels)]
+        for i, score in enumerate(scores):
+            score.parts["cluster_size"] = float(round(share_of.get(i, 0.0) * len(labels)))
+        return scores
+
+
+class RZero(Method):
+    """R-Zero 2.4: agreement with the label that the Solver of the iteration before voted for.
+
+    `label_questions` makes the label once, with S(t-1). A rollout without an answer gets 0.
+    """
+
+    rollouts: ClassVar[int] = 5
+
+    type: Literal["rzero"] = "rzero"
+    labels: Literal["offline"] = "offline"
+
+
+class Supervised(Method):
+    """R-Zero's GRPO on true labels (B.3): agreement with them."""
+
+    rollouts: ClassVar[int] = 5
+
+    type: Literal["supervised"] = "supervised"
+    labels: Literal["offline"] = "offline"
+
+
+def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:
+    from core.similarity import clusters  # its SciPy is for the Challenger alone: every command imports the methods
+
+    cluster_of = clusters(questions, distance)
+    sizes = Counter(cluster_of)
+    return [sizes[cluster] / batch for cluster in cluster_of]
+
+
+def _paper(label: PseudoLabel | None, penalty: float) -> Score:
+    uncertainty = 1 - 2 * abs(label.p_hat - 0.5) if label else 0.0
+    return Score(max(0.0, uncertainty - penalty), _parts(label, uncertainty, penalty))
+
+
+def _official(label: PseudoLabel | None, penalty: float) -> Score:
+    uncertainty = min(label.p_hat, 1 - label.p_hat) if label else 0.0
+    return Score(uncertainty - penalty - (label is None), _parts(label, uncertainty, penalty))
+
+
+def _parts(label: PseudoLabel | None, uncertainty: float, repetition: float) -> dict[str, float]:
+    return {
+        "uncertainty": uncertainty,
+        "repetition": repetition,
+        "p_hat": label.p_hat if label else 0.0,
+        "malformed": float(label is None),
+    }

@@ -1,0 +1,42 @@
+"""SRT (Shafayat et al., arXiv 2505.21444), and RLOO (Ahmadian et al., arXiv 2402.14740), which it learns with."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from core.methods.base import Advantage, Labels, LossAverage, Method
+from core.settings import Factor
+
+
+class Srt(Method):
+    """SRT (eq. 6, 4, B.1): agreement with the group's own majority, or with labels made once (5.2).
+
+    The vote is among the rollouts that have an answer; a prompt with none is discarded with all its rollouts
+    (section 4). The failure case is the paper's subject: one answer for every prompt earns 1 always (4.1.1). B.1 sums
+    the log-probabilities of a response's tokens: `max_length` is that, but for a constant.
+
+    Deviations from the released code (tajwarfahim/srt): it votes on the text of answers and lets math-verify decide
+    who agrees, so equal answers of two spellings vote apart there; its threshold on the majority's share, 0 in the
+    paper, is left out; it averages the loss over tokens, where B.1 sums them.
+    """
+
+    rollouts: ClassVar[int] = 32
+
+    type: Literal["srt"] = "srt"
+    labels: Labels = "online"
+    advantage: Advantage = "rloo"
+    kl_coefficient: Factor = 1e-3
+    kl_in: Literal["loss", "reward"] = "reward"
+    loss_average: LossAverage = "max_length"
+
+
+class Rloo(Method):
+    """RLOO (SRT B.1) on the labels that come with the questions: SRT's control, where they are true."""
+
+    rollouts: ClassVar[int] = 32
+
+    type: Literal["rloo"] = "rloo"
+    advantage: Advantage = "rloo"
+    kl_coefficient: Factor = 1e-3
+    kl_in: Literal["loss", "reward"] = "reward"
+    loss_average: LossAverage = "max_length"
