@@ -29,10 +29,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("core", "orchestrator", "storage", "services", "trainers", "tests/core", "deploy"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     blocks = example()
-    for name in ("core/methods/soft_srt.py", "tests/core/test_methods_soft_srt.py"):
+    for name in ("core/methods/quorum.py", "tests/core/test_methods_quorum.py"):
         (root / name).write_text(blocks[name])
-    preset = (root / "deploy/runs/srt.toml").read_text().replace('type = "srt"\n', blocks["deploy/runs/soft_srt.toml"])
-    (root / "deploy/runs/soft_srt.toml").write_text(preset)
+    preset = (root / "deploy/runs/ttrl.toml").read_text().replace('type = "ttrl"\n', blocks["deploy/runs/quorum.toml"])
+    (root / "deploy/runs/quorum.toml").write_text(preset)
     return root
 
 
@@ -48,15 +48,15 @@ def run(copy: Path, *command: str) -> str:
 def test_it_is_short() -> None:
     blocks = example()
     assert list(blocks) == [
-        "core/methods/soft_srt.py",
-        "deploy/runs/soft_srt.toml",
-        "tests/core/test_methods_soft_srt.py",
+        "core/methods/quorum.py",
+        "deploy/runs/quorum.toml",
+        "tests/core/test_methods_quorum.py",
     ]
     assert sum(block.count("\n") for block in blocks.values()) <= 45
 
 
 def test_its_own_test_passes(copy: Path) -> None:
-    test = copy / "tests/core/test_methods_soft_srt.py"
+    test = copy / "tests/core/test_methods_quorum.py"
     out = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), str(test))
     assert "1 passed" in out
 
@@ -64,9 +64,9 @@ def test_its_own_test_passes(copy: Path) -> None:
 def test_a_preset_and_the_command_know_it(copy: Path, tmp_path: Path) -> None:
     groups = tmp_path / "groups.jsonl"
     groups.write_text(json.dumps({"question_id": "q", "rollouts": [{"answer": "7"}, {"answer": "7"}, {"answer": "8"}]}))
-    out = run(copy, "-m", "orchestrator.cli", "rewards", "score", "soft_srt", "--groups", str(groups), "--json")
-    assert json.loads(out)["rewards"] == pytest.approx([2 / 3, 2 / 3, 1 / 3])
+    out = run(copy, "-m", "orchestrator.cli", "rewards", "score", "quorum", "--groups", str(groups), "--json")
+    assert json.loads(out)["rewards"] == [1, 1, 0]
     loaded = (
         "from core.config import load_config; from pathlib import Path; print(load_config(Path('{}')).solver.reward)"
     )
-    assert "soft_srt" in run(copy, "-c", loaded.format(copy / "deploy/runs/soft_srt.toml"))
+    assert "quorum" in run(copy, "-c", loaded.format(copy / "deploy/runs/quorum.toml"))

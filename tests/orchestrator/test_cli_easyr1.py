@@ -17,6 +17,7 @@ from orchestrator.cli import app
 from orchestrator.home import MICRO_MODEL, PRESETS
 from orchestrator.prompt_sets import read_prompts
 from orchestrator.runs import preset_path
+from trainers.easyr1.fit import SIGNALS
 
 ONE_GPU = {"trainer.type": "easyr1", "trainer.gpus_per_node": 1}
 SETTINGS = {"solver.reward.type": "srt", "solver.reward.loss_average": "token", **ONE_GPU}
@@ -137,12 +138,13 @@ UNFIT = {
     "pass_at_n": "solver.reward pass_at_n",
     "poly_epo": "solver.reward poly_epo",
     "rloo": "solver.reward rloo",
-    "scrl": "solver.reward scrl",
     "srt": "solver.reward srt",
 }
+METHOD_OF = {path.stem: load_config(path).solver.reward for path in sorted(PRESETS.glob("*.toml"))}
+UNFIT |= {preset: f"solver.reward {method.type}" for preset, method in METHOD_OF.items() if method.needs - SIGNALS}
 
 
-@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
+@pytest.mark.parametrize("preset", METHOD_OF)
 def test_every_preset_is_rendered_or_refused_by_its_methods_name(tmp_path: Path, preset: str) -> None:
     code, said = render("--preset", preset, "--out", str(tmp_path / "out"))
     if preset in UNFIT:

@@ -11,9 +11,9 @@ from core.methods import METHODS
 from core.methods.rzero import ChallengerReward
 from core.trainer_settings import EasyR1Settings
 from trainers.base import TrainError
-from trainers.easyr1.fit import deviations, refuse_layout, refuse_unfit
+from trainers.easyr1.fit import SIGNALS, deviations, refuse_layout, refuse_unfit
 
-FITTING: dict[str, dict[str, Any]] = {name: {} for name in METHODS if name != "scrl"}
+FITTING: dict[str, dict[str, Any]] = {name: {} for name, found in METHODS.items() if not found.signals - SIGNALS}
 FITTING["evol_rl"] = {"entropy_coefficient": 0}
 FITTING["srt"] = FITTING["rloo"] = {"loss_average": "token"}
 
