@@ -1,0 +1,42 @@
+"""EMPO (Zhang et al., arXiv 2504.05812): an answer earns the share of the rollouts that gave it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from core.methods.base import Method
+from core.settings import Factor
+from core.types import Group, Scored
+
+
+class Empo(Method):
+    """EMPO: the share of the rollouts that gave an answer, so that semantic entropy falls.
+
+    The numbers are the released recipe's (QingyangZhang/EMPO, trl: 7 rollouts, no KL).
+    """
+
+    rollouts: ClassVar[int] = 7
+
+    type: Literal["empo"] = "empo"
+    labels: Literal["online"] = "online"
+    kl_coefficient: Factor = 0.0
+
+    def score(self, group: Group) -> Scored:
+        """Rewards (G,) in [0, 1]: `|c| / G` for an answer of class c; without an answer 0.
+
+        Rollouts without an answer are one class more in the semantic entropy H. The paper's threshold on it, by the
+        release: a prompt is learned from where `H < log G`, which is where not all rollouts differ. Here such a prompt,
+        and one that nobody answered, is dropped from the loss, where the release gives 0 to all of its rollouts.
+
+        `Scored.parts`: `semantic_entropy`, in nats.
+        """
+        size = len(group.answers)
+        sizes = [votes for _, votes in group.vote.classes]
+        unanswered = size - sum(sizes)
+        shares = np.array([*sizes, unanswered] if unanswered else sizes) / size
+        rewards = np.array([0.0 if index is None else sizes[index] / size for index in group.classes])
+        parts = {"semantic_entropy": float(-(shares * np.log(shares)).sum())}
+        learn = bool(sizes) and len(shares) < max(2, size)
+        return Scored(group.vote.answer if learn else None, rewards, learn=learn, parts=parts)
