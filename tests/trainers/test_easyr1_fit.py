@@ -9,13 +9,14 @@ import pytest
 from core.config import Training, parse_method
 from core.methods import METHODS
 from core.methods.rzero import ChallengerReward
+from core.methods.srt import Rloo, Srt
 from core.trainer_settings import EasyR1Settings
 from trainers.base import TrainError
 from trainers.easyr1.fit import SIGNALS, deviations, refuse_layout, refuse_unfit
 
 FITTING: dict[str, dict[str, Any]] = {name: {} for name, found in METHODS.items() if not found.signals - SIGNALS}
 FITTING["evol_rl"] = {"entropy_coefficient": 0}
-FITTING["srt"] = FITTING["rloo"] = {"loss_average": "token"}
+FITTING |= {name: {"loss_average": "token"} for name in FITTING if issubclass(METHODS[name], Srt | Rloo)}
 
 
 @pytest.mark.parametrize("name", FITTING)
