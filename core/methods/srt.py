@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from core.methods.base import Advantage, Labels, LossAverage, Method
 from core.settings import Factor
+from core.types import Group, Scored
 
 
 class Srt(Method):
@@ -28,6 +31,20 @@ class Srt(Method):
     kl_coefficient: Factor = 1e-3
     kl_in: Literal["loss", "reward"] = "reward"
     loss_average: LossAverage = "max_length"
+
+
+class SoftSrt(Srt):
+    """SRT's soft reward, which its released code has and the paper does not: the share of the votes."""
+
+    type: Literal["soft_srt"] = "soft_srt"  # type: ignore[assignment]
+    labels: Literal["online"] = "online"
+
+    def score(self, group: Group) -> Scored:
+        """Rewards (G,) in [0, 1] (tajwarfahim/srt, soft_reward=True): the votes for an answer over those for all
+        answers, 0 without an answer. A prompt that nobody answered is dropped."""
+        votes = [0 if index is None else group.vote.classes[index][1] for index in group.classes]
+        label = group.vote.answer
+        return Scored(label, np.array(votes) / max(1, group.vote.parsed), learn=label is not None)
 
 
 class Rloo(Method):
