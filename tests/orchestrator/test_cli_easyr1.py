@@ -133,8 +133,8 @@ def test_a_model_that_is_here_lends_its_own_tokenizer_and_must_have_a_template(t
 
 
 METHOD_OF = {path.stem: load_config(path).solver.reward for path in sorted(PRESETS.glob("*.toml"))}
-# What EasyR1 cannot train of the presets: SRT's KL with its average, Dr. GRPO and sets in mini-batches, an entropy bonus,
-# and methods that need what it does not tell.
+# What EasyR1 cannot train of the presets: the KL of SRT with its average, Dr. GRPO and sets in mini-batches, an entropy
+# bonus, and methods that need what it does not tell.
 UNFIT = {"dr_grpo", "evol_rl", "pass_at_n", "poly_epo"}
 UNFIT |= {preset for preset, method in METHOD_OF.items() if isinstance(method, Srt | Rloo) or method.needs - SIGNALS}
 
