@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 from core.config import RunConfig
 from core.filtering import judge, statistics
 from core.types import (
+    STAGES,
     Checkpoint,
     Evaluated,
     LabelledQuestion,
@@ -41,7 +42,7 @@ from storage.session import Store, open_store
 
 VOTES = 10
 _BAND = (0.25, 0.75)  # R-Zero's, 2.3
-_STAGES = ("train_challenger", "generate_questions", "label_questions", "train_solver", "evaluate", "audit_labels")
+_STAGES = STAGES[:6]
 _METRICS = ("reward_mean", "reward_std", "response_length", "entropy", "kl", "loss", "grad_norm", "clip_share")
 _SERIES = ("label_accuracy", "p_hat", "vote_entropy", "unparsed", "tokens", "truncated", "ill_posed")
 _OVERS: tuple[Over, ...] = ("kept", "all")

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from core.config import Sampling, load_config
-from core.types import Checkpoint, checkpoint_id
+from core.types import Checkpoint, Stage, checkpoint_id
 from orchestrator.home import PRESETS, Home, Services
-from orchestrator.ledger import Stage, run_once
+from orchestrator.ledger import run_once
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS
 from services.inference.client import InferenceClient

@@ -6,7 +6,7 @@ Suffixes in docstrings: `m` votes a question, `G` rollouts a group, `B` question
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,18 @@ Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "d
 Denominator = Literal["all", "parsed"]
 OracleVerdict = Literal["right", "wrong", "ill_posed", "unknown"]
 FinishReason = Literal["stop", "length"]
+Stage = Literal[
+    "train_challenger",
+    "generate_questions",
+    "label_questions",
+    "train_solver",
+    "evaluate",
+    "audit_labels",
+    "check_health",
+    "read_prompts",  # of self_train: instead of the first two
+    "ask_a_person",  # where the guard says so
+]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 def question_id(run: str, iteration: int, index: int) -> str:

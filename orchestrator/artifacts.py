@@ -22,6 +22,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from core.types import Stage
 from storage.session import Store
 
 _thread = ThreadPoolExecutor(1, "artifacts")
@@ -53,7 +54,7 @@ class StageProgress:
         _write(lambda: update_progress_artifact(cast(UUID, self._artifact.result()), progress=percent))
 
 
-def stage_result(run: str, iteration: int, stage: str, result: Mapping[str, Any]) -> None:
+def stage_result(run: str, iteration: int, stage: Stage, result: Mapping[str, Any]) -> None:
     """What the stage left in the ledger: the filter's counts as a table, all else as a list."""
     key = _key(run, iteration, stage)
     title = f"{run}, iteration {iteration}: {stage}"

@@ -17,9 +17,10 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import Field, ValidationError
 
+from core.types import Stage
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
-from orchestrator.ledger import LastWrite, Stage, note_progress, other_holder, run_held, run_once
+from orchestrator.ledger import LastWrite, note_progress, other_holder, run_held, run_once
 from orchestrator.orphans import is_subflow, note_process
 from orchestrator.plan import LOOP, stages_of
 from orchestrator.stages.context import Context

@@ -12,29 +12,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from core.types import Stage
 from orchestrator import processes
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.rows import RunLease, StageRow
 from storage.session import Store
-
-Stage = Literal[
-    "train_challenger",
-    "generate_questions",
-    "label_questions",
-    "train_solver",
-    "evaluate",
-    "audit_labels",
-    "check_health",
-    "read_prompts",  # of self_train: instead of the first two
-    "ask_a_person",  # where the guard says so
-]
-STAGES: tuple[Stage, ...] = get_args(Stage)
 
 Result = Mapping[str, Any]
 LastWrite = Callable[[Session], Result]  # the stage's last rows; what it returns is stored as the stage's result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.config import RunConfig
-from orchestrator.ledger import Stage
+from core.types import Stage
 
 LOOP: tuple[Stage, ...] = (
     "train_challenger",

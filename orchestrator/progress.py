@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from core.types import Stage
 from orchestrator.artifacts import StageProgress
 
 Report = Callable[[int, int, str], None]  # done, of how many, a word on it
@@ -18,7 +19,7 @@ _EVERY_S = 2.0  # an artifact is updated no more often
 
 
 @contextmanager
-def shown(run: str, iteration: int, stage: str, note_it: Report) -> Iterator[Report]:
+def shown(run: str, iteration: int, stage: Stage, note_it: Report) -> Iterator[Report]:
     """Show the progress of one stage while the block runs; gives the function to report it with.
 
     `note_it` is told as often as Prefect is: it writes the progress where others than Prefect look for it.

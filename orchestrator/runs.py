@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from core.config import ConfigError, RunConfig, load_config, parse_config
 from core.errors import CoevoError
+from core.types import Stage
 from orchestrator.home import PRESETS, Home
-from orchestrator.ledger import Stage
 from orchestrator.plan import plan, stages_of
 from orchestrator.readiness import base_model, refuse_unready
 from storage import queries

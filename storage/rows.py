@@ -8,7 +8,17 @@ from datetime import datetime
 from typing import Any, Literal
 
 from core.estimates import Estimate
-from core.types import Denominator, FinishReason, OracleLabel, OracleVerdict, PseudoLabel, Question, Role, Verdict
+from core.types import (
+    Denominator,
+    FinishReason,
+    OracleLabel,
+    OracleVerdict,
+    PseudoLabel,
+    Question,
+    Role,
+    Stage,
+    Verdict,
+)
 
 # "stopped": the guard, early stopping or a person ended it
 RunStatus = Literal["created", "running", "paused", "stopped", "done", "failed", "cancelled"]
@@ -43,7 +53,7 @@ class StageRow:
 
     run: str
     iteration: int
-    stage: str
+    stage: Stage
     status: StageStatus
     owner: str
     lease_expires: datetime
@@ -79,7 +89,7 @@ class PoolRow:
 
     run: str
     iteration: int
-    stage: str
+    stage: Stage
     owner: str
     kind: Literal["CPU", "GPU"]
     units: float

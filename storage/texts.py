@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.types import Rollout
+from core.types import Rollout, Stage
 from storage.columns import from_stored, to_stored
 from storage.errors import StoreError
 from storage.files import make_folder, put, sync
@@ -35,14 +35,14 @@ class RolloutText(NamedTuple):
     text: str
 
 
-def texts_path(root: Path, run: str, iteration: int, stage: str) -> Path:
+def texts_path(root: Path, run: str, iteration: int, stage: Stage) -> Path:
     return root / run / str(iteration) / f"{stage}.parquet"
 
 
 class TextWriter:
     """The texts of one stage, batch by batch. The caller chooses which: none, those of kept questions, or all."""
 
-    def __init__(self, root: Path, run: str, iteration: int, stage: str) -> None:
+    def __init__(self, root: Path, run: str, iteration: int, stage: Stage) -> None:
         self.path = texts_path(root, run, iteration, stage)
         self._parts = self.path.with_suffix(".parts")
 
@@ -73,7 +73,7 @@ class TextWriter:
 
 
 def read_texts(
-    root: Path, run: str, iteration: int, stage: str, question_ids: Sequence[str] | None = None
+    root: Path, run: str, iteration: int, stage: Stage, question_ids: Sequence[str] | None = None
 ) -> list[RolloutText]:
     """The texts of a finished stage in the order they were written; those of some questions when they are given.
 

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from core.config import load_config
+from core.types import STAGES
 from orchestrator import cluster
 from orchestrator.home import home
-from orchestrator.ledger import STAGES, refuse_held
+from orchestrator.ledger import refuse_held
 from orchestrator.plan import LOOP
 from orchestrator.runs import Flow, RunError, check_start, flow_of, preset_path, startable, stored_config
 from orchestrator.terminal import RunName, clear_errors, setting

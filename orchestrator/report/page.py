@@ -9,8 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 
-from core.types import Role
-from orchestrator.ledger import STAGES
+from core.types import STAGES, Role
 from orchestrator.report import charts, table
 from orchestrator.report.canvas import COLOURS, as_svg
 from orchestrator.report.headline import decisions, details, headline

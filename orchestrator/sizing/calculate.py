@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from core.config import RunConfig
 from core.trainer_settings import EasyR1Settings
-from orchestrator.ledger import Stage
+from core.types import Stage
 from orchestrator.plan import stages_of
 from orchestrator.sizing.assumptions import FLOAT32_SHARE, Assumptions
 from orchestrator.sizing.layout import TRAINING, Layout, layout_of, proposals

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from core.config import RunConfig
 from core.trainer_settings import EasyR1Settings
+from core.types import Stage
 from orchestrator.applications import ROLES, Application, is_vllm, read_applications
-from orchestrator.ledger import Stage
 from orchestrator.sizing.assumptions import GIB, Assumptions
 from orchestrator.sizing.shapes import SizingError
 from orchestrator.sizing.work import Holder

@@ -11,8 +11,8 @@ from core.config import RunConfig, Training, trained_rollouts
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
 from core.trainer_settings import LocalSettings
+from core.types import Stage
 from orchestrator.held_out import load_benchmark
-from orchestrator.ledger import Stage
 from orchestrator.sizing.assumptions import Assumptions
 
 BATCH = 128  # questions: that of orchestrator.stages.context

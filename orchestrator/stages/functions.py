@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from orchestrator.ledger import LastWrite, Stage
+from core.types import Stage
+from orchestrator.ledger import LastWrite
 from orchestrator.stages.auditing import audit_labels
 from orchestrator.stages.context import Context
 from orchestrator.stages.dataset import generate_questions, label_questions, read_prompts

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
 from core.trainer_settings import EasyR1Settings, TrainerSettings
+from core.types import Stage
 from orchestrator.ledger import is_alive, owner
 from orchestrator.serving import reserved
 from orchestrator.stages.context import Context
@@ -61,7 +62,7 @@ def demand_of(settings: TrainerSettings, workers: int) -> Demand:
 
 @contextmanager
 def place(
-    context: Context, stage: str, demand: Demand, say: Callable[[str], None], has_turn: bool
+    context: Context, stage: Stage, demand: Demand, say: Callable[[str], None], has_turn: bool
 ) -> Iterator[Callable[[], None]]:
     """Wait for the demand, and have it for the block, which is given a function that raises `Preempted` when the place
     is to be given up: to be called where nothing would be lost. `has_turn`: the applications stay as they are for as
@@ -113,7 +114,7 @@ def _limit() -> float:
         raise PoolError(f"{LIMIT}: expected a number, got {given!r}") from error
 
 
-def _began(context: Context, stage: str, join: Callable[[Session], None], say: Callable[[str], None]) -> bool:
+def _began(context: Context, stage: Stage, join: Callable[[Session], None], say: Callable[[str], None]) -> bool:
     mine = f"{context.run}/{context.iteration}/{stage}"
     capacity = _capacity(context)
     with context.store.write() as session:
@@ -174,7 +175,7 @@ def _carry_out(session: Session, rows: Mapping[str, PoolRow], decision: Decision
         queries.preempt_job(session, rows[key])
 
 
-def _give_up_if_asked(context: Context, stage: str) -> None:
+def _give_up_if_asked(context: Context, stage: Stage) -> None:
     mine = f"{context.run}/{context.iteration}/{stage}"
     with context.store.read() as session:
         [row] = [row for row in queries.pool_jobs(session) if _key(row) == mine]

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from core.config import Labelled, RunConfig
 from core.serving_settings import Service
 from core.trainer_settings import EasyR1Settings, LocalSettings, TrainerSettings
+from core.types import Stage
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import trained_on
 from orchestrator.stages.context import Context, StageError
@@ -122,6 +123,7 @@ def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: T
 def _run(context: Context, job: TrainJob) -> TrainResult:
     """Train in the worker pool, as often as the place there is taken away: each time on from the last checkpoint."""
     settings, steps, done = context.config.trainer, job.training.steps, 0
+    stage: Stage = "train_solver" if job.role == "solver" else "train_challenger"
     served = job.role == "solver" and context.config.solver.signals.served(context.config.solver.reward)
     has_turn = bool(job.role == "challenger" or context.config.serving.release or served)
     trainer = _trainer(settings)
@@ -133,7 +135,7 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
     while True:
         with (
             suppress(Preempted),
-            place(context, f"train_{job.role}", demand, say, has_turn) as give_up_if_asked,
+            place(context, stage, demand, say, has_turn) as give_up_if_asked,
         ):
 
             def progress(step: int, metrics: Mapping[str, float], check: Callable[[], None] = give_up_if_asked) -> None:

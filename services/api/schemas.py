@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.estimates import Estimate, share
 from core.filtering import FilterStats
 from core.types import Checkpoint, Verdict
+from core.types import Stage as StageName
 from storage.rows import (
     RunRow,
     RunStatus,
@@ -51,7 +52,7 @@ class Stage(BaseModel):
     """An entry of the ledger; times are of its latest attempt."""
 
     iteration: int
-    stage: str
+    stage: StageName
     status: StageStatus
     attempt: int
     started_at: datetime
@@ -140,7 +141,7 @@ class Job(BaseModel):
 
     run: str
     iteration: int
-    stage: str
+    stage: StageName
     kind: Literal["CPU", "GPU"]
     units: float
     priority: int

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
+from core.types import Stage
 from storage.errors import LeaseLost, StageHeld
 from storage.models import Stages
 from storage.queries.run_leases import process_of, release_run, run_holder, working
@@ -21,7 +22,7 @@ from storage.rows import StageRow
 
 
 def claim_stage(
-    session: Session, *, run: str, iteration: int, stage: str, owner: str, lease_seconds: float
+    session: Session, *, run: str, iteration: int, stage: Stage, owner: str, lease_seconds: float
 ) -> StageRow:
     """Take a stage that nobody is at: new, failed, or with a lease that ran out. A stage that is done is returned as it
     is (`status == "done"`); claiming one's own again renews it and counts an attempt.
@@ -62,7 +63,7 @@ def _claimable(owner: str, now: datetime) -> Any:
 
 
 def renew_lease(
-    session: Session, *, run: str, iteration: int, stage: str, owner: str, lease_seconds: float
+    session: Session, *, run: str, iteration: int, stage: Stage, owner: str, lease_seconds: float
 ) -> StageRow:
     """Prolong the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer holds the stage."""
     expires = database_time(session) + timedelta(seconds=lease_seconds)
@@ -70,7 +71,7 @@ def renew_lease(
 
 
 def note_progress(
-    session: Session, *, run: str, iteration: int, stage: str, owner: str, done: int, total: int, note: str
+    session: Session, *, run: str, iteration: int, stage: Stage, owner: str, done: int, total: int, note: str
 ) -> None:
     """Say how far a stage is, where `owner` holds it; otherwise nothing happens."""
     key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
@@ -80,14 +81,14 @@ def note_progress(
 
 
 def finish_stage(
-    session: Session, *, run: str, iteration: int, stage: str, owner: str, result: dict[str, Any]
+    session: Session, *, run: str, iteration: int, stage: Stage, owner: str, result: dict[str, Any]
 ) -> StageRow:
     """Mark a stage done, in the transaction of its last write. Raises `LeaseLost` when `owner` no longer holds it."""
     done = {"status": "done", "finished_at": database_time(session), "result": result}
     return _update_held(session, run, iteration, stage, owner, **done)
 
 
-def fail_stage(session: Session, *, run: str, iteration: int, stage: str, owner: str, error: str) -> StageRow:
+def fail_stage(session: Session, *, run: str, iteration: int, stage: Stage, owner: str, error: str) -> StageRow:
     """Mark a stage failed, free to be claimed. Raises `LeaseLost` when `owner` no longer holds it."""
     failed = {"status": "failed", "finished_at": database_time(session), "error": error}
     return _update_held(session, run, iteration, stage, owner, **failed)
@@ -102,7 +103,7 @@ def release_leases(session: Session, *, run: str, owner: str) -> list[StageRow]:
     return [StageRow(*row) for row in session.execute(release.returning(*columns(Stages, StageRow)))]
 
 
-def find_stage(session: Session, *, run: str, iteration: int, stage: str) -> StageRow | None:
+def find_stage(session: Session, *, run: str, iteration: int, stage: Stage) -> StageRow | None:
     key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
     row = session.execute(select(*columns(Stages, StageRow)).where(*key)).one_or_none()
     return None if row is None else StageRow(*row)
@@ -120,7 +121,7 @@ def rolled_back(session: Session, run: str) -> list[tuple[int, dict[str, str]]]:
     return [(row.iteration, row.result["back_to"]) for row in done if row.result and row.result.get("back_to")]
 
 
-def _update_held(session: Session, run: str, iteration: int, stage: str, owner: str, **values: Any) -> StageRow:
+def _update_held(session: Session, run: str, iteration: int, stage: Stage, owner: str, **values: Any) -> StageRow:
     key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
     held = [*key, Stages.owner == owner, Stages.status == "running"]
     change = update(table_of(Stages)).where(*held).values(**values).returning(*columns(Stages, StageRow))
@@ -131,7 +132,7 @@ def _update_held(session: Session, run: str, iteration: int, stage: str, owner: 
     return StageRow(*row)
 
 
-def _name(run: str, iteration: int, stage: str) -> str:
+def _name(run: str, iteration: int, stage: Stage) -> str:
     return f"{run}/{iteration}/{stage}"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast, get_args
 from sqlalchemy import ColumnElement, and_, case, func, select
 from sqlalchemy.orm import Session
 
-from core.types import Verdict
+from core.types import Stage, Verdict
 from storage.models import Alerts, Deliveries, FilterStatistics, PoolJobs, Runs, Series, Stages
 from storage.queries.tables import columns, database_time
 from storage.rows import PoolStatus, RunStatus, SeriesPoint, Severity
@@ -20,7 +20,7 @@ PoolKind = Literal["CPU", "GPU"]
 POOL_KINDS: tuple[PoolKind, ...] = get_args(PoolKind)
 
 _UNDER_WAY: tuple[RunStatus, ...] = ("running", "paused")
-_LAST_STAGE = "check_health"  # of every iteration after 0
+_LAST_STAGE: Stage = "check_health"  # of every iteration after 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class StageClock:
     """How long a stage took, or has been at it; seconds."""
 
     run: str
-    stage: str
+    stage: Stage
     seconds: float
     lease_seconds: float | None  # until its lease ends, negative when that ran out; None: the stage is done
 
@@ -92,9 +92,10 @@ def last_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
     of_each = latest.group_by(Stages.run, Stages.stage).subquery()
     same = (Stages.run == of_each.c.run) & (Stages.stage == of_each.c.stage) & (Stages.iteration == of_each.c.iteration)
     found = select(Stages.run, Stages.stage, Stages.started_at, Stages.finished_at).join(of_each, same)
+    rows: Iterable[Any] = session.execute(found.order_by(Stages.run, Stages.stage))
     return [
         StageClock(run, stage, (finished - started).total_seconds(), None)
-        for run, stage, started, finished in session.execute(found.order_by(Stages.run, Stages.stage))
+        for run, stage, started, finished in rows
         if finished is not None
     ]
 
@@ -104,9 +105,10 @@ def stages_under_way(session: Session, runs: Sequence[str]) -> list[StageClock]:
     now = database_time(session)
     found = select(Stages.run, Stages.stage, Stages.started_at, Stages.lease_expires)
     running = found.where(Stages.run.in_(runs), Stages.status == "running")
+    rows: Iterable[Any] = session.execute(running.order_by(Stages.run, Stages.stage))
     return [
         StageClock(run, stage, _since(started, now), (expires - now).total_seconds())
-        for run, stage, started, expires in session.execute(running.order_by(Stages.run, Stages.stage))
+        for run, stage, started, expires in rows
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import and_, exists, not_, select, text, update
 from sqlalchemy.orm import Session
 
+from core.types import Stage
 from storage.models import PoolJobs, Stages
 from storage.queries.tables import columns, database_time, insert_into, is_postgresql, table_of
 from storage.rows import PoolRow
@@ -19,7 +20,7 @@ def lock_pool(session: Session) -> None:
 
 
 def join_pool(
-    session: Session, *, run: str, iteration: int, stage: str, owner: str, kind: str, units: float, priority: int
+    session: Session, *, run: str, iteration: int, stage: Stage, owner: str, kind: str, units: float, priority: int
 ) -> None:
     """Queue, at the end. A job that was there before keeps what it has used, by whoever it was."""
     now = database_time(session)
@@ -47,7 +48,7 @@ def preempt_job(session: Session, job: PoolRow) -> None:
     _set(session, job, preempted=True)
 
 
-def leave_pool(session: Session, *, run: str, iteration: int, stage: str, owner: str) -> None:
+def leave_pool(session: Session, *, run: str, iteration: int, stage: Stage, owner: str) -> None:
     """Give the units back; nothing happens where somebody else has taken the stage over."""
     key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage, PoolJobs.owner == owner)
     row = session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, _WAITS_OR_RUNS)).one_or_none()

@@ -15,9 +15,8 @@ import yaml
 
 from core.config import RunConfig
 from core.filtering import FilterStats
-from core.types import Verdict
+from core.types import STAGES, Verdict
 from orchestrator.home import ROOT
-from orchestrator.ledger import STAGES
 from services.api.figure_metrics import FIGURES
 from storage import queries
 from storage.models import Alerts, Series, Stages

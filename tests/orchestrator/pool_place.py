@@ -13,8 +13,9 @@ import ray
 
 from core.config import RunConfig
 from core.trainer_settings import PoolSettings
+from core.types import STAGES, Stage
 from orchestrator.home import home
-from orchestrator.ledger import STAGES, LastWrite, Stage, run_once
+from orchestrator.ledger import LastWrite, run_once
 from orchestrator.stages.context import Context
 from orchestrator.stages.pool import Demand, PoolError, place
 from storage import queries
