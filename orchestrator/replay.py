@@ -190,7 +190,9 @@ def _share(count: int, n: int) -> dict[str, Any] | None:
 def _disagreements(
     votes: _Votes, outcomes: dict[str, list[Outcome | None]], grader: Grader
 ) -> Iterator[dict[str, Any]]:
-    """The questions that two methods would label differently; not to label is different too."""
+    """The questions that two methods would label differently; not to label is different too, but for a method that
+    never does."""
+    outcomes = {name: all_of for name, all_of in outcomes.items() if any(one and one.scored.label for one in all_of)}
     for place, (question, truth) in enumerate(zip(votes.questions, votes.truths, strict=True)):
         labels = {name: found.scored.label for name, all_of in outcomes.items() if (found := all_of[place])}
         given = {label for label in labels.values() if label is not None}

@@ -217,6 +217,7 @@ def test_labels_that_are_made_in_training_are_drawn_by_step_and_by_iteration(
         expect(panel.get_by_role("group", name="Right labels by step of the training")).to_be_visible()
         expect(panel.get_by_role("group", name="Labels made in training, by iteration")).to_be_visible()
         expect(panel).to_contain_text("judged by given answers")
+        expect(page.get_by_role("heading", name="Pseudo-label accuracy")).to_have_count(0)  # there are none to audit
         tile = page.locator("dl.tiles > div").filter(has_text="Label accuracy, training")
         expect(tile).to_contain_text("62.5%")  # five of eight, on four questions
         expect(page.locator("dl.tiles").get_by_text("Label accuracy, kept")).to_have_count(0)

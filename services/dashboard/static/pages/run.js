@@ -60,7 +60,7 @@ function Run({ place, data, again, starts }) {
     <${Now} stages=${stages} iterations=${iterations} />
     <${Tiles} series=${series} audits=${audits} />
     <div class="panels">
-      <${LabelAccuracy} place=${place} series=${series} run=${run.name} />
+      ${(trainingLabels.length === 0 || courses(series, "label_accuracy").length > 0) && html`<${LabelAccuracy} place=${place} series=${series} run=${run.name} />`}
       <${Audits} audits=${audits} place=${place} />
       ${trainingLabels.length > 0 && html`<${TrainingLabels} steps=${trainingLabels} series=${series} />`}
       <${BenchmarkAccuracy} place=${place} series=${series} checkpoints=${checkpoints} />
