@@ -6,9 +6,9 @@ Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1). An unknown k
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -38,6 +38,9 @@ from core.trainer_settings import LocalSettings, PoolSettings, TrainerSettings
 from core.types import Denominator
 
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
+# What a run on given prompts has no use for.
+_OF_THE_LOOP = ("challenger", *(f"dataset.{name}" for name in ("candidates", "filtered", "delta", "band")))
+_OF_THE_LOOP += tuple(f"guard.{name}" for name in ("ill_posed", "ill_posed_share", "repetition", "repetition_share"))
 _MOST_COMPLAINTS, _LONGEST = 20, 100  # complaints of one configuration; characters of a name or a value in them
 
 
@@ -231,7 +234,27 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     # A `type` first: what else an override says of its table is of the new variant.
     for name, value in sorted((overrides or {}).items(), key=lambda item: not item[0].endswith(".type")):
         _set(tree, name, value)
-    return parse_config(tree, source=str(path))
+    config = parse_config(tree, source=str(path))
+    if unused := list(_unused(tree, config)):
+        raise ConfigError("\n".join([f"{path}: settings that this run would not use", *unused]))
+    return config
+
+
+def _unused(tree: Mapping[str, Any], config: RunConfig) -> Iterator[str]:
+    """What was set and would change nothing. A stored run is not asked: it has every setting."""
+    if config.prompts is None:
+        return
+    method = config.solver.reward
+    if config.prompts.labels != "none" and "label" not in method.needs:
+        expected = "'none'"
+        if "offline" in get_args(type(method).model_fields["labels"].annotation):
+            expected += ", or solver.reward.labels = 'offline'"
+        own = f"{method.type} makes labels of its own"
+        yield f"  prompts.labels: {own}: expected {expected}, got {config.prompts.labels!r}"
+    for name in _OF_THE_LOOP:
+        table, _, key = name.partition(".")
+        if table in tree and (not key or key in tree[table]):
+            yield f"  {name}: belongs to the loop, and a run on given prompts has no Challenger: leave it out"
 
 
 def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:

@@ -147,3 +147,36 @@ def test_an_unknown_method_is_answered_with_those_there_are() -> None:
 def test_a_method_that_cannot_be_is_refused(reward: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         parse_config({"solver": {"reward": reward}}, "a test")
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "complaint"),
+    [
+        (
+            "micro",
+            {"solver.reward.type": "srt", "prompts.labels": "offline"},
+            "prompts.labels: srt makes labels of its own: expected 'none', or solver.reward.labels = 'offline', got "
+            "'offline'",
+        ),
+        (
+            "micro",
+            {"prompts.labels": "offline"},
+            "prompts.labels: ttrl makes labels of its own: expected 'none', got 'offline'",
+        ),
+        ("micro", {"dataset.candidates": 320}, "dataset.candidates: belongs to the loop"),
+        ("micro", {"challenger.training.steps": 3}, "challenger: belongs to the loop"),
+        ("micro", {"guard.repetition": "stop"}, "guard.repetition: belongs to the loop"),
+        ("demo", {"prompts.file": "micro", "prompts.limit": 8, "prompts.labels": "offline"}, "challenger: belongs to"),
+    ],
+)
+def test_a_setting_that_a_run_would_not_use_is_refused(
+    preset: str, overrides: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match="settings that this run would not use") as refused:
+        load_config(RUNS / f"{preset}.toml", overrides)
+    assert complaint in str(refused.value)
+
+
+def test_what_is_stored_with_every_setting_is_read_again() -> None:
+    config = load_config(RUNS / "micro.toml", {"solver.reward.type": "srt"})
+    assert parse_config(config.model_dump(mode="json"), "stored") == config
