@@ -81,14 +81,6 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutGroup:
-    """The rollouts of one prompt, in order of `sample_index`."""
-
-    question_id: str
-    rollouts: tuple[Rollout, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PseudoLabel:
     """The outcome of a vote over m rollouts. `answer` is None when nobody answered or the top is tied away."""
 

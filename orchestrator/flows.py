@@ -22,7 +22,7 @@ from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
 from orchestrator.ledger import LastWrite, note_progress, other_holder, run_held, run_once
 from orchestrator.orphans import is_subflow, note_process
-from orchestrator.plan import LOOP, stages_of
+from orchestrator.plan import stages_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS
 from orchestrator.stages.health import decided
@@ -72,8 +72,6 @@ def co_evolve(
     run: str,
     preset: str = "demo",
     iterations: int = 0,
-    start_iteration: int = 0,
-    start_stage: Stage = "train_challenger",
     overrides: dict[str, Override] = {},  # noqa: B006 (never changed; `None` would make the form ask for a type)
 ) -> dict[str, Any]:
     """Run the R-Zero loop: Challenger and Solver learn from each other, iteration after iteration.
@@ -82,11 +80,9 @@ def co_evolve(
         run: Name of the run: lowercase letters, digits, - and _. One that exists goes on where it was.
         preset: A preset of deploy/runs, or the path of a TOML file. Empty: the run exists already.
         iterations: How many. 0: as the preset says.
-        start_iteration: Begin at this iteration; everything before must be done already. 0: wherever the run is.
-        start_stage: The stage of that iteration to begin at.
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
     """
-    return _run_to_its_end(run, preset, iterations, overrides, "co_evolve", start_iteration, start_stage)
+    return _run_to_its_end(run, preset, iterations, overrides, "co_evolve")
 
 
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
@@ -108,20 +104,13 @@ def self_train(
 
 
 def _run_to_its_end(
-    run: str,
-    preset: str,
-    iterations: int,
-    overrides: dict[str, Override],
-    name: runs.Flow,
-    start_iteration: int = 0,
-    start_stage: Stage = LOOP[0],
+    run: str, preset: str, iterations: int, overrides: dict[str, Override], name: runs.Flow
 ) -> dict[str, Any]:
     note_process()
     place = home()
     store = open_store(place.database, create=True)
     with run_held(store, run):
         config = runs.prepare(place, store, run, preset, iterations, overrides, flow=name)
-        runs.check_start(store, run, config, start_iteration, start_stage)
         with runs.status_kept(store, run), artifacts.written():
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
@@ -170,7 +159,7 @@ def iteration(run: str, t: int) -> None:
     stages = stages_of(config, t)
     alone = not is_subflow()
     with run_held(store, run), artifacts.written() if alone else nullcontext():
-        runs.check_start(store, run, config, t, stages[0])
+        runs.check_start(store, run, config, t)
         for stage in stages:
             _stage_task(stage, t)(run, t, stage)
         if alone:

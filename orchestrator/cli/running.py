@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from core.config import load_config
-from core.types import STAGES
 from orchestrator import cluster
 from orchestrator.home import home
 from orchestrator.ledger import refuse_held
-from orchestrator.plan import LOOP
-from orchestrator.runs import Flow, RunError, check_start, flow_of, preset_path, startable, stored_config
+from orchestrator.runs import Flow, RunError, flow_of, preset_path, startable, stored_config
 from orchestrator.terminal import RunName, clear_errors, setting
 from storage.session import open_store
 
@@ -28,8 +25,6 @@ def run(
     preset_option: Annotated[str | None, typer.Option("--preset", help="The same.", show_default=False)] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; the preset's name by default.")] = None,
     iterations: Annotated[int, typer.Option(help="How many; 0: as the preset says.")] = 0,
-    start_iteration: Annotated[int, typer.Option(help="Begin here; all before must be done. 0: where it is.")] = 0,
-    start_stage: Annotated[str, typer.Option(help=f"Its stage to begin at: {', '.join(LOOP)}.")] = LOOP[0],
     override: Annotated[
         list[str] | None, typer.Option("--set", help="A setting by its dotted name: dataset.candidates=320.")
     ] = None,
@@ -39,18 +34,10 @@ def run(
         preset = preset or preset_option
         if preset is None:
             raise RunError("preset: expected a preset of deploy/runs, or a TOML file, got none")
-        if start_stage not in STAGES:
-            raise RunError(f"start_stage: expected one of {', '.join(STAGES)}, got {start_stage!r}")
         overrides = dict(setting(text) for text in override or [])
         config = load_config(preset_path(preset), overrides)  # complain before anything else is looked at
         parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
-        if flow_of(config) == "self_train":
-            if start_iteration or start_stage != LOOP[0]:
-                raise RunError("start_iteration, start_stage: a run on given prompts goes on where it was")
-            _run_flow("self_train", **parameters, overrides=overrides)
-        else:
-            start = {"start_iteration": start_iteration, "start_stage": start_stage}
-            _run_flow("co_evolve", start, **parameters, overrides=overrides)
+        _run_flow(flow_of(config), **parameters, overrides=overrides)
 
 
 def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to this many iterations.")] = 0) -> None:
@@ -60,21 +47,19 @@ def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to
         _run_flow(flow_of(config), run=name, preset="", iterations=iterations, overrides={})
 
 
-def _run_flow(flow: Flow, start: Mapping[str, Any] | None = None, **parameters: Any) -> None:
+def _run_flow(flow: Flow, **parameters: Any) -> None:
     """Run a flow in this process, after all that can be refused without it has been refused."""
     place = home()
     cluster.join(place)
     store = open_store(place.database, create=True)
     refuse_held(store, parameters["run"])
-    config = startable(store, **parameters, flow=flow)
-    if start:
-        check_start(store, parameters["run"], config, start["start_iteration"], start["start_stage"])
+    startable(store, **parameters, flow=flow)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     from orchestrator import flows  # Prefect reads its settings when it is imported
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(_not_of_a_flow_run)
-    result = getattr(flows, flow)(**parameters, **(start or {}))
+    result = getattr(flows, flow)(**parameters)
     name = result["run"]
     print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
 

@@ -57,8 +57,8 @@ def _submit(page: Page, live: Live, run: str) -> None:
 
 
 def _deployment(live: Live) -> str:
-    deployments = live.services.prefect.request("POST", "/deployments/filter", {}).json()
-    return next(d["id"] for d in deployments if "start_stage" in d["parameter_openapi_schema"]["properties"])
+    found: str = live.services.prefect.request("GET", "/deployments/name/co-evolve/coevo").json()["id"]
+    return found
 
 
 @pytest.fixture(scope="module")

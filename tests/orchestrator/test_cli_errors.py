@@ -74,10 +74,6 @@ def test_not_valid_toml(place: Path) -> None:
     refused(coevo("run", str(preset)), "broken.toml", "not valid TOML")
 
 
-def test_unknown_stage(place: Path) -> None:
-    refused(coevo("run", "demo", "--start-stage", "nosuch"), "start_stage", "train_solver", "nosuch")
-
-
 def test_nothing_is_up(place: Path) -> None:
     refused(coevo("run", "demo"), "coevo up")
 
@@ -111,7 +107,6 @@ def test_a_run_that_cannot_start_is_refused_before_its_flow_begins(
 ) -> None:
     home = services_up(place)
     refused(coevo("run", "demo", "--set", setting), *words)
-    refused(coevo("run", "demo", "--start-iteration", "2"), "start_stage", "is not done")
     with open_store(home.database).read() as session:
         assert queries.list_runs(session) == []
     assert not home.checkpoints.exists()
@@ -183,20 +178,6 @@ def test_grade_answers(place: Path) -> None:
 
 def test_down_when_nothing_is_up(place: Path) -> None:
     assert "nothing was running" in coevo("down").stdout
-
-
-@pytest.mark.parametrize(
-    ("start", "words"),
-    [
-        (("--start-iteration", "7"), ("start_iteration: expected 1 to 3, got 7",)),
-        (("--start-iteration", "1", "--start-stage", "train_solver"), ("evaluate of iteration 0 is not done",)),
-    ],
-)
-def test_a_start_in_the_middle_needs_what_comes_before(
-    place: Path, start: tuple[str, ...], words: tuple[str, ...]
-) -> None:
-    services_up(place)
-    refused(coevo("run", "demo", "--name", "range", *start), *words)
 
 
 def test_a_run_of_another_configuration_is_refused_by_field(place: Path) -> None:

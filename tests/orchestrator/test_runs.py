@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +130,19 @@ def test_a_run_is_gone_on_with_only_where_it_can_start(home: Home, own: Store, t
         assert queries.get_run(session, "a").config["iterations"] == 3
 
 
-def test_a_run_can_begin_at_any_stage_before_which_all_is_done(home: Home, own: Store) -> None:
+def test_an_iteration_can_begin_when_all_before_it_is_done(home: Home, own: Store) -> None:
     config = prepare(home, own, "a", "demo", 2, {})
-    stages = [*plan(config)]
-    for (t, stage), (next_t, following) in pairwise(stages):
+    for t, stage in plan(config):
+        for later in range(t + 1, 3):
+            with pytest.raises(RunError, match=f"cannot begin iteration {later}: {stage} of iteration {t} is not done"):
+                check_start(own, "a", config, later)
         if t:
-            check_start(own, "a", config, t, stage)
-        with pytest.raises(RunError, match=f"at {following} of iteration {next_t}: {stage} of iteration {t} is not"):
-            check_start(own, "a", config, next_t, following)
+            check_start(own, "a", config, t)
         with own.write() as session:
             finish(session, "a", t, stage, {}, 1)
-    check_start(own, "a", config, *stages[-1])
+    check_start(own, "a", config, 2)
+    with pytest.raises(RunError, match="t: run a: expected an iteration from 1 to 2, got 3"):
+        check_start(own, "a", config, 3)
 
 
 def test_a_key_is_asked_for_only_where_the_method_needs_its_service(home: Home, own: Store) -> None:

@@ -91,10 +91,7 @@ def test_early_stopping_goes_back_to_the_best(live: Live) -> None:
     assert "run ruined: stopped; its Solver is ruined/base/0" in said
 
 
-def test_a_run_with_prompts_is_not_co_evolves(live: Live) -> None:
-    done = live.coevo("run", "micro", "--start-iteration", "2")
-    assert done.returncode == 1
-    assert "a run on given prompts goes on where it was" in done.stderr
+def test_prompts_that_are_not_there_are_refused_before_a_run_is_made(live: Live) -> None:
     code, said = run(live, "wrong", "prompts.file=none.jsonl")
     assert code == 1
     assert "none.jsonl: cannot be read" in said
