@@ -34,7 +34,7 @@ from core.types import Checkpoint
 from core.voting import vote, vote_many
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
-from trainers.base import TrainJob, TrainQuestion
+from trainers.base import SolverJob, TrainQuestion
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import make_reward
@@ -126,7 +126,7 @@ def _train(arm: Arm, seed: int) -> Outcome:
     return {"held_out": held_out, "metrics": metrics, "curve": curve}
 
 
-def _job(arm: Arm, method: Method, seed: int, work: Path) -> TrainJob:
+def _job(arm: Arm, method: Method, seed: int, work: Path) -> SolverJob:
     training = Training(
         steps=arm.steps,
         prompts_per_step=32,
@@ -138,7 +138,16 @@ def _job(arm: Arm, method: Method, seed: int, work: Path) -> TrainJob:
     )
     start = Checkpoint("base", "bench", "base", 0, 0, str(_MICRO / "model"), "0" * 64, None)
     questions = _questions(arm, seed)
-    return TrainJob("bench", "solver", seed, start, training, method, questions, None, work, guard=arm.guard)
+    return SolverJob(
+        key="bench",
+        run_seed=seed,
+        start=start,
+        training=training,
+        reward=method,
+        questions=questions,
+        work_dir=work,
+        guard=arm.guard,
+    )
 
 
 def _questions(arm: Arm, seed: int) -> tuple[TrainQuestion, ...]:

@@ -20,7 +20,7 @@ from benchmarks.services import own_ray, printed_by
 from core.config import Training, load_config
 from core.types import Checkpoint
 from orchestrator.home import MICRO_MODEL, PRESETS
-from trainers.base import TrainJob, TrainQuestion
+from trainers.base import SolverJob, TrainJob, TrainQuestion
 from trainers.local.trainer import LocalTrainer
 from trainers.micro.world import make_benchmark
 
@@ -61,15 +61,13 @@ def _job(work: Path) -> TrainJob:
     solver = load_config(PRESETS / "demo.toml").solver
     training: Training = solver.training.model_copy(update={"steps": 1, "workers": 1})
     problems = make_benchmark(seed=1, per_level=16)
-    return TrainJob(
+    return SolverJob(
         key="1/train_solver",
-        role="solver",
         run_seed=1,
         start=Checkpoint("bench/base/0", "bench", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
         training=training,
         reward=solver.reward,
         questions=tuple(TrainQuestion(f"q{i}", p.text, str(p.answer)) for i, p in enumerate(problems)),
-        solver=None,
         work_dir=work,
     )
 

@@ -33,7 +33,7 @@ from core.grading import Grader
 from core.prompts import solver_messages
 from core.types import Checkpoint
 from orchestrator.home import MICRO_MODEL, PRESETS
-from trainers.base import TrainJob, TrainQuestion
+from trainers.base import SolverJob, TrainQuestion
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import make_reward
@@ -91,15 +91,13 @@ def _ours(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
         passes.append(0.0)
 
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder, Grader() as grader, _timed(passes):
-        job = TrainJob(
+        job = SolverJob(
             key="1/train_solver",
-            role="solver",
             run_seed=1,
             start=Checkpoint("bench/base/0", "bench", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
             training=solver.training,
             reward=solver.reward,
             questions=tuple(questions),
-            solver=None,
             work_dir=Path(folder),
         )
         reward = make_reward(job, Ranks(), grader)

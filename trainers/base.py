@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import ClassVar, Protocol, get_args
 
 from core.config import Sampling, Training, trained_rollouts
 from core.errors import CoevoError
 from core.guard import Before, Guard
 from core.methods import Method, Signal
 from core.methods.rzero import ChallengerReward
-from core.serving_settings import Signals
+from core.serving_settings import Service, Signals
 from core.types import Checkpoint, Denominator, Role
 
 
@@ -40,20 +40,18 @@ class SolverService:
     max_question_chars: int = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainJob:
     """One training stage of one role, complete: the same job always gives the same checkpoint."""
 
+    role: ClassVar[Role]
+
     key: str  # "demo/1/train_solver"; seeds derive from it
-    role: Role
     run_seed: int
     start: Checkpoint  # the policy to begin with
     training: Training
     reward: ChallengerReward | Method
-    questions: tuple[TrainQuestion, ...]  # the Solver's; empty for the Challenger
-    solver: SolverService | None  # the Challenger's; None for the Solver
     work_dir: Path  # holds step_K folders while the job runs, so that a killed one resumes; the caller removes it
-    signals: Signals = field(default_factory=Signals)  # the Solver's
     reference: Checkpoint | None = None  # of the KL term; None: `start`
     steps_before: int = 0  # of the same training, in jobs that came before: prompts and seeds go on from there
     before: Before = field(default_factory=Before)  # the same, for the guard
@@ -68,6 +66,36 @@ class TrainJob:
     def trained(self) -> int:
         """How many of them, the first, are trained on: they are draws like any others."""
         return trained_rollouts(self.rollouts, self.reward)
+
+    @property
+    def services(self) -> list[Service]:
+        """Those of other people that the reward asks."""
+        return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChallengerJob(TrainJob):
+    """The Challenger writes questions; the Solver's service answers them (R-Zero 2.2)."""
+
+    role = "challenger"
+
+    reward: ChallengerReward
+    solver: SolverService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverJob(TrainJob):
+    """The Solver learns from questions by one of the methods (R-Zero 2.4, and the other papers')."""
+
+    role = "solver"
+
+    reward: Method
+    questions: tuple[TrainQuestion, ...]
+    signals: Signals = field(default_factory=Signals)
+
+    @property
+    def services(self) -> list[Service]:
+        return self.signals.services(self.reward)
 
 
 @dataclass(frozen=True, slots=True)

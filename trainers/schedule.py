@@ -8,10 +8,10 @@ from itertools import product
 from core.prompts import challenger_messages, solver_messages
 from core.seeds import seed_for
 from services.inference.engine import Prompt
-from trainers.base import TrainJob, TrainQuestion
+from trainers.base import SolverJob, TrainJob, TrainQuestion
 
 
-def questions_at(job: TrainJob, step: int) -> list[TrainQuestion]:
+def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
     """The Solver's questions of `step` (from 1): the next ones in a shuffle of all, a new shuffle each epoch.
 
     An epoch may end within a step; with fewer questions than prompts, a question comes more than once in a step.
@@ -26,7 +26,7 @@ def questions_at(job: TrainJob, step: int) -> list[TrainQuestion]:
 def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
     """One prompt a rollout, each with its own seed; the rollouts of a group stand together."""
     training, at = job.training, job.steps_before + step
-    if job.role == "solver":
+    if isinstance(job, SolverJob):
         asked = [solver_messages(question.text) for question in questions_at(job, step)]
     else:
         asked = [challenger_messages()] * training.prompts_per_step
@@ -36,6 +36,6 @@ def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
     ]
 
 
-def _shuffled(job: TrainJob, epoch: int) -> list[TrainQuestion]:
+def _shuffled(job: SolverJob, epoch: int) -> list[TrainQuestion]:
     generator = random.Random(seed_for(job.run_seed, job.key, "epoch", epoch))
     return generator.sample(job.questions, len(job.questions))

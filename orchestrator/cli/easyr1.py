@@ -17,7 +17,7 @@ from orchestrator.home import MICRO_MODEL
 from orchestrator.prompt_sets import GivenPrompt, read_prompts, trained_on
 from orchestrator.runs import RunError, preset_path
 from orchestrator.terminal import clear_errors, setting
-from trainers.base import SolverService, TrainJob, TrainQuestion
+from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
 easyr1 = typer.Typer(help="EasyR1 as the trainer: docs/easyr1.md.", no_args_is_help=True)
@@ -96,13 +96,28 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
         if config.prompts is not None or not config.challenger.trained:
             raise RunError("role: this preset trains no Challenger; expected solver")
         service = SolverService(solver_url or "http://127.0.0.1:8000/solver/v1", start.id, config.dataset.sampling)
-        training, reward = config.challenger.training, config.challenger.reward
-        return TrainJob(key, role, config.seed, start, training, reward, (), service, out), None
-    asked, solver = _questions(config), config.solver
-    job = TrainJob(
-        key, role, config.seed, start, solver.training, solver.reward, asked.prompts, None, out, solver.signals
+        challenger = ChallengerJob(
+            key=key,
+            run_seed=config.seed,
+            start=start,
+            training=config.challenger.training,
+            reward=config.challenger.reward,
+            solver=service,
+            work_dir=out,
+        )
+        return challenger, None
+    asked = _questions(config)
+    solver = SolverJob(
+        key=key,
+        run_seed=config.seed,
+        start=start,
+        training=config.solver.training,
+        reward=config.solver.reward,
+        questions=asked.prompts,
+        signals=config.solver.signals,
+        work_dir=out,
     )
-    return job, asked.stands_in
+    return solver, asked.stands_in
 
 
 def _questions(config: RunConfig) -> _Questions:

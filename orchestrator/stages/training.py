@@ -25,7 +25,7 @@ from services.oracles import exact
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
 from storage.rows import TrainedOnRow
-from trainers.base import SolverService, Trainer, TrainJob, TrainQuestion, TrainResult
+from trainers.base import ChallengerJob, SolverJob, SolverService, Trainer, TrainJob, TrainQuestion, TrainResult
 from trainers.local.trainer import LocalTrainer
 from trainers.schedule import questions_at
 
@@ -38,14 +38,12 @@ def train_challenger(context: Context) -> LastWrite:
         return lambda _session: {"checkpoint": before.id, "trained": False}
     solver = context.checkpoint("solver", t - 1)
     dataset = context.config.dataset
-    job = TrainJob(
+    job = ChallengerJob(
         key=f"{t}/train_challenger",
-        role="challenger",
         run_seed=context.config.seed,
         start=before,
         training=challenger.training,
         reward=challenger.reward,
-        questions=(),
         solver=SolverService(
             context.services.endpoint("solver"),
             solver.id,
@@ -77,15 +75,13 @@ def train_solver(context: Context) -> LastWrite:
     with context.store.read() as session:
         rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
         steps_before = sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < t)
-    job = TrainJob(
+    job = SolverJob(
         key="train_solver" if given else f"{t}/train_solver",
-        role="solver",
         run_seed=context.config.seed,
         start=context.checkpoint("solver", t - 1),
         training=solver.training,
         reward=solver.reward,
         questions=questions,
-        solver=None,
         work_dir=context.home.work / context.run / str(t) / "train_solver",
         signals=solver.signals.model_copy(update=own),
         reference=context.checkpoint("solver", 0) if given else None,
@@ -101,7 +97,7 @@ def train_solver(context: Context) -> LastWrite:
         return _train(context, job, then)
 
 
-def _labelled_job(context: Context, labelled: Labelled, job: TrainJob, result: TrainResult) -> TrainJob:
+def _labelled_job(context: Context, labelled: Labelled, job: SolverJob, result: TrainResult) -> SolverJob:
     """What follows `job`: from where it came to, on true labels (R-Zero B.3); held-out questions are left out."""
     questions = tuple(
         TrainQuestion(f"labelled/{at:06d}", prompt.text, prompt.answer, prompt.answer)
@@ -224,8 +220,10 @@ def _train(context: Context, job: TrainJob, then: Callable[[TrainResult], TrainJ
 
 def _learned_from(job: TrainJob, checkpoint: str, steps: int) -> list[TrainedOnRow]:
     """The questions that a job put before its policy, and at which of its steps: the same with either trainer."""
+    if not isinstance(job, SolverJob):
+        return []
     at: dict[str, set[int]] = {}
-    for step in range(1, steps + 1) if job.questions else ():
+    for step in range(1, steps + 1):
         for question in questions_at(job, step):
             at.setdefault(question.question_id, set()).add(step)
     return [TrainedOnRow(question, checkpoint, sorted(found)) for question, found in at.items()]

@@ -11,32 +11,35 @@ from core.config import Sampling, Training, parse_method
 from core.methods.rzero import ChallengerReward
 from core.types import Checkpoint
 from orchestrator.home import MICRO_MODEL
-from trainers.base import SolverService, TrainJob, TrainQuestion
+from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 from trainers.micro.world import make_problem
 
 HERE = Path(__file__).parent
 PYTHON = HERE / "easyr1_on_a_cpu" / "python"  # takes $COEVO_EASYR1_PYTHON
 
 
-def solvers(work: Path, name: str, settings: dict[str, Any], **training: Any) -> TrainJob:
+def solvers(work: Path, name: str, settings: dict[str, Any], **training: Any) -> SolverJob:
     rng = random.Random(4)
     problems = [make_problem(rng, operations=3 + i % 3) for i in range(8)]
     questions = tuple(TrainQuestion(f"t/1/{i}", p.text, str(p.answer), str(p.answer)) for i, p in enumerate(problems))
-    return _job(work, "solver", parse_method(name, settings), questions, None, training)
+    return SolverJob(reward=parse_method(name, settings), questions=questions, **_of_a_job(work, training))
 
 
-def challengers(work: Path, url: str, **training: Any) -> TrainJob:
+def challengers(work: Path, url: str, **training: Any) -> ChallengerJob:
     reward = ChallengerReward(votes=4, kl_coefficient=0.05, loss_average="token")
-    return _job(work, "challenger", reward, (), SolverService(url, "t/solver/0", Sampling(max_tokens=8)), training)
+    service = SolverService(url, "t/solver/0", Sampling(max_tokens=8))
+    return ChallengerJob(reward=reward, solver=service, **_of_a_job(work, training))
 
 
-def _job(
-    work: Path, role: Any, reward: Any, questions: tuple[TrainQuestion, ...], solver: Any, changes: dict[str, Any]
-) -> TrainJob:
+def _of_a_job(work: Path, changes: dict[str, Any]) -> dict[str, Any]:
     values = {"prompts_per_step": 4, "rollouts_per_prompt": 4, "learning_rate": 1e-3, **changes}
-    training = Training(sampling=Sampling(top_p=1.0, max_tokens=64), **values)
-    start = Checkpoint("t/base/0", "t", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None)
-    return TrainJob("t/1/train", role, 7, start, training, reward, questions, solver, work)
+    return {
+        "key": "t/1/train",
+        "run_seed": 7,
+        "start": Checkpoint("t/base/0", "t", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
+        "training": Training(sampling=Sampling(top_p=1.0, max_tokens=64), **values),
+        "work_dir": work,
+    }
 
 
 def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from core.config import Sampling, Training
-from core.methods.rzero import RZero
+from core.methods.rzero import ChallengerReward, RZero
 from core.types import Checkpoint
-from trainers.base import TrainJob, TrainQuestion
+from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 from trainers.local.state import Metrics
 
 PAD, END = "<pad>", "<end>"
@@ -94,18 +94,29 @@ def tiny_training(**changes: Any) -> Training:
     return Training(**{**values, **changes})
 
 
-def tiny_job(work: Path, **changes: Any) -> TrainJob:
+def tiny_job(work: Path, **changes: Any) -> SolverJob:
     """A Solver's job on five questions in `work/job`, which begins from the model in `work/start`."""
     reward = changes.pop("reward", RZero())
     questions = tuple(TrainQuestion(f"t/1/{i:06d}", text, str(i)) for i, text in enumerate(["a", "bc", "d", "ee", "f"]))
-    return TrainJob(
+    return SolverJob(
         key="t/1/train_solver",
-        role="solver",
         run_seed=7,
         start=Checkpoint("t/base/0", "t", "base", 0, 0, str(work / "start"), "0" * 64, None),
         training=tiny_training(**changes),
         reward=reward,
         questions=questions,
-        solver=None,
+        work_dir=work / "job",
+    )
+
+
+def tiny_challenger(work: Path, solver: SolverService, votes: int = 4, **changes: Any) -> ChallengerJob:
+    """A Challenger's job in `work/job`, which begins from the model in `work/start`."""
+    return ChallengerJob(
+        key="t/1/train_challenger",
+        run_seed=7,
+        start=Checkpoint("t/base/0", "t", "base", 0, 0, str(work / "start"), "0" * 64, None),
+        training=tiny_training(**changes),
+        reward=ChallengerReward(votes=votes),
+        solver=solver,
         work_dir=work / "job",
     )

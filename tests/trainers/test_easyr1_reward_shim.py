@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from local_tiny import tiny_job
+from local_tiny import tiny_challenger, tiny_job
 
 from core.config import Training, parse_method
 from core.grading import Grader
 from core.methods import Method
-from core.methods.rzero import ChallengerReward
 from core.prompts import parse_question
 from core.trainer_settings import EasyR1Settings
 from services.inference.client import InferenceError
 from services.inference.engine import Completion
 from tests.fake_service import fake_service
-from trainers.base import SolverService, TrainJob
+from trainers.base import ChallengerJob, SolverService, TrainJob
 from trainers.easyr1.config import render
 from trainers.easyr1.reward_shim import compute_score
 from trainers.local.ranks import Ranks
@@ -201,11 +200,9 @@ def test_the_validation_at_the_end_has_nothing_to_tell(tmp_path: Path) -> None:
     assert compute_score([row], path) == [{"overall": 0.0}]
 
 
-def challengers_job(tmp_path: Path, url: str) -> TrainJob:
+def challengers_job(tmp_path: Path, url: str) -> ChallengerJob:
     service = SolverService(url, "t/solver/0", Training().sampling)
-    reward = ChallengerReward(votes=4)
-    job = tiny_job(tmp_path, reward=reward, rollouts_per_prompt=3, prompts_per_step=2)
-    return replace(job, key="t/1/train_challenger", role="challenger", questions=(), solver=service)
+    return tiny_challenger(tmp_path, service, rollouts_per_prompt=3, prompts_per_step=2)
 
 
 QUESTIONS = [

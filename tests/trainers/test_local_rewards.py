@@ -7,21 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from local_tiny import tiny_job
+from local_tiny import tiny_challenger, tiny_job
 
 from core.config import Sampling
 from core.grading import Grader
 from core.methods import Method
 from core.methods.evol_rl import EvolRl
 from core.methods.poly_epo import GrpoDiv
-from core.methods.rzero import ChallengerReward
 from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
 from core.prompts import solver_messages
 from services.inference.engine import Completion, Prompt
-from trainers.base import SolverService, TrainError, TrainJob
+from trainers.base import ChallengerJob, SolverService
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import challenger_reward, make_reward, solver_reward
+from trainers.local.rewards import challenger_reward, solver_reward
 from trainers.schedule import questions_at
 
 
@@ -31,14 +30,9 @@ def grader() -> Iterator[Grader]:
         yield grader
 
 
-def challenger_job(votes: int = 4) -> TrainJob:
-    return replace(
-        tiny_job(Path("unused")),
-        role="challenger",
-        reward=ChallengerReward(votes=votes),
-        questions=(),
-        solver=SolverService("http://127.0.0.1:1/v1", "t/solver/0", Sampling(max_tokens=33)),
-    )
+def challenger_job(votes: int = 4) -> ChallengerJob:
+    service = SolverService("http://127.0.0.1:1/v1", "t/solver/0", Sampling(max_tokens=33))
+    return tiny_challenger(Path("unused"), service, votes)
 
 
 def written(texts: Sequence[str], entropy: float = 0.5) -> list[Completion]:
@@ -169,8 +163,3 @@ def test_a_step_of_malformed_questions_asks_for_nothing(grader: Grader) -> None:
     rewarded = challenger_reward(challenger_job(), Ranks(), 1, [written(["x", "y"])], grader=grader, ask=ask)
     assert rewarded.groups[0].rewards.tolist() == [0, 0]
     assert rewarded.metrics == {"malformed_share": 1}
-
-
-def test_a_challenger_without_a_solver_is_refused(grader: Grader) -> None:
-    with pytest.raises(TrainError, match=r"t/1/train_solver: solver: expected the service"):
-        make_reward(replace(challenger_job(), solver=None), Ranks(), grader)

@@ -22,7 +22,6 @@ from safetensors.torch import load_file
 
 from core.config import Sampling
 from core.methods.evol_rl import EvolRl
-from core.methods.rzero import ChallengerReward
 from core.serving_settings import Signals
 from core.trainer_settings import LocalSettings
 from tests.fake_service import Answer, fake_service, lengths
@@ -251,7 +250,6 @@ def test_what_cannot_start_is_refused_at_once(tmp_path: Path, start: Path) -> No
         r"workers: 64 need 64 CPU, Ray has 2": job_in(tmp_path, start, workers=64),
         r"start: expected a folder with a model, got .*/nowhere": job_in(tmp_path, tmp_path / "nowhere"),
         r"questions: expected at least one, got none": replace(job, questions=()),
-        r"solver: expected the service .*, got None": replace(job, role="challenger", reward=ChallengerReward()),
         r"sampling.temperature: expected more than 0": job_in(tmp_path, start, sampling=Sampling(temperature=0)),
     }
     for message, bad in refused.items():

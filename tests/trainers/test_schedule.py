@@ -8,15 +8,15 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_tiny import tiny_job
+from local_tiny import tiny_challenger, tiny_job
 
-from core.methods.rzero import ChallengerReward
+from core.config import Sampling
 from core.prompts import challenger_messages, solver_messages
-from trainers.base import TrainJob, TrainQuestion
+from trainers.base import SolverJob, SolverService, TrainQuestion
 from trainers.schedule import questions_at, rollouts_at
 
 
-def job_of(questions: int, prompts_per_step: int, run_seed: int = 7) -> TrainJob:
+def job_of(questions: int, prompts_per_step: int, run_seed: int = 7) -> SolverJob:
     job = tiny_job(Path("unused"), prompts_per_step=prompts_per_step)
     made = tuple(TrainQuestion(str(i), f"question {i}", "0") for i in range(questions))
     return replace(job, questions=made, run_seed=run_seed)
@@ -50,7 +50,8 @@ def test_a_step_s_rollouts_are_whole_groups_with_a_seed_each() -> None:
 
 
 def test_the_challenger_is_asked_the_same_each_time() -> None:
-    job = replace(job_of(0, 2), role="challenger", key="t/1/train_challenger", reward=ChallengerReward())
+    service = SolverService("http://127.0.0.1:1/v1", "t/solver/0", Sampling())
+    job = tiny_challenger(Path("unused"), service, prompts_per_step=2)
     prompts = rollouts_at(job, 1)
     assert all(list(prompt.messages) == challenger_messages() for prompt in prompts)
     assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * job.training.rollouts_per_prompt

@@ -16,7 +16,7 @@ import yaml
 
 from core.seeds import seed_for
 from core.trainer_settings import EasyR1Settings
-from trainers.base import TrainJob
+from trainers.base import ChallengerJob, SolverJob, TrainJob
 from trainers.easyr1 import reward_shim
 from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
@@ -65,9 +65,14 @@ def _for_the_reward(job: TrainJob) -> dict[str, Any]:
         "max_tokens": job.training.sampling.max_tokens,
         "patience_s": _PATIENCE_S,
         "reward": job.reward.model_dump(mode="json"),
-        "signals": job.signals.model_dump(mode="json"),
-        "solver": job.solver and {**asdict(job.solver), "sampling": job.solver.sampling.model_dump(mode="json")},
+        **_whom_the_reward_asks(job),
     }
+
+
+def _whom_the_reward_asks(job: TrainJob) -> dict[str, Any]:
+    if isinstance(job, ChallengerJob):
+        return {"solver": {**asdict(job.solver), "sampling": job.solver.sampling.model_dump(mode="json")}}
+    return {"signals": job.signals.model_dump(mode="json")} if isinstance(job, SolverJob) else {}
 
 
 def configuration(job: TrainJob, settings: EasyR1Settings, folder: Path, longest_prompt: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.prompts import Message, challenger_messages, solver_messages
-from trainers.base import TrainJob
+from trainers.base import SolverJob, TrainJob
 from trainers.schedule import questions_at
 
 CHAT_TEMPLATE = "{{ messages[0]['content'] }}"
@@ -37,7 +37,7 @@ def write_dataset(job: TrainJob, tokenizer: Any, folder: Path) -> int:
 
 def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
     for step in range(1, job.training.steps + 1):
-        if job.role == "challenger":
+        if not isinstance(job, SolverJob):
             prompt = _rendered(tokenizer, challenger_messages())
             for place in range(job.training.prompts_per_step):
                 yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "place": place})}

@@ -22,7 +22,6 @@ from ray.exceptions import RayError
 from transformers import AutoTokenizer
 
 from core.guard import StepSignal, ends_training, step_alarms
-from core.methods import Method
 from core.trainer_settings import EasyR1Settings
 from services.inference import access
 from services.inference.keys import keys_of
@@ -100,7 +99,7 @@ class EasyR1Trainer:
         _write(job, _metrics(job)[:keep])
         log = folder / CHECKPOINTS / "experiment_log.jsonl"
         log.unlink(missing_ok=True)
-        keys = keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {}
+        keys = keys_of(job.services)
         if (own := access.key()) is not None:
             keys[access.KEY] = own  # for the Challenger's reward: EasyR1's Ray has a token of its own
         shared = ray.put(keys)

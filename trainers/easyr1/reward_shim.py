@@ -12,7 +12,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ class Asked:
     max_tokens: int
     patience_s: float  # before a service that does not answer ends the job
     objective: Method | ChallengerReward
-    signals: Signals
-    solver: SolverService | None  # the Challenger's
+    signals: Signals = field(default_factory=Signals)  # of the Solver's method
+    solver: SolverService | None = None  # whom the Challenger's reward asks
 
 
 def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[str, float]]:
@@ -116,12 +116,12 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
 
 def _read(path: Path) -> Asked:
     tree = json.loads(path.read_text(encoding="utf-8"))
-    reward, signals = tree.pop("reward"), Signals.model_validate(tree.pop("signals"))
-    if tree["solver"] is not None:
-        sampling = Sampling.model_validate(tree["solver"].pop("sampling"))
-        tree["solver"] = SolverService(**tree["solver"], sampling=sampling)
-    if tree.pop("role") == "challenger":
-        return Asked(**tree, objective=ChallengerReward.model_validate(reward), signals=signals)
+    role, reward = tree.pop("role"), tree.pop("reward")
+    if role == "challenger":
+        service = tree.pop("solver")
+        solver = SolverService(**service | {"sampling": Sampling.model_validate(service["sampling"])})
+        return Asked(**tree, objective=ChallengerReward.model_validate(reward), solver=solver)
+    signals = Signals.model_validate(tree.pop("signals"))
     return Asked(**tree, objective=parse_method(reward.pop("type"), reward), signals=signals)
 
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from core.grading import Grader
-from core.methods import Method
-from core.methods.rzero import ChallengerReward
 from core.prompts import parse_question
 from core.seeds import seed_for
 from core.types import Group, PseudoLabel, Scored
 from services.inference.client import InferenceClient
 from services.inference.engine import Completion
-from trainers.base import SolverService, TrainError, TrainJob
+from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
 from trainers.local.ranks import Ranks
 from trainers.rewards import Ask, Rollouts, asker, challenger_groups, solver_figures, solver_scores, solver_votes
 from trainers.schedule import questions_at
@@ -36,24 +34,22 @@ Reward = Callable[[int, Completions], Rewarded]
 
 def make_reward(job: TrainJob, ranks: Ranks, grader: Grader) -> Reward:
     """The reward that `job` names. Every rank calls it with the whole step and gets the same; the work is shared."""
-    if job.role == "solver":
+    if isinstance(job, SolverJob):
         return partial(solver_reward, job, ranks, grader=grader)
-    service = _service(job)
-    ask = asker(InferenceClient(service.url, "solver"), service.checkpoint)
-    return partial(challenger_reward, job, ranks, grader=grader, ask=ask)
+    if isinstance(job, ChallengerJob):
+        ask = asker(InferenceClient(job.solver.url, "solver"), job.solver.checkpoint)
+        return partial(challenger_reward, job, ranks, grader=grader, ask=ask)
+    raise TrainError(f"{job.key}: expected a Challenger's or a Solver's job, got {type(job).__name__}")
 
 
-def solver_reward(job: TrainJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader) -> Rewarded:
+def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader) -> Rewarded:
     """What the job's method makes of each group, and the step's figures."""
-    method = job.reward
-    if not isinstance(method, Method):
-        raise TrainError(f"{job.key}: reward: expected one of the Solver's methods, got {type(method).__name__}")
 
     def score(own: list[Rollouts]) -> list[tuple[Group, Scored]]:
         # Without what is large and no longer needed, before it goes to the other ranks.
         return [
             (replace(group, embeddings=None), scored)
-            for group, scored in solver_scores(own, method, job.signals, grader)
+            for group, scored in solver_scores(own, job.reward, job.signals, grader)
         ]
 
     questions = questions_at(job, step)
@@ -67,13 +63,10 @@ def solver_reward(job: TrainJob, ranks: Ranks, step: int, completions: Completio
 
 
 def challenger_reward(
-    job: TrainJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader, ask: Ask
+    job: ChallengerJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader, ask: Ask
 ) -> Rewarded:
     """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
-    config = job.reward
-    if not isinstance(config, ChallengerReward):
-        raise TrainError(f"{job.key}: reward: expected the Challenger's, got {config.type!r}")
-    service = _service(job)
+    config, service = job.reward, job.solver
     questions = [parse_question(one.text, service.max_question_chars) for group in completions for one in group]
     asked = [(i, question) for i, question in enumerate(questions) if question is not None]
 
@@ -82,9 +75,3 @@ def challenger_reward(
 
     labels = dict(zip((i for i, _ in asked), ranks.map(asked, vote), strict=True))
     return Rewarded(*challenger_groups(questions, labels, config, len(completions[0])))
-
-
-def _service(job: TrainJob) -> SolverService:
-    if job.solver is None:
-        raise TrainError(f"{job.key}: solver: expected the service that answers the Challenger's questions, got None")
-    return job.solver

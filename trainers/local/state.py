@@ -7,8 +7,9 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from trainers.base import TrainError, TrainJob
+from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
 
 STATE = "state.json"
 _STEP = re.compile(r"step_(\d+)")
@@ -28,20 +29,21 @@ class State:
 def fingerprint(job: TrainJob) -> str:
     """What must not change between a job and its resumption. How the work is spread over memory and machines may."""
     free = {"micro_batch", "workers", "sharded", "checkpoint_every"}
-    parts = [
+    parts: list[Any] = [
         [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
         job.training.model_dump(exclude=free),
         job.reward.model_dump(),
-        job.signals.model_dump(),
         [
             job.reference and job.reference.sha256,
             job.steps_before,
             job.guard and job.guard.model_dump(),
             asdict(job.before),
         ],
-        [asdict(question) for question in job.questions],
-        job.solver and job.solver.checkpoint,
     ]
+    if isinstance(job, SolverJob):
+        parts += [job.signals.model_dump(), [asdict(question) for question in job.questions]]
+    if isinstance(job, ChallengerJob):
+        parts.append(job.solver.checkpoint)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import ray
 from ray.exceptions import RayError
 
-from core.methods import Method
 from core.trainer_settings import LocalSettings
 from core.types import Checkpoint
 from services.inference.keys import keys_of
-from trainers.base import TrainError, TrainJob, TrainResult
+from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.local import processes
 from trainers.local.order import Order, WorkersFailed
@@ -144,17 +143,15 @@ def _check(job: TrainJob) -> None:
     for name, checkpoint in (("start", job.start), ("reference", job.reference)):
         if checkpoint is not None and not Path(checkpoint.path).is_dir():
             raise TrainError(f"{job.key}: {name}: expected a folder with a model, got {checkpoint.path}")
-    if job.role == "solver" and not job.questions:
+    if isinstance(job, SolverJob) and not job.questions:
         raise TrainError(f"{job.key}: questions: expected at least one, got none")
-    if job.role == "challenger" and job.solver is None:
-        raise TrainError(f"{job.key}: solver: expected the service that answers the Challenger's questions, got None")
     if job.training.sampling.temperature == 0:
         raise TrainError(f"{job.key}: sampling.temperature: expected more than 0, where rollouts differ, got 0")
 
 
 def _keys(job: TrainJob) -> dict[str, str]:
     """Of the services that the job's workers ask: Ray's processes have the environment of who started Ray."""
-    return keys_of(job.signals.services(job.reward)) if isinstance(job.reward, Method) else {}
+    return keys_of(job.services)
 
 
 def _lines_from(file: Path, offset: int) -> tuple[int, Iterator[Metrics]]:
