@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import CoevoError
+from core.files import put
 from services.prefect_server import PrefectServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -187,7 +188,7 @@ class Home:
         temporary = self._state.with_suffix(".tmp")
         temporary.touch(mode=0o600)  # it holds a token
         temporary.write_text(json.dumps(asdict(services), indent=1))
-        temporary.replace(self._state)
+        put(temporary, self._state)
 
 
 def home() -> Home:

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from core.files import make_folder, sync
 from core.types import Checkpoint, Role, checkpoint_id
 from storage.errors import CheckpointError
-from storage.files import make_folder, sync
 
 MANIFEST = "manifest.json"
 _MODEL_FILES = {".safetensors", ".json", ".jinja", ".txt"}
@@ -141,16 +141,14 @@ def _copy(source: Path, target: Path) -> str:
         while piece := read.read(_PIECE):
             hashed.update(piece)
             write.write(piece)
-        write.flush()
-        os.fsync(write.fileno())
+    sync(target)
     return hashed.hexdigest()
 
 
 def _write(target: Path, content: bytes) -> None:
     with target.open("xb") as write:
         write.write(content)
-        write.flush()
-        os.fsync(write.fileno())
+    sync(target)
 
 
 def _encoded(files: Mapping[str, str]) -> bytes:

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
+from core.files import make_folder, put
 from core.types import Verdict
 from storage import queries
 from storage.errors import StoreError
-from storage.files import make_folder, put
 from storage.rows import QuestionSummary
 from storage.session import Store
 

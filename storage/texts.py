@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core.files import make_folder, put, sync
 from core.types import Rollout, Stage
 from storage.columns import from_stored, to_stored
 from storage.errors import StoreError
-from storage.files import make_folder, put, sync
 
 _SCHEMA = pa.schema(
     [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from core.files import sync
 
 
 @contextmanager
@@ -17,14 +18,14 @@ def appearing(target: Path) -> Iterator[Path]:
     folder.mkdir(parents=True)
     yield folder
     for path in [*folder.iterdir(), folder]:
-        _sync(path)
+        sync(path)
     try:
         folder.rename(target)
     except OSError:
         if not target.is_dir():
             raise
         shutil.rmtree(folder)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def remove(folder: Path) -> None:
@@ -39,11 +40,3 @@ def remove_unfinished(parent: Path) -> None:
     """Remove what a killed writer left half-written."""
     for folder in parent.glob(".*.part"):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

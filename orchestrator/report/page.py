@@ -9,12 +9,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 
+from core.files import make_folder, put
 from core.types import STAGES, Role
 from orchestrator.report import charts, table
 from orchestrator.report.canvas import COLOURS, as_svg
 from orchestrator.report.headline import decisions, details, headline
 from orchestrator.report.measures import RunMeasures, measure
-from storage.files import make_folder, put
 from storage.session import Store
 
 _MAX_TEXT = 400  # characters of a question on the page

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 
 from core.errors import CoevoError
+from core.files import put
 from services.api.schemas import Manifest
-from storage.files import put
 
 
 class ApiError(CoevoError):
