@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after the power went."""
+"""Files that are there whole or not at all, also after the power went, and files that another process writes on."""
 
 from __future__ import annotations
 
@@ -28,3 +28,11 @@ def put(temporary: Path, final: Path) -> None:
     sync(temporary)
     os.replace(temporary, final)
     sync(final.parent)
+
+
+def whole_lines(file: Path, offset: int) -> tuple[int, list[bytes]]:
+    """Where the whole lines from byte `offset` on end, and those lines. What is written of the next one is left."""
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        whole, end, _ = stream.read().rpartition(b"\n")
+    return offset + len(whole) + len(end), whole.splitlines()

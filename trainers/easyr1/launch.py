@@ -21,6 +21,7 @@ import ray
 from ray.exceptions import RayError
 from transformers import AutoTokenizer
 
+from core.files import put, whole_lines
 from core.guard import StepSignal, ends_training, step_alarms
 from core.trainer_settings import EasyR1Settings
 from services.inference import access
@@ -176,15 +177,13 @@ def _pass_on(job: TrainJob, log: Path, offset: int, progress: Progress) -> int:
     """Keep and report what EasyR1 has logged since `offset`; returns where its whole lines end."""
     if not log.exists():
         return offset
-    with log.open("rb") as stream:
-        stream.seek(offset)
-        whole, _, _ = stream.read().rpartition(b"\n")
-    for line in whole.splitlines():
+    end, lines = whole_lines(log, offset)
+    for line in lines:
         metrics, known = parse(line.decode()), _metrics(job)
         if metrics is not None and metrics["step"] == len(known) + 1:
             _write(job, [*known, metrics])
             progress(len(known) + 1, metrics)
-    return offset + len(whole) + bool(whole)
+    return end
 
 
 def _metrics(job: TrainJob) -> list[Metrics]:
@@ -196,7 +195,7 @@ def _write(job: TrainJob, metrics: list[Metrics]) -> None:
     path = job.work_dir / _METRICS
     temporary = path.with_suffix(".part")
     temporary.write_text("".join(json.dumps(each) + "\n" for each in metrics))
-    temporary.replace(path)
+    put(temporary, path)
 
 
 def _tail(log: Path) -> str:

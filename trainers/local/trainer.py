@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 import ray
 from ray.exceptions import RayError
 
+from core.files import whole_lines
 from core.trainer_settings import LocalSettings
 from core.types import Checkpoint
 from services.inference.keys import keys_of
@@ -91,8 +92,8 @@ class LocalTrainer:
             try:
                 while not finished:
                     finished = bool(wait([training], timeout=_POLL_S).done)
-                    offset, lines = _lines_from(order.metrics, offset)
-                    for metrics in lines:
+                    offset, lines = whole_lines(order.metrics, offset)
+                    for metrics in map(json.loads, lines):
                         if metrics["step"] > done:  # restarted workers repeat steps
                             done = int(metrics["step"])
                             progress(done, metrics)
@@ -152,11 +153,3 @@ def _check(job: TrainJob) -> None:
 def _keys(job: TrainJob) -> dict[str, str]:
     """Of the services that the job's workers ask: Ray's processes have the environment of who started Ray."""
     return keys_of(job.services)
-
-
-def _lines_from(file: Path, offset: int) -> tuple[int, Iterator[Metrics]]:
-    """The whole lines from byte `offset` on, and where they end."""
-    with file.open("rb") as stream:
-        stream.seek(offset)
-        whole, _, _ = stream.read().rpartition(b"\n")
-    return offset + len(whole) + bool(whole), (json.loads(line) for line in whole.splitlines())
