@@ -13,7 +13,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ import httpx
 import psutil
 
 from core.errors import CoevoError
+from core.waiting import became
 from orchestrator import processes
 from orchestrator.environment import environment
 from orchestrator.home import Home, NotUp, Services, make_private
@@ -219,15 +219,18 @@ def _spawn(home: Home, name: str, command: list[str], env: Mapping[str, str]) ->
 
 
 def _wait(home: Home, name: str, process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
     log = home.logs / f"{name}.log"
-    while not ready():
+
+    def ready_or_over() -> bool:
+        if ready():
+            return True
         if process.poll() is not None:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
             raise StartError(f"{name} ended with exit code {process.returncode} while starting; see {log}:\n{tail}")
-        if time.monotonic() > deadline:
-            raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")
-        time.sleep(0.2)
+        return False
+
+    if not became(ready_or_over, _PATIENCE_S, 0.2):
+        raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")
 
 
 def _busy(port: int) -> bool:

@@ -18,12 +18,14 @@ import httpx
 from core.errors import CoevoError
 from core.serving_settings import Serving
 from core.types import Checkpoint
+from core.waiting import became
 from orchestrator.applications import Application, read_applications, refuse_missing
 from orchestrator.home import Home, Services
 from storage.checkpoints import verify
 from trainers.pool import Kind
 
 _HICCUP_S = 60.0
+_POLL_S = 0.1
 _PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; what fails is said at once
 
 EMBEDDED = Serving()
@@ -205,27 +207,26 @@ def _put(http: httpx.Client, services: Services, applications: dict[str, Applica
 
 
 def _wait_until_gone(http: httpx.Client, names: Set[str]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while left := names & _applications(http).keys():
-        if time.monotonic() > deadline:
-            raise ServeError(f"{', '.join(left)}: did not stop within {_PATIENCE_S:g} s")
-        time.sleep(0.1)
+    if not became(lambda: not names & _applications(http).keys(), _PATIENCE_S, _POLL_S):
+        left = names & _applications(http).keys()
+        raise ServeError(f"{', '.join(left)}: did not stop within {_PATIENCE_S:g} s")
 
 
 def _wait(http: httpx.Client, wanted: dict[str, Checkpoint | None]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
+    waiting: dict[str, Any] = {}
+
+    def all_have_settled() -> bool:
+        nonlocal waiting
         applications = _applications(http)
         waiting = {name: applications.get(name, {}) for name in wanted if not _settled(applications.get(name))}
-        if not waiting:
-            return
         for name, application in waiting.items():
             if application.get("status") == "DEPLOY_FAILED":  # an unhealthy one is being mended
                 what = f"did not take {checkpoint.id}" if (checkpoint := wanted[name]) else "did not start"
                 raise ServeError(f"{name} {what}: {_reason(application)}")
-        if time.monotonic() > deadline:
-            raise ServeError(f"{', '.join(waiting)}: no answer within {_PATIENCE_S:g} s: {waiting}")
-        time.sleep(0.1)
+        return not waiting
+
+    if not became(all_have_settled, _PATIENCE_S, _POLL_S):
+        raise ServeError(f"{', '.join(waiting)}: no answer within {_PATIENCE_S:g} s: {waiting}")
 
 
 def _settled(application: dict[str, Any] | None) -> bool:

@@ -14,9 +14,10 @@ import os
 import socket
 import subprocess
 import sys
-import time
 
 import ray
+
+from core.waiting import became
 
 _PATIENCE_S = 300.0
 _RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
@@ -29,22 +30,20 @@ def head(address: str, nodes: int, gpus: int, command: list[str]) -> int:
     subprocess.run([*_RAY, *own, *_of_any(host, gpus)], check=True)
     os.environ["RAY_ADDRESS"] = address
     ray.init(logging_level=logging.WARNING)
-    deadline = time.monotonic() + _PATIENCE_S
-    while (there := sum(node["Resources"].get("GPU", 0) >= gpus for node in ray.nodes() if node["Alive"])) < nodes:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{nodes} machines of {gpus} GPUs expected, {there} came within {_PATIENCE_S:g} s")
-        time.sleep(0.5)
+
+    def there() -> int:
+        return sum(node["Resources"].get("GPU", 0) >= gpus for node in ray.nodes() if node["Alive"])
+
+    if not became(lambda: there() >= nodes, _PATIENCE_S, 0.5):
+        raise TimeoutError(f"{nodes} machines of {gpus} GPUs expected, {there()} came within {_PATIENCE_S:g} s")
     ray.shutdown()
     return subprocess.run(command, check=False).returncode
 
 
 def member(address: str, gpus: int, host: str) -> int:
     """Join the Ray at `address`, and stay for as long as this machine's part of it lives."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while not _answers(address):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no Ray at {address} within {_PATIENCE_S:g} s")
-        time.sleep(0.5)
+    if not became(lambda: _answers(address), _PATIENCE_S, 0.5):
+        raise TimeoutError(f"no Ray at {address} within {_PATIENCE_S:g} s")
     joining = [f"--address={address}", "--block", *_of_any(host, gpus)]
     return subprocess.run([*_RAY, *joining], check=False).returncode
 
