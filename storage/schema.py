@@ -59,6 +59,6 @@ def _known_revision(connection: Connection) -> str | None:
     if revision is not None and revision not in known:
         raise StoreError(
             f"its tables are of version {revision}, which this coevo does not know:"
-            " a newer coevo made it, or it is another program's database"
+            " another version of coevo made it, or it is another program's database"
         )
     return revision

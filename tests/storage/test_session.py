@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, select, text
@@ -16,11 +15,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from store_examples import fresh_run
 
-from core.config import parse_config
 from storage import queries
 from storage.errors import StoreError
 from storage.models import Base
-from storage.schema import alembic_config, require_current
+from storage.schema import require_current
 from storage.session import Store, open_store
 
 _Reading = AbstractContextManager[Session]
@@ -82,64 +80,6 @@ def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: p
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
     with pytest.raises(StoreError, match="of version 0010, expected 9999"):
         open_store(database_url)
-
-
-_FIRST = (
-    '{"solver"\\: {"training"\\: {"steps"\\: 3, "kl_coefficient"\\: 0.03, "loss_average"\\: "token"},'
-    ' "reward"\\: {"type"\\: "rzero"}}, "challenger"\\: {"training"\\: {"clip_high"\\: 0.3}}}'
-)
-
-
-def test_rows_of_the_first_version_survive_the_upgrade(database_url: str) -> None:
-    """0002 rebuilds `questions` on SQLite, which other tables refer to with ON DELETE CASCADE."""
-    engine = create_engine(database_url)
-    config = alembic_config()
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        for statement in (
-            f"INSERT INTO runs VALUES ('r', NULL, 1, 'done', '{_FIRST}', '2026-01-01 00:00:00', '2026-01-01 00:00:00')",
-            "INSERT INTO checkpoints VALUES ('r/base/0', 'r', 'base', 0, 0, '/m', 'sha', '{}', NULL)",
-            "INSERT INTO questions VALUES ('r/1/000000', 'r', 1, 0, 'What?', 'raw', 'r/base/0', 5)",
-            "INSERT INTO rollouts VALUES ('r/1/000000', 0, '7', 3, 'stop', 0.5, 'r/base/0', 6)",
-            "INSERT INTO pseudo_labels VALUES ('r/1/000000', 'kept', '7', 1, 2, 2, 0, 0.5, 'all', '[[\"7\", 1]]')",
-        ):
-            connection.execute(text(statement))
-    engine.dispose()
-    with open_store(database_url, create=True).read() as session:
-        [question] = queries.questions_of(session, "r", 1)
-        assert (question.text, question.checkpoint, question.seed, question.answer) == ("What?", "r/base/0", 5, None)
-        [row] = queries.rollouts_of(session, "r", 1)
-        assert (row.answer, row.mean_entropy, row.entropy_error) == ("7", 0.5, 0.0)
-        [entry] = queries.browse(session, "r", 1, queries.QuestionFilter(verdicts=("kept",)), sort="p_hat")
-        assert (entry.id, entry.p_hat) == (question.id, 0.5)
-        config = parse_config(queries.get_run(session, "r").config, "the store")
-    assert (config.solver.reward.kl_coefficient, config.solver.reward.loss_average) == (0.03, "token")
-    assert config.challenger.reward.clip_high == 0.3
-
-
-def test_only_a_run_on_its_benchmarks_questions_loses_the_name_of_held_out_accuracy(database_url: str) -> None:
-    engine = create_engine(database_url)
-    config = alembic_config()
-    prompts = {
-        "test-time": '{"prompts"\\: {"file"\\: "benchmark"}}',
-        "given": '{"prompts"\\: {"file"\\: "micro"}}',
-        "loop": "{}",
-    }
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0009")
-        for run, tree in prompts.items():
-            when = "'2026-01-01 00:00:00'"
-            connection.execute(text(f"INSERT INTO runs VALUES ('{run}', NULL, 1, 'done', '{tree}', {when}, {when})"))
-            for name in ("held_out", "kl"):
-                connection.execute(
-                    text(f"INSERT INTO series VALUES ('{run}', 1, '{name}', '', '', 0.5, 0.4, 0.6, 9, FALSE)")
-                )
-    engine.dispose()
-    with open_store(database_url, create=True).read() as session:
-        names = {run: {point.name for point in queries.series_of(session, run)} for run in prompts}
-    assert names == {"test-time": {"test_time", "kl"}, "given": {"held_out", "kl"}, "loop": {"held_out", "kl"}}
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:
