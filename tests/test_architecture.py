@@ -1,0 +1,30 @@
+"""docs/architecture.md names files and functions: they are there, and its picture is of this source's packages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`([\w/]+\.(?:py|js)): (\w+)`", PAGE)
+
+
+@pytest.mark.parametrize(("file", "name"), NAMED)
+def test_what_the_walk_names_is_there(file: str, name: str) -> None:
+    source = (ROOT / file).read_text(encoding="utf-8")
+    assert re.search(rf"^\s*(?:async |export )?(?:def|class|function) {name}\b", source, re.MULTILINE)
+
+
+def test_the_walk_is_a_whole_one() -> None:
+    steps = [int(step) for step in re.findall(r"^(\d+)\. ", PAGE, re.MULTILINE)]
+    assert steps == [*range(1, len(steps) + 1)]
+    assert len(NAMED) >= 20
+
+
+def test_the_picture_shows_every_package() -> None:
+    picture = (ROOT / "docs" / "pictures" / "architecture.svg").read_text(encoding="utf-8")
+    for package in ("core", "storage", "services", "trainers", "orchestrator", "benchmarks"):
+        assert f"<!-- {package} -->" in picture
