@@ -71,8 +71,8 @@ TARGETS = (
     ),
     Target(
         *("sampler", "smollm2.*.ratio", "at least", 1.2, "times"),
-        "The same on SmolLM2-135M. It is larger: both spend more of their time in the same matrix products, so less "
-        "can be gained.",
+        "The same on SmolLM2-135M. That model is larger, so both loops spend more of their time in the same matrix "
+        "products, and less can be gained.",
         needs=SMOLLM2,
     ),
     *(

@@ -64,8 +64,9 @@ class Alerts(Part):
     """When a figure's change is told of, besides the guard's signals.
 
     Of runs in which nothing changes, at most `rate` get any alert from these rules in `iterations` iterations: it is
-    divided among the rules by weight, a rule's among the series it is of (an oracle each), and a series' between the
-    test against the window and the CUSUM. A longer run has as much again for each `iterations` more.
+    divided among the rules by weight, a rule's among the series that it tests (one for each oracle, and that of the
+    labels that training made), and a series' between the test against the window and the CUSUM. A longer run has as
+    much again for each `iterations` more.
     """
 
     rate: float = Field(0.05, gt=0, lt=1)

@@ -37,7 +37,7 @@ ACCURACY = (HELD_OUT, TEST_TIME)
 # those that its method makes while it trains. The rule LABELS tests both.
 LABELS, TRAINING_LABELS = "label_accuracy", "training_label_accuracy"
 # Of the training's prompts, the share that got a label; of the answers taken for wrong (SCRL), the share that is wrong.
-LABELLED, NEGATIVES = "training_labelled_share", "negative_label_accuracy"
+LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY = "training_labelled_share", "negative_label_accuracy"
 
 _TESTED: Mapping[str, tuple[str, ...]] = {HELD_OUT: ACCURACY, LABELS: (LABELS, TRAINING_LABELS)}
 
@@ -220,7 +220,7 @@ def _figure(point: Point) -> _Figure | None:
     if point.lo is None or point.hi is None or point.n == 0:
         return None
     # A mean of shares has its interval cut off at 0 and 1: its variance shows at the other end.
-    cut = point.lo <= 0 or point.hi >= 1
+    cut = 0 < point.value < 1 and (point.lo <= 0 or point.hi >= 1)
     half = max(point.value - point.lo, point.hi - point.value) if cut else (point.hi - point.lo) / 2
     variance = (half / _Z) ** 2
     right = round(point.value * point.n)

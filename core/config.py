@@ -39,8 +39,10 @@ from core.types import Denominator
 
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
 # What a run on given prompts has no use for.
-_OF_THE_LOOP = ("challenger", *(f"dataset.{name}" for name in ("candidates", "filtered", "delta", "band")))
-_OF_THE_LOOP += tuple(f"guard.{name}" for name in ("ill_posed", "ill_posed_share", "repetition", "repetition_share"))
+_CHALLENGER_RUN_SETTINGS = ("challenger", *(f"dataset.{name}" for name in ("candidates", "filtered", "delta", "band")))
+_CHALLENGER_RUN_SETTINGS += tuple(
+    f"guard.{name}" for name in ("ill_posed", "ill_posed_share", "repetition", "repetition_share")
+)
 _MOST_COMPLAINTS, _LONGEST = 20, 100  # complaints of one configuration; characters of a name or a value in them
 
 
@@ -106,7 +108,7 @@ class Solver(Part):
 
     @model_validator(mode="after")
     def _sets_fit(self) -> Solver:
-        self.reward.refuse_group_of(trained_rollouts(self.rollouts, self.reward))
+        self.reward.check_group_size(trained_rollouts(self.rollouts, self.reward))
         return self
 
 
@@ -241,17 +243,17 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
 
 
 def _unused(tree: Mapping[str, Any], config: RunConfig) -> Iterator[str]:
-    """What was set and would change nothing. A stored run is not asked: it has every setting."""
+    """The settings of a preset or of overrides that a run would ignore. Stored runs are not checked, because every
+    setting is stored with them."""
     if config.prompts is None:
         return
     method = config.solver.reward
     if config.prompts.labels != "none" and "label" not in method.needs:
-        expected = "'none'"
+        remedy = "set prompts.labels = 'none'"
         if "offline" in get_args(type(method).model_fields["labels"].annotation):
-            expected += ", or solver.reward.labels = 'offline'"
-        own = f"{method.type} makes labels of its own"
-        yield f"  prompts.labels: {own}: expected {expected}, got {config.prompts.labels!r}"
-    for name in _OF_THE_LOOP:
+            remedy += ", or also set solver.reward.labels = 'offline'"
+        yield f"  prompts.labels is {config.prompts.labels!r}, but {method.type} makes labels of its own: {remedy}"
+    for name in _CHALLENGER_RUN_SETTINGS:
         table, _, key = name.partition(".")
         if table in tree and (not key or key in tree[table]):
             yield f"  {name}: belongs to the loop, and a run on given prompts has no Challenger: leave it out"

@@ -1,4 +1,5 @@
-"""Files that are there whole or not at all, also after the power went, and files that another process writes on."""
+"""Writing files so that they are complete or absent, even after a power cut, and reading files that another process is
+still writing."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def put(temporary: Path, final: Path) -> None:
 
 
 def whole_lines(file: Path, offset: int) -> tuple[int, list[bytes]]:
-    """Where the whole lines from byte `offset` on end, and those lines. What is written of the next one is left."""
+    """Where the complete lines from byte `offset` on end, and those lines. An incomplete last line is not returned."""
     with file.open("rb") as stream:
         stream.seek(offset)
         whole, end, _ = stream.read().rpartition(b"\n")

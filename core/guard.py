@@ -26,7 +26,9 @@ StepSignal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels"]
 # The metrics of a step that signals are made of.
 WATCHED = ("majority_share", "kl", "same_label_share", "entropy", "label_accuracy", "labels_checked")
 
-_SURE = 3.5  # standard errors: in one of 4,000 steps labels that are as right as before look so much worse
+# In standard errors. If label accuracy has not changed, a fall this large appears by chance at about one step in 4,000;
+# more often where the windows hold the same questions several times, whose labels are not independent.
+_MIN_STANDARD_ERRORS = 3.5
 
 _STRENGTH = {action: place for place, action in enumerate(get_args(Action))}
 
@@ -53,7 +55,8 @@ class Guard(Part):
     hacking_kl: Scale = 0.15  # …and the KL to the reference, in nats a token, is as large
     one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
     entropy_floor: Share = 0.1  # of the entropy of the training's first steps
-    wrong_labels_points: Share = 0.1  # of label accuracy, below the training's first steps, and more than chance
+    # How far label accuracy must fall below the training's first steps; the fall must also be too large for chance.
+    wrong_labels_points: Share = 0.1
     decline_points: Share = 0.03  # of pass@1 on the benchmark, below its best
     ill_posed_share: Share = 0.2
     repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
@@ -124,12 +127,13 @@ def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Be
     right_before, n_before = _checked_labels(begin)
     if n and n_before:
         accuracy, accuracy_before = right / n, right_before / n_before
-        fall, threshold = accuracy_before - accuracy, accuracy_before - guard.wrong_labels_points
-        both = (right + right_before) / (n + n_before)
-        sure = _SURE * math.sqrt(both * (1 - both) * (1 / n + 1 / n_before))
-        if fall > 0 and fall >= max(guard.wrong_labels_points, sure):
-            text = f"{accuracy:.0%} of the labels are right (n = {n:.0f}), of {accuracy_before:.0%} at the beginning"
-            found.append(("wrong_labels", accuracy, threshold, f"{text} (n = {n_before:.0f})"))
+        pooled = (right + right_before) / (n + n_before)
+        chance_fall = _MIN_STANDARD_ERRORS * math.sqrt(pooled * (1 - pooled) * (1 / n + 1 / n_before))
+        threshold = accuracy_before - max(guard.wrong_labels_points, chance_fall)
+        if accuracy < accuracy_before and accuracy <= threshold:
+            now_right = f"{accuracy:.0%} of the labels are right (n = {n:.0f})"
+            text = f"{now_right}, down from {accuracy_before:.0%} at the beginning (n = {n_before:.0f})"
+            found.append(("wrong_labels", accuracy, threshold, text))
     return [
         Alarm(signal, guard.action(signal), value, threshold, step, f"step {step}: {text}")
         for signal, value, threshold, text in found

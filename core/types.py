@@ -156,7 +156,7 @@ class Group:
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
     """What a method makes of a group. `label` is the answer that it rewards, None where it abstains; `negatives` are
-    the answers that it takes for wrong without one."""
+    the answers that it takes for wrong; it needs no label for that."""
 
     label: str | None
     rewards: NDArray[np.float64]  # (G,)

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 
-def became(ready: Callable[[], bool], within_s: float, poll_s: float) -> bool:
-    """Whether `ready` was true before `within_s` seconds were over, asked every `poll_s`; what it raises goes on."""
+def wait_until(ready: Callable[[], bool], within_s: float, poll_s: float) -> bool:
+    """Call `ready` every `poll_s` seconds until it is true; False if it is not within `within_s` seconds. What `ready`
+    raises is not caught."""
     deadline = time.monotonic() + within_s
     while not ready():
         if time.monotonic() > deadline:

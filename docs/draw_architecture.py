@@ -50,9 +50,7 @@ def draw(target: Path) -> None:
     for package, (x, y) in PLACES.items():
         height = 0.3 + lines[package] / 20_000
         corner, look = (x - WIDTH / 2, y - height / 2), {"facecolor": PAPER, "edgecolor": INK, "linewidth": 1.2}
-        box = FancyBboxPatch(
-            corner, WIDTH, height, boxstyle=shape, facecolor=PAPER, edgecolor=INK, linewidth=1.2, zorder=2
-        )
+        box = FancyBboxPatch(corner, WIDTH, height, boxstyle="round,pad=0.02", **look, zorder=2)
         boxes[package] = axes.add_patch(box)
         text = f"{package}\n{lines[package]:,} lines"
         axes.text(x, y, text, ha="center", va="center", color=INK, fontsize=10, zorder=3)

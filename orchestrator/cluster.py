@@ -22,7 +22,7 @@ import httpx
 import psutil
 
 from core.errors import CoevoError
-from core.waiting import became
+from core.waiting import wait_until
 from orchestrator import processes
 from orchestrator.environment import environment
 from orchestrator.home import Home, NotUp, Services, make_private
@@ -229,7 +229,7 @@ def _wait(home: Home, name: str, process: subprocess.Popen[bytes], ready: Callab
             raise StartError(f"{name} ended with exit code {process.returncode} while starting; see {log}:\n{tail}")
         return False
 
-    if not became(ready_or_over, _PATIENCE_S, 0.2):
+    if not wait_until(ready_or_over, _PATIENCE_S, 0.2):
         raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")
 
 

@@ -142,7 +142,7 @@ def _outcome(method: Method, group: Group, place: int, votes: _Votes) -> Outcome
 
 def _lacking(method: Method, rollouts: int) -> str:
     try:
-        method.refuse_group_of(rollouts)
+        method.check_group_size(rollouts)
     except ValueError as error:
         return str(error)
     if method.needs & {"embeddings", "clusters"}:
@@ -190,8 +190,8 @@ def _share(count: int, n: int) -> dict[str, Any] | None:
 def _disagreements(
     votes: _Votes, outcomes: dict[str, list[Outcome | None]], grader: Grader
 ) -> Iterator[dict[str, Any]]:
-    """The questions that two methods would label differently; not to label is different too, but for a method that
-    never does."""
+    """The questions that two methods would label differently. Abstaining counts as different, except for a method that
+    never labels."""
     outcomes = {name: all_of for name, all_of in outcomes.items() if any(one and one.scored.label for one in all_of)}
     for place, (question, truth) in enumerate(zip(votes.questions, votes.truths, strict=True)):
         labels = {name: found.scored.label for name, all_of in outcomes.items() if (found := all_of[place])}

@@ -18,7 +18,7 @@ import httpx
 from core.errors import CoevoError
 from core.serving_settings import Serving
 from core.types import Checkpoint
-from core.waiting import became
+from core.waiting import wait_until
 from orchestrator.applications import Application, read_applications, refuse_missing
 from orchestrator.home import Home, Services
 from storage.checkpoints import verify
@@ -207,8 +207,14 @@ def _put(http: httpx.Client, services: Services, applications: dict[str, Applica
 
 
 def _wait_until_gone(http: httpx.Client, names: Set[str]) -> None:
-    if not became(lambda: not names & _applications(http).keys(), _PATIENCE_S, _POLL_S):
+    left: Set[str] = names
+
+    def all_are_gone() -> bool:
+        nonlocal left
         left = names & _applications(http).keys()
+        return not left
+
+    if not wait_until(all_are_gone, _PATIENCE_S, _POLL_S):
         raise ServeError(f"{', '.join(left)}: did not stop within {_PATIENCE_S:g} s")
 
 
@@ -225,7 +231,7 @@ def _wait(http: httpx.Client, wanted: dict[str, Checkpoint | None]) -> None:
                 raise ServeError(f"{name} {what}: {_reason(application)}")
         return not waiting
 
-    if not became(all_have_settled, _PATIENCE_S, _POLL_S):
+    if not wait_until(all_have_settled, _PATIENCE_S, _POLL_S):
         raise ServeError(f"{', '.join(waiting)}: no answer within {_PATIENCE_S:g} s: {waiting}")
 
 

@@ -232,7 +232,7 @@ class SeriesPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class StepLabels:
+class StepLabelFigures:
     """The labels of one step of an iteration's training; n are different questions.
 
     `accuracy`: right ones of the labels. `labelled`: the share of the prompts that got one; the method abstained from

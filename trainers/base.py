@@ -20,7 +20,7 @@ from core.types import Checkpoint, Denominator, Role
 class TrainQuestion:
     """A question that the Solver learns from. `label` is what came with it; None where the method votes anew.
 
-    `truth`, where it is known, is for the figures only: no reward sees it.
+    `truth`, where it is known, is for the figures and the guard: no reward sees it.
     """
 
     question_id: str
@@ -69,7 +69,7 @@ class TrainJob:
 
     @property
     def services(self) -> list[Service]:
-        """Those of other people that the reward asks."""
+        """The outside services (embedder, judge of strategies) that the reward calls."""
         return []
 
 

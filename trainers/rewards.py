@@ -31,7 +31,7 @@ Figures = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rollouts:
+class PromptRollouts:
     """The G rollouts of one of the Solver's prompts."""
 
     question: TrainQuestion
@@ -40,7 +40,7 @@ class Rollouts:
 
 
 def solver_scores(
-    prompts: Sequence[Rollouts], method: Method, signals: Signals, grader: Grader
+    prompts: Sequence[PromptRollouts], method: Method, signals: Signals, grader: Grader
 ) -> list[tuple[Group, Scored]]:
     """What the method makes of each prompt's rollouts. Raises `InferenceError`."""
     answers = [[extract_boxed(text) for text in prompt.texts] for prompt in prompts]
@@ -99,16 +99,16 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
         wrong.setdefault(question.question_id, []).append(next(verdicts) == "unequal")
     figures: Figures = {}
     if known:
-        figures |= {"truths_known": _different(known), "labelled_share": len(positive) / len(known)}
+        figures |= {"truths_known": _count_questions(known), "labelled_share": len(positive) / len(known)}
     if positive:
-        figures |= {"labels_checked": _different(positive), "label_accuracy": sum(right) / len(right)}
+        figures |= {"labels_checked": _count_questions(positive), "label_accuracy": sum(right) / len(right)}
     if wrong:
         accuracies = [sum(of_question) / len(of_question) for of_question in wrong.values()]
         figures |= {"negatives_checked": len(wrong), "negative_label_accuracy": sum(accuracies) / len(accuracies)}
     return figures
 
 
-def _different(prompts: Sequence[tuple[TrainQuestion, Any, Any]]) -> int:
+def _count_questions(prompts: Sequence[tuple[TrainQuestion, Any, Any]]) -> int:
     return len({question.question_id for question, *_ in prompts})
 
 
@@ -120,7 +120,8 @@ def solver_votes(
     ask: Ask,
     grader: Grader,
 ) -> list[PseudoLabel]:
-    """The Solver's vote on each well-formed question of a step (R-Zero 2.2); `seed` makes one of its index there."""
+    """The Solver's vote on each well-formed question of a step (R-Zero 2.2). `seed` turns a question's index in the
+    step into the seed of its samples."""
     prompts = [
         Prompt(tuple(solver_messages(question)), seed(i), config.votes, service.sampling) for i, question in asked
     ]
@@ -128,7 +129,7 @@ def solver_votes(
     return vote_many(answers, grader, service.denominator)
 
 
-def asker(client: InferenceClient, checkpoint: str) -> Ask:
+def make_ask(client: InferenceClient, checkpoint: str) -> Ask:
     """What asks the Solver's service, and has `checkpoint` answer."""
 
     def ask(prompts: Sequence[Prompt]) -> list[list[str]]:

@@ -7,8 +7,10 @@ is no list to add it to. `docs/papers.md` maps every equation to its function an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field
@@ -18,17 +20,32 @@ from core.methods.base import Advantage, Labels, LossAverage, Method, Objective,
 _PAPERS = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__) if module.name != "base"]
 
 
-def _type_of(found: Any) -> str | None:
+def _type_of(value: Any) -> str | None:
     """The `type` that a preset gives a method; None for what is none."""
-    if not isinstance(found, type) or not issubclass(found, Method):
+    if not isinstance(value, type) or not issubclass(value, Method):
         return None
-    annotation = found.model_fields["type"].annotation
+    annotation = value.model_fields["type"].annotation
     return str(get_args(annotation)[0]) if get_origin(annotation) is Literal else None
 
 
-METHODS: dict[str, type[Method]] = {
-    name: found for paper in _PAPERS for found in vars(paper).values() if (name := _type_of(found))
-}
+def methods_of(papers: Iterable[ModuleType]) -> dict[str, type[Method]]:
+    """type -> method, of all that the modules hold.
+
+    Raises:
+        TypeError: two methods have one type.
+    """
+    methods: dict[str, type[Method]] = {}
+    for paper in papers:
+        for value in vars(paper).values():
+            name = _type_of(value)
+            if name is not None and methods.setdefault(name, value) is not value:
+                raise TypeError(
+                    f"core.methods: {methods[name].__qualname__} and {value.__qualname__} are both {name!r}"
+                )
+    return methods
+
+
+METHODS = methods_of(_PAPERS)
 
 if TYPE_CHECKING:
     SolverReward = Method

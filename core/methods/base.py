@@ -70,7 +70,7 @@ class Method(Objective):
     signals: ClassVar[frozenset[Signal]] = frozenset()
 
     type: str
-    labels: Labels = "offline"
+    labels: Labels | Literal["none"] = "offline"
 
     @property
     def needs(self) -> frozenset[Signal]:
@@ -98,7 +98,7 @@ class Method(Objective):
             raise ValueError("label: this method learns from labels that come with the questions, and there is none")
         return group.label, np.array(group.agrees, dtype=np.bool_)
 
-    def refuse_group_of(self, rollouts: int) -> None:
+    def check_group_size(self, rollouts: int) -> None:
         """Raise `ValueError` where the method cannot learn from so many rollouts of a prompt."""
 
     @model_validator(mode="after")

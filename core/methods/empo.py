@@ -26,9 +26,9 @@ class Empo(Method):
     def score(self, group: Group) -> Scored:
         """Rewards (G,) in [0, 1]: `|c| / G` for an answer of class c; without an answer 0.
 
-        Rollouts without an answer are one class more in the semantic entropy H. The paper's threshold on it, by the
-        release: a prompt is learned from where `H < log G`, which is where not all rollouts differ. Here such a prompt,
-        and one that nobody answered, is dropped from the loss, where the release gives 0 to all of its rollouts.
+        Rollouts without an answer are one class more in the semantic entropy H. The released code learns from a prompt
+        only if `H < log G`, that is, if at least two rollouts agree; it gives 0 to all rollouts of the other prompts.
+        Here those prompts are dropped from the loss, and so are prompts that nobody answered.
 
         `Scored.parts`: `semantic_entropy`, in nats.
         """

@@ -48,7 +48,7 @@ class SetMethod(Method):
         """Advantages of sampled sets do not sum to zero."""
         return self.sets is None
 
-    def refuse_group_of(self, rollouts: int) -> None:
+    def check_group_size(self, rollouts: int) -> None:
         if self.set_size > rollouts:
             raise ValueError(
                 f"reward.set_size: expected at most {rollouts}, the rollouts of a prompt that are trained on, "

@@ -19,13 +19,13 @@ class Rent(Method):
     signals: ClassVar[frozenset[Signal]] = frozenset({"mean_entropy"})
 
     type: Literal["rent"] = "rent"
-    labels: Literal["online"] = "online"
+    labels: Literal["none"] = "none"
     kl_coefficient: Factor = 1e-3
     loss_average: LossAverage = "token"
 
     def score(self, group: Group) -> Scored:
         """Rewards (G,), at most 0: `-H`, the mean over a rollout's tokens of the entropy of the distribution that they
-        were drawn from. No answer is rewarded, so there is no label, and no prompt is dropped.
+        were drawn from. The reward ignores the answer, so there is no label, and no prompt is dropped.
 
         Raises:
             ValueError: no mean entropies (G,).

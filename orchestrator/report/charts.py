@@ -116,7 +116,7 @@ def _label_accuracy(title: str, audits: Sequence[tuple[int, Audit]]) -> Axes | N
 
 
 def training_labels(measures: RunMeasures) -> Axes | None:
-    """Right ones of the labels that the Solver learned from, on given prompts whose answers are known."""
+    """Right ones of the labels that the Solver's method made while it trained, where the truth is known."""
     points = marks.present([(each.t, each.training_labels) for each in measures.iterations])
     if not points:
         return None

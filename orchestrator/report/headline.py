@@ -124,7 +124,7 @@ def _since_best(change: Accuracy, best: int) -> str:
 def _labels(measures: RunMeasures) -> list[str]:
     accuracies = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
     learned = [(i.t, i.training_labels) for i in measures.iterations]
-    by = "by the oracle" if measures.config.prompts is None else "by the prompts' answers"
+    by = "according to the oracle" if measures.config.prompts is None else "according to the prompts' answers"
     return [
         *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies),
         *_over_time("Of the labels that the Solver learned from", by, learned),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
-from core.changes import LABELLED, NEGATIVES, TRAINING_LABELS
+from core.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.config import RunConfig
 from core.estimates import Estimate
 from core.guard import Action
@@ -45,7 +45,7 @@ class Iteration:
     labels: Labels | None
     training_labels: Estimate | None  # right ones of the labels that the method gave while it trained
     labelled: Estimate | None  # prompts that it labelled; it abstained from the others
-    negative_labels: Estimate | None  # wrong ones of the answers that it took for wrong
+    negative_labels: Estimate | None  # of the answers that it took for wrong, the share that is wrong
     seconds: dict[str, float]  # of the stages that are done, each in its last attempt
     warnings: tuple[str, ...]
     decision: Decision | None
@@ -125,8 +125,8 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
         gain=gain(run.iterations[0].evaluated, rows.evaluated) if rows.t else None,
         labels=measure_labels(rows, rows.stats, run.config) if rows.stats and _voted(run.config) else None,
         training_labels=rows.training_labels.get(TRAINING_LABELS),
-        labelled=rows.training_labels.get(LABELLED),
-        negative_labels=rows.training_labels.get(NEGATIVES),
+        labelled=rows.training_labels.get(LABELLED_SHARE),
+        negative_labels=rows.training_labels.get(NEGATIVE_LABEL_ACCURACY),
         seconds={
             name: (stage.finished_at - stage.started_at).total_seconds()
             for name, stage in done.items()

@@ -29,7 +29,7 @@ _TRAINING = (
     ("majority_share", "share of the majority"),
     ("label_accuracy", "right labels"),
     ("labelled_share", "prompts labelled"),
-    ("negative_label_accuracy", "negative labels that are wrong"),
+    ("negative_label_accuracy", "accuracy of negative labels"),
     ("same_label_share", "one answer to all"),
 )
 

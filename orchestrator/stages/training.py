@@ -71,7 +71,7 @@ def train_solver(context: Context) -> LastWrite:
     t, solver, given = context.iteration, context.config.solver, context.config.prompts is not None
     served = solver.signals.served(solver.reward)
     own = {setting: _own(context, name) for name, setting in served.items()}
-    questions = given_questions(context) if given else _kept_questions(context)
+    questions = given_questions(context) if given else kept_questions(context)
     with context.store.read() as session:
         rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
         steps_before = sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < t)
@@ -159,13 +159,18 @@ def warm_up(config: RunConfig) -> None:
         LocalTrainer(config.trainer).warm_up(max(roles))
 
 
-def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
+def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
+    """What the Solver of a co-evolution run learns from, with pseudo-labels, and the truth where it is asked for.
+
+    Raises:
+        StageError: nothing was kept.
+    """
     with context.store.read() as session:
         kept = queries.labels_of(session, context.run, context.iteration, "kept")
-    # What is labelled anew while it is trained on is audited there. The truth is for the figures only.
+    # Labels that are made during training are audited there, so the trainer gets the truth, which no reward sees.
     audited = context.config.solver.reward.labels == "online" and context.config.audit.oracle == "exact"
     questions = tuple(
-        TrainQuestion(row.question_id, row.text, row.label.answer, exact.answer(row.text) if audited else None)
+        TrainQuestion(row.question_id, row.text, row.label.answer, _truth(row.text) if audited else None)
         for row in kept
         if row.text is not None and row.label is not None and row.label.answer is not None
     )
@@ -177,6 +182,12 @@ def _kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
             "histogram of p_hat"
         )
     return questions
+
+
+def _truth(question: str) -> str:
+    """The exact oracle's answer. Whatever label an ill-posed question gets is not right, as in an audit."""
+    answer = exact.answer(question)
+    return exact.ILL_POSED if answer is None else answer
 
 
 def _train(context: Context, job: TrainJob, then: Callable[[TrainResult], TrainJob] | None = None) -> LastWrite:

@@ -35,7 +35,7 @@ from services.api.schemas import (
     Triggered,
 )
 from services.api.traces import ClusterSummary, VoteText
-from storage.rows import AlertRow, KeyRow, Scope, SeriesPoint, StepLabels, TrainMetric
+from storage.rows import AlertRow, KeyRow, Scope, SeriesPoint, StepLabelFigures, TrainMetric
 
 if TYPE_CHECKING:
     from storage.exports import Format, Only  # which bring Arrow in
@@ -146,10 +146,10 @@ class ApiClient:
         """Training metrics by step; those of an `iteration`, `role` or `name` where it is given."""
         return [TrainMetric(**each) for each in self._get(f"/runs/{run}/metrics", wanted)]
 
-    def training_labels(self, run: str) -> list[StepLabels]:
-        """How right the labels were that the Solver's method gave while it trained, by step."""
+    def training_labels(self, run: str) -> list[StepLabelFigures]:
+        """Label accuracy of the Solver's method in training, by step."""
         found = self._get(f"/runs/{run}/training-labels", {})
-        return TypeAdapter(list[StepLabels]).validate_python(found)
+        return TypeAdapter(list[StepLabelFigures]).validate_python(found)
 
     def series(self, run: str, **wanted: Any) -> list[SeriesPoint]:
         """A run's figures by iteration; those of a `name`, `over` or `oracle` where it is given."""

@@ -176,7 +176,7 @@ EXAMPLES: dict[str, Any] = {
         "greedy": _estimate(0.7, 0.6392, 0.7545, 240),
         "majority": _estimate(0.625, 0.5622, 0.6838, 240),
     },
-    "StepLabels": {
+    "StepLabelFigures": {
         "iteration": 1,
         "step": 12,
         "oracle": "given",

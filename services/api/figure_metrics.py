@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from core.changes import HELD_OUT, LABELLED, NEGATIVES, TEST_TIME, TRAINING_LABELS
+from core.changes import HELD_OUT, LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TEST_TIME, TRAINING_LABELS
 from storage.rows import SeriesPoint
 
 _LABELS = ("run", "oracle", "slice")
@@ -61,17 +61,17 @@ FIGURES = {
     TRAINING_LABELS: Figure(
         TRAINING_LABELS,
         "ratio",
-        "Share of the labels that the Solver's method gave while it trained that are right",
+        "Of the labels that the Solver's method made in training, the share that is right",
         "questions",
         "checked",
     ),
-    LABELLED: Figure(
+    LABELLED_SHARE: Figure(
         "training_labelled", "ratio", "Share of the training's prompts that the Solver's method labelled", "questions"
     ),
-    NEGATIVES: Figure(
-        NEGATIVES,
+    NEGATIVE_LABEL_ACCURACY: Figure(
+        NEGATIVE_LABEL_ACCURACY,
         "ratio",
-        "Share of the answers that the Solver's method took for wrong while it trained that are wrong",
+        "Of the answers that the Solver's method took for wrong in training, the share that is wrong",
         "questions",
         "checked",
     ),

@@ -13,7 +13,7 @@ from services.api.problems import documented
 from services.api.schemas import Evaluation
 from services.drift.training_labels import labels_by_step
 from storage import queries
-from storage.rows import StepLabels, TrainMetric
+from storage.rows import StepLabelFigures, TrainMetric
 
 router = APIRouter(prefix="/runs/{run}", tags=["figures"])
 
@@ -37,10 +37,10 @@ def list_evaluations(session: Reading, run: RunName) -> list[Evaluation]:
 
 
 @router.get("/training-labels", responses=documented(404))
-def list_training_labels(session: Reading, run: RunName) -> list[StepLabels]:
-    """How right the labels were that the Solver's method gave while it trained, step by step, where the truth is known:
-    `accuracy` of the labels, the share of the prompts that were `labelled`, and, for SCRL, the accuracy of the answers
-    that it took for wrong. Each n counts different questions. Over a whole training they are among the series."""
+def list_training_labels(session: Reading, run: RunName) -> list[StepLabelFigures]:
+    """Label accuracy of the Solver's method in training, step by step, where the truth is known: `accuracy` of the
+    labels, the share of the prompts that were `labelled`, and, for SCRL, the accuracy of the `negatives`, the answers
+    that it took for wrong. Each n counts different questions. The figures of a whole training are among the series."""
     queries.get_run(session, run)
     return labels_by_step(session, run)
 

@@ -2,8 +2,7 @@
 
 Intervals are 95% and made in `core.estimates`: Wilson's for shares of counts, at the effective n for a sample that is
 weighted to the whole; for means the normal one over questions or items, whose votes are not independent. What has none:
-the largest cluster's share, since a maximum is no mean, and the training's figures, since the steps of a training are
-not independent.
+the largest cluster's share, which is a maximum, and the means over training steps, which are not independent.
 """
 
 from __future__ import annotations

@@ -6,57 +6,65 @@ trainer compares them with the truth where that is known: the answers that came 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from core.changes import LABELLED, NEGATIVES, TRAINING_LABELS
+from core.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.config import parse_config
 from core.estimates import Estimate, wilson_at
 from core.types import checkpoint_id
 from storage import queries
-from storage.rows import SeriesPoint, StepLabels
+from storage.rows import SeriesPoint, StepLabelFigures
 
 # Series -> the trainer's metrics (`trainers.rewards`): a step's share, and how many different questions it rests on.
 _METRICS = {
     TRAINING_LABELS: ("label_accuracy", "labels_checked"),
-    LABELLED: ("labelled_share", "truths_known"),
-    NEGATIVES: ("negative_label_accuracy", "negatives_checked"),
+    LABELLED_SHARE: ("labelled_share", "truths_known"),
+    NEGATIVE_LABEL_ACCURACY: ("negative_label_accuracy", "negatives_checked"),
 }
 
 
-def labels_by_step(session: Session, run: str) -> list[StepLabels]:
+def labels_by_step(session: Session, run: str) -> list[StepLabelFigures]:
     """Of the steps whose labels could be judged, in order."""
     oracle = _oracle(session, run)
     if oracle is None:
         return []
     return [
-        StepLabels(t, step, oracle, *(_pooled([metrics], *names) for names in _METRICS.values()))
+        StepLabelFigures(t, step, oracle, *(_pooled([metrics], *names) for names in _METRICS.values()))
         for (t, step), metrics in _steps(session, run).items()
         if "truths_known" in metrics
     ]
 
 
 def training_label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
-    """The same over all steps of an iteration's training. A question's labels at several steps are not independent, so
-    n is at most the number of questions that were trained on."""
+    """The same over all steps of an iteration's training.
+
+    A question's labels at several steps are not independent. n is therefore at most the number of the training's
+    questions times the share of them that a step's figure rests on, its mean over the steps, rounded up.
+    """
     oracle = _oracle(session, run)
     if oracle is None:
         return
-    questions = queries.learned_from(session, checkpoint_id(run, "solver", iteration))
+    config = parse_config(queries.get_run(session, run).config, f"run {run}")
+    questions = queries.count_learned_from(session, checkpoint_id(run, "solver", iteration))
+    trained = queries.train_metrics_of(session, run, iteration=iteration, role="solver", name="majority_share")
+    in_steps = len(trained) * min(questions, config.solver.training.prompts_per_step)
     steps = [*_steps(session, run, iteration).values()]
     for name, metrics in _METRICS.items():
-        figure = _pooled(steps, *metrics, most=questions)
+        checked = sum(step.get(metrics[1], 0.0) for step in steps)
+        figure = _pooled(steps, *metrics, most=math.ceil(questions * checked / in_steps) if in_steps else 0)
         if figure is not None:
             yield SeriesPoint(iteration, name, "", oracle, figure.value, figure.lo, figure.hi, figure.n)
 
 
 def _oracle(session: Session, run: str) -> str | None:
-    """Who knows the truth: the prompts' own answers, or the exact oracle. None where these answers are the labels."""
-    prompts = parse_config(queries.get_run(session, run).config, f"run {run}").prompts
-    if prompts is None:
-        return "exact"
-    return None if prompts.labels == "given" else "given"
+    """Who knows the truth: the prompts' own answers, or the exact oracle. None where training makes no labels."""
+    config = parse_config(queries.get_run(session, run).config, f"run {run}")
+    if config.solver.reward.labels != "online":
+        return None
+    return "exact" if config.prompts is None else "given"
 
 
 def _steps(session: Session, run: str, iteration: int | None = None) -> dict[tuple[int, int], dict[str, float]]:

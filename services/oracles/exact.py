@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from core.answers import number_of
 from core.types import OracleLabel, OracleVerdict
 
+ILL_POSED = "no answer"  # what stands for the answer of a question that has none; no number equals it
 MAX_CHARS = 2000
 MAX_OPERATIONS = 24
 GAINS = ("finds", "buys", "wins", "gets")

@@ -126,7 +126,7 @@ from storage.queries.traces import (
     add_clusters,
     add_trained_on,
     cluster_of,
+    count_learned_from,
     largest_clusters,
-    learned_from,
     trained_on_of,
 )

@@ -46,7 +46,7 @@ def trained_on_of(session: Session, question_id: str) -> list[TrainedOnRow]:
     return [TrainedOnRow(*row) for row in session.execute(found.order_by(TrainedOn.checkpoint))]
 
 
-def learned_from(session: Session, checkpoint: str) -> int:
+def count_learned_from(session: Session, checkpoint: str) -> int:
     """How many questions a checkpoint learned from."""
     counted = select(func.count()).select_from(TrainedOn).where(TrainedOn.checkpoint == checkpoint)
     return session.scalar(counted) or 0

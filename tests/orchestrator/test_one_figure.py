@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
 from core.estimates import wilson_at
+from core.methods.scrl import Scrl
 from core.types import Checkpoint, OracleLabel, OracleVerdict, question_id
 from orchestrator.cli import app
 from orchestrator.report import figures
@@ -23,8 +24,10 @@ from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import TrainedOnRow
 from storage.session import Store
-from tests.synthetic_run import CONFIG, context_of, create, evaluate, finish, held_out, label, vote_of
+from tests.synthetic_run import CONFIG as BANDED
+from tests.synthetic_run import context_of, create, evaluate, finish, held_out, label, vote_of
 
+CONFIG = BANDED.model_copy(update={"solver": BANDED.solver.model_copy(update={"reward": Scrl()})})
 RUN, JUDGE = "one", "judge_gpt"
 Figure = tuple[float, float, float, int]  # value, ends of its interval, n
 
@@ -60,8 +63,9 @@ def train(session: Session, run: str, t: int) -> None:
     solver = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, f"/checkpoints/{run}/{t}", "0" * 64, f"{run}/base/0")
     queries.add_checkpoint(session, solver, {})
     queries.add_trained_on(session, [TrainedOnRow(question_id(run, t, i), solver.id, [1, 2]) for i in range(3)])
-    first = {"truths_known": 3, "labelled_share": 2 / 3, "labels_checked": 2, "label_accuracy": 0.5}
-    second = {"truths_known": 3, "labelled_share": 1.0, "labels_checked": 3, "label_accuracy": 1 / 3}
+    every = {"majority_share": 0.5}
+    first = every | {"truths_known": 3, "labelled_share": 2 / 3, "labels_checked": 2, "label_accuracy": 0.5}
+    second = every | {"truths_known": 3, "labelled_share": 1.0, "labels_checked": 3, "label_accuracy": 1 / 3}
     negatives = {"negatives_checked": 1, "negative_label_accuracy": 1.0}
     for step, metrics in enumerate((first | negatives, second), 1):
         queries.add_train_metrics(
@@ -184,7 +188,8 @@ def test_every_view_has_the_same_labels_of_the_training(
 ) -> None:
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
     of_report: Any = figures(run, RUN)["iterations"][1]
-    # By hand: two of five labels are right, on three questions; five of six prompts were labelled.
+    # By hand: two of five labels are right; five of six prompts were labelled, so n is 5/6 of three questions, rounded
+    # up. One of six prompts had negatives.
     expected = {"training_label_accuracy": (2 / 5, 3), "training_labelled_share": (5 / 6, 3)}
     expected["negative_label_accuracy"] = (1.0, 1)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))

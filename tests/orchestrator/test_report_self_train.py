@@ -112,15 +112,17 @@ def test_a_persons_word_to_go_on_is_kept(sqlite: Store) -> None:
 
 
 def test_labels_made_in_training_are_counted_with_n(sqlite: Store) -> None:
-    """Four prompts a step: 3 of 4 labelled and 1 of these right, then 4 of 4 and 2. There are five prompts in all."""
+    """Four prompts a step: 3 of 4 labelled and 1 of these right, then 4 of 4 and 2. Of the five prompts in all
+    7/8, rounded up, are five."""
     rounds(sqlite, config(), 2, 4, 4)
     add = {"run": "st", "role": "solver"}
-    first = {"truths_known": 4, "labelled_share": 0.75, "labels_checked": 3, "label_accuracy": 1 / 3}
-    second = {"truths_known": 4, "labelled_share": 1.0, "labels_checked": 4, "label_accuracy": 0.5}
+    every = {"majority_share": 0.5, "truths_known": 4}
+    first = every | {"labelled_share": 0.75, "labels_checked": 3, "label_accuracy": 1 / 3}
+    second = every | {"labelled_share": 1.0, "labels_checked": 4, "label_accuracy": 0.5}
     with sqlite.write() as session:
         for step, metrics in enumerate((first, second), 1):
             queries.add_train_metrics(session, **add, iteration=1, step=step, metrics=metrics)
-        none = {"truths_known": 4, "labelled_share": 0.0}
+        none = every | {"labelled_share": 0.0}
         queries.add_train_metrics(session, **add, iteration=2, step=1, metrics=none)
         label(session, "st", 0, [(f"What is {i} + 1?", vote_of((str(i), 4))) for i in range(5)], config())
         for t in (1, 2):
@@ -134,7 +136,7 @@ def test_labels_made_in_training_are_counted_with_n(sqlite: Store) -> None:
     assert (two["training_label_accuracy"], two["training_labelled_share"]["value"]) == (None, 0)
     said = plain(details(measure(sqlite, "st"))[-1])
     learned = "Of the labels that the Solver learned from, 42.9% [13.2, 78.7] (n = 5) in iteration 1 were right"
-    assert said == f"{learned} by the prompts' answers."
+    assert said == f"{learned} according to the prompts' answers."
 
 
 def test_the_page_and_the_table_are_about_given_prompts(sqlite: Store, tmp_path: Path) -> None:

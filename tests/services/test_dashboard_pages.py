@@ -208,7 +208,7 @@ def test_labels_that_are_made_in_training_are_drawn_by_step_and_by_iteration(
         queries.add_trained_on(session, [TrainedOnRow(question_id(run, 0, i), solver.id, [1]) for i in range(4)])
         for step, right in enumerate((0.75, 0.5), 1):
             metrics = {"truths_known": 4, "labelled_share": 1.0, "labels_checked": 4, "label_accuracy": right}
-            metrics |= {"negatives_checked": 2, "negative_label_accuracy": 1.0}
+            metrics |= {"negatives_checked": 2, "negative_label_accuracy": 1.0, "majority_share": 0.5}
             queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=step, metrics=metrics)
         refresh(session, run, 1)
     with without_complaints(page):
@@ -216,7 +216,7 @@ def test_labels_that_are_made_in_training_are_drawn_by_step_and_by_iteration(
         panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Labels made in training"))
         expect(panel.get_by_role("group", name="Right labels by step of the training")).to_be_visible()
         expect(panel.get_by_role("group", name="Labels made in training, by iteration")).to_be_visible()
-        expect(panel).to_contain_text("judged by given answers")
+        expect(panel).to_contain_text("compared with the prompts' own answers")
         expect(page.get_by_role("heading", name="Pseudo-label accuracy")).to_have_count(0)  # there are none to audit
         tile = page.locator("dl.tiles > div").filter(has_text="Label accuracy, training")
         expect(tile).to_contain_text("62.5%")  # five of eight, on four questions

@@ -39,6 +39,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "grpo_div": {},
     "rloo": {"loss_average": "token"},
     "supervised": {},
+    "empo": {},
+    "soft_srt": {"loss_average": "token"},
 }
 SIZE = 8  # rollouts
 

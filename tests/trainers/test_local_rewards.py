@@ -91,8 +91,8 @@ def test_every_signal_reaches_its_method(
 
 
 def test_known_truths_are_measured_and_not_rewarded(grader: Grader) -> None:
-    """SCRL labels the first two groups 3; the truth is 3, 4 and unknown. The third is not firm: what three of its ten
-    answers are, once each, is negative, and its truth is one of them."""
+    """SCRL labels the first two groups 3; the truth is 3, 4 and 7. The third has no majority that is large
+    enough, so no label; the answer that it takes for wrong, 7, is its truth."""
     job = replace(tiny_job(Path("unused")), reward=Scrl())
     at = {question.question_id: i for i, question in enumerate(questions_at(job, 1))}
     told = [replace(q, truth=["3", "4", "7"][at.get(q.question_id, 0)]) for q in job.questions]

@@ -17,7 +17,7 @@ import sys
 
 import ray
 
-from core.waiting import became
+from core.waiting import wait_until
 
 _PATIENCE_S = 300.0
 _RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
@@ -31,18 +31,22 @@ def head(address: str, nodes: int, gpus: int, command: list[str]) -> int:
     os.environ["RAY_ADDRESS"] = address
     ray.init(logging_level=logging.WARNING)
 
-    def there() -> int:
-        return sum(node["Resources"].get("GPU", 0) >= gpus for node in ray.nodes() if node["Alive"])
+    joined = 0
 
-    if not became(lambda: there() >= nodes, _PATIENCE_S, 0.5):
-        raise TimeoutError(f"{nodes} machines of {gpus} GPUs expected, {there()} came within {_PATIENCE_S:g} s")
+    def all_have_joined() -> bool:
+        nonlocal joined
+        joined = sum(node["Resources"].get("GPU", 0) >= gpus for node in ray.nodes() if node["Alive"])
+        return joined >= nodes
+
+    if not wait_until(all_have_joined, _PATIENCE_S, 0.5):
+        raise TimeoutError(f"{nodes} machines of {gpus} GPUs expected, {joined} came within {_PATIENCE_S:g} s")
     ray.shutdown()
     return subprocess.run(command, check=False).returncode
 
 
 def member(address: str, gpus: int, host: str) -> int:
     """Join the Ray at `address`, and stay for as long as this machine's part of it lives."""
-    if not became(lambda: _answers(address), _PATIENCE_S, 0.5):
+    if not wait_until(lambda: _answers(address), _PATIENCE_S, 0.5):
         raise TimeoutError(f"no Ray at {address} within {_PATIENCE_S:g} s")
     joining = [f"--address={address}", "--block", *_of_any(host, gpus)]
     return subprocess.run([*_RAY, *joining], check=False).returncode

@@ -109,7 +109,7 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
                 "reward": float(scored.rewards[member]),
                 "advantage": float(values[member]),
                 "learned_from": float(member in taken),
-                **earned.figures,  # EasyR1 logs their mean over the rollouts, which is what they are
+                **earned.figures,  # the same for every rollout, so the mean that EasyR1 logs is the figure itself
             }
     return scores
 
@@ -143,7 +143,7 @@ def _solver(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> Earned:
     method = asked.objective
     assert isinstance(method, Method)
     prompts = [
-        rewards.Rollouts(
+        rewards.PromptRollouts(
             TrainQuestion(*(group.known[name] for name in ("question_id", "question", "label", "truth"))), group.texts
         )
         for group in groups
@@ -163,7 +163,7 @@ def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> Ear
     well_formed = [(i, question) for i, question in enumerate(questions) if question is not None]
     step = asked.steps_before + groups[0].known["step"]
     seed = partial(seed_for, asked.run_seed, asked.key, step, "vote")
-    ask = rewards.asker(InferenceClient(service.url, "solver", asked.patience_s), service.checkpoint)
+    ask = rewards.make_ask(InferenceClient(service.url, "solver", asked.patience_s), service.checkpoint)
     votes = rewards.solver_votes(well_formed, config, service, seed, ask, grader)
     labels = dict(zip((i for i, _ in well_formed), votes, strict=True))
     scored, figures = rewards.challenger_groups(questions, labels, config, asked.rollouts)

@@ -14,7 +14,15 @@ from services.inference.client import InferenceClient
 from services.inference.engine import Completion
 from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
 from trainers.local.ranks import Ranks
-from trainers.rewards import Ask, Rollouts, asker, challenger_groups, solver_figures, solver_scores, solver_votes
+from trainers.rewards import (
+    Ask,
+    PromptRollouts,
+    challenger_groups,
+    make_ask,
+    solver_figures,
+    solver_scores,
+    solver_votes,
+)
 from trainers.schedule import questions_at
 
 Completions = Sequence[Sequence[Completion]]  # group by group
@@ -37,7 +45,7 @@ def make_reward(job: TrainJob, ranks: Ranks, grader: Grader) -> Reward:
     if isinstance(job, SolverJob):
         return partial(solver_reward, job, ranks, grader=grader)
     if isinstance(job, ChallengerJob):
-        ask = asker(InferenceClient(job.solver.url, "solver"), job.solver.checkpoint)
+        ask = make_ask(InferenceClient(job.solver.url, "solver"), job.solver.checkpoint)
         return partial(challenger_reward, job, ranks, grader=grader, ask=ask)
     raise TrainError(f"{job.key}: expected a Challenger's or a Solver's job, got {type(job).__name__}")
 
@@ -45,7 +53,7 @@ def make_reward(job: TrainJob, ranks: Ranks, grader: Grader) -> Reward:
 def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader) -> Rewarded:
     """What the job's method makes of each group, and the step's figures."""
 
-    def score(own: list[Rollouts]) -> list[tuple[Group, Scored]]:
+    def score(own: list[PromptRollouts]) -> list[tuple[Group, Scored]]:
         # Without what is large and no longer needed, before it goes to the other ranks.
         return [
             (replace(group, embeddings=None), scored)
@@ -54,7 +62,7 @@ def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completi
 
     questions = questions_at(job, step)
     prompts = [
-        Rollouts(question, [one.text for one in group], [one.mean_entropy for one in group])
+        PromptRollouts(question, [one.text for one in group], [one.mean_entropy for one in group])
         for question, group in zip(questions, completions, strict=True)
     ]
     scored = ranks.map(prompts, score)

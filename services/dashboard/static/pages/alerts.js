@@ -34,13 +34,14 @@ export function AlertList({ alerts, again, empty, showRun = false }) {
 
 function Alert({ alert, again, showRun }) {
   const place = `/runs/${encodeURIComponent(alert.run)}`;
-  const said = new URLSearchParams(alert.oracle ? { oracle: alert.oracle, oracle_verdict: alert.series === "ill_posed_share" ? "ill_posed" : "wrong" } : {});
-  if (alert.over === "kept") said.set("verdict", "kept");
+  const audited = alert.oracle && alert.series !== "training_label_accuracy"; // labels made in training are not stored
+  const filters = new URLSearchParams(audited ? { oracle: alert.oracle, oracle_verdict: alert.series === "ill_posed_share" ? "ill_posed" : "wrong" } : {});
+  if (alert.over === "kept") filters.set("verdict", "kept");
   return html`<li class=${`alert is-${alert.severity}${alert.acknowledged_at ? " seen" : ""}`}>
     <div>
       <p class="what"><span class=${`status is-${alert.severity}`}>${alert.severity}</span> <b>${words(alert.rule)}</b> ${alert.text}</p>
       <p class="meta">
-        ${showRun && html`<a href=${place}>${alert.run}</a> · `}<a href=${`${place}/${alert.iteration}${String(said) && `?${said}`}`}>iteration ${alert.iteration}</a>
+        ${showRun && html`<a href=${place}>${alert.run}</a> · `}<a href=${`${place}/${alert.iteration}${String(filters) && `?${filters}`}`}>iteration ${alert.iteration}</a>
         ${alert.n !== null && ` · n ${number(alert.n)}`} · <time datetime=${alert.raised_at} title=${moment(alert.raised_at)}>${ago(alert.raised_at)}</time>
         ${alert.acknowledged_at && html` · seen by <bdi>${alert.acknowledged_by}</bdi>${alert.note && html`: <bdi>${alert.note}</bdi>`}`}
       </p>

@@ -14,10 +14,13 @@ const figures = (oracle) => [
   { name: "held_out", title: "Held-out accuracy", about: "pass@1 of each Solver on questions that nobody trained on.", share: true },
   { name: "test_time", title: "Test-time accuracy", about: "pass@1 of each Solver on the very questions that it trains on.", share: true },
   { name: "label_accuracy", over: "kept", oracle, title: oracle ? `Label accuracy, kept, by ${words(oracle)}` : "Label accuracy, kept", share: true },
-  { name: "training_label_accuracy", title: "Label accuracy in training", about: "Of the labels that the Solver's method gave while it trained.", share: true },
+  { name: "training_label_accuracy", title: "Label accuracy in training", about: "The share of right labels among those that the Solver's method made in training.", share: true },
   { name: "kept_share", title: "Kept share", about: "Of the candidates.", share: true },
   { name: "policy_entropy", title: "Policy entropy", about: "nats a token, at the end of the Solver's training.", share: false },
 ];
+
+/** Figures that most runs do not have; without any there is no panel. */
+const ONLY_WHERE_MADE = ["test_time", "training_label_accuracy"];
 
 const courseOf = (series, { name, over, oracle }) =>
   courses(series, name).find((course) => (!over || course.over === over) && (oracle === undefined || course.oracle === oracle));
@@ -60,7 +63,7 @@ function Beside({ runs, wanted, choose }) {
   const found = oraclesIn(runs);
   const oracles = wanted && !found.includes(wanted) ? [wanted, ...found] : found; // of an address that was given on
   const oracle = wanted ?? oracles[0] ?? null;
-  const compared = figures(oracle).filter(({ name }) => name !== "test_time" || runs.some(({ series }) => courses(series, name).length));
+  const compared = figures(oracle).filter(({ name }) => !ONLY_WHERE_MADE.includes(name) || runs.some(({ series }) => courses(series, name).length));
   return html`
     ${oracle && html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Label accuracy by <select value=${oracle} onChange=${(event) => choose(event.target.value)}>

@@ -16,7 +16,7 @@ const ORACLES = ["var(--c-kept)", "var(--c-held-out)", "var(--c-audit)", "var(--
 const TRAINING_LABELS = [
   ["training_label_accuracy", "labels that are right", "var(--c-kept)"],
   ["training_labelled_share", "prompts labelled", "var(--c-audit)"],
-  ["negative_label_accuracy", "negative labels that are wrong answers", "var(--c-challenger)"],
+  ["negative_label_accuracy", "accuracy of negative labels", "var(--c-challenger)"],
 ];
 const SIGNALS = [
   ["policy_entropy", "Policy entropy", "nats a token", false],
@@ -154,13 +154,13 @@ function LabelAccuracy({ place, series, run }) {
   </${Panel}>`;
 }
 
-/** What methods without labels of their own learn from: labels that are made anew at every step. */
+/** How right the labels are that a method makes itself, anew at every training step. */
 function TrainingLabels({ steps, series }) {
   const lines = TRAINING_LABELS.flatMap(([name, title, colour]) => courses(series, name).map((course) => ({ name: title, colour, points: course.points })));
   const byStep = steps.filter((one) => one.accuracy).map(({ iteration, step, accuracy }) => ({ iteration, step, ...accuracy }));
   const rows = byStep.map((point) => [point.iteration, point.step, percent(point.value), `${percent(point.lo)} – ${percent(point.hi)}`, point.n]);
   return html`<${Panel} title="Labels made in training" table=${{ head: ["iteration", "step", "labels right", "95% interval", "n"], rows }}
-    about=${`What the Solver's method took for right while it trained, judged by ${words(steps[0].oracle)} answers. It abstains from prompts that it does not label. Later iterations are darker.`}>
+    about=${`The share of right labels among those that the Solver's method made in training, ${steps[0].oracle === "given" ? "compared with the prompts' own answers" : "by the exact oracle"}. Prompts without a label do not count. Later iterations are darker.`}>
     <h3>By step</h3>
     ${byStep.length ? html`<${Steps} points=${byStep} share label="Right labels by step of the training" />` : html`<${Empty}>No prompt was labelled.</${Empty}>`}
     ${lines.length > 0 && html`<h3>By iteration</h3><${Course} lines=${lines} height=${170} label="Labels made in training, by iteration" />

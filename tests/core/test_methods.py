@@ -1,0 +1,33 @@
+"""What a preset's `[solver.reward] type` can name: whatever the papers' modules hold."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from core.methods import METHODS, methods_of
+from core.methods.rent import Rent
+
+
+def paper(**names: type) -> ModuleType:
+    module = ModuleType("paper")
+    vars(module).update(names)
+    return module
+
+
+def test_a_method_is_what_has_a_type() -> None:
+    assert methods_of([paper(Rent=Rent, base=Rent.__base__, other=dict)]) == {"rent": Rent}  # type: ignore[arg-type]
+    assert {name: method.model_fields["type"].default for name, method in METHODS.items()} == {n: n for n in METHODS}
+
+
+def test_a_method_that_two_papers_import_is_one() -> None:
+    assert methods_of([paper(Rent=Rent), paper(Rent=Rent)]) == {"rent": Rent}
+
+
+def test_two_methods_of_one_type_are_refused() -> None:
+    class Other(Rent):
+        pass
+
+    with pytest.raises(TypeError, match=r"Rent and .*Other are both 'rent'"):
+        methods_of([paper(Rent=Rent), paper(Other=Other)])

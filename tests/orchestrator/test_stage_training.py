@@ -1,0 +1,48 @@
+"""What a training is given to learn from."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.config import RunConfig
+from core.methods import Method
+from core.methods.rent import Rent
+from core.methods.rzero import RZero
+from core.methods.scrl import Scrl
+from orchestrator.stages.context import StageError
+from orchestrator.stages.training import kept_questions
+from storage.session import Store
+from tests.synthetic_run import CONFIG, context_of, create, label, vote_of
+
+
+def config_of(method: Method) -> RunConfig:
+    return CONFIG.model_copy(update={"solver": CONFIG.solver.model_copy(update={"reward": method})})
+
+
+def truths(store: Store, method: Method) -> list[str | None]:
+    config = config_of(method)
+    with store.write() as session:
+        create(session, method.type, config)
+        asked = ["What is 2 + 3?", "What is 4 + ?"]  # the second is ill-posed
+        label(session, method.type, 1, [(text, vote_of(("6", 6), ("5", 4))) for text in asked], config)
+    questions = kept_questions(context_of(store, method.type, 1, config=config))
+    assert [question.label for question in questions] == ["6", "6"]
+    return [question.truth for question in questions]
+
+
+def test_labels_made_in_training_are_compared_with_the_exact_oracle(sqlite: Store) -> None:
+    five, none = truths(sqlite, Scrl())
+    assert five == "5"
+    assert none == "no answer"  # whatever label the question gets is not right
+
+
+@pytest.mark.parametrize("method", [RZero(), Rent()], ids=lambda method: method.type)
+def test_where_training_makes_no_labels_no_truth_is_given(sqlite: Store, method: Method) -> None:
+    assert truths(sqlite, method) == [None, None]
+
+
+def test_nothing_kept(sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, "none", CONFIG)
+    with pytest.raises(StageError, match="no question was kept"):
+        kept_questions(context_of(sqlite, "none", 1))
