@@ -180,9 +180,13 @@ def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
     config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
     with store.write() as session:
         create(session, run, config)
-        evaluate(session, run, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
-        refresh(session, run, 0)
     with without_complaints(page):
+        page.goto(f"{address}/runs/{run}")
+        expect(page.get_by_role("heading", name="Benchmark accuracy")).to_be_visible()  # before the first evaluation
+        expect(page.get_by_text("held-out")).to_have_count(0)
+        with store.write() as session:
+            evaluate(session, run, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
+            refresh(session, run, 0)
         for path in (f"/runs/{run}", f"/compare?run={run}"):
             page.goto(f"{address}{path}")
             expect(page.get_by_role("heading", name="Test-time accuracy")).to_be_visible()

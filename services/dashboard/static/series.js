@@ -16,10 +16,10 @@ export function courses(series, name) {
 /** pass@1 of each Solver on the benchmark, and what the benchmark is to the run; its points are [] where there is none. */
 export function accuracyOf(series) {
   const [testTime] = courses(series, "test_time");
+  if (testTime) return { ...testTime, title: "Test-time accuracy", about: "pass@1 of each Solver on the very questions that it trains on, their answers hidden." };
   const [heldOut] = courses(series, "held_out");
-  return testTime
-    ? { ...testTime, title: "Test-time accuracy", about: "pass@1 of each Solver on the very questions that it trains on, their answers hidden." }
-    : { points: [], ...heldOut, title: "Held-out accuracy", about: "pass@1 of each Solver on questions that nobody trained on." };
+  if (heldOut) return { ...heldOut, title: "Held-out accuracy", about: "pass@1 of each Solver on questions that nobody trained on." };
+  return { points: [], title: "Benchmark accuracy", about: "pass@1 of each Solver on the benchmark." };
 }
 
 /** A course's last figure that was measured, or, where none was, the last estimate. */
