@@ -69,10 +69,10 @@ def _over_seeds(by_seed: Sequence[Sequence[float]]) -> list[float]:
     return [sum(values) / len(values) for values in zip(*by_seed, strict=True)]
 
 
-def _estimate(found: Estimate | None, per_seed: Sequence[float]) -> dict[str, Any]:
-    if found is None:
+def _estimate(estimate: Estimate | None, per_seed: Sequence[float]) -> dict[str, Any]:
+    if estimate is None:
         return {"value": None, "ci95": None, "n": 0, "per_seed": list(per_seed)}
-    return {**found.as_json(), "per_seed": list(per_seed)}
+    return {**estimate.as_json(), "per_seed": list(per_seed)}
 
 
 def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: str) -> dict[str, Any]:

@@ -55,16 +55,16 @@ def _labels(row: dict[str, Any]) -> str:
 
 def _claims(figures: dict[str, Any]) -> str:
     lines = ["| claim | difference | by seed | |", "|---|---|---|---|"]
-    for claim, found in figures["claims"].items():
-        shown = _number(found, 3)
-        seeds = ", ".join(f"{value:+.3f}" for value in found["per_seed"])
-        lines.append(f"| {claim} | {shown} | {seeds} | {_verdict(found)} |")
+    for claim, claim_figures in figures["claims"].items():
+        shown = _number(claim_figures, 3)
+        seeds = ", ".join(f"{value:+.3f}" for value in claim_figures["per_seed"])
+        lines.append(f"| {claim} | {shown} | {seeds} | {_verdict(claim_figures)} |")
     return "\n".join(lines)
 
 
-def _verdict(found: dict[str, Any]) -> str:
-    low, high = found["ci95"]
-    same_sign = len({value > 0 for value in found["per_seed"]}) == 1
+def _verdict(claim: dict[str, Any]) -> str:
+    low, high = claim["ci95"]
+    same_sign = len({value > 0 for value in claim["per_seed"]}) == 1
     if low > 0 and same_sign:
         return "reproduces"
     return "the other way round" if high < 0 and same_sign else "not told apart"
@@ -107,11 +107,11 @@ def _draw(figures: dict[str, Any]) -> Figure:
 def _draw_methods(axes: Axes, figures: dict[str, Any]) -> None:
     rows = {"base": figures["base"], **figures["methods"]}
     for shift, (key, shown) in zip((-0.22, 0, 0.22), _SHOWN.items(), strict=True):
-        for place, row in enumerate(rows.values()):
+        for y, row in enumerate(rows.values()):
             value, (low, high) = row[key]["value"], row[key]["ci95"]
-            axes.plot([100 * low, 100 * high], [place + shift] * 2, color=_COLOURS[key], linewidth=2)
-            label = shown if place == 0 else None
-            axes.plot(100 * value, place + shift, "o", color=_COLOURS[key], markersize=5, label=label)
+            axes.plot([100 * low, 100 * high], [y + shift] * 2, color=_COLOURS[key], linewidth=2)
+            label = shown if y == 0 else None
+            axes.plot(100 * value, y + shift, "o", color=_COLOURS[key], markersize=5, label=label)
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.set_xlabel("percent of held-out questions, 95% intervals over questions")
@@ -122,13 +122,13 @@ def _draw_methods(axes: Axes, figures: dict[str, Any]) -> None:
 
 def _draw_pushed(axes: Axes, figures: dict[str, Any]) -> None:
     for key, (shown, colour) in _PUSHED.items():
-        for place, one in enumerate(figures["pushed"][key]):
+        for y, one in enumerate(figures["pushed"][key]):
             curve: Sequence[tuple[int, float]] = one["curve"]
             steps, values = [step for step, _ in curve], [100 * value for _, value in curve]
-            axes.plot(steps, values, color=colour, linewidth=1.6, label=shown if place == 0 else None)
+            axes.plot(steps, values, color=colour, linewidth=1.6, label=shown if y == 0 else None)
     drawn = [one for one in figures["pushed"]["srt_guarded"] if one["seed"] in figures["seeds"]]
-    for place, one in enumerate(drawn):
-        label = "where the guard stops SRT" if place == 0 else None
+    for y, one in enumerate(drawn):
+        label = "where the guard stops SRT" if y == 0 else None
         axes.plot(one["steps"], 100 * one["final"], "s", color="#1c2128", markersize=7, label=label)
     axes.set_xlabel("step")
     axes.set_ylabel("held-out pass@1, percent")

@@ -19,10 +19,10 @@ def server_folder() -> Path | None:
     on_path = shutil.which("initdb")
     if on_path:
         return Path(on_path).resolve().parent
-    found = [
+    folders = [
         folder for root, pattern in _FOLDERS for folder in Path(root).glob(pattern) if (folder / "initdb").exists()
     ]
-    return max(found, key=_version, default=None)
+    return max(folders, key=_version, default=None)
 
 
 def _version(folder: Path) -> float:

@@ -37,12 +37,12 @@ def run(groups: int = _GROUPS) -> dict[str, Any]:
         environment = {**os.environ, "COEVO_HOME": folder}
         done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
         seconds = time.perf_counter() - start
-    found = json.loads(done.stdout)
-    played = {name: row["questions"] for name, row in found["methods"].items() if "skipped" not in row}
-    skipped = {name: row["skipped"] for name, row in found["methods"].items() if "skipped" in row}
+    rewards = json.loads(done.stdout)
+    played = {name: row["questions"] for name, row in rewards["methods"].items() if "skipped" not in row}
+    skipped = {name: row["skipped"] for name, row in rewards["methods"].items() if "skipped" in row}
     return {
         "groups": groups,
-        "votes": found["rollouts"],
+        "votes": rewards["rollouts"],
         "seconds": round(seconds, 1),
         "played": played,
         "skipped": skipped,
@@ -57,9 +57,9 @@ def _fill(home: Path, groups: Sequence[Sequence[str | None]]) -> None:
     ]
     labels = vote_many(groups, None)
     rollouts = [
-        Rollout(question.id, place, _text(answer, rng), answer, 40, "stop", rng.random(), 0.0, base, place)
+        Rollout(question.id, j, _text(answer, rng), answer, 40, "stop", rng.random(), 0.0, base, j)
         for question, group in zip(questions, groups, strict=True)
-        for place, answer in enumerate(group)
+        for j, answer in enumerate(group)
     ]
     with open_store(f"sqlite:///{home}/coevo.db", create=True).write() as session:
         queries.create_run(session, name=_RUN, config=RunConfig())

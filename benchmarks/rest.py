@@ -45,12 +45,12 @@ def run(rows: int | None = None, seconds: float = _SECONDS, on_postgresql: bool 
     if kept is not None:
         return {"store": shape.counts, make_url(kept).get_backend_name(): _measure(kept, shape, seconds)}
     with tempfile.TemporaryDirectory() as folder:
-        found = {"store": shape.counts, "sqlite": _measure(f"sqlite:///{folder}/coevo.db", shape, seconds)}
+        report = {"store": shape.counts, "sqlite": _measure(f"sqlite:///{folder}/coevo.db", shape, seconds)}
     if on_postgresql:
         with temporary_postgresql(shared_buffers=SHARED_BUFFERS) as url:
             skipped = {"skipped": "no PostgreSQL server programs (initdb, pg_ctl) on this machine"}
-            found["postgresql"] = skipped if url is None else _measure(url, shape, seconds)
-    return found
+            report["postgresql"] = skipped if url is None else _measure(url, shape, seconds)
+    return report
 
 
 def _measure(url: str, shape: Shape, seconds: float) -> dict[str, Any]:

@@ -110,10 +110,10 @@ def _iteration(session: Session, rng: random.Random, run: str, iteration: int, s
     made = [_question(rng, run, iteration, index, challenger, voter) for index in range(shape.questions)]
     _bulk(session, Questions, Question, (each.question for each in made))
     _copy(session, Rollouts, _names(RolloutRow), (vote for each in made for vote in each.votes))
-    place = ("question_id", "run", "iteration", "index", "verdict")
-    _copy(session, PseudoLabels, (*place, *_names(PseudoLabel)), (_label_row(each) for each in made))
-    said = ("question_id", "oracle", "run", "iteration", "index", "verdict", "truth")
-    _copy(session, OracleLabels, said, (_said_row(each.question, each.said) for each in made if each.said))
+    label_columns = ("question_id", "run", "iteration", "index", "verdict")
+    _copy(session, PseudoLabels, (*label_columns, *_names(PseudoLabel)), (_label_row(each) for each in made))
+    columns = ("question_id", "oracle", "run", "iteration", "index", "verdict", "truth")
+    _copy(session, OracleLabels, columns, (_oracle_row(each.question, each.said) for each in made if each.said))
     stats = statistics([each.labelled for each in made])
     queries.add_filter_stats(session, run=run, iteration=iteration, stats=stats)
     _figures(session, rng, run, iteration, solver)
@@ -175,17 +175,17 @@ def _question(rng: random.Random, run: str, iteration: int, index: int, challeng
     asked = Question(key, run, iteration, index, text, raw, challenger, index)
     answers = _answers(rng, truth)
     label = _vote(answers)
-    said = None
+    oracle_label = None
     if label.answer is not None:
         if rng.random() < 0.02:
-            said = OracleLabel(key, "exact", "ill_posed", None)
+            oracle_label = OracleLabel(key, "exact", "ill_posed", None)
         else:
-            said = OracleLabel(key, "exact", "right" if label.answer == str(truth) else "wrong", str(truth))
+            oracle_label = OracleLabel(key, "exact", "right" if label.answer == str(truth) else "wrong", str(truth))
     votes = [
         (key, sample, answer, 150 + len(text) + sample, "stop", 0.25, 0.0, voter, index * VOTES + sample)
         for sample, answer in enumerate(answers)
     ]
-    return _Made(asked, LabelledQuestion(key, text, label, judge(label, _BAND, filtered=True)), votes, said)
+    return _Made(asked, LabelledQuestion(key, text, label, judge(label, _BAND, filtered=True)), votes, oracle_label)
 
 
 def _answers(rng: random.Random, truth: int) -> list[str | None]:
@@ -205,16 +205,24 @@ def _vote(answers: Sequence[str | None]) -> PseudoLabel:
     return PseudoLabel(None if tied else top, votes, VOTES, parsed, 0, votes / VOTES, "all", classes)
 
 
-def _said_row(asked: Question, said: OracleLabel) -> tuple[Any, ...]:
-    return (asked.id, said.oracle, asked.run, asked.iteration, asked.index, said.verdict, said.truth)
+def _oracle_row(asked: Question, oracle_label: OracleLabel) -> tuple[Any, ...]:
+    return (
+        asked.id,
+        oracle_label.oracle,
+        asked.run,
+        asked.iteration,
+        asked.index,
+        oracle_label.verdict,
+        oracle_label.truth,
+    )
 
 
 def _label_row(made: _Made) -> tuple[Any, ...]:
     asked, label = made.question, made.labelled.label
-    place = (asked.id, asked.run, asked.iteration, asked.index, made.labelled.verdict)
+    key = (asked.id, asked.run, asked.iteration, asked.index, made.labelled.verdict)
     if label is None:
-        return (*place, *(None for _ in _names(PseudoLabel)))
-    return (*place, *(getattr(label, name) for name in _names(PseudoLabel)[:-1]), json.dumps(label.classes))
+        return (*key, *(None for _ in _names(PseudoLabel)))
+    return (*key, *(getattr(label, name) for name in _names(PseudoLabel)[:-1]), json.dumps(label.classes))
 
 
 def _names(carrier: type[Any]) -> tuple[str, ...]:

@@ -77,8 +77,8 @@ def outcomes(arms: Mapping[tuple[str, int], Arm | None]) -> dict[tuple[str, int]
     folder = Path(os.environ.get("COEVO_HOME", ".coevo")) / "bench-methods"
     folder.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
-        found = workers.map(_kept, [folder] * len(arms), arms.keys(), arms.values())
-        return dict(zip(arms, found, strict=True))
+        results = workers.map(_kept, [folder] * len(arms), arms.keys(), arms.values())
+        return dict(zip(arms, results, strict=True))
 
 
 def _kept(folder: Path, key: tuple[str, int], arm: Arm | None) -> Outcome:
@@ -90,8 +90,8 @@ def _kept(folder: Path, key: tuple[str, int], arm: Arm | None) -> Outcome:
         temporary = file.with_suffix(".part")
         temporary.write_text(json.dumps(outcome))
         temporary.rename(file)
-    found: Outcome = json.loads(file.read_text())
-    return found
+    kept: Outcome = json.loads(file.read_text())
+    return kept
 
 
 def _digest(arm: Arm | None) -> str:
@@ -206,17 +206,17 @@ def _pass_at_1(engine: TransformersEngine, benchmark: list[_Item]) -> float:
 
 def _held_out(engine: TransformersEngine) -> dict[str, list[float]]:
     """Each figure for each question."""
-    found: dict[str, list[float]] = {name: [] for name in FIGURES}
+    figures: dict[str, list[float]] = {name: [] for name in FIGURES}
     for truth, group in _sampled(engine, _benchmark()):
         answers = [extract_boxed(completion.text) for completion in group]
         right = [answer == truth for answer in answers]
         strategies = skeleton_clusters([completion.text for completion in group])
-        found["pass_at_1"].append(sum(right) / len(right))
-        found["pass_at_k"].append(float(any(right)))
-        found["maj_at_k"].append(float(vote(answers, None).answer == truth))
-        found["entropy"].append(sum(completion.mean_entropy for completion in group) / len(group))
-        found["distinct"].append(float(len({*strategies} - {DEGENERATE})))
-        found["distinct_right"].append(
+        figures["pass_at_1"].append(sum(right) / len(right))
+        figures["pass_at_k"].append(float(any(right)))
+        figures["maj_at_k"].append(float(vote(answers, None).answer == truth))
+        figures["entropy"].append(sum(completion.mean_entropy for completion in group) / len(group))
+        figures["distinct"].append(float(len({*strategies} - {DEGENERATE})))
+        figures["distinct_right"].append(
             float(len({s for s, r in zip(strategies, right, strict=True) if r} - {DEGENERATE}))
         )
-    return found
+    return figures

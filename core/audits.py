@@ -92,7 +92,7 @@ def draw(rows: Sequence[tuple[str, float, Verdict]], size: int, seed: int) -> li
         members.setdefault(named(p_hat, verdict), []).append((hashed.digest(), question_id))
     waiting = {name: iter(sorted(ids)) for name, ids in members.items()}
     sequence = _allocation({name: len(ids) for name, ids in members.items()}, min(size, len(rows)))
-    return [Drawn(next(waiting[name])[1], name, place) for place, name in enumerate(sequence)]
+    return [Drawn(next(waiting[name])[1], name, position) for position, name in enumerate(sequence)]
 
 
 def _allocation(sizes: Mapping[str, int], size: int) -> Iterator[str]:
@@ -146,12 +146,12 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
 
 
 def _merged(strata: Sequence[Stratum]) -> list[Stratum]:
-    audited = [place for place, stratum in enumerate(strata) if stratum.n]
+    audited = [i for i, stratum in enumerate(strata) if stratum.n]
     sizes = Counter[int]()
-    for place, stratum in enumerate(strata):
+    for i, stratum in enumerate(strata):
         if audited:
-            sizes[min(audited, key=lambda other: abs(other - place))] += stratum.size
-    return [Stratum(sizes[place], strata[place].n, strata[place].right) for place in audited]
+            sizes[min(audited, key=lambda other: abs(other - i))] += stratum.size
+    return [Stratum(sizes[i], strata[i].n, strata[i].right) for i in audited]
 
 
 def audits_needed(

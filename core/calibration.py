@@ -122,9 +122,9 @@ class _Table:
         n, right = np.zeros((2, len(iterations), len(p_hats)))
         for cell in audited:
             if cell.n:
-                place = iterations.index(cell.iteration), p_hats.index(cell.p_hat)
-                n[place] += cell.n
-                right[place] += cell.right
+                indices = iterations.index(cell.iteration), p_hats.index(cell.p_hat)
+                n[indices] += cell.n
+                right[indices] += cell.right
         return cls(np.array(p_hats, dtype=np.float64), n, right)
 
     def resampled(self, generator: np.random.Generator) -> tuple[Floats, Floats]:

@@ -91,15 +91,15 @@ class _Figure:
 def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> list[Finding]:
     """The changes in a run's series, each with its points in order of iteration. What is found in an iteration rests
     on it and those before it only, and on which series there are."""
-    found: list[Finding] = []
+    changes: list[Finding] = []
     for name, rule in settings.rules.items():
         names = _TESTED.get(name, (name,)) if rule.enabled else ()
         matching = [key for key in series if key.name in names and key.over in (rule.over, "")]
         for key in matching:
             rate = _rate_of(name, settings) / len(matching)
-            found += _changes(key, series[key], rule, rate, settings)
-    falls = [finding for finding in found if finding.rule == "sudden" and finding.series.name in ACCURACY]
-    return [*found, *(each for fall in falls for each in _collapse(fall, series, settings))]
+            changes += _changes(key, series[key], rule, rate, settings)
+    falls = [finding for finding in changes if finding.rule == "sudden" and finding.series.name in ACCURACY]
+    return [*changes, *(each for fall in falls for each in _collapse(fall, series, settings))]
 
 
 def _rate_of(name: Tested, settings: Alerts) -> float:
@@ -256,12 +256,14 @@ def _text(key: SeriesKey, now: _Figure, before: _Figure, why: str) -> str:
     oracle = f" by {key.oracle}" if key.oracle else ""
     name = key.name.replace("_", " ")
     if key.name in _MEANS:
-        said = (f"{now.value:.4g}", f"{before.value:.4g}")
+        written = (f"{now.value:.4g}", f"{before.value:.4g}")
         moved = f"{change.value:+.3g} [{change.lo:+.3g}, {change.hi:+.3g}]"
     else:
-        said = (f"{now.value:.1%}", f"{before.value:.1%}")
+        written = (f"{now.value:.1%}", f"{before.value:.1%}")
         moved = f"{100 * change.value:+.1f} points [{100 * change.lo:+.1f}, {100 * change.hi:+.1f}]"
-    return f"{name}{over}{oracle} is {said[0]} (n = {now.n:,}), against {said[1]} (n = {before.n:,}) {why}: {moved}"
+    return (
+        f"{name}{over}{oracle} is {written[0]} (n = {now.n:,}), against {written[1]} (n = {before.n:,}) {why}: {moved}"
+    )
 
 
 def _estimate(figure: _Figure) -> Estimate:

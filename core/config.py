@@ -270,10 +270,10 @@ def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
 def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
     """One of the Solver's methods by its `type`, with its paper's numbers but for `settings`. Raises `ConfigError`."""
     try:
-        found: Method = _METHOD.validate_python({"type": name, **(settings or {})})
+        method: Method = _METHOD.validate_python({"type": name, **(settings or {})})
     except ValidationError as error:
         raise ConfigError("\n".join([f"method {name}: not a valid method", *_complaints(error)])) from error
-    return found
+    return method
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:

@@ -138,9 +138,9 @@ def _as_sets(p: _List, q: _List, same: Judge) -> Outcome:
     alone_q = [y for key, y in keys_q.items() if key not in keys_p]
     if len(alone_p) * len(keys_q) + len(alone_q) * len(keys_p) > MAX_COMPARISONS:
         return Outcome("unknown", "too many members")
-    found = [_any(same(x, y) for y in keys_q.values()) for x in alone_p]
-    found += [_any(same(x, y) for x in keys_p.values()) for y in alone_q]
-    return _all(found)
+    matches = [_any(same(x, y) for y in keys_q.values()) for x in alone_p]
+    matches += [_any(same(x, y) for x in keys_p.values()) for y in alone_q]
+    return _all(matches)
 
 
 def _all(outcomes: Iterable[Outcome]) -> Outcome:

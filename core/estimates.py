@@ -90,8 +90,8 @@ def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
     sums = values if isinstance(values, Sums) else Sums(len(values), math.fsum(values), 0.0)
     if sums.n == 1:
         return Estimate(sums.total, 0.0, 1.0, 1)
-    found = mean(values)
-    return found and Estimate(found.value, max(found.lo, 0.0), min(found.hi, 1.0), found.n)
+    estimate = mean(values)
+    return estimate and Estimate(estimate.value, max(estimate.lo, 0.0), min(estimate.hi, 1.0), estimate.n)
 
 
 def paired_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:

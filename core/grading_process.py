@@ -116,9 +116,9 @@ class WorkerProcess:
             return process
         self._process, self._received = None, b""
         process.kill()
-        said = process.communicate()[1].decode(errors="replace").strip()[-500:]
+        errors = process.communicate()[1].decode(errors="replace").strip()[-500:]
         failure = "ended before it was ready" if ready == b"" else f"was not ready after {self._startup_limit:g} s"
-        raise GradingError(f"grading worker: {sys.executable} {failure}: {said or 'it said nothing'}")
+        raise GradingError(f"grading worker: {sys.executable} {failure}: {errors or 'it said nothing'}")
 
     def _read_line(self, process: subprocess.Popen[bytes], limit: float) -> bytes | None:
         """The next line of its output; b"" when it closed the pipe, None when `limit` seconds passed first."""

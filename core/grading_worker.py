@@ -110,10 +110,12 @@ def _parsed(text: str) -> Any:
     if any(name in text for name in _TRIGONOMETRIC):
         text = text.replace(r"^\circ", r"\cdot\frac{\pi}{180}")
     text = text.replace("%", r"\cdot\frac{1}{100}")
-    found = parse(f"${text}$", _EXTRACTION, fallback_mode="no_fallback", parsing_timeout=None, raise_on_error=True)
-    if not found or (is_relation(found[0]) and not found[0].free_symbols):
+    expressions = parse(
+        f"${text}$", _EXTRACTION, fallback_mode="no_fallback", parsing_timeout=None, raise_on_error=True
+    )
+    if not expressions or (is_relation(expressions[0]) and not expressions[0].free_symbols):
         return None
-    value = found[0].xreplace(_exact(found[0]))
+    value = expressions[0].xreplace(_exact(expressions[0]))
     if is_relation(value) and not is_equation(value) and len(value.free_symbols) == 1:
         return unwrap_fcs(value).as_set()
     return value.doit() if value.has(*_UNEVALUATED) else value

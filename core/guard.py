@@ -30,7 +30,7 @@ WATCHED = ("majority_share", "kl", "same_label_share", "entropy", "label_accurac
 # more often where the windows hold the same questions several times, whose labels are not independent.
 _MIN_STANDARD_ERRORS = 3.5
 
-_STRENGTH = {action: place for place, action in enumerate(get_args(Action))}
+_STRENGTH = {action: strength for strength, action in enumerate(get_args(Action))}
 
 
 class Guard(Part):
@@ -63,8 +63,8 @@ class Guard(Part):
     max_roll_backs: int = Field(1, ge=0, le=10_000)
 
     def action(self, signal: Signal) -> Action:
-        found: Action = getattr(self, signal)
-        return found
+        action: Action = getattr(self, signal)
+        return action
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Be
     now = [*before.last, *metrics][-guard.window :]
     if len(now) < guard.window:
         return []  # a median of one or two steps would end a training for one odd batch
-    found: list[tuple[StepSignal, float, float, str]] = []
+    signals: list[tuple[StepSignal, float, float, str]] = []
     begin = [*before.first, *metrics][: guard.window]
     majority, majority_before = _median(now, "majority_share"), _median(begin, "majority_share")
     kl = _median(now, "kl")
@@ -114,15 +114,15 @@ def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Be
         risen = majority - majority_before >= guard.hacking_jump
         if risen and kl >= guard.hacking_kl:
             text = f"{majority:.0%} of the votes agree with their majority, up from {majority_before:.0%}, at a KL of"
-            found.append(("hacking", kl, guard.hacking_kl, f"{text} {kl:.3g} nats a token"))
+            signals.append(("hacking", kl, guard.hacking_kl, f"{text} {kl:.3g} nats a token"))
     one_answer = _median(now, "same_label_share")
     if one_answer is not None and one_answer >= guard.one_answer_share:
         text = f"{one_answer:.0%} of the prompts have one and the same majority answer"
-        found.append(("one_answer", one_answer, guard.one_answer_share, text))
+        signals.append(("one_answer", one_answer, guard.one_answer_share, text))
     entropy, entropy_before = _median(now, "entropy"), _median(begin, "entropy")
     if entropy is not None and entropy_before is not None and entropy < guard.entropy_floor * entropy_before:
         text = f"the policy's entropy is {entropy:.3g} nats a token, of {entropy_before:.3g} at the beginning"
-        found.append(("no_entropy", entropy, guard.entropy_floor * entropy_before, text))
+        signals.append(("no_entropy", entropy, guard.entropy_floor * entropy_before, text))
     right, n = _checked_labels(now)
     right_before, n_before = _checked_labels(begin)
     if n and n_before:
@@ -133,10 +133,10 @@ def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Be
         if accuracy < accuracy_before and accuracy <= threshold:
             now_right = f"{accuracy:.0%} of the labels are right (n = {n:.0f})"
             text = f"{now_right}, down from {accuracy_before:.0%} at the beginning (n = {n_before:.0f})"
-            found.append(("wrong_labels", accuracy, threshold, text))
+            signals.append(("wrong_labels", accuracy, threshold, text))
     return [
         Alarm(signal, guard.action(signal), value, threshold, step, f"step {step}: {text}")
-        for signal, value, threshold, text in found
+        for signal, value, threshold, text in signals
         if guard.action(signal) != "ignore"
     ]
 
@@ -146,21 +146,21 @@ def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[
 
     A figure that is None or missing makes no signal.
     """
-    found: list[tuple[Signal, float, float, str]] = []
+    signals: list[tuple[Signal, float, float, str]] = []
     now, best = figures.get("pass_at_1"), figures.get("best_pass_at_1")
     if now is not None and best is not None and best - now > guard.decline_points:
-        found.append(("decline", best - now, guard.decline_points, f"pass@1 is {now:.1%}, down from {best:.1%}"))
+        signals.append(("decline", best - now, guard.decline_points, f"pass@1 is {now:.1%}, down from {best:.1%}"))
     ill_posed = figures.get("ill_posed_share")
     if ill_posed is not None and ill_posed > guard.ill_posed_share:
         text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"
-        found.append(("ill_posed", ill_posed, guard.ill_posed_share, text))
+        signals.append(("ill_posed", ill_posed, guard.ill_posed_share, text))
     repetition = figures.get("repetition_share")
     if repetition is not None and repetition > guard.repetition_share:
         text = f"{repetition:.0%} of the Challenger's questions repeat another"
-        found.append(("repetition", repetition, guard.repetition_share, text))
+        signals.append(("repetition", repetition, guard.repetition_share, text))
     return [
         Alarm(signal, guard.action(signal), value, threshold, None, text)
-        for signal, value, threshold, text in found
+        for signal, value, threshold, text in signals
         if guard.action(signal) != "ignore"
     ]
 

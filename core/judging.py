@@ -129,8 +129,8 @@ def parse_opinion(reply: str, question: str) -> Opinion | None:
 
 def parse_yes_no(reply: str) -> bool | None:
     """What a reply to `equivalence` says: one word, alone but for quotes, stars and stops; else None."""
-    found = _YES_NO.fullmatch(reply) if len(reply) <= 40 else None
-    return None if found is None else found[1].lower() == "yes"
+    match = _YES_NO.fullmatch(reply) if len(reply) <= 40 else None
+    return None if match is None else match[1].lower() == "yes"
 
 
 def judged(prompt: JudgePrompt, case: Case, replies: Sequence[str | None], grader: Grader) -> Judged:
@@ -153,14 +153,14 @@ def consensus(opinions: Sequence[Opinion | None], grader: Grader) -> Opinion | N
     """What more than half of all replies agree on, those counted too that could not be understood; None without it."""
     if 2 * sum(opinion == Opinion(None) for opinion in opinions) > len(opinions):
         return Opinion(None)
-    found = vote([opinion.answer if opinion else None for opinion in opinions], grader)
-    return Opinion(found.answer) if 2 * found.votes > len(opinions) else None
+    majority = vote([opinion.answer if opinion else None for opinion in opinions], grader)
+    return Opinion(majority.answer) if 2 * majority.votes > len(opinions) else None
 
 
-def _equivalence(said: Sequence[bool | None]) -> OracleVerdict:
-    if 2 * said.count(True) > len(said):
+def _equivalence(verdicts: Sequence[bool | None]) -> OracleVerdict:
+    if 2 * verdicts.count(True) > len(verdicts):
         return "right"
-    return "wrong" if 2 * said.count(False) > len(said) else "unknown"
+    return "wrong" if 2 * verdicts.count(False) > len(verdicts) else "unknown"
 
 
 def _compared(answer: str, claimed: str, grader: Grader) -> OracleVerdict:

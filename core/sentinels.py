@@ -36,14 +36,14 @@ class Sentinel:
     case: Case
     expected: Expected
 
-    def passed(self, prompt: JudgePrompt, found: Judged, grader: Grader) -> bool:
+    def passed(self, prompt: JudgePrompt, judged: Judged, grader: Grader) -> bool:
         """Whether the judge got it right. Where it gives an answer of its own that has to be the truth: a judge that
         answers anything would find every wrong label wrong."""
-        if found.verdict != self.expected:
+        if judged.verdict != self.expected:
             return False
         if prompt == "equivalence" or self.case.truth is None:
             return True
-        own = found.answer
+        own = judged.answer
         return own is not None and grader.compare(own, self.case.truth.solution).verdict == "equal"
 
 
@@ -141,79 +141,81 @@ def _story(rng: random.Random) -> _Problem:
 
 def _number(rng: random.Random) -> _Problem:
     x, times, more = rng.randint(2, 40), rng.randint(2, 9), rng.randint(2, 60)
-    said = f"A number is multiplied by ${times}$, then ${more}$ is added"
+    given = f"A number is multiplied by ${times}$, then ${more}$ is added"
     asked = "What was the number?"
     return _Problem(
-        f"{said}, and the result is ${times * x + more}$. {asked}", Fraction(x), f"{said} to the result. {asked}"
+        f"{given}, and the result is ${times * x + more}$. {asked}", Fraction(x), f"{given} to the result. {asked}"
     )
 
 
 def _rectangle(rng: random.Random) -> _Problem:
     width, length = rng.randint(3, 20), rng.randint(21, 50)
-    said = f"A rectangle has a perimeter of ${2 * (width + length)}$"
+    given = f"A rectangle has a perimeter of ${2 * (width + length)}$"
     asked = "What is the area of the rectangle?"
-    return _Problem(f"{said} and a width of ${width}$. {asked}", Fraction(width * length), f"{said}. {asked}")
+    return _Problem(f"{given} and a width of ${width}$. {asked}", Fraction(width * length), f"{given}. {asked}")
 
 
 def _mean(rng: random.Random) -> _Problem:
     n, mean, removed = rng.randint(4, 9), rng.randint(20, 60), rng.randint(2, 19)
     after = Fraction(n * mean - removed, n - 1)
-    said = f"The average of ${n}$ numbers is ${mean}$. When one of them is removed, the average of the others is"
+    given = f"The average of ${n}$ numbers is ${mean}$. When one of them is removed, the average of the others is"
     asked = "Which number was removed?"
     shown = f"\\frac{{{after.numerator}}}{{{after.denominator}}}" if after.denominator > 1 else f"{after}"
-    return _Problem(f"{said} ${shown}$. {asked}", Fraction(removed), f"{said} greater. {asked}")
+    return _Problem(f"{given} ${shown}$. {asked}", Fraction(removed), f"{given} greater. {asked}")
 
 
 def _divisor(rng: random.Random) -> _Problem:
     factor, a, b = rng.randint(2, 30), rng.randint(2, 12), rng.randint(2, 12)
-    said = f"What is the greatest common divisor of ${factor * a}$ and"
+    given = f"What is the greatest common divisor of ${factor * a}$ and"
     return _Problem(
-        f"{said} ${factor * b}$?", Fraction(gcd(factor * a, factor * b)), f"{said} another positive integer?"
+        f"{given} ${factor * b}$?", Fraction(gcd(factor * a, factor * b)), f"{given} another positive integer?"
     )
 
 
 def _remainder(rng: random.Random) -> _Problem:
     number, by = rng.randint(200, 9999), rng.randint(3, 31)
-    said = f"What is the remainder when ${number}$ is divided by"
-    return _Problem(f"{said} ${by}$?", Fraction(number % by), f"{said} a positive integer?")
+    given = f"What is the remainder when ${number}$ is divided by"
+    return _Problem(f"{given} ${by}$?", Fraction(number % by), f"{given} a positive integer?")
 
 
 def _series(rng: random.Random) -> _Problem:
     first, step, n = rng.randint(1, 20), rng.randint(2, 9), rng.randint(5, 30)
-    said, asked = f"An arithmetic sequence has first term ${first}$", f"Find the sum of its first ${n}$ terms."
+    given, asked = f"An arithmetic sequence has first term ${first}$", f"Find the sum of its first ${n}$ terms."
     total = Fraction(n * (2 * first + (n - 1) * step), 2)
-    return _Problem(f"{said} and common difference ${step}$. {asked}", total, f"{said}. {asked}")
+    return _Problem(f"{given} and common difference ${step}$. {asked}", total, f"{given}. {asked}")
 
 
 def _committee(rng: random.Random) -> _Problem:
     people = rng.randint(6, 14)
     chosen = rng.randint(2, people // 2)
-    said = f"In how many ways can a committee of ${chosen}$ people be chosen from"
-    return _Problem(f"{said} a group of ${people}$ people?", Fraction(comb(people, chosen)), f"{said} a large group?")
+    given = f"In how many ways can a committee of ${chosen}$ people be chosen from"
+    return _Problem(f"{given} a group of ${people}$ people?", Fraction(comb(people, chosen)), f"{given} a large group?")
 
 
 def _marbles(rng: random.Random) -> _Problem:
     red, blue = rng.randint(2, 12), rng.randint(2, 12)
-    said, asked = f"A bag holds ${red}$ red marbles and", "One marble is drawn at random. What is the probability that"
+    given, asked = f"A bag holds ${red}$ red marbles and", "One marble is drawn at random. What is the probability that"
     end = f"{asked} it is red? Express your answer as a common fraction."
-    return _Problem(f"{said} ${blue}$ blue marbles. {end}", Fraction(red, red + blue), f"{said} some blue ones. {end}")
+    return _Problem(
+        f"{given} ${blue}$ blue marbles. {end}", Fraction(red, red + blue), f"{given} some blue ones. {end}"
+    )
 
 
 def _roots(rng: random.Random) -> _Problem:
     r, s = rng.randint(1, 12), rng.randint(1, 12)
-    said, asked = "Let $r$ and $s$ be the roots of", "Find the value of $r^2 + s^2$."
+    given, asked = "Let $r$ and $s$ be the roots of", "Find the value of $r^2 + s^2$."
     equation = f"$x^2 - {r + s}x + {r * s} = 0$"
-    return _Problem(f"{said} {equation}. {asked}", Fraction(r * r + s * s), f"{said} a quadratic equation. {asked}")
+    return _Problem(f"{given} {equation}. {asked}", Fraction(r * r + s * s), f"{given} a quadratic equation. {asked}")
 
 
 def _train(rng: random.Random) -> _Problem:
     slow, fast, first, then = rng.randint(40, 70), rng.randint(71, 120), rng.randint(2, 6), rng.randint(2, 6)
-    said = (
+    given = (
         f"A train travels at ${slow}$ kilometers per hour for ${first}$ hours and then at ${fast}$ kilometers per hour"
     )
     asked = "How many kilometers does the train travel in all?"
     total = Fraction(slow * first + fast * then)
-    return _Problem(f"{said} for ${then}$ hours. {asked}", total, f"{said} until it arrives. {asked}")
+    return _Problem(f"{given} for ${then}$ hours. {asked}", total, f"{given} until it arrives. {asked}")
 
 
 _NAMES = ("Tom", "Mia", "Sam", "Ana", "Leo", "Zoe", "Max", "Eva")

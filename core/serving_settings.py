@@ -49,7 +49,7 @@ class Signals(Part):
     def services(self, method: Method) -> list[Service]:
         """Those that `method` asks."""
         asked = {"embeddings": self.embedder, "clusters": self.clusterer}
-        return [found for signal, found in asked.items() if signal in method.needs and isinstance(found, Service)]
+        return [service for signal, service in asked.items() if signal in method.needs and isinstance(service, Service)]
 
     def served(self, method: Method) -> dict[str, str]:
         """Application -> the setting that asks for it, of those that `method` asks."""
@@ -59,6 +59,6 @@ class Signals(Part):
         }
         return {
             name: setting
-            for name, (signal, setting, found) in asked.items()
-            if signal in method.needs and found == "served"
+            for name, (signal, setting, service) in asked.items()
+            if signal in method.needs and service == "served"
         }

@@ -151,6 +151,6 @@ def _distinct(codes: Ints, bound: int) -> tuple[Ints, Ints]:
         return distinct, places
     present = np.zeros(bound, dtype=np.bool_)  # a table, because sorting takes several times as long
     present[codes] = True
-    distinct, place = np.flatnonzero(present), np.empty(bound, dtype=np.int64)
-    place[distinct] = np.arange(len(distinct))
-    return distinct, place[codes]
+    distinct, positions = np.flatnonzero(present), np.empty(bound, dtype=np.int64)
+    positions[distinct] = np.arange(len(distinct))
+    return distinct, positions[codes]

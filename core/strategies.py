@@ -88,13 +88,13 @@ def parse_clusters(reply: str, n: int) -> tuple[int, ...] | None:
     if text.startswith("```") and text.endswith("```"):
         text = text.removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
-        found = json.loads(text, object_pairs_hook=_without_repeats)
+        tree = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != {str(i) for i in range(1, n + 1)}:
+    if not isinstance(tree, dict) or tree.keys() != {str(i) for i in range(1, n + 1)}:
         return None
-    ids = [value.get("cluster_id") if isinstance(value, dict) else None for value in found.values()]
-    by_place = dict(zip(found, ids, strict=True))
+    ids = [value.get("cluster_id") if isinstance(value, dict) else None for value in tree.values()]
+    by_place = dict(zip(tree, ids, strict=True))
     clusters = [by_place[str(i)] for i in range(1, n + 1)]
     valid = all(type(c) is int and (1 <= c <= n or c == DEGENERATE) for c in clusters)
     return tuple(clusters) if valid else None
@@ -127,7 +127,7 @@ def _place(places: dict[str, int], skeleton: str) -> int:
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a key twice")
-    return found
+    return fields

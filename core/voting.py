@@ -93,8 +93,8 @@ def _label(
         denominator=denominator,
         classes=classes,
     )
-    place = {key: i for i, members in enumerate(merged) for key in members}
-    return label, tuple(None if answer is None else place.get(answer_key(answer)) for answer in answers)
+    class_of = {key: i for i, members in enumerate(merged) for key in members}
+    return label, tuple(None if answer is None else class_of.get(answer_key(answer)) for answer in answers)
 
 
 def _merge(keys: Iterable[str], verdicts: Verdicts) -> list[list[str]]:
@@ -124,17 +124,17 @@ def classes_of(answers: Sequence[str | None], classes: Sequence[tuple[str, int]]
     """
     keys = [None if answer is None else answer_key(answer) for answer in answers]
     votes = Counter(key for key in keys if key)
-    place = {key: i for i, (spelling, _) in enumerate(classes) if (key := answer_key(spelling)) in votes}
+    class_of = {key: i for i, (spelling, _) in enumerate(classes) if (key := answer_key(spelling)) in votes}
     room = [count for _, count in classes]
-    for key, i in place.items():
+    for key, i in class_of.items():
         room[i] -= votes[key]
-    waiting = votes.keys() - place.keys()
+    waiting = votes.keys() - class_of.keys()
     while known := next(((key, fits[0]) for key in waiting if len(fits := _with_room(room, votes[key])) == 1), None):
         key, i = known
-        place[key] = i
+        class_of[key] = i
         room[i] -= votes[key]
         waiting.remove(key)
-    return tuple(None if key is None else place.get(key) for key in keys)
+    return tuple(None if key is None else class_of.get(key) for key in keys)
 
 
 def _with_room(room: Sequence[int], votes: int) -> list[int]:

@@ -29,15 +29,15 @@ def read_applications(name: str) -> dict[str, Application]:
         raise ConfigError(f"{source}: no such file; there are {known}, or give the path of a YAML file")
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-        found = {application["name"]: application for application in tree["applications"]}
+        applications = {application["name"]: application for application in tree["applications"]}
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not valid YAML: {error}") from error
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{source}: expected a Serve config file with `applications`, each with a name") from error
     for role in ROLES:
-        if not found.get(role, {}).get("deployments"):
+        if not applications.get(role, {}).get("deployments"):
             raise ConfigError(f"{source}: expected an application {role} with `deployments`, whose first is swapped")
-    return found
+    return applications
 
 
 def is_vllm(application: Application) -> bool:
@@ -47,10 +47,10 @@ def is_vllm(application: Application) -> bool:
 
 def refuse_missing(name: str, wanted: Sequence[str]) -> None:
     """Raise `ConfigError` where the file has no application of a name in `wanted`."""
-    found = read_applications(name)
-    if missing := [application for application in wanted if application not in found]:
+    applications = read_applications(name)
+    if missing := [application for application in wanted if application not in applications]:
         raise ConfigError(
-            f"serving.applications: {name} has no application {', '.join(missing)}; it has {', '.join(found)}"
+            f"serving.applications: {name} has no application {', '.join(missing)}; it has {', '.join(applications)}"
         )
 
 

@@ -107,10 +107,10 @@ def _run_to_its_end(
     run: str, preset: str, iterations: int, overrides: dict[str, Override], name: runs.Flow
 ) -> dict[str, Any]:
     note_process()
-    place = home()
-    store = open_store(place.database, create=True)
+    coevo_home = home()
+    store = open_store(coevo_home.database, create=True)
     with run_held(store, run):
-        config = runs.prepare(place, store, run, preset, iterations, overrides, flow=name)
+        config = runs.prepare(coevo_home, store, run, preset, iterations, overrides, flow=name)
         with runs.status_kept(store, run), artifacts.written():
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
@@ -122,7 +122,7 @@ def _run_to_its_end(
                     artifacts.curves(store, run)
                     if _ask_if_need_be(store, run, t) == "stop":
                         raise runs.RunStopped
-    shutil.rmtree(place.work / run, ignore_errors=True)
+    shutil.rmtree(coevo_home.work / run, ignore_errors=True)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
 
 
@@ -174,19 +174,20 @@ def _stage_task(stage: Stage, t: int) -> Any:
 
 def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = None) -> None:
     """Run one stage under the ledger, with its progress and its result as artifacts. `answer` is a person's."""
-    place = home()
-    services = place.services()
-    store = open_store(place.database)
+    coevo_home = home()
+    services = coevo_home.services()
+    store = open_store(coevo_home.database)
     config = runs.stored_config(store, run)
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)
     with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
-        context = Context(place, store, services, run, config, t, report)
+        context = Context(coevo_home, store, services, run, config, t, report)
 
         def body() -> LastWrite:
             return decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
 
         result = run_once(store, run, t, stage, body)
-    shutil.rmtree(place.work / run / str(t) / stage, ignore_errors=True)  # optimiser states, of use until it is done
+    # The optimiser's states, among others, are of use until the stage is done.
+    shutil.rmtree(coevo_home.work / run / str(t) / stage, ignore_errors=True)
     artifacts.stage_result(run, t, stage, result)

@@ -66,14 +66,14 @@ def question_sets(session: Session, run: str, oracle: str, size: int) -> dict[st
     if size < 1:
         raise MatrixError(f"size: expected at least 1, got {size}")
     seed = queries.get_run(session, run).seed
-    found = dict[str, list[BenchmarkItem]]()
+    sets = dict[str, list[BenchmarkItem]]()
     for iteration in queries.oracles_of(session, run).get(oracle, []):
         _refuse_sample(session, run, iteration, oracle)
         if items := _known(session, run, iteration, oracle):
-            found[set_name(iteration, oracle)] = draw(items, size, seed)
-    if not found:
+            sets[set_name(iteration, oracle)] = draw(items, size, seed)
+    if not sets:
         raise MatrixError(f"oracle: expected one that knows true answers of run {run}'s questions, got {oracle!r}")
-    return found
+    return sets
 
 
 def _refuse_sample(session: Session, run: str, iteration: int, oracle: str) -> None:
@@ -88,8 +88,8 @@ def _refuse_sample(session: Session, run: str, iteration: int, oracle: str) -> N
 
 
 def _known(session: Session, run: str, iteration: int, oracle: str) -> list[BenchmarkItem]:
-    said = queries.oracle_labels_of(session, run, iteration, oracle)
-    truths = {each.question_id: each.truth for each in said if each.verdict in ("right", "wrong")}
+    labels = queries.oracle_labels_of(session, run, iteration, oracle)
+    truths = {each.question_id: each.truth for each in labels if each.verdict in ("right", "wrong")}
     rows = [(row, truths.get(row.question_id)) for row in queries.labels_of(session, run, iteration)]
     return [
         BenchmarkItem(row.question_id, row.text, truth, row.verdict)
@@ -106,17 +106,17 @@ def draw(items: Sequence[BenchmarkItem], size: int, seed: int) -> list[Benchmark
 
 def solvers_of(session: Session, run: str) -> list[Checkpoint]:
     """S(0), which is the base model, and every Solver that the run has trained, by iteration."""
-    return [found for found in queries.checkpoints_of(session, run) if found.role != "challenger"]
+    return [checkpoint for checkpoint in queries.checkpoints_of(session, run) if checkpoint.role != "challenger"]
 
 
 def left(session: Session, solver: str, sets: Sets) -> dict[str, list[BenchmarkItem]]:
     """What a Solver has not been asked; a set that it has been asked all of is not in it."""
-    found = dict[str, list[BenchmarkItem]]()
+    missing = dict[str, list[BenchmarkItem]]()
     for name, items in sets.items():
         done = {row.item_id for row in queries.evaluations_of(session, solver, name)}
         if rest := [item for item in items if item.id not in done]:
-            found[name] = rest
-    return found
+            missing[name] = rest
+    return missing
 
 
 def ask_all(context: Context, sets: Sets) -> None:
@@ -171,17 +171,19 @@ def cells(session: Session, run: str, oracle: str) -> list[Cell]:
     the set and over those of it that were kept. A cell of no question is not there."""
     asked: dict[int, dict[str, list[Evaluated]]] = {}
     for solver, name in queries.evaluated(session, run):
-        found = _NAME.fullmatch(name)
-        if found and found[2] == oracle:
-            asked.setdefault(int(found[1]), {})[solver] = queries.evaluations_of(session, solver, name)
+        match = _NAME.fullmatch(name)
+        if match and match[2] == oracle:
+            asked.setdefault(int(match[1]), {})[solver] = queries.evaluations_of(session, solver, name)
     return [cell for iteration in sorted(asked) for cell in _row(session, run, iteration, oracle, asked[iteration])]
 
 
 def _row(
     session: Session, run: str, iteration: int, oracle: str, asked: Mapping[str, Sequence[Evaluated]]
 ) -> Iterator[Cell]:
-    said = {each.question_id: each.verdict for each in queries.oracle_labels_of(session, run, iteration, oracle)}
-    labels = {item.item_id: (item.level, said[item.item_id] == "right") for items in asked.values() for item in items}
+    verdicts = {each.question_id: each.verdict for each in queries.oracle_labels_of(session, run, iteration, oracle)}
+    labels = {
+        item.item_id: (item.level, verdicts[item.item_id] == "right") for items in asked.values() for item in items
+    }
     row: dict[str | None, list[tuple[str | None, bool]]] = {
         solver: [(item.level, item.greedy_correct) for item in items] for solver, items in asked.items()
     }

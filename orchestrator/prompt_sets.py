@@ -45,14 +45,14 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
     if prompts.file == "benchmark":
         items = load_benchmark(config.evaluation.benchmark)
         return [GivenPrompt(item.problem, item.answer) for item in items]
-    found: list[GivenPrompt] = []
-    for place, row in _rows(Path(prompts.file)):
-        if prompts.limit is not None and len(found) == prompts.limit:
+    read: list[GivenPrompt] = []
+    for where, row in _rows(Path(prompts.file)):
+        if prompts.limit is not None and len(read) == prompts.limit:
             break
-        found.append(_prompt(prompts, place, row, config.dataset.max_question_chars))
-    if not found:
+        read.append(_prompt(prompts, where, row, config.dataset.max_question_chars))
+    if not read:
         raise PromptsError(f"prompts {prompts.file}: expected at least one, found none")
-    return found
+    return read
 
 
 def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenPrompt]]:
@@ -62,23 +62,23 @@ def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenProm
     """
     held_out = {normalised(text) for text in held_out_texts(config)}
     rows = enumerate(read_prompts(config, prompts))
-    found = [(at, prompt) for at, prompt in rows if normalised(prompt.text) not in held_out]
-    if not found:
+    kept = [(at, prompt) for at, prompt in rows if normalised(prompt.text) not in held_out]
+    if not kept:
         raise PromptsError(f"prompts {prompts.file}: expected some to train on, but all of them are held out")
-    return found
+    return kept
 
 
 def _of_the_tiny_world(config: RunConfig, count: int) -> list[GivenPrompt]:
     """Questions drawn as for the model's own corpus, none of them the benchmark's, none twice."""
     rng = random.Random(seed_for(config.seed, "prompts"))
     taken = {item.problem for item in load_benchmark("micro")}
-    found: list[GivenPrompt] = []
-    while len(found) < count:
+    prompts: list[GivenPrompt] = []
+    while len(prompts) < count:
         problem = make_problem(rng)
         if problem.text not in taken:
             taken.add(problem.text)
-            found.append(GivenPrompt(problem.text, str(problem.answer)))
-    return found
+            prompts.append(GivenPrompt(problem.text, str(problem.answer)))
+    return prompts
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
@@ -98,20 +98,20 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         raise PromptsError(f"prompts {path}: cannot be read as {path.suffix or 'JSONL'}: {error}") from error
 
 
-def _prompt(prompts: Prompts, place: str, row: Any, max_chars: int) -> GivenPrompt:
+def _prompt(prompts: Prompts, where: str, row: Any, max_chars: int) -> GivenPrompt:
     if not isinstance(row, dict):
-        raise PromptsError(f"{place}: expected an object with columns, got {str(row)[:80]!r}")
+        raise PromptsError(f"{where}: expected an object with columns, got {str(row)[:80]!r}")
     text = row.get(prompts.question)
     if not isinstance(text, str):
         raise PromptsError(
-            f"{place}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; there are "
+            f"{where}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; there are "
             f"{', '.join(map(repr, row))}"
         )
     if (why := refuse_question(text, max_chars)) is not None:
-        raise PromptsError(f"{place}: column {prompts.question!r}: {why}")
+        raise PromptsError(f"{where}: column {prompts.question!r}: {why}")
     if prompts.answer is None:
         return GivenPrompt(text, None)
     answer = row.get(prompts.answer)
     if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
-        raise PromptsError(f"{place}: column {prompts.answer!r}: expected an answer, got {str(answer)[:80]!r}")
+        raise PromptsError(f"{where}: column {prompts.answer!r}: expected an answer, got {str(answer)[:80]!r}")
     return GivenPrompt(text, str(answer))

@@ -118,9 +118,9 @@ def _stored(store: Store, texts: Path | None, run: str, iteration: int, kept: bo
     return _Votes(questions, [by_question[i] for i in ids], [by_id.get(i) for i in ids], [truth.get(i) for i in ids])
 
 
-def _outcome(method: Method, group: Group, place: int, votes: _Votes) -> Outcome | None:
+def _outcome(method: Method, group: Group, i: int, votes: _Votes) -> Outcome | None:
     """None where a signal is lacking."""
-    texts, rows = votes.texts[place], votes.rows[place]
+    texts, rows = votes.texts[i], votes.rows[i]
     if method.needs & {"embeddings", "clusters"} and texts is None:
         return None
     if "label" in method.needs and group.label is None:
@@ -135,7 +135,7 @@ def _outcome(method: Method, group: Group, place: int, votes: _Votes) -> Outcome
     if "clusters" in method.needs:
         group = replace(group, clusters=skeleton_clusters(texts or []))
     try:
-        return outcome(group, method, seed=place)
+        return outcome(group, method, seed=i)
     except ValueError:  # its sets are larger than the group
         return None
 
@@ -155,17 +155,19 @@ def _lacking(method: Method, rollouts: int) -> str:
 def _figures(
     outcomes: Sequence[Outcome | None], stored: Sequence[str | None], truths: Sequence[str | None], grader: Grader
 ) -> dict[str, Any]:
-    played = [(found, label, truth) for found, label, truth in zip(outcomes, stored, truths, strict=True) if found]
-    labels = [found.scored.label for found, _, _ in played]
-    rewards = np.concatenate([found.scored.rewards for found, _, _ in played])
-    learned = [found for found, _, _ in played if found.scored.learn]
+    played = [
+        (outcome, label, truth) for outcome, label, truth in zip(outcomes, stored, truths, strict=True) if outcome
+    ]
+    labels = [outcome.scored.label for outcome, _, _ in played]
+    rewards = np.concatenate([outcome.scored.rewards for outcome, _, _ in played])
+    learned = [outcome for outcome, _, _ in played if outcome.scored.learn]
     return {
         "questions": len(played),
         "labelled": _share(sum(label is not None for label in labels), len(labels)),
         "as_stored": _equal(zip(labels, (label for _, label, _ in played), strict=True), grader),
         "label_accuracy": _equal(zip(labels, (truth for _, _, truth in played), strict=True), grader),
         "dropped": _share(len(played) - len(learned), len(played)),
-        "silent": _share(sum(not found.advantages.any() for found in learned), len(learned)),
+        "silent": _share(sum(not outcome.advantages.any() for outcome in learned), len(learned)),
         "reward": {
             "mean": float(rewards.mean()),
             "std": float(rewards.std()),
@@ -193,8 +195,8 @@ def _disagreements(
     """The questions that two methods would label differently. Abstaining counts as different, except for a method that
     never labels."""
     outcomes = {name: all_of for name, all_of in outcomes.items() if any(one and one.scored.label for one in all_of)}
-    for place, (question, truth) in enumerate(zip(votes.questions, votes.truths, strict=True)):
-        labels = {name: found.scored.label for name, all_of in outcomes.items() if (found := all_of[place])}
+    for i, (question, truth) in enumerate(zip(votes.questions, votes.truths, strict=True)):
+        labels = {name: outcome.scored.label for name, all_of in outcomes.items() if (outcome := all_of[i])}
         given = {label for label in labels.values() if label is not None}
         differ = len(given) > 1 and any(
             comparison.verdict != "equal"
@@ -222,17 +224,17 @@ def _varies(values: NDArray[np.float64]) -> bool:
     return bool(np.ptp(values) > 0)
 
 
-def table(found: dict[str, Any]) -> Stacked:
+def table(result: dict[str, Any]) -> Stacked:
     """The figures for a terminal."""
     title = (
-        f"run {found['run']}, iteration {found['iteration']}: {found['questions']} questions {found['over']}, "
-        f"{found['rollouts']} stored votes; 95% intervals"
+        f"run {result['run']}, iteration {result['iteration']}: {result['questions']} questions {result['over']}, "
+        f"{result['rollouts']} stored votes; 95% intervals"
     )
-    if (estimated := found["estimated_entropies"])["rollouts"]:
+    if (estimated := result["estimated_entropies"])["rollouts"]:
         title += f"; entropies are estimates, wrong by at most {estimated['greatest_error']:.3f} nats a token"
     columns = ("method", "n", "labelled", "label as stored", "label right", "dropped", "no advantage", "reward")
     main = Table(*columns, title=title, box=SIMPLE_HEAD)
-    for name, row in found["methods"].items():
+    for name, row in result["methods"].items():
         if "skipped" in row:
             main.add_row(name, "0", f"[yellow]skipped: {row['skipped']}[/]")
             continue
@@ -240,22 +242,22 @@ def table(found: dict[str, Any]) -> Stacked:
         reward = row["reward"]
         spread = f"{reward['mean']:.3f} sd {reward['std']:.3f}\n[{reward['min']:.3f}, {reward['max']:.3f}]"
         main.add_row(name, str(row["questions"]), *shares, spread)
-    names = found["advantage_correlation"]["methods"]
+    names = result["advantage_correlation"]["methods"]
     alike = Table("r", *names, title="how alike their advantages are (Pearson)", box=SIMPLE_HEAD)
-    for name, values in zip(names, found["advantage_correlation"]["matrix"], strict=True):
+    for name, values in zip(names, result["advantage_correlation"]["matrix"], strict=True):
         alike.add_row(name, *("" if value is None else f"{value:.2f}" for value in values))
-    apart = Table("question", "truth", "labels", title=_apart_title(found), box=SIMPLE_HEAD)
-    for example in found["disagreements"][:_EXAMPLES]:
+    apart = Table("question", "truth", "labels", title=_apart_title(result), box=SIMPLE_HEAD)
+    for example in result["disagreements"][:_EXAMPLES]:
         by_label: dict[str, list[str]] = {}
         for name, label in example["labels"].items():
             by_label.setdefault("no label" if label is None else label, []).append(name)
-        said = "\n".join(f"{label}: {', '.join(who)}" for label, who in by_label.items())
-        apart.add_row(*map(escape, (example["text"], example["truth"] or "", said)))
-    return Stacked(main, alike, apart) if found["disagreements"] else Stacked(main, alike)
+        caption = "\n".join(f"{label}: {', '.join(who)}" for label, who in by_label.items())
+        apart.add_row(*map(escape, (example["text"], example["truth"] or "", caption)))
+    return Stacked(main, alike, apart) if result["disagreements"] else Stacked(main, alike)
 
 
-def _apart_title(found: dict[str, Any]) -> str:
-    count = len(found["disagreements"])
+def _apart_title(result: dict[str, Any]) -> str:
+    count = len(result["disagreements"])
     return f"{count} questions that they label differently" + (f", the first {_EXAMPLES}" if count > _EXAMPLES else "")
 
 
@@ -266,11 +268,11 @@ def _percent(figure: dict[str, Any] | None) -> str:
     return f"{100 * figure['value']:.1f}% [{100 * low:.1f}, {100 * high:.1f}]\nn = {figure['n']}"
 
 
-def write_picture(found: dict[str, Any], folder: Path) -> Path:
+def write_picture(result: dict[str, Any], folder: Path) -> Path:
     """The correlations as a PNG in `folder`."""
-    names, matrix = found["advantage_correlation"]["methods"], found["advantage_correlation"]["matrix"]
-    title = f"{found['run']}, iteration {found['iteration']}: correlation of advantages, {found['rollouts']:,} votes"
-    path = folder / f"{found['run']}-{found['iteration']}-replay.png"
+    names, matrix = result["advantage_correlation"]["methods"], result["advantage_correlation"]["matrix"]
+    title = f"{result['run']}, iteration {result['iteration']}: correlation of advantages, {result['rollouts']:,} votes"
+    path = folder / f"{result['run']}-{result['iteration']}-replay.png"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_bytes(as_png(correlations(title, names, matrix)))
     return path

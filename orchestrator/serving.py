@@ -86,8 +86,8 @@ def turn(home: Home) -> Iterator[None]:
 def held_checkpoints(services: Services) -> dict[str, str]:
     """Application -> checkpoint it was last told to hold."""
     with _dashboard(services) as http:
-        found = {name: _held(application) for name, application in _applications(http).items()}
-    return {name: config["checkpoint"] for name, config in found.items() if config}
+        configs = {name: _held(application) for name, application in _applications(http).items()}
+    return {name: config["checkpoint"] for name, config in configs.items() if config}
 
 
 def reserved(services: Services) -> dict[Kind, float]:

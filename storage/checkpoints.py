@@ -161,8 +161,8 @@ def _sha256(path: Path) -> str:
 
 
 def _expect(path: Path, sha256: str) -> None:
-    found = _sha256(path)
-    if found != sha256:
+    actual = _sha256(path)
+    if actual != sha256:
         raise CheckpointError(
-            f"checkpoint {path.parent}: {path.name} has changed: expected sha256 {sha256}, got {found}"
+            f"checkpoint {path.parent}: {path.name} has changed: expected sha256 {sha256}, got {actual}"
         )

@@ -141,18 +141,18 @@ def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[R
         after = queries.place_of(page[-1], "index")
 
 
-def _row(found: QuestionSummary) -> Row:
-    oracles = {said.oracle: [said.verdict, said.truth and _without_nul(said.truth)] for said in found.oracles}
+def _row(question: QuestionSummary) -> Row:
+    oracles = {label.oracle: [label.verdict, label.truth and _without_nul(label.truth)] for label in question.oracles}
     return {
-        "id": found.id,
-        "run": found.run,
-        "iteration": found.iteration,
-        "index": found.index,
-        "question": found.text and _without_nul(found.text),
-        **{name: getattr(found, name) for name in _SCHEMA.names[5:13]},
-        "answer": found.answer and _without_nul(found.answer),
-        "challenger": found.checkpoint,
-        "seed": found.seed,
+        "id": question.id,
+        "run": question.run,
+        "iteration": question.iteration,
+        "index": question.index,
+        "question": question.text and _without_nul(question.text),
+        **{name: getattr(question, name) for name in _SCHEMA.names[5:13]},
+        "answer": question.answer and _without_nul(question.answer),
+        "challenger": question.checkpoint,
+        "seed": question.seed,
         "oracles": json.dumps(oracles),
     }
 
@@ -203,29 +203,29 @@ def _huggingface(file: Any, pages: _Counted, about: Mapping[str, Any]) -> None:
         with archive.open(zipfile.ZipInfo(_INSIDE, _MADE), "w", force_zip64=True) as inside:
             _parquet(inside, pages, about)
         with archive.open(_INSIDE) as written:
-            said = {**about, **pages.said(), "files": {_INSIDE: _digest(written)}}
+            facts = {**about, **pages.said(), "files": {_INSIDE: _digest(written)}}
         # A run that goes on for longer has the same rows, which are to give the same bytes.
-        said["config"] = {name: value for name, value in about["config"].items() if name != "iterations"}
-        archive.writestr(zipfile.ZipInfo("manifest.json", _MADE), json.dumps(said, indent=1, sort_keys=True))
-        archive.writestr(zipfile.ZipInfo("README.md", _MADE), _card(said))
+        facts["config"] = {name: value for name, value in about["config"].items() if name != "iterations"}
+        archive.writestr(zipfile.ZipInfo("manifest.json", _MADE), json.dumps(facts, indent=1, sort_keys=True))
+        archive.writestr(zipfile.ZipInfo("README.md", _MADE), _card(facts))
 
 
-def _card(said: Mapping[str, Any]) -> str:
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(said["verdicts"].items()))
+def _card(facts: Mapping[str, Any]) -> str:
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(facts["verdicts"].items()))
     return f"""---
 configs:
 - config_name: default
   data_files: {_INSIDE}
 ---
-# {said["run"]}, iteration {said["iteration"]}
+# {facts["run"]}, iteration {facts["iteration"]}
 
 Questions that a model posed and labels that models voted for: nobody checked them but the oracles in `oracles`, a JSON
 object of oracle to [verdict, true answer]. `p_hat` is `votes` by `m`, or by `parsed`, as `denominator` says.
 
-- rows: {said["rows"]}, of {"all questions" if said["only"] == "all" else "the kept questions"} ({verdicts or "none"})
-- written by: {_named(said["asked_by"], "nobody here: the prompts were given")}
-- voted on by: {_named(said["voted_by"], "nobody")}
-- `{_INSIDE}`: sha256 {said["files"][_INSIDE]}
+- rows: {facts["rows"]}, of {"all questions" if facts["only"] == "all" else "the kept questions"} ({verdicts or "none"})
+- written by: {_named(facts["asked_by"], "nobody here: the prompts were given")}
+- voted on by: {_named(facts["voted_by"], "nobody")}
+- `{_INSIDE}`: sha256 {facts["files"][_INSIDE]}
 
 `manifest.json` has this for programs, and the run's configuration.
 """
@@ -251,5 +251,5 @@ def _makers(store: Store, run: str, iteration: int) -> dict[str, Any]:
     """Checkpoint -> sha256 of those that wrote the questions and the votes."""
     with store.read() as session:
         wrote, voted = queries.makers(session, run, iteration)
-        found = {each: queries.get_checkpoint(session, each).sha256 for each in {*wrote, *voted}}
-    return {"asked_by": {each: found[each] for each in wrote}, "voted_by": {each: found[each] for each in voted}}
+        digests = {each: queries.get_checkpoint(session, each).sha256 for each in {*wrote, *voted}}
+    return {"asked_by": {each: digests[each] for each in wrote}, "voted_by": {each: digests[each] for each in voted}}

@@ -101,9 +101,9 @@ def _may_hold(group: Any, wanted: frozenset[str] | None) -> bool:
 
 def _rows(table: Any, wanted: frozenset[str] | None) -> Iterator[RolloutText]:
     ids, samples, texts = (table[name] for name in _SCHEMA.names)
-    for place, question_id in enumerate(ids.to_pylist()):
+    for i, question_id in enumerate(ids.to_pylist()):
         if wanted is None or question_id in wanted:
-            yield RolloutText(question_id, samples[place].as_py(), from_stored(texts[place].as_py()))
+            yield RolloutText(question_id, samples[i].as_py(), from_stored(texts[i].as_py()))
 
 
 def _table(rollouts: Iterable[Rollout]) -> Any:

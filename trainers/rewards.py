@@ -46,8 +46,8 @@ def solver_scores(
     answers = [[extract_boxed(text) for text in prompt.texts] for prompt in prompts]
     groups = make_groups(answers, [prompt.question.label for prompt in prompts], grader)
     if "mean_entropy" in method.needs:
-        told = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in prompts]
-        groups = [replace(group, mean_entropy=entropies) for group, entropies in zip(groups, told, strict=True)]
+        known = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in prompts]
+        groups = [replace(group, mean_entropy=entropies) for group, entropies in zip(groups, known, strict=True)]
     texts = [(prompt.question.text, prompt.texts) for prompt in prompts]
     with_all = with_signals(groups, texts, method, signals)
     return [(group, method.score(group)) for group in with_all]

@@ -18,9 +18,9 @@ def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
     """
     count, at = job.training.prompts_per_step, job.steps_before + step
     places = range((at - 1) * count, at * count)
-    epochs = {place // len(job.questions) for place in places}
+    epochs = {i // len(job.questions) for i in places}
     shuffled = {epoch: _shuffled(job, epoch) for epoch in epochs}
-    return [shuffled[place // len(job.questions)][place % len(job.questions)] for place in places]
+    return [shuffled[i // len(job.questions)][i % len(job.questions)] for i in places]
 
 
 def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:

@@ -156,8 +156,8 @@ def polychromic_advantages(
     _check(rewards, size, sets)
     if len(clusters) != len(rewards):
         raise ValueError(f"clusters: expected {len(rewards)}, one a rollout, got {len(clusters)}")
-    found = np.array(clusters)
-    member = found[:, None] == np.unique(found[found != DEGENERATE])[None, :]  # (N, C)
+    strategies = np.array(clusters)
+    member = strategies[:, None] == np.unique(strategies[strategies != DEGENERATE])[None, :]  # (N, C)
 
     def score(chosen: NDArray[np.bool_]) -> Floats:
         distinct: Floats = ((chosen.astype(np.float64) @ member) > 0).sum(1)

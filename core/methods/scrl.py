@@ -52,27 +52,27 @@ class Scrl(Method):
         """
         if group.mean_entropy is None or len(group.mean_entropy) != len(group.answers):
             raise ValueError(f"mean_entropy: expected one a rollout, {len(group.answers)}, for scrl")
-        place = np.array([-1 if p is None else p for p in group.classes])
-        share = np.array([votes for _, votes in group.vote.classes], dtype=np.float64) / len(place)
-        gap = _class_means(group.mean_entropy, place) - group.mean_entropy.mean()  # H(a) - H, a rollout
+        class_index = np.array([-1 if p is None else p for p in group.classes])
+        share = np.array([votes for _, votes in group.vote.classes], dtype=np.float64) / len(class_index)
+        gap = _class_means(group.mean_entropy, class_index) - group.mean_entropy.mean()  # H(a) - H, a rollout
         firm = len(share) > 0 and share[0] >= self.tau_pos - TOLERANCE
         firm = firm and share[0] - (share[1] if len(share) > 1 else 0.0) > self.tau_marg + TOLERANCE
-        support = np.where(place >= 0, np.append(share, 0.0)[place], 0.0)  # p(a), a rollout
-        positive = (place == 0) & firm
-        negative = (place >= 0) & ~positive & (support < self.tau_neg - TOLERANCE) & (gap >= -TOLERANCE)
+        support = np.where(class_index >= 0, np.append(share, 0.0)[class_index], 0.0)  # p(a), a rollout
+        positive = (class_index == 0) & firm
+        negative = (class_index >= 0) & ~positive & (support < self.tau_neg - TOLERANCE) & (gap >= -TOLERANCE)
         rewards = support * positive + (support - self.tau_neg) * negative - self.entropy_weight * gap
         if self.variant == "official":
-            rewards[place < 0] = -1.0
+            rewards[class_index < 0] = -1.0
         parts = {
             "positive_share": float(positive.mean()),
             "negative_share": float(negative.mean()),
             "abstained": float(not firm),
         }
-        negatives = tuple(group.vote.classes[i][0] for i in dict.fromkeys(place[negative].tolist()))
+        negatives = tuple(group.vote.classes[i][0] for i in dict.fromkeys(class_index[negative].tolist()))
         return Scored(group.vote.answer if firm else None, rewards, parts=parts, negatives=negatives)
 
 
-def _class_means(values: np.ndarray[tuple[int], np.dtype[np.float64]], place: np.ndarray) -> np.ndarray:
+def _class_means(values: np.ndarray[tuple[int], np.dtype[np.float64]], class_index: np.ndarray) -> np.ndarray:
     """Each rollout's (G,) mean over its class."""
-    _, of = np.unique(place, return_inverse=True)
+    _, of = np.unique(class_index, return_inverse=True)
     return (np.bincount(of, values) / np.bincount(of))[of]

@@ -34,11 +34,11 @@ def list_(
         with open_store(home().database).read() as session:
             if run is not None:
                 queries.get_run(session, run)
-            found = queries.list_alerts(session, run=run, acknowledged=False if open_ else None, limit=limit)
+            rows = queries.list_alerts(session, run=run, acknowledged=False if open_ else None, limit=limit)
         if as_json:
-            print(json.dumps([asdict(row) for row in found], indent=1, default=datetime.isoformat))
+            print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
         else:
-            for row in found:
+            for row in rows:
                 _show(row, Console(highlight=False))
 
 
@@ -59,6 +59,6 @@ def _show(row: AlertRow, console: Console) -> None:
     """An alert in lines of its own, whose id can be copied whatever the terminal's width."""
     colour = {"warning": "yellow", "critical": "red"}[row.severity]
     seen = f"; seen by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
-    place = f"{escape(row.run)}, iteration {row.iteration}"
-    console.print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {place}  {row.raised_at:%F %H:%M} UTC{seen}")
+    where = f"{escape(row.run)}, iteration {row.iteration}"
+    console.print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {where}  {row.raised_at:%F %H:%M} UTC{seen}")
     console.print(Padding(escape(row.text), (0, 0, 1, 2)))

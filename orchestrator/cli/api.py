@@ -61,14 +61,14 @@ def api(
         if no_keys and not inside:
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
         store, targets = open_store(home().database), _targets()  # says here what is wrong with them
-        said = "no keys are asked for" if no_keys else "keys are asked for (coevo keys add)"
+        message = "no keys are asked for" if no_keys else "keys are asked for (coevo keys add)"
         prefect = _prefect()
-        said += f"; alerts go to {' and '.join(target.name for target in targets)}" if targets else ""
-        said += f"; Prefect at {prefect.url} starts runs" if prefect else "; no Prefect to start runs (coevo up)"
+        message += f"; alerts go to {' and '.join(target.name for target in targets)}" if targets else ""
+        message += f"; Prefect at {prefect.url} starts runs" if prefect else "; no Prefect to start runs (coevo up)"
         url = f"http://{host}:{port}"
         own = None if no_keys or not inside else _own_key(home(), store)
         shown = page(url, own if sys.stdout.isatty() else None)  # no key gets into a log
-        print(f"dashboard {shown}, API {url}{PREFIX}, described at {url}/api/openapi.json; {said}", flush=True)
+        print(f"dashboard {shown}, API {url}{PREFIX}, described at {url}/api/openapi.json; {message}", flush=True)
         os.environ[_ASKS] = "no" if no_keys else "yes"
         os.environ[_ALONE] = "yes" if workers == 1 else "no"
         serving = f"{__name__}:{served.__name__}"
@@ -92,14 +92,14 @@ def served() -> FastAPI:
     from services.api.app import create_app
     from services.api.connections import Spreading
 
-    place = home()
+    coevo_home = home()
     app = create_app(
-        open_store(place.database),
-        place.path / "exports",
+        open_store(coevo_home.database),
+        coevo_home.path / "exports",
         ask_for_keys=os.environ[_ASKS] == "yes",
         prefect=_prefect(),
         presets=PRESETS,
-        texts=place.texts,
+        texts=coevo_home.texts,
         refuse_unready=refuse_as_the_api_can,
     )
     if os.environ[_ALONE] == "no":
@@ -183,8 +183,8 @@ def _prefect() -> PrefectServer | None:
 def _scope(text: str) -> Scope:
     for known in get_args(Scope):
         if text == known:
-            found: Scope = known
-            return found
+            scope: Scope = known
+            return scope
     raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {text!r}")
 
 
@@ -215,8 +215,8 @@ def questions(
     with clear_errors():
         rest = client(url, key)
         if index is None:
-            found = islice(rest.questions(run, iteration, **fits, sort=sort), limit or None)
-            _list(found, as_json)
+            rows = islice(rest.questions(run, iteration, **fits, sort=sort), limit or None)
+            _list(rows, as_json)
         elif given := [f"--{name.replace('_', '-')}" for name, value in fits.items() if value is not None]:
             raise ConfigError(f"--index: shows one question, and chooses among none; got {', '.join(given)}")
         elif as_json:
@@ -225,14 +225,14 @@ def questions(
             show(rest.question(run, iteration, index))
 
 
-def _list(found: Iterable[Question], as_json: bool) -> None:
+def _list(questions: Iterable[Question], as_json: bool) -> None:
     if as_json:
-        for question in found:
+        for question in questions:
             print(question.model_dump_json(ensure_ascii=True))
         return
     table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD)
-    for question in found:
-        oracles = ", ".join(f"{said.oracle}: {said.verdict}" for said in question.oracles)
+    for question in questions:
+        oracles = ", ".join(f"{label.oracle}: {label.verdict}" for label in question.oracles)
         cells = (question.verdict or "", p_hat_of(question), question.answer or "", oracles, question.text or "")
         table.add_row(str(question.index), *map(printable, cells))
     Console(emoji=False).print(table)

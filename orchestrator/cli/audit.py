@@ -40,19 +40,19 @@ def plan(
 ) -> None:
     """Say how many audits a drop of label accuracy takes to be seen (docs/audits.md). Nothing is drawn."""
     with clear_errors():
-        said: dict[str, float | int | None] = {"accuracy": accuracy, "power": power, "confidence": confidence}
+        answer: dict[str, float | int | None] = {"accuracy": accuracy, "power": power, "confidence": confidence}
         against = "as many before" if reference is None else f"{reference:,} before"
         if have is not None:
-            found = detectable_drop(have, accuracy, power, confidence, reference)
-            said |= {"audits": have, "reference": reference, "drop": found}
-            seen = "no drop" if found is None else f"a drop of {100 * found:.1f} points or more"
+            smallest = detectable_drop(have, accuracy, power, confidence, reference)
+            answer |= {"audits": have, "reference": reference, "drop": smallest}
+            seen = "no drop" if smallest is None else f"a drop of {100 * smallest:.1f} points or more"
             text = f"{have:,} audits against {against} see {seen} from {accuracy:.0%}"
         else:
             needed = audits_needed(drop, accuracy, power, confidence, reference)
-            said |= {"audits": needed, "reference": reference, "drop": drop}
+            answer |= {"audits": needed, "reference": reference, "drop": drop}
             text = f"{needed:,} audits against {against} see a drop of {100 * drop:g} points from {accuracy:.0%}"
         text += f", in {power:.0%} of cases (two-sided, {confidence:.0%})"
-        print(json.dumps(said, indent=1) if as_json else text)
+        print(json.dumps(answer, indent=1) if as_json else text)
 
 
 @audit.command("draw")
@@ -84,40 +84,40 @@ def show(run: RunName, as_json: AsJson = False) -> None:
     with clear_errors():
         with open_store(home().database).read() as session:
             queries.get_run(session, run)
-            found = audits_of(session, run)
+            audits = audits_of(session, run)
         if as_json:
             from services.api.audits import RunAudits  # FastAPI, half a second, for this alone
 
-            print(RunAudits.of(found).model_dump_json(indent=1, ensure_ascii=True))
+            print(RunAudits.of(audits).model_dump_json(indent=1, ensure_ascii=True))
             return
         console = Console()
-        console.print(_accuracies([*found.measured, *found.estimated]))
-        for line in _remarks(found):
+        console.print(_accuracies([*audits.measured, *audits.estimated]))
+        for line in _remarks(audits):
             console.print(line, markup=False, highlight=False)
 
 
-def _accuracies(found: Iterable[Accuracy]) -> Table:
+def _accuracies(accuracies: Iterable[Accuracy]) -> Table:
     table = Table("iteration", "oracle", "over", "label accuracy", "95%", "audits", "of", "asked of", box=SIMPLE_HEAD)
-    for each in sorted(found, key=lambda each: (each.oracle, each.over, each.iteration)):
+    for each in sorted(accuracies, key=lambda each: (each.oracle, each.over, each.iteration)):
         asked = {"all": "all", "sample": "a sample", None: "an estimate from p_hat"}[each.frame]
         figure = each.figure
         value = f"{figure.value:.3f}" if each.frame else f"~ {figure.value:.3f}"
         counts = (f"{figure.n:,}", f"{each.population:,}")
-        place = (str(each.iteration), each.oracle, each.over)
-        table.add_row(*place, value, f"{figure.lo:.3f} to {figure.hi:.3f}", *counts, asked)
+        cells = (str(each.iteration), each.oracle, each.over)
+        table.add_row(*cells, value, f"{figure.lo:.3f} to {figure.hi:.3f}", *counts, asked)
     return table
 
 
-def _remarks(found: Audits) -> Iterable[str]:
-    for oracle, over, check in found.checks:
+def _remarks(audits: Audits) -> Iterable[str]:
+    for oracle, over, check in audits.checks:
         yield (
             f"from p_hat ({oracle}, {over}): each audited iteration, estimated from the others, is off by "
             f"{100 * check.error:.1f} points on average (bias {100 * check.bias:+.1f}); the interval held "
             f"{check.held} of {len(check.folds)}"
         )
-    for each in (*found.oracles, *found.annotators):
-        said = "cannot be told: both say the same of everything" if each.kappa is None else _text(each.kappa)
-        yield f"kappa of {each.first} and {each.second}: {said}"
+    for each in (*audits.oracles, *audits.annotators):
+        kappa = "cannot be told: both say the same of everything" if each.kappa is None else _text(each.kappa)
+        yield f"kappa of {each.first} and {each.second}: {kappa}"
 
 
 def _text(figure: Estimate) -> str:

@@ -63,7 +63,7 @@ def render(
         job, stands_in = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
         path = write(job, settings, tokenizer, out)
         print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
-        _say("What stands in for something else:", [said for said in (stands_in, lent) if said])
+        _say("What stands in for something else:", [sentence for sentence in (stands_in, lent) if sentence])
         _say("It differs from the embedded trainer's in this:", deviations(job.training, job.reward))
 
 

@@ -82,8 +82,8 @@ def _tell(done: int, total: int, what: str) -> None:
 
 
 def _text(result: dict[str, Any]) -> str:
-    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
-    lines = [f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {said}"]
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
+    lines = [f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {counts}"]
     if (known := result["sentinels"]) is not None:
         lo, hi = known["ci95"]
         lines.append(

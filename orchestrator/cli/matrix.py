@@ -42,14 +42,14 @@ def matrix(
             _ask(store, run, oracle, size)
         with store.read() as session:
             queries.get_run(session, run)
-            found = cells(session, run, oracle)
-        if not found:
+            rows = cells(session, run, oracle)
+        if not rows:
             raise MatrixError(f"run {run}: no Solver was asked questions that {oracle} has graded")
         if as_json:
-            print(json.dumps([asdict(cell) for cell in found], indent=1, allow_nan=False))
+            print(json.dumps([asdict(cell) for cell in rows], indent=1, allow_nan=False))
             return
         over = "kept" if kept else "all"
-        Console().print(table([cell for cell in found if cell.over == over], oracle))
+        Console().print(table([cell for cell in rows if cell.over == over], oracle))
 
 
 def _ask(store: Store, run: str, oracle: str, size: int) -> None:
@@ -58,21 +58,21 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
         config = parse_config(queries.get_run(session, run).config, f"run {run}")
         done = not any(left(session, solver.id, sets) for solver in solvers_of(session, run))
     if not done:  # else the services may well be down
-        place = home()
-        ask_all(Context(place, store, cluster.join(place), run, config, 0, _tell), sets)
+        coevo_home = home()
+        ask_all(Context(coevo_home, store, cluster.join(coevo_home), run, config, 0, _tell), sets)
 
 
 def _tell(done: int, total: int, what: str) -> None:
     print(f"{done} of {total} {what}" if done else what, file=sys.stderr, flush=True)
 
 
-def table(found: Sequence[Cell], oracle: str) -> Table:
+def table(rows: Sequence[Cell], oracle: str) -> Table:
     """A row a question set, a column a Solver, the pseudo-labels' accuracy last: as in the paper."""
-    solvers = sorted({cell.solver for cell in found if cell.solver}, key=lambda name: int(name.rsplit("/", 1)[1]))
-    at = {(cell.questions, cell.solver): cell.figure for cell in found}
+    solvers = sorted({cell.solver for cell in rows if cell.solver}, key=lambda name: int(name.rsplit("/", 1)[1]))
+    at = {(cell.questions, cell.solver): cell.figure for cell in rows}
     shown = Table("questions of", *map(_short, solvers), "pseudo-labels", box=SIMPLE_HEAD, show_lines=True)
     shown.title = f"right by {oracle}, with 95% intervals"
-    for iteration in sorted({cell.questions for cell in found}):
+    for iteration in sorted({cell.questions for cell in rows}):
         row = [at.get((iteration, column)) for column in (*solvers, None)]
         shown.add_row(f"iteration {iteration}", *map(_text, row))
     return shown

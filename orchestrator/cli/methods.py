@@ -38,12 +38,12 @@ def methods(
     if not listed:
         print(context.get_help())
         return
-    found = {name: parse_method(name) for name in METHODS}
+    by_name = {name: parse_method(name) for name in METHODS}
     if as_json:
-        print(json.dumps({name: _described(method) for name, method in found.items()}, indent=1))
+        print(json.dumps({name: _described(method) for name, method in by_name.items()}, indent=1))
         return
     table = Table("method", "what it is", "labels", "needs", "rollouts", "its own numbers", box=SIMPLE_HEAD)
-    for name, method in found.items():
+    for name, method in by_name.items():
         facts = _described(method)
         trained = "" if method.trained_share == 1 else f", {method.trained_share:g} of them trained on"
         numbers = "\n".join(f"{key} {value}" for key, value in facts["settings"].items())
@@ -85,28 +85,30 @@ def score(
         lines = read_groups(groups)
         seen = as_method_sees(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
         scored = []
-        for place, (line, group) in enumerate(zip(lines, seen, strict=True)):
+        for i, (line, group) in enumerate(zip(lines, seen, strict=True)):
             try:
-                scored.append(_scored(line.question_id, outcome(group, chosen, seed=place), as_json))
+                scored.append(_scored(line.question_id, outcome(group, chosen, seed=i), as_json))
             except ValueError as error:
                 raise GroupFileError(f"question {line.question_id}: {error}") from error
         print("\n".join(scored))
 
 
-def _scored(question: str, found: Outcome, as_json: bool) -> str:
-    scored, learn = found.scored, found.scored.learn
+def _scored(question: str, outcome: Outcome, as_json: bool) -> str:
+    scored, learn = outcome.scored, outcome.scored.learn
     if as_json:
         row = {
             "question_id": question,
             "pseudo_label": scored.label,
             "rewards": scored.rewards.tolist(),
-            "advantages": found.advantages.tolist(),
+            "advantages": outcome.advantages.tolist(),
             "learn": learn,
         }
         return json.dumps(row)
     label = "no label" if scored.label is None else f"label {scored.label}"
     numbers = ["  reward   advantage"]
-    numbers += [f"{reward:8.4f}  {value:9.4f}" for reward, value in zip(scored.rewards, found.advantages, strict=True)]
+    numbers += [
+        f"{reward:8.4f}  {value:9.4f}" for reward, value in zip(scored.rewards, outcome.advantages, strict=True)
+    ]
     return "\n".join([f"{question}: {label}{'' if learn else ', dropped from the loss'}", *numbers])
 
 
@@ -123,13 +125,13 @@ def replay(
         from orchestrator.replay import replay as replayed
         from orchestrator.replay import table, write_picture
 
-        place = home()
+        coevo_home = home()
         names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
         with_numbers = [parse_method(part) for part in names]
-        found = replayed(open_store(place.database), place.texts, name, iteration, with_numbers, kept)
+        result = replayed(open_store(coevo_home.database), coevo_home.texts, name, iteration, with_numbers, kept)
         if as_json:
-            print(json.dumps(found, indent=1, allow_nan=False))
+            print(json.dumps(result, indent=1, allow_nan=False))
         else:
-            Console(width=150).print(table(found))
-            if found["advantage_correlation"]["methods"]:
-                print(f"picture: {write_picture(found, place.reports)}")
+            Console(width=150).print(table(result))
+            if result["advantage_correlation"]["methods"]:
+                print(f"picture: {write_picture(result, coevo_home.reports)}")

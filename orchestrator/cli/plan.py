@@ -85,5 +85,5 @@ def plan(
         if as_table:
             print(table(preset, config, assumed))
             return
-        found = calculate(preset, config, assumed, gpus)
-        print(json.dumps(json_of(found), indent=1) if as_json else page(found))
+        calculated = calculate(preset, config, assumed, gpus)
+        print(json.dumps(json_of(calculated), indent=1) if as_json else page(calculated))

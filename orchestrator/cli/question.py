@@ -58,8 +58,11 @@ def _facts(question: QuestionDetail) -> Iterator[tuple[str, str]]:
         yield "answers", "; ".join(f"{printable(each.answer)} ({each.votes})" for each in question.classes)
     if question.unknown:
         yield "undecided", f"{question.unknown} comparisons of answers"
-    for said in question.oracles:
-        yield f"{said.oracle} says", said.verdict + (f": the answer is {printable(said.truth)}" if said.truth else "")
+    for verdict in question.oracles:
+        yield (
+            f"{verdict.oracle} says",
+            verdict.verdict + (f": the answer is {printable(verdict.truth)}" if verdict.truth else ""),
+        )
     for word in question.annotations:
         yield f"{printable(word.annotator)} says", word.verdict + (f": {printable(word.note)}" if word.note else "")
     if question.cluster is not None:

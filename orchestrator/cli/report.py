@@ -21,11 +21,11 @@ def report(
 ) -> None:
     """Write a run's report as an HTML page, or print its figures."""
     with clear_errors():
-        place = home()
-        store = open_store(place.database)
+        coevo_home = home()
+        store = open_store(coevo_home.database)
         if as_json:
             print(json.dumps(figures(store, name), indent=1, allow_nan=False))
         elif summary:
             Console(width=120).print(summary_table(store, name))
         else:
-            print(write_report(store, name, place.reports))
+            print(write_report(store, name, coevo_home.reports))

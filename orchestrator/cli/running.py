@@ -49,9 +49,9 @@ def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to
 
 def _run_flow(flow: Flow, **parameters: Any) -> None:
     """Run a flow in this process, after all that can be refused without it has been refused."""
-    place = home()
-    cluster.join(place)
-    store = open_store(place.database, create=True)
+    coevo_home = home()
+    cluster.join(coevo_home)
+    store = open_store(coevo_home.database, create=True)
     refuse_held(store, parameters["run"])
     startable(store, **parameters, flow=flow)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")

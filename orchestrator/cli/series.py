@@ -37,11 +37,11 @@ def series(
         if again:
             _refresh(store, run)
         with store.read() as session:
-            found = queries.series_of(session, run, name)
+            points = queries.series_of(session, run, name)
         if as_json:
-            print(json.dumps([asdict(point) for point in found], indent=1, allow_nan=False))
+            print(json.dumps([asdict(point) for point in points], indent=1, allow_nan=False))
         else:
-            Console().print(_table(found))
+            Console().print(_table(points))
 
 
 def _refresh(store: Store, run: str) -> None:
@@ -53,10 +53,10 @@ def _refresh(store: Store, run: str) -> None:
             refresh(session, run, iteration)
 
 
-def _table(found: Iterable[SeriesPoint]) -> Table:
+def _table(points: Iterable[SeriesPoint]) -> Table:
     columns = ("figure, over, by", "t", "value [95%]", "n")
     table = Table(*(Column(name, no_wrap=True) for name in columns), box=SIMPLE_HEAD)
-    for point in found:
+    for point in points:
         value = f"{point.value:.4g}" if not point.estimated else f"~{point.value:.4g}"
         between = "" if point.lo is None or point.hi is None else f" [{point.lo:.3g}, {point.hi:.3g}]"
         name = " ".join(filter(None, (point.name, point.over, point.oracle)))

@@ -34,12 +34,12 @@ def up(
 ) -> None:
     """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer."""
     with clear_errors():
-        place = home()
-        open_store(place.database, create=True).close()
+        coevo_home = home()
+        open_store(coevo_home.database, create=True).close()
         asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port, api_port)
         ports = cluster.Ports(0, 0, 0, 0, 0) if free_ports else asked
-        services = cluster.up(place, ports, lambda line: print(line, flush=True))
-        print("\n".join(addresses(place, services, secrets=True)))
+        services = cluster.up(coevo_home, ports, lambda line: print(line, flush=True))
+        print("\n".join(addresses(coevo_home, services, secrets=True)))
 
 
 def down() -> None:
@@ -52,8 +52,8 @@ def down() -> None:
 def migrate() -> None:
     """Make the store's tables, or bring them up to date. `coevo up` does so too; containers need a step of its own."""
     with clear_errors():
-        place = home()
-        store = open_store(place.database, create=True)
+        coevo_home = home()
+        store = open_store(coevo_home.database, create=True)
         print(f"the tables are up to date: {store.address}")
         store.close()
 
@@ -63,12 +63,12 @@ def status(
 ) -> None:
     """Show the services with their addresses, the runs, and what is at work."""
     with clear_errors():
-        place = home()
-        running = cluster.running(place)
+        coevo_home = home()
+        running = cluster.running(coevo_home)
         print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
         if running:
-            print("\n".join(addresses(place, place.services(), secrets)))
-        store = open_store(place.database)
+            print("\n".join(addresses(coevo_home, coevo_home.services(), secrets)))
+        store = open_store(coevo_home.database)
         with store.read() as session:
             runs = [(row, queries.stages_of(session, row.name)) for row in queries.list_runs(session)]
             trainings = [row for row in queries.pool_jobs(session) if row.status != "done"]

@@ -54,15 +54,15 @@ def axes(title: str, width: float = 4.0, height: float = 3.0, pad: float = 10) -
     """Empty axes under a left-aligned title, `pad` points above; `width` and `height` in inches."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     figure.patch.set_alpha(0)
-    found = figure.add_subplot()
-    found.patch.set_alpha(0)
-    found.set_title(title, loc="left", fontsize=11, fontweight="bold", color=LIGHT["ink"], pad=pad)
-    found.spines[["top", "right", "left"]].set_visible(False)
-    found.spines["bottom"].set_color(LIGHT["line"])
-    found.tick_params(colors=LIGHT["muted"], labelsize=9.5, length=0, pad=5)
-    found.grid(axis="y", color=LIGHT["line"], linewidth=0.7)
-    found.set_axisbelow(True)
-    return found
+    chart = figure.add_subplot()
+    chart.patch.set_alpha(0)
+    chart.set_title(title, loc="left", fontsize=11, fontweight="bold", color=LIGHT["ink"], pad=pad)
+    chart.spines[["top", "right", "left"]].set_visible(False)
+    chart.spines["bottom"].set_color(LIGHT["line"])
+    chart.tick_params(colors=LIGHT["muted"], labelsize=9.5, length=0, pad=5)
+    chart.grid(axis="y", color=LIGHT["line"], linewidth=0.7)
+    chart.set_axisbelow(True)
+    return chart
 
 
 def step_colour(at: int, last: int) -> str:
@@ -108,10 +108,10 @@ def as_png(drawn: Axes) -> bytes:
 
 
 def _figure(drawn: Axes) -> Figure:
-    found = drawn.get_figure(root=True)
-    if found is None:
+    figure = drawn.get_figure(root=True)
+    if figure is None:
         raise ValueError("axes: expected some that `axes` made, got some without a figure")
-    return found
+    return figure
 
 
 def _own_ids(svg: str, name: str) -> str:

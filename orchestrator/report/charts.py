@@ -29,24 +29,24 @@ def curves_png(store: Store, run: str) -> bytes:
     Raises `StoreError` when there is no such run.
     """
     measures = measure(store, run)
-    found = axes(f"{run}: accuracy by iteration, 95% intervals", width=5.6, height=3.4)
-    _share_axis(found, measures)
-    _draw_accuracies(found, measures)
+    chart = axes(f"{run}: accuracy by iteration, 95% intervals", width=5.6, height=3.4)
+    _share_axis(chart, measures)
+    _draw_accuracies(chart, measures)
     kept = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
-    marks.line(found, marks.present(kept), "pseudo-labels, kept", "asked", "D", dashed=True)
-    marks.legend(found, 4)
-    return as_png(found)
+    marks.line(chart, marks.present(kept), "pseudo-labels, kept", "asked", "D", dashed=True)
+    marks.legend(chart, 4)
+    return as_png(chart)
 
 
 def accuracy(measures: RunMeasures) -> Axes | None:
     """Held-out pass@1, greedy and maj@k per iteration."""
     if not any(each.accuracy for each in measures.iterations):
         return None
-    found = axes(f"{measures.held_out} accuracy by iteration")
-    _share_axis(found, measures)
-    _draw_accuracies(found, measures)
-    marks.legend(found, 3)
-    return found
+    chart = axes(f"{measures.held_out} accuracy by iteration")
+    _share_axis(chart, measures)
+    _draw_accuracies(chart, measures)
+    marks.legend(chart, 3)
+    return chart
 
 
 def gain(measures: RunMeasures) -> Axes | None:
@@ -54,15 +54,15 @@ def gain(measures: RunMeasures) -> Axes | None:
     gains = [(each.t, each.gain) for each in measures.iterations if each.gain]
     if not gains:
         return None
-    found = axes("Gain over the base model, in points")
-    found.axhline(0, color=LIGHT["muted"], linewidth=1)
+    chart = axes("Gain over the base model, in points")
+    chart.axhline(0, color=LIGHT["muted"], linewidth=1)
     for shift, (name, colour, marker), select in zip((-0.09, 0, 0.09), SERIES, _SELECT, strict=True):
         values = [(t + shift, marks.scaled(select(difference), 100)) for t, difference in gains]
-        marks.line(found, values, _series_name(name, measures), colour, marker)
-    marks.iteration_ticks(found, [(each.t, "" if each.stands else "left") for each in measures.iterations if each.gain])
-    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
-    marks.legend(found, 3)
-    return found
+        marks.line(chart, values, _series_name(name, measures), colour, marker)
+    marks.iteration_ticks(chart, [(each.t, "" if each.stands else "left") for each in measures.iterations if each.gain])
+    chart.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
+    marks.legend(chart, 3)
+    return chart
 
 
 def by_level(measures: RunMeasures) -> Axes | None:
@@ -70,20 +70,20 @@ def by_level(measures: RunMeasures) -> Axes | None:
     scored = [each for each in measures.iterations if each.by_level]
     if not scored:
         return None
-    found = axes(f"{measures.held_out} pass@1 by level")
+    chart = axes(f"{measures.held_out} pass@1 by level")
     levels = list(dict.fromkeys(level for each in scored for level in each.by_level))
     for each in scored:
         shift = 0.05 * (each.t - len(measures.iterations) / 2 + 0.5)
         points = [(levels.index(level) + shift, value) for level, value in each.by_level.items()]
         colour = step_colour(each.t, len(measures.iterations) - 1)
-        marks.line(found, points, marks.t_name(each.t), colour, _MARKERS[each.t % len(_MARKERS)])
+        marks.line(chart, points, marks.t_name(each.t), colour, _MARKERS[each.t % len(_MARKERS)])
     # Names are the benchmark file's: short, and never taken for a formula.
-    found.set_xticks(range(len(levels)), [level[:12].replace("$", r"\$") for level in levels])
+    chart.set_xticks(range(len(levels)), [level[:12].replace("$", r"\$") for level in levels])
     meaning = " (operations in the question)" if measures.config.evaluation.benchmark == "micro" else ""
-    found.set_xlabel(f"level{meaning}", color=LIGHT["muted"], fontsize=9)
-    marks.percent_axis(found)
-    marks.legend(found, 4)
-    return found
+    chart.set_xlabel(f"level{meaning}", color=LIGHT["muted"], fontsize=9)
+    marks.percent_axis(chart)
+    marks.legend(chart, 4)
+    return chart
 
 
 def label_accuracies(measures: RunMeasures) -> list[Axes]:
@@ -120,12 +120,12 @@ def training_labels(measures: RunMeasures) -> Axes | None:
     points = marks.present([(each.t, each.training_labels) for each in measures.iterations])
     if not points:
         return None
-    found = axes("Right labels in training, by iteration")
-    marks.line(found, points, "", "majority", "o")
-    marks.percent_axis(found)
-    marks.iteration_ticks(found, [(round(t), f"n = {point.n:,}") for t, point in points])
-    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
-    return found
+    chart = axes("Right labels in training, by iteration")
+    marks.line(chart, points, "", "majority", "o")
+    marks.percent_axis(chart)
+    marks.iteration_ticks(chart, [(round(t), f"n = {point.n:,}") for t, point in points])
+    chart.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
+    return chart
 
 
 def verdicts(measures: RunMeasures) -> Axes | None:
@@ -143,21 +143,21 @@ def operations(measures: RunMeasures) -> Axes | None:
     kept = marks.present([(t - 0.04, labels.operations_kept.mean) for t, labels in labelled])
     if not asked:
         return None
-    found = axes("Difficulty: operations in a question")
-    marks.line(found, asked, "candidates", "asked", "s")
-    marks.line(found, kept, "kept", "pass", "o")
-    found.set_ylim(0, None)
-    found.margins(y=0.2)
-    marks.iteration_ticks(found, [(round(x), f"{point.n:,}") for x, point in asked])
-    found.set_xlabel("iteration; candidates that the oracle can read", color=LIGHT["muted"], fontsize=9)
-    marks.legend(found, 2)
-    return found
+    chart = axes("Difficulty: operations in a question")
+    marks.line(chart, asked, "candidates", "asked", "s")
+    marks.line(chart, kept, "kept", "pass", "o")
+    chart.set_ylim(0, None)
+    chart.margins(y=0.2)
+    marks.iteration_ticks(chart, [(round(x), f"{point.n:,}") for x, point in asked])
+    chart.set_xlabel("iteration; candidates that the oracle can read", color=LIGHT["muted"], fontsize=9)
+    marks.legend(chart, 2)
+    return chart
 
 
 def operation_counts(measures: RunMeasures, kept: bool) -> Axes | None:
     """The mix of easy and hard, among candidates or among kept questions."""
-    found = [(t, labels.operations_kept if kept else labels.operations) for t, labels in _labelled(measures)]
-    rows = [(str(t), _grouped(operations.counts)) for t, operations in found if operations.counts]
+    by_iteration = [(t, labels.operations_kept if kept else labels.operations) for t, labels in _labelled(measures)]
+    rows = [(str(t), _grouped(operations.counts)) for t, operations in by_iteration if operations.counts]
     names = {n: str(n) for n in range(_MANY)} | {_MANY: f"{_MANY} +"}
     colours = [step_colour(n, _MANY) for n in names]
     title = "Operations in kept questions" if kept else "Operations in candidates"
@@ -174,13 +174,13 @@ def ill_posed(measures: RunMeasures) -> Axes | None:
     points = marks.present([(t, labels.audit.ill_posed) for t, labels in _labelled(measures)])
     if not points:
         return None
-    found = axes("Ill-posed questions, of those asked")
-    marks.line(found, points, "", "greedy", "o")
+    chart = axes("Ill-posed questions, of those asked")
+    marks.line(chart, points, "", "greedy", "o")
     highest = max(point.hi for _, point in points)
-    marks.percent_axis(found, top=max(0.05, min(1.0, 1.15 * highest)))
-    marks.iteration_ticks(found, [(round(t), f"n = {point.n:,}") for t, point in points])
-    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
-    return found
+    marks.percent_axis(chart, top=max(0.05, min(1.0, 1.15 * highest)))
+    marks.iteration_ticks(chart, [(round(t), f"n = {point.n:,}") for t, point in points])
+    chart.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
+    return chart
 
 
 def histogram(measures: RunMeasures, each: Iteration) -> Axes | None:
@@ -188,26 +188,26 @@ def histogram(measures: RunMeasures, each: Iteration) -> Axes | None:
     if each.labels is None:
         return None
     whose = f"Iteration {each.t}" if each.t else "Base model"
-    found = axes(f"{whose}, n = {each.labels.asked:,} asked", height=2.7)
+    chart = axes(f"{whose}, n = {each.labels.asked:,} asked", height=2.7)
     counts, places = each.labels.histogram, each.labels.histogram.p_hat
     width = 0.82 / max(len(places) - 1, 1)
     if measures.filtered:
         low, high = measures.config.dataset.limits
         half = 0.5 / max(len(places) - 1, 1)
-        found.axvspan(low - half, high + half, color=LIGHT["band"], linewidth=0, zorder=0, label="band")
+        chart.axvspan(low - half, high + half, color=LIGHT["band"], linewidth=0, zorder=0, label="band")
     right = counts.right or (0,) * len(places)
     rest = np.subtract(counts.counts, right)
     if counts.right:
-        found.bar(places, right, width, color=LIGHT["right"], label="label right")
-        found.bar(places, rest, width, right, color=LIGHT["wrong"], label="label not right")
+        chart.bar(places, right, width, color=LIGHT["right"], label="label right")
+        chart.bar(places, rest, width, right, color=LIGHT["wrong"], label="label not right")
     else:
-        found.bar(places, rest, width, color=LIGHT["asked"], label="not audited")
-    found.set_ylim(0, 1.08 * max(1, *(max(i.labels.histogram.counts) for i in measures.iterations if i.labels)))
-    found.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    found.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
-    found.set_xlabel("p_hat", color=LIGHT["muted"], fontsize=9)
-    marks.legend(found, 3)
-    return found
+        chart.bar(places, rest, width, color=LIGHT["asked"], label="not audited")
+    chart.set_ylim(0, 1.08 * max(1, *(max(i.labels.histogram.counts) for i in measures.iterations if i.labels)))
+    chart.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    chart.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+    chart.set_xlabel("p_hat", color=LIGHT["muted"], fontsize=9)
+    marks.legend(chart, 3)
+    return chart
 
 
 def training(measures: RunMeasures, role: Role, name: str, title: str) -> Axes | None:
@@ -215,23 +215,23 @@ def training(measures: RunMeasures, role: Role, name: str, title: str) -> Axes |
     values = measures.metric(role, name)
     if not any(metric.value is not None for metric in values):
         return None
-    found = axes(title, width=2.9, height=2.3, pad=17)
+    chart = axes(title, width=2.9, height=2.3, pad=17)
     last = len(measures.iterations) - 1
     start = 0
     for t in sorted({metric.iteration for metric in values}):
         own = [metric for metric in values if metric.iteration == t]
         steps = [start + at for at in range(1, len(own) + 1)]
         shown = [np.nan if metric.value is None else metric.value for metric in own]
-        found.plot(steps, shown, color=step_colour(t, last), linewidth=1.8, marker="o", markersize=2.5)
+        chart.plot(steps, shown, color=step_colour(t, last), linewidth=1.8, marker="o", markersize=2.5)
         if start:
-            found.axvline(start + 0.5, color=LIGHT["line"], linewidth=0.9)
-        marks.note(found, start + len(own) / 2 + 0.5, f"t = {t}")
+            chart.axvline(start + 0.5, color=LIGHT["line"], linewidth=0.9)
+        marks.note(chart, start + len(own) / 2 + 0.5, f"t = {t}")
         start += len(own)
-    found.set_xlim(0.5, start + 0.5)
-    found.set_ylim(bottom=min(0.0, found.get_ylim()[0]) if name in {"kl", "reward_mean"} else None)
-    found.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    found.set_xlabel("step", color=LIGHT["muted"], fontsize=9)
-    return found
+    chart.set_xlim(0.5, start + 0.5)
+    chart.set_ylim(bottom=min(0.0, chart.get_ylim()[0]) if name in {"kl", "reward_mean"} else None)
+    chart.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    chart.set_xlabel("step", color=LIGHT["muted"], fontsize=9)
+    return chart
 
 
 def seconds(measures: RunMeasures, stages: Sequence[str]) -> Axes | None:
@@ -243,9 +243,9 @@ def seconds(measures: RunMeasures, stages: Sequence[str]) -> Axes | None:
 
 
 _SELECT: tuple[Callable[[Accuracy], Estimate], ...] = (
-    lambda found: found.pass_at_1,
-    lambda found: found.greedy,
-    lambda found: found.majority,
+    lambda accuracy: accuracy.pass_at_1,
+    lambda accuracy: accuracy.greedy,
+    lambda accuracy: accuracy.majority,
 )
 
 
@@ -253,22 +253,22 @@ def _labelled(measures: RunMeasures) -> list[tuple[int, Labels]]:
     return [(each.t, each.labels) for each in measures.iterations if each.labels]
 
 
-def _draw_accuracies(found: Axes, measures: RunMeasures) -> None:
+def _draw_accuracies(chart: Axes, measures: RunMeasures) -> None:
     scored = [(each.t, each.accuracy) for each in measures.iterations if each.accuracy]
     for shift, (name, colour, marker), select in zip((-0.05, 0, 0.05), SERIES, _SELECT, strict=True):
         points = [(t + shift, select(accuracy)) for t, accuracy in scored]
-        marks.line(found, points, _series_name(name, measures), colour, marker)
+        marks.line(chart, points, _series_name(name, measures), colour, marker)
 
 
-def _share_axis(found: Axes, measures: RunMeasures) -> None:
-    marks.percent_axis(found)
-    marks.iteration_ticks(found, [(each.t, "" if each.stands else "left") for each in measures.iterations])
-    found.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
+def _share_axis(chart: Axes, measures: RunMeasures) -> None:
+    marks.percent_axis(chart)
+    marks.iteration_ticks(chart, [(each.t, "" if each.stands else "left") for each in measures.iterations])
+    chart.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
 
 
 def _series_name(name: str, measures: RunMeasures) -> str:
     return name.replace("@k", f"@{measures.config.evaluation.samples}")
 
 
-def _n(found: Estimate | None) -> str:
-    return f"{found.n:,}" if found else "0"
+def _n(estimate: Estimate | None) -> str:
+    return f"{estimate.n:,}" if estimate else "0"

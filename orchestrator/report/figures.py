@@ -70,8 +70,8 @@ def _iteration(measures: RunMeasures, each: Iteration) -> Json:
         "k": measures.config.evaluation.samples,
         "validation_pass_at_1": _json(each.validation),
         "gain_over_base": _accuracy(each.gain),
-        "by_level": {level: found.value for level, found in each.by_level.items()} or None,
-        "by_level_ci95": {level: _json(found) for level, found in each.by_level.items()} or None,
+        "by_level": {level: estimate.value for level, estimate in each.by_level.items()} or None,
+        "by_level_ci95": {level: _json(estimate) for level, estimate in each.by_level.items()} or None,
         "pseudo_label_accuracy": _label_accuracy(measures, each),
         **_questions(each.labels),
         "training_label_accuracy": _json(each.training_labels),
@@ -86,15 +86,15 @@ def _iteration(measures: RunMeasures, each: Iteration) -> Json:
 
 
 def _held_out(each: Iteration) -> Json:
-    found = each.accuracy
+    accuracy = each.accuracy
     return {
-        "pass_at_1": found and found.pass_at_1.value,
-        "ci95": found and [found.pass_at_1.lo, found.pass_at_1.hi],
-        "n": found and found.pass_at_1.n,
-        "greedy": found and found.greedy.value,
-        "greedy_ci95": found and [found.greedy.lo, found.greedy.hi],
-        "maj_at_k": found and found.majority.value,
-        "maj_ci95": found and [found.majority.lo, found.majority.hi],
+        "pass_at_1": accuracy and accuracy.pass_at_1.value,
+        "ci95": accuracy and [accuracy.pass_at_1.lo, accuracy.pass_at_1.hi],
+        "n": accuracy and accuracy.pass_at_1.n,
+        "greedy": accuracy and accuracy.greedy.value,
+        "greedy_ci95": accuracy and [accuracy.greedy.lo, accuracy.greedy.hi],
+        "maj_at_k": accuracy and accuracy.majority.value,
+        "maj_ci95": accuracy and [accuracy.majority.lo, accuracy.majority.hi],
     }
 
 
@@ -134,12 +134,16 @@ def _questions(labels: Labels | None) -> Json:
 
 
 def _histogram(labels: Labels) -> Json:
-    found = labels.histogram
-    return {"p_hat": list(found.p_hat), "counts": list(found.counts), "right": found.right and list(found.right)}
+    histogram = labels.histogram
+    return {
+        "p_hat": list(histogram.p_hat),
+        "counts": list(histogram.counts),
+        "right": histogram.right and list(histogram.right),
+    }
 
 
-def _operations(found: Operations) -> Json:
-    return {"mean": _json(found.mean), "counts": {str(count): n for count, n in found.counts.items()}}
+def _operations(operations: Operations) -> Json:
+    return {"mean": _json(operations.mean), "counts": {str(count): n for count, n in operations.counts.items()}}
 
 
 def _training(measures: RunMeasures) -> Json:
@@ -153,13 +157,13 @@ def _stage(stage: StageRow) -> Json:
     return {"t": stage.iteration, "stage": stage.stage, "status": stage.status, "error": stage.error}
 
 
-def _accuracy(found: Accuracy | None) -> Json | None:
-    if found is None:
+def _accuracy(accuracy: Accuracy | None) -> Json | None:
+    if accuracy is None:
         return None
     return {
-        "pass_at_1": _json(found.pass_at_1),
-        "greedy": _json(found.greedy),
-        "maj_at_k": _json(found.majority),
+        "pass_at_1": _json(accuracy.pass_at_1),
+        "greedy": _json(accuracy.greedy),
+        "maj_at_k": _json(accuracy.majority),
     }
 
 

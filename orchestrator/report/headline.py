@@ -11,17 +11,17 @@ from orchestrator.report.measures import Decision, Iteration, RunMeasures
 _STAY = "\N{NO-BREAK SPACE}"  # an interval stays on the line of its figure
 
 
-def percent(found: Estimate) -> str:
-    return f"{found.value:.1%}{_ends(found, 100, '{:.1f}')}"
+def percent(estimate: Estimate) -> str:
+    return f"{estimate.value:.1%}{_ends(estimate, 100, '{:.1f}')}"
 
 
-def points(found: Estimate, unit: str = f"{_STAY}points") -> str:
+def points(estimate: Estimate, unit: str = f"{_STAY}points") -> str:
     """A difference of shares, in points with its sign."""
-    return _minus(f"{100 * found.value:+.1f}{unit}{_ends(found, 100, '{:+.1f}')}")
+    return _minus(f"{100 * estimate.value:+.1f}{unit}{_ends(estimate, 100, '{:+.1f}')}")
 
 
-def number(found: Estimate) -> str:
-    return _minus(f"{found.value:.2f}{_ends(found, 1, '{:.2f}')}")
+def number(estimate: Estimate) -> str:
+    return _minus(f"{estimate.value:.2f}{_ends(estimate, 1, '{:.2f}')}")
 
 
 def headline(measures: RunMeasures) -> str:
@@ -45,34 +45,34 @@ def headline(measures: RunMeasures) -> str:
 
 def details(measures: RunMeasures) -> list[str]:
     """Sentences for below the headline: where it stood best, the vote, what became of it, and the labels."""
-    said, last = [], measures.result
+    sentences, last = [], measures.result
     if last is not None and last.gain is not None:
         moved = points(last.gain.majority)
-        said.append(_levels(measures.held_out, measures.iterations[0], last))
-        said.append(f"The majority of {measures.config.evaluation.samples} samples moved by {moved}.")
-    said += _picked(measures)
+        sentences.append(_levels(measures.held_out, measures.iterations[0], last))
+        sentences.append(f"The majority of {measures.config.evaluation.samples} samples moved by {moved}.")
+    sentences += _picked(measures)
     if measures.last_over_best is not None and measures.best is not None:
-        said.append(_since_best(measures.last_over_best, measures.best))
-    return [*said, *_labels(measures)]
+        sentences.append(_since_best(measures.last_over_best, measures.best))
+    return [*sentences, *_labels(measures)]
 
 
 def decisions(measures: RunMeasures) -> dict[int, str]:
     """Where something was decided about the run: iteration -> a sentence."""
-    said = {each.t: _decision(each.t, each.decision) for each in measures.iterations if each.decision}
-    return {t: sentence for t, sentence in said.items() if sentence}
+    sentences = {each.t: _decision(each.t, each.decision) for each in measures.iterations if each.decision}
+    return {t: sentence for t, sentence in sentences.items() if sentence}
 
 
-def _decision(t: int, found: Decision) -> str:
-    to = "" if found.back_to is None else _solver(found.back_to)
-    said = {
+def _decision(t: int, decision: Decision) -> str:
+    to = "" if decision.back_to is None else _solver(decision.back_to)
+    sentence = {
         "pause": f"The run waits for a person's decision after iteration {t}",
         "roll_back": f"After iteration {t} the run went back: on from {to}",
         "stop": f"The run was stopped after iteration {t}" + (f": it ends with {to}" if to else ""),
-        "warn": f"The run went on after iteration {t}" if found.by_a_person else "",
-    }.get(found.action, "")
-    if not found.by_a_person or not said:
-        return said and f"{said}."
-    return f"{said}, as a person decided{f' (“{found.note}”)' if found.note else ''}."
+        "warn": f"The run went on after iteration {t}" if decision.by_a_person else "",
+    }.get(decision.action, "")
+    if not decision.by_a_person or not sentence:
+        return sentence and f"{sentence}."
+    return f"{sentence}, as a person decided{f' (“{decision.note}”)' if decision.note else ''}."
 
 
 def _gone_back(measures: RunMeasures) -> str:
@@ -131,8 +131,8 @@ def _labels(measures: RunMeasures) -> list[str]:
     ]
 
 
-def _over_time(whose: str, by: str, found: Sequence[tuple[int, Estimate | None]]) -> list[str]:
-    known = [(t, value) for t, value in found if value is not None]
+def _over_time(whose: str, by: str, estimates: Sequence[tuple[int, Estimate | None]]) -> list[str]:
+    known = [(t, value) for t, value in estimates if value is not None]
     if not known:
         return []
     (first, before), (last, after) = known[0], known[-1]
@@ -158,17 +158,17 @@ def _moved(before: Estimate, after: Estimate) -> str:
     return f", a change of {points(change)}: {verdict}"
 
 
-def _sign(found: Estimate) -> int:
+def _sign(estimate: Estimate) -> int:
     """1 or -1 when the interval leaves out 0, else 0."""
-    return (found.lo > 0) - (found.hi < 0)
+    return (estimate.lo > 0) - (estimate.hi < 0)
 
 
 def _turns(t: int) -> str:
     return "one iteration" if t == 1 else f"{t} iterations"
 
 
-def _ends(found: Estimate, scale: float, form: str) -> str:
-    lo, hi = (form.format(scale * end) for end in (found.lo, found.hi))
+def _ends(estimate: Estimate, scale: float, form: str) -> str:
+    lo, hi = (form.format(scale * end) for end in (estimate.lo, estimate.hi))
     return f"{_STAY}[{lo},{_STAY}{hi}]"
 
 

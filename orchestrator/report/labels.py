@@ -103,15 +103,15 @@ def _histogram(asked: Sequence[LabelledQuestion], m: int, audited: dict[str, Ora
     counts, right = [0] * (m + 1), [0] * (m + 1)
     for row in asked:
         if row.label is not None:
-            place = round(row.label.p_hat * m)
-            counts[place] += 1
-            right[place] += row.question_id in audited and audited[row.question_id].verdict == "right"
+            bin_index = round(row.label.p_hat * m)
+            counts[bin_index] += 1
+            right[bin_index] += row.question_id in audited and audited[row.question_id].verdict == "right"
     return Histogram(tuple(j / m for j in range(m + 1)), tuple(counts), tuple(right) if audited else None)
 
 
 def _operations(questions: Sequence[LabelledQuestion]) -> Operations:
-    found = [exact.difficulty(row.text) for row in questions if row.text is not None]
-    counts = [count for count in found if count is not None]
+    difficulties = [exact.difficulty(row.text) for row in questions if row.text is not None]
+    counts = [count for count in difficulties if count is not None]
     return Operations(mean(counts), dict(sorted(Counter(counts).items())))
 
 
@@ -119,11 +119,11 @@ def _samples(kept: Sequence[LabelledQuestion], audited: dict[str, OracleLabel]) 
     """The first ones in order of generation, not the prettiest: so many right ones, so many others."""
     shown: list[Sample] = []
     for row in kept:
-        label, found = row.label, audited.get(row.question_id)
-        verdict = found.verdict if found else "unaudited"
+        label, audit = row.label, audited.get(row.question_id)
+        verdict = audit.verdict if audit else "unaudited"
         alike = sum((sample.verdict == "right") == (verdict == "right") for sample in shown)
         if label is not None and label.answer is not None and row.text is not None and alike < SAMPLES:
-            truth = found.truth if found else None
+            truth = audit.truth if audit else None
             shown.append(
                 Sample(row.question_id, row.text, label.answer, truth, verdict, label.classes, label.m, label.parsed)
             )

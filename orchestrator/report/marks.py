@@ -18,13 +18,13 @@ SEGMENTS = tuple(LIGHT[name] for name in ("c1", "c2", "c3", "c4", "c5", "c6", "c
 _BAR_WIDTH = 0.62
 
 
-def note(found: Axes, x: float, text: str) -> None:
+def note(chart: Axes, x: float, text: str) -> None:
     """A word above the axes at x."""
-    above = found.get_xaxis_transform()
-    found.text(x, 1.0, text, transform=above, ha="center", va="bottom", fontsize=8, color=LIGHT["muted"])
+    above = chart.get_xaxis_transform()
+    chart.text(x, 1.0, text, transform=above, ha="center", va="bottom", fontsize=8, color=LIGHT["muted"])
 
 
-def line(found: Axes, points: Sequence[Point], name: str, colour: str, marker: str, dashed: bool = False) -> None:
+def line(chart: Axes, points: Sequence[Point], name: str, colour: str, marker: str, dashed: bool = False) -> None:
     """Points with their intervals; `colour` is a name of the palette or a colour."""
     if not points:
         return
@@ -32,7 +32,7 @@ def line(found: Axes, points: Sequence[Point], name: str, colour: str, marker: s
     # Rounding may put the value a hair outside its own interval.
     low = [max(0.0, point.value - point.lo) for _, point in points]
     high = [max(0.0, point.hi - point.value) for _, point in points]
-    found.errorbar(
+    chart.errorbar(
         xs,
         values,
         (low, high),
@@ -60,43 +60,43 @@ def stacked_bars(
     """
     if not rows:
         return None
-    found = axes(title, height=max(3.0, 1.5 + 0.3 * len(rows)))
+    chart = axes(title, height=max(3.0, 1.5 + 0.3 * len(rows)))
     left = np.zeros(len(rows))
     totals = np.array([max(sum(row.values()), 1e-9) for _, row in rows]) if share else np.ones(len(rows))
     for key, colour in zip(names, colours, strict=False):
         values = np.array([row[key] for _, row in rows]) / totals
         if values.any():
-            bars = found.barh(range(len(rows)), values, _BAR_WIDTH, left, color=colour, label=names[key])
+            bars = chart.barh(range(len(rows)), values, _BAR_WIDTH, left, color=colour, label=names[key])
             for bar in bars:  # a thin gap between neighbours of like colour
                 bar.set(edgecolor=LIGHT["paper"], linewidth=0.7)
             left += values
     if share:
-        found.xaxis.set_major_formatter(PercentFormatter(1))
-        found.set_xlim(0, 1)
+        chart.xaxis.set_major_formatter(PercentFormatter(1))
+        chart.set_xlim(0, 1)
     ticks = [f"{name}\nn = {int(sum(row.values())):,}" if share else name for name, row in rows]
-    found.set_yticks(range(len(rows)), ticks)
-    found.set_ylim(len(rows) - 0.5, -0.5)
-    found.grid(visible=False, axis="y")
-    found.grid(visible=True, axis="x", color=LIGHT["line"], linewidth=0.7)
-    legend(found, 3 if max(map(len, names.values())) > 5 else 4)
-    return found
+    chart.set_yticks(range(len(rows)), ticks)
+    chart.set_ylim(len(rows) - 0.5, -0.5)
+    chart.grid(visible=False, axis="y")
+    chart.grid(visible=True, axis="x", color=LIGHT["line"], linewidth=0.7)
+    legend(chart, 3 if max(map(len, names.values())) > 5 else 4)
+    return chart
 
 
-def percent_axis(found: Axes, top: float = 1.0) -> None:
-    found.set_ylim(0, 1.02 * top)  # a marker at the top is whole
-    found.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if top < 0.1 else 0))
+def percent_axis(chart: Axes, top: float = 1.0) -> None:
+    chart.set_ylim(0, 1.02 * top)  # a marker at the top is whole
+    chart.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if top < 0.1 else 0))
 
 
-def iteration_ticks(found: Axes, notes: Sequence[tuple[int, str]]) -> None:
+def iteration_ticks(chart: Axes, notes: Sequence[tuple[int, str]]) -> None:
     """A tick for each iteration, with a note below it."""
-    found.set_xticks([t for t, _ in notes], ["\n".join(filter(None, (t_name(t), note))) for t, note in notes])
-    found.set_xlim(notes[0][0] - 0.4, notes[-1][0] + 0.4)
+    chart.set_xticks([t for t, _ in notes], ["\n".join(filter(None, (t_name(t), note))) for t, note in notes])
+    chart.set_xlim(notes[0][0] - 0.4, notes[-1][0] + 0.4)
 
 
-def legend(found: Axes, columns: int) -> None:
-    if found.get_legend_handles_labels()[1]:
+def legend(chart: Axes, columns: int) -> None:
+    if chart.get_legend_handles_labels()[1]:
         style = {"frameon": False, "fontsize": 9, "labelcolor": LIGHT["ink"], "handlelength": 1.4}
-        found.figure.legend(loc="outside lower center", ncols=columns, columnspacing=1.2, **style)
+        chart.figure.legend(loc="outside lower center", ncols=columns, columnspacing=1.2, **style)
 
 
 def present(values: Sequence[tuple[float, Estimate | None]]) -> list[Point]:
@@ -104,8 +104,8 @@ def present(values: Sequence[tuple[float, Estimate | None]]) -> list[Point]:
     return [(x, value) for x, value in values if value is not None]
 
 
-def scaled(found: Estimate, by: float) -> Estimate:
-    return Estimate(by * found.value, by * found.lo, by * found.hi, found.n)
+def scaled(estimate: Estimate, by: float) -> Estimate:
+    return Estimate(by * estimate.value, by * estimate.lo, by * estimate.hi, estimate.n)
 
 
 def t_name(t: int) -> str:

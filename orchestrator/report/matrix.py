@@ -17,15 +17,15 @@ _INCHES_A_CELL = 0.62
 def correlations(title: str, names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> Axes:
     """`matrix[i][j]` in -1..1, or None for a cell that is left open, between `names`."""
     side = 1.6 + _INCHES_A_CELL * len(names)
-    found = axes(title, width=side + 0.6, height=side)
+    chart = axes(title, width=side + 0.6, height=side)
     numbers = [[float("nan") if value is None else value for value in row] for row in matrix]
-    found.imshow(numbers, cmap=_COLOURS, vmin=-1, vmax=1)
+    chart.imshow(numbers, cmap=_COLOURS, vmin=-1, vmax=1)
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
             ink = LIGHT["paper"] if value is not None and abs(value) > _DARK else LIGHT["ink"]
-            found.text(j, i, "–" if value is None else f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
-    found.set_xticks(range(len(names)), names, rotation=45, ha="right")
-    found.set_yticks(range(len(names)), names)
-    found.grid(visible=False)
-    found.spines["bottom"].set_visible(False)
-    return found
+            chart.text(j, i, "–" if value is None else f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
+    chart.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    chart.set_yticks(range(len(names)), names)
+    chart.grid(visible=False)
+    chart.spines["bottom"].set_visible(False)
+    return chart

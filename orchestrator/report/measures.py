@@ -151,21 +151,21 @@ def _standing(decisions: Sequence[Decision | None]) -> set[int]:
             parents[t], now = now, t
         if decision is not None and decision.back_to is not None:
             now = decision.back_to
-    found = {now}
+    standing = {now}
     while now:
         now = parents[now]
-        found.add(now)
-    return found
+        standing.add(now)
+    return standing
 
 
 def _decision(rows: IterationRows, run: RunRows) -> Decision | None:
-    said = {name: stage.result or {} for name, stage in rows.stages.items() if stage.status == "done"}
-    found = said.get("ask_a_person") or said.get("check_health")
-    if not found:
+    results = {name: stage.result or {} for name, stage in rows.stages.items() if stage.status == "done"}
+    decision = results.get("ask_a_person") or results.get("check_health")
+    if not decision:
         return None
-    solver = (found.get("back_to") or {}).get("solver")
+    solver = (decision.get("back_to") or {}).get("solver")
     back_to = next((each.t for each in run.iterations if solver and each.checkpoint == solver), None)
-    return Decision(found.get("action", "ignore"), "ask_a_person" in said, str(found.get("note", "")), back_to)
+    return Decision(decision.get("action", "ignore"), "ask_a_person" in results, str(decision.get("note", "")), back_to)
 
 
 def _unfinished(rows: RunRows) -> tuple[StageRow, ...]:

@@ -100,15 +100,15 @@ def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
         ],
         "time": [charts.seconds(measures, STAGES)],
     }
-    pictures = {section: list(_svgs(section, found)) for section, found in drawn.items()}
-    return {section: found for section, found in pictures.items() if found}
+    pictures = {section: list(_svgs(section, charts)) for section, charts in drawn.items()}
+    return {section: svgs for section, svgs in pictures.items() if svgs}
 
 
 def _svgs(section: str, drawn: list[Axes | None]) -> Iterator[str]:
-    for i, found in enumerate(drawn):
-        if found is not None:
-            title = found.get_title(loc="left")
-            yield as_svg(found, f"{section}-{i}", f"{title}. The figures are in the table below.")
+    for i, chart in enumerate(drawn):
+        if chart is not None:
+            title = chart.get_title(loc="left")
+            yield as_svg(chart, f"{section}-{i}", f"{title}. The figures are in the table below.")
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

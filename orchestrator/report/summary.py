@@ -46,11 +46,11 @@ def _row(measures: RunMeasures, each: Iteration) -> dict[str, str]:
     }
 
 
-def _counted(found: Estimate | None) -> str:
-    return f"{_percent(found)} n = {found.n}" if found else ""
+def _counted(estimate: Estimate | None) -> str:
+    return f"{_percent(estimate)} n = {estimate.n}" if estimate else ""
 
 
-def _percent(found: Estimate | None) -> str:
-    if found is None:
+def _percent(estimate: Estimate | None) -> str:
+    if estimate is None:
         return ""
-    return f"{100 * found.value:.1f}\n[{100 * found.lo:.1f}, {100 * found.hi:.1f}]"
+    return f"{100 * estimate.value:.1f}\n[{100 * estimate.lo:.1f}, {100 * estimate.hi:.1f}]"

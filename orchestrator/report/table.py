@@ -46,9 +46,9 @@ def table(measures: RunMeasures) -> list[Group]:
 
 def _accuracy(measures: RunMeasures) -> Iterator[Row]:
     select: dict[str, Callable[[Accuracy], Estimate]] = {
-        "pass@1": lambda found: found.pass_at_1,
-        "greedy": lambda found: found.greedy,
-        f"maj@{measures.config.evaluation.samples}": lambda found: found.majority,
+        "pass@1": lambda accuracy: accuracy.pass_at_1,
+        "greedy": lambda accuracy: accuracy.greedy,
+        f"maj@{measures.config.evaluation.samples}": lambda accuracy: accuracy.majority,
     }
     for name, get in select.items():
         values = [get(each.accuracy) if each.accuracy else None for each in measures.iterations]
@@ -76,10 +76,10 @@ def _verdicts(measures: RunMeasures) -> Iterator[Row]:
 
 def _count(labels: Labels, verdict: Verdict) -> tuple[str, str]:
     count, candidates = labels.verdicts.get(verdict, 0), labels.stats.candidates
-    found = share(count, candidates)
-    if found is None:
+    estimate = share(count, candidates)
+    if estimate is None:
         return MISSING, ""
-    return f"{count:,}", f"{percent(found)} of n = {candidates:,}"
+    return f"{count:,}", f"{percent(estimate)} of n = {candidates:,}"
 
 
 def _questions(measures: RunMeasures) -> Iterator[Row]:
@@ -131,7 +131,7 @@ def _of_labels(
 
 
 def _row(name: str, values: Sequence[Estimate | None], form: Callable[[Estimate], str]) -> Row:
-    cells = ((MISSING, "") if found is None else (form(found), f"n = {found.n:,}") for found in values)
+    cells = ((MISSING, "") if value is None else (form(value), f"n = {value.n:,}") for value in values)
     return Row(name, tuple(cells))
 
 

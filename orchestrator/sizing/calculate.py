@@ -92,13 +92,13 @@ def calculate(preset: str, config: RunConfig, assumed: Assumptions, gpus: int | 
     if gpus is None:
         return of(base)
     stages = tuple(stage for t in works for stage, _ in works[t])
-    found = [layout for layout in proposals(config, base, gpus, assumed) if layout.needed(config, stages) <= gpus]
-    if not found:
+    layouts = [layout for layout in proposals(config, base, gpus, assumed) if layout.needed(config, stages) <= gpus]
+    if not layouts:
         raise SizingError(
             f"--gpus: there is no layout of up to {gpus}: batches must divide among the trainer's GPUs and by "
             "trainer.tensor_parallel, and every application needs a GPU"
         )
-    plans = [of(layout) for layout in found]
+    plans = [of(layout) for layout in layouts]
     # the first of equals: the least careful with memory, and so, if anything, the faster
     return min(plans, key=_merit)
 
@@ -181,11 +181,11 @@ def _memory(
     training, rollouts = config.solver.training, config.solver.rollouts
     rows = -(-training.prompts_per_step * rollouts // layout.trainer.gpus)
     asked = {work.holder for work in works}
-    found = {"trainer": trainer_memory(layout.trainer, shape, longest("trainer"), rows, assumed)}
+    memory = {"trainer": trainer_memory(layout.trainer, shape, longest("trainer"), rows, assumed)}
     for app in layout.apps:
         if app.name in asked or (app.name in up and not app.swapped):
-            found[app.name] = (app_memory(app, shape, longest(app.name), assumed),)
-    return found
+            memory[app.name] = (app_memory(app, shape, longest(app.name), assumed),)
+    return memory
 
 
 def _fullest(plan: StagePlan, memory: dict[str, tuple[Memory, ...]]) -> float:
@@ -199,15 +199,15 @@ def _fullest(plan: StagePlan, memory: dict[str, tuple[Memory, ...]]) -> float:
 
 
 def _problems(memory: dict[str, tuple[Memory, ...]], fullest: dict[str, float], assumed: Assumptions) -> list[str]:
-    found = [f"{each.title}: {each.problem}" for held in memory.values() for each in held if each.problem]
+    problems = [f"{each.title}: {each.problem}" for held in memory.values() for each in held if each.problem]
     limit = USABLE * assumed.gpu_memory
-    found += [
+    problems += [
         f"{stage}: {gib:.1f} GiB on the fullest GPU, of {limit:.1f} that can be used ({USABLE:.0%} of "
         f"{assumed.gpu_memory:g})"
         for stage, gib in fullest.items()
         if gib > limit
     ]
-    return found
+    return problems
 
 
 def advice(plan: Plan) -> list[str]:
@@ -217,18 +217,18 @@ def advice(plan: Plan) -> list[str]:
     trainer = plan.layout.trainer
     if not isinstance(plan.config.trainer, EasyR1Settings):
         return list(_advice_embedded(plan))
-    found = []
+    sentences = []
     if not trainer.offload:
-        found.append("trainer.offload = true: parameters and moments in the machine's memory while vLLM samples")
+        sentences.append("trainer.offload = true: parameters and moments in the machine's memory while vLLM samples")
     if trainer.micro_batch > 1:
-        found.append("trainer.update_micro_batch = 1: fewer activations and logits at once")
+        sentences.append("trainer.update_micro_batch = 1: fewer activations and logits at once")
     if any(app.unreserved for app in plan.layout.apps) or plan.gpus < 2:
-        found.append("two GPUs: the Solver then answers on the other while the Challenger is trained")
+        sentences.append("two GPUs: the Solver then answers on the other while the Challenger is trained")
     if not plan.layout.release:
-        found.append("serving.release = true: the applications that a stage does not ask leave their GPUs")
-    found.append("more GPUs for the trainer (trainer.gpus_per_node): each then holds a smaller shard")
-    found.append("a smaller base model, or shorter answers (max_tokens of [….training] sampling)")
-    return found
+        sentences.append("serving.release = true: the applications that a stage does not ask leave their GPUs")
+    sentences.append("more GPUs for the trainer (trainer.gpus_per_node): each then holds a smaller shard")
+    sentences.append("a smaller base model, or shorter answers (max_tokens of [….training] sampling)")
+    return sentences
 
 
 def _advice_embedded(plan: Plan) -> Iterator[str]:

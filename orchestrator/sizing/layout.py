@@ -107,17 +107,17 @@ class Layout:
         number them otherwise; how many there are does not depend on that.
         """
         left: list[float] = []
-        found: dict[str, list[int]] = {}
+        holders: dict[str, list[int]] = {}
         if stage in TRAINING and self.trainer.device == "gpu":
-            found["trainer"] = list(range(self.trainer.gpus))
+            holders["trainer"] = list(range(self.trainer.gpus))
             left = [0.0] * self.trainer.gpus
         for app in sorted(self.resident(stage, config), key=lambda app: -app.gpus):
             if app.device == "cpu":
                 continue
             ranks = app.replicas * app.tensor_parallel
             share = app.gpus / app.tensor_parallel
-            found[app.name] = list(range(ranks)) if share == 0 else [_take(left, share) for _ in range(ranks)]
-        return found
+            holders[app.name] = list(range(ranks)) if share == 0 else [_take(left, share) for _ in range(ranks)]
+        return holders
 
     def needed(self, config: RunConfig, stages: tuple[Stage, ...]) -> int:
         """GPUs that the stages need, the one with the most."""
@@ -136,7 +136,9 @@ def _take(left: list[float], share: float) -> int:
 
 def layout_of(config: RunConfig, parameters: int) -> Layout:
     """What the preset and its Serve file say. Raises `ConfigError`."""
-    apps = tuple(_app(name, found) for name, found in read_applications(config.serving.applications).items())
+    apps = tuple(
+        _app(name, application) for name, application in read_applications(config.serving.applications).items()
+    )
     on_gpu = parameters >= _LARGE or any(app.device == "gpu" for app in apps)
     return Layout(_trainer(config, on_gpu), apps, config.serving.release)
 

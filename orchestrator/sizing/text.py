@@ -66,8 +66,8 @@ def _stage_json(stage: StagePlan) -> dict[str, Any]:
     }
 
 
-def _range_json(found: Range) -> dict[str, float]:
-    return {"typical": found[0], "maximum": found[1]}
+def _range_json(interval: Range) -> dict[str, float]:
+    return {"typical": interval[0], "maximum": interval[1]}
 
 
 def _head(plan: Plan) -> list[str]:
@@ -86,32 +86,32 @@ def _head(plan: Plan) -> list[str]:
 def _settings(plan: Plan) -> list[str]:
     """What to set for a proposed layout, in the preset and in its Serve file."""
     trainer, file = plan.layout.trainer, plan.config.serving.applications
-    said = f"gpus_per_node = {trainer.gpus // trainer.nodes}"
+    setting = f"gpus_per_node = {trainer.gpus // trainer.nodes}"
     if trainer.nodes > 1:
-        said = f"nodes = {trainer.nodes}, {said}"
+        setting = f"nodes = {trainer.nodes}, {setting}"
     replicas = ", ".join(f"{app.name} {app.replicas}" for app in plan.layout.apps)
     return [
-        f"[trainer] {said}, update_micro_batch = {trainer.micro_batch}, offload = {str(trainer.offload).lower()}",
+        f"[trainer] {setting}, update_micro_batch = {trainer.micro_batch}, offload = {str(trainer.offload).lower()}",
         f"[serving] release = true; num_replicas in a copy of deploy/serve/{file}.yaml: {replicas}",
     ]
 
 
 def _notes(plan: Plan) -> list[str]:
-    found, trainer = [], plan.layout.trainer
+    notes, trainer = [], plan.layout.trainer
     if trainer.nodes > 1:
-        found.append("a trainer of several nodes needs a folder that all of them see as the home (docs/easyr1.md)")
+        notes.append("a trainer of several nodes needs a folder that all of them see as the home (docs/easyr1.md)")
     if any(app.unreserved for app in plan.layout.apps):
-        found.append(
+        notes.append(
             "the trainer reserves whole GPUs of Ray, so applications on its GPU reserve none and share its memory, "
             "as in deploy/serve/rzero-1-gpu.yaml; not tried on a GPU"
         )
     if trainer.kind == "easyr1" and trainer.device == "gpu":
-        found.append("EasyR1 and vLLM have not been run on a GPU by us yet: these are sums, not experience")
+        notes.append("EasyR1 and vLLM have not been run on a GPU by us yet: these are sums, not experience")
     if trainer.in_float32:
-        found.append("the embedded trainer has not been run on a GPU by us yet: these are sums, not experience")
+        notes.append("the embedded trainer has not been run on a GPU by us yet: these are sums, not experience")
     if trainer.device == "cpu":
-        found.append("with a model this small most of the time is not FLOPs: take the hours for an order of magnitude")
-    return found
+        notes.append("with a model this small most of the time is not FLOPs: take the hours for an order of magnitude")
+    return notes
 
 
 def _model(plan: Plan) -> list[str]:
@@ -246,20 +246,20 @@ def _waits(part: Part) -> bool:
     return part.waiting > 0 and part.hours[0] == part.waiting
 
 
-def _two(found: Range) -> list[str]:
-    return [f"{value:.2f}" if value >= 0.1 else f"{value:.2g}" for value in found]
+def _two(interval: Range) -> list[str]:
+    return [f"{value:.2f}" if value >= 0.1 else f"{value:.2g}" for value in interval]
 
 
 def _assumed(plan: Plan) -> list[str]:
-    found = plan.assumed.sentences("gpu" if plan.gpus else "cpu", plan.layout.trainer.in_float32)
+    sentences = plan.assumed.sentences("gpu" if plan.gpus else "cpu", plan.layout.trainer.in_float32)
     parameters, sampling = plan.shape.parameters, plan.assumed.mfu_sample
     peak = plan.assumed.peak_tflops if plan.gpus else plan.assumed.cpu_peak_tflops
     speed = peak * 1e12 * sampling / (2 * parameters)
     each = "GPU" if plan.gpus else "core"
-    found.insert(
+    sentences.insert(
         1, f"which is {speed:,.0f} sampled tokens a second and {each}: put what you measure in its place (--mfu-sample)"
     )
-    return ["Assumed (each has an option: `coevo plan --help`)", *_listed(found)]
+    return ["Assumed (each has an option: `coevo plan --help`)", *_listed(sentences)]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -285,8 +285,8 @@ def _fitted(start: str, how: str, end: str) -> list[str]:
     return [f"{start}{first:<{room}}{end}", *(" " * len(start) + line for line in rest)]
 
 
-def _listed(found: Sequence[str]) -> list[str]:
-    return [line for each in found for line in _wrapped(each, "- ")]
+def _listed(sentences: Sequence[str]) -> list[str]:
+    return [line for each in sentences for line in _wrapped(each, "- ")]
 
 
 def _wrapped(text: str, start: str = "  ") -> list[str]:

@@ -67,13 +67,13 @@ def _clusters(context: Context, questions: Sequence[Question]) -> list[ClusterRo
     asked = [question for question in questions if question.text is not None]
     if len(asked) > _MOST_COMPARED:
         return []
-    found = clusters([question.text or "" for question in asked], context.config.challenger.reward.bleu_distance)
-    sizes = Counter(found).most_common()
-    place = {cluster: number for number, (cluster, _) in enumerate(sizes)}
+    clustered = clusters([question.text or "" for question in asked], context.config.challenger.reward.bleu_distance)
+    sizes = Counter(clustered).most_common()
+    rank = {cluster: number for number, (cluster, _) in enumerate(sizes)}
     size = dict(sizes)
     return [
-        ClusterRow(question.id, context.run, context.iteration, place[cluster], size[cluster])
-        for question, cluster in zip(asked, found, strict=True)
+        ClusterRow(question.id, context.run, context.iteration, rank[cluster], size[cluster])
+        for question, cluster in zip(asked, clustered, strict=True)
     ]
 
 

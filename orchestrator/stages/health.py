@@ -99,12 +99,12 @@ def _back_to(context: Context, action: Action, best: int, before: int) -> dict[R
 
 def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[Alarm]:
     """Each signal of the training at the first step where it showed."""
-    found: dict[str, Alarm] = {}
+    first: dict[str, Alarm] = {}
     before = context.before()
     for end in range(1, len(steps) + 1):
         for alarm in step_alarms(steps[:end], context.config.guard, before):
-            found.setdefault(alarm.signal, alarm)
-    return list(found.values())
+            first.setdefault(alarm.signal, alarm)
+    return list(first.values())
 
 
 def _label_signals(session: Session, context: Context) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
 
 def _storable(alarm: Alarm) -> dict[str, Any]:
     """An alarm as JSON, which has no infinity: a KL that ran over is the largest number there is."""
-    found, largest = asdict(alarm), sys.float_info.max
-    return {**found, **{name: max(-largest, min(largest, found[name])) for name in ("value", "threshold")}}
+    fields, largest = asdict(alarm), sys.float_info.max
+    return {**fields, **{name: max(-largest, min(largest, fields[name])) for name in ("value", "threshold")}}
 
 
 def _figure(figure: Estimate | None) -> dict[str, Any]:

@@ -237,4 +237,4 @@ def _learned_from(job: TrainJob, checkpoint: str, steps: int) -> list[TrainedOnR
     for step in range(1, steps + 1):
         for question in questions_at(job, step):
             at.setdefault(question.question_id, set()).add(step)
-    return [TrainedOnRow(question, checkpoint, sorted(found)) for question, found in at.items()]
+    return [TrainedOnRow(question, checkpoint, sorted(at_steps)) for question, at_steps in at.items()]

@@ -51,11 +51,11 @@ def list_alerts(
 ) -> AlertPage:
     """Alerts of all runs or of one, the newest first."""
     last = _last(session, after)
-    found = queries.list_alerts(
+    alerts = queries.list_alerts(
         session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1
     )
-    items = found[:limit]
-    return AlertPage(items=items, next=items[-1].id if len(found) > limit else None)
+    items = alerts[:limit]
+    return AlertPage(items=items, next=items[-1].id if len(alerts) > limit else None)
 
 
 @router.get("/{alert}", responses=documented(404))

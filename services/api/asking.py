@@ -34,27 +34,27 @@ class Asking:
             response.read()
             return response.json()
 
-    def file(self, path: str, said: Manifest, to: Path, **sent: Any) -> None:
+    def file(self, path: str, manifest: Manifest, to: Path, **sent: Any) -> None:
         """Write the file that a manifest is of, or the rest of it where an earlier answer ended in the middle.
 
         Its part is beside it, under a name with the sha256: a part of another file is none of this.
         """
-        part = to.with_name(f"{to.name}.{said.sha256}.part")
+        part = to.with_name(f"{to.name}.{manifest.sha256}.part")
         for other in set(_parts(to)) - {part}:
             other.unlink(missing_ok=True)
-        if not part.exists() or part.stat().st_size != said.bytes:
-            self._fetch(path, said, part, **sent)
+        if not part.exists() or part.stat().st_size != manifest.bytes:
+            self._fetch(path, manifest, part, **sent)
         with part.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != said.sha256:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != manifest.sha256:
             part.unlink()
-            raise ApiError(f"{to}: expected the sha256 {said.sha256}, got {found}. Ask again")
+            raise ApiError(f"{to}: expected the sha256 {manifest.sha256}, got {digest}. Ask again")
         put(part, to)
 
-    def _fetch(self, path: str, said: Manifest, part: Path, **sent: Any) -> None:
-        etag, has = f'"{said.sha256}"', part.stat().st_size if part.exists() else 0
+    def _fetch(self, path: str, manifest: Manifest, part: Path, **sent: Any) -> None:
+        etag, has = f'"{manifest.sha256}"', part.stat().st_size if part.exists() else 0
         headers = {"Accept-Encoding": "identity"}  # a place in the file is one in the answer
-        if 0 < has < said.bytes:
+        if 0 < has < manifest.bytes:
             headers |= {"Range": f"bytes={has}-", "If-Range": etag}
         with self._answered("GET", path, headers, **sent) as response:
             if response.headers.get("etag") != etag:

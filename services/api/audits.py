@@ -105,16 +105,16 @@ class RunAudits(BaseModel):
     annotators: list[Agreement]
 
     @classmethod
-    def of(cls, found: Audits) -> Self:
+    def of(cls, audits: Audits) -> Self:
         return cls(
-            measured=found.measured,
-            estimated=found.estimated,
+            measured=audits.measured,
+            estimated=audits.estimated,
             checks=[
                 EstimateCheck(oracle=oracle, over=over, error=c.error, bias=c.bias, held=c.held, folds=list(c.folds))
-                for oracle, over, c in found.checks
+                for oracle, over, c in audits.checks
             ],
-            oracles=found.oracles,
-            annotators=found.annotators,
+            oracles=audits.oracles,
+            annotators=audits.annotators,
         )
 
 
@@ -161,7 +161,7 @@ def _sample(session: Session, run: str, iteration: int, oracle: str) -> Sample:
     drawn, settled = queries.sample_progress(session, run, iteration, oracle)
     by_stratum = queries.drawn_by_stratum(session, run, iteration, oracle)
     strata = queries.named_strata_of(session, run, iteration, oracle)
-    said = queries.count_said(session, run, iteration) if oracle == ORACLE else {}
+    counts = queries.count_said(session, run, iteration) if oracle == ORACLE else {}
     return Sample(
         run=run,
         iteration=iteration,
@@ -176,5 +176,5 @@ def _sample(session: Session, run: str, iteration: int, oracle: str) -> Sample:
             Measured(over=each.over, label_accuracy=each.figure, population=each.population)
             for each in measured_in(session, run, iteration, oracle)
         ],
-        annotators={name: sum(verdicts.values()) for name, verdicts in said.items()},
+        annotators={name: sum(verdicts.values()) for name, verdicts in counts.items()},
     )

@@ -112,8 +112,8 @@ class ApiClient:
 
     def clusters(self, run: str, iteration: int, limit: int = 20) -> list[ClusterSummary]:
         """Questions that are alike, the largest clusters first."""
-        found = self._get(f"/runs/{run}/iterations/{iteration}/clusters", {"limit": limit})
-        return [ClusterSummary.model_validate(each) for each in found]
+        rows = self._get(f"/runs/{run}/iterations/{iteration}/clusters", {"limit": limit})
+        return [ClusterSummary.model_validate(each) for each in rows]
 
     def statistics(self, run: str, iteration: int) -> Statistics:
         return Statistics.model_validate(self._get(f"/runs/{run}/iterations/{iteration}/statistics", {}))
@@ -148,8 +148,8 @@ class ApiClient:
 
     def training_labels(self, run: str) -> list[StepLabelFigures]:
         """Label accuracy of the Solver's method in training, by step."""
-        found = self._get(f"/runs/{run}/training-labels", {})
-        return TypeAdapter(list[StepLabelFigures]).validate_python(found)
+        rows = self._get(f"/runs/{run}/training-labels", {})
+        return TypeAdapter(list[StepLabelFigures]).validate_python(rows)
 
     def series(self, run: str, **wanted: Any) -> list[SeriesPoint]:
         """A run's figures by iteration; those of a `name`, `over` or `oracle` where it is given."""

@@ -21,8 +21,8 @@ def _estimate(value: float, lo: float, hi: float, n: int) -> dict[str, Any]:
 
 def _checkpoint(role: str, iteration: int, step: int, parent: str | None) -> dict[str, Any]:
     key = f"demo/{role}/{iteration}"
-    place = {"path": f"/var/lib/coevo/checkpoints/{key}", "sha256": _sha256(key)}
-    return {"id": key, "run": "demo", "role": role, "iteration": iteration, "step": step, **place, "parent": parent}
+    files = {"path": f"/var/lib/coevo/checkpoints/{key}", "sha256": _sha256(key)}
+    return {"id": key, "run": "demo", "role": role, "iteration": iteration, "step": step, **files, "parent": parent}
 
 
 def _vote(sample: int, answer: str, in_class: int) -> dict[str, Any]:

@@ -119,11 +119,11 @@ def _metrics(figure: Figure, point: SeriesPoint) -> list[tuple[str, str, float]]
     unit = f"_{figure.unit}" if figure.unit else ""
     value, n = f"{stem}{unit}", f"{stem}_{figure.n}"
     how = "; estimated from p_hat and earlier audits" if point.estimated else ""
-    found = [(value, f"{figure.text}{how}; of the latest iteration that has it. It rests on {n}.", point.value)]
+    samples = [(value, f"{figure.text}{how}; of the latest iteration that has it. It rests on {n}.", point.value)]
     for end, bound in (("lower", point.lo), ("upper", point.hi)):
         if bound is not None:
-            found.append((f"{stem}_ci_{end}{unit}", f"The {end} end of the 95% interval of {value}.", bound))
-    return [*found, (n, f"How many {figure.of} {value} rests on.", float(point.n))]
+            samples.append((f"{stem}_ci_{end}{unit}", f"The {end} end of the 95% interval of {value}.", bound))
+    return [*samples, (n, f"How many {figure.of} {value} rests on.", float(point.n))]
 
 
 def _iterations(series: Mapping[str, Sequence[SeriesPoint]]) -> Metric:

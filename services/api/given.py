@@ -56,9 +56,9 @@ async def _store(request: Request) -> Store:  # waits for nothing, and so needs 
     return store
 
 
-def as_json(found: BaseModel) -> Response:
+def as_json(model: BaseModel) -> Response:
     """An answer that is what it should be already; FastAPI would check it again, in one more thread."""
-    return Response(found.model_dump_json(), media_type="application/json")
+    return Response(model.model_dump_json(), media_type="application/json")
 
 
 Reading = Annotated[Session, Depends(_reading)]

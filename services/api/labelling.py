@@ -116,9 +116,9 @@ def _annotator(request: Request, given: str | None, where: str) -> str:
 def _labelling(session: Session, run: str, iteration: int, annotator: str) -> Labelling:
     entry = queries.next_to_label(session, run, iteration, annotator)
     drawn, settled = queries.sample_progress(session, run, iteration, human.ORACLE)
-    said = queries.count_said(session, run, iteration).get(annotator, {})
+    counts = queries.count_said(session, run, iteration).get(annotator, {})
     return Labelling(
         annotator=annotator,
         question=ToLabel.of(entry) if entry else None,
-        progress=Progress(drawn=drawn, settled=settled, said=sum(said.values()), skipped=said.get("unknown", 0)),
+        progress=Progress(drawn=drawn, settled=settled, said=sum(counts.values()), skipped=counts.get("unknown", 0)),
     )

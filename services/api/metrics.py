@@ -52,11 +52,11 @@ class _StoreCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         with self._store.read() as session:  # one state of the store
-            count, found = queries.watched_runs(session, LARGEST)
-            runs = [name for name, _ in found]
+            count, watched = queries.watched_runs(session, LARGEST)
+            runs = [name for name, _ in watched]
             return [
                 _gauge("runs", f"Runs in the store; metrics are of at most {LARGEST} of them.", [((), count)]),
-                _statuses(found),
+                _statuses(watched),
                 *_stages(session, runs),
                 *figures(queries.latest_series(session, runs)),
                 _questions(session, runs),
@@ -137,10 +137,10 @@ def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
 
 
 def _pool(session: Session) -> Iterator[Metric]:
-    found = queries.pool_load(session)
+    rows = queries.pool_load(session)
     statuses: tuple[PoolStatus, ...] = get_args(PoolStatus)
     none = [PoolLoad(kind, status, 0, 0.0, 0.0, 0.0) for kind in POOL_KINDS for status in statuses]
-    load = {(each.status, each.kind): each for each in (*none, *found)}
+    load = {(each.status, each.kind): each for each in (*none, *rows)}
     jobs = ((key, each.jobs) for key, each in load.items())
     yield _gauge("pool_jobs", "Trainings that the worker pool knows.", jobs, "status", "kind")
     asked = ((key, each.units) for key, each in load.items() if each.status != "done")

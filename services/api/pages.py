@@ -20,9 +20,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
-def cursor(place: Sequence[float]) -> str:
+def cursor(sort_key: Sequence[float]) -> str:
     """The text that stands for a place."""
-    return _encoded(list(place))
+    return _encoded(list(sort_key))
 
 
 def place(after: str | None, size: int) -> tuple[float, ...]:
@@ -32,10 +32,15 @@ def place(after: str | None, size: int) -> tuple[float, ...]:
     """
     if after is None:
         return ()
-    found = _decoded(after)
-    if not isinstance(found, list) or len(found) != size or not all(map(_is_number, found)) or not _is_index(found[-1]):
+    decoded = _decoded(after)
+    if (
+        not isinstance(decoded, list)
+        or len(decoded) != size
+        or not all(map(_is_number, decoded))
+        or not _is_index(decoded[-1])
+    ):
         raise HTTPException(400, f"after: expected `next` of a page in the same order, got {after[:100]!r}")
-    return tuple(found)
+    return tuple(decoded)
 
 
 def run_cursor(created_at: datetime, name: str) -> str:
@@ -53,8 +58,8 @@ def run_place(after: str | None) -> tuple[datetime, str] | None:
     raise HTTPException(400, f"after: expected `next` of a page before, got {after[:100]!r}")
 
 
-def _encoded(place: list[Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+def _encoded(sort_key: list[Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(sort_key).encode()).decode().rstrip("=")
 
 
 def _decoded(after: str) -> Any:

@@ -65,13 +65,13 @@ def flow_of(config: RunConfig) -> Flow:
 @cache
 def _words() -> frozenset[str]:
     """All words that a setting is one of, and the names of question sets that are not in a file."""
-    found = {"micro", "micro-validation", "benchmark"}
+    words = {"micro", "micro-validation", "benchmark"}
     parts: list[Any] = [RunConfig.model_json_schema()]
     while parts:
         part = parts.pop()
         if isinstance(part, dict):
-            found.update(word for word in [part.get("const"), *part.get("enum", [])] if isinstance(word, str))
+            words.update(word for word in [part.get("const"), *part.get("enum", [])] if isinstance(word, str))
             parts += part.values()
         elif isinstance(part, list):
             parts += part
-    return frozenset(found)
+    return frozenset(words)

@@ -75,8 +75,8 @@ class Vote(BaseModel):
     def all_of(cls, votes: Sequence[RolloutRow], label: PseudoLabel | None) -> list[Self]:
         """Those of one question."""
         places = classes_of([vote.answer for vote in votes], label.classes if label else ())
-        found = [cls.model_validate(vote) for vote in votes]
-        return [vote.model_copy(update={"in_class": place}) for vote, place in zip(found, places, strict=True)]
+        schemas = [cls.model_validate(vote) for vote in votes]
+        return [vote.model_copy(update={"in_class": index}) for vote, index in zip(schemas, places, strict=True)]
 
 
 class Annotation(BaseModel):
@@ -132,7 +132,7 @@ class QuestionDetail(Question):
             **{name: getattr(asked, name) for name in _OF_QUESTION},
             **{name: getattr(label, name, None) for name in _OF_LABEL},
             verdict=entry.verdict,
-            oracles=[OracleSaid.model_validate(said) for said in entry.oracles],
+            oracles=[OracleSaid.model_validate(label) for label in entry.oracles],
             given_answer=asked.answer,
             classes=[AnswerClass(answer=a, votes=n) for a, n in label.classes] if label else [],
             rollouts=Vote.all_of(votes, label),

@@ -51,11 +51,11 @@ def list_questions(store: OfStore, run: RunName, iteration: Iteration, wanted: A
     )
     after, limit = place(wanted.after, 2 if wanted.sort.endswith("p_hat") else 1), wanted.limit + 1
     with store.read_once() as session:
-        found = queries.browse(session, run, iteration, fits, sort=wanted.sort, after=after, limit=limit)
-        if not found:
+        rows = queries.browse(session, run, iteration, fits, sort=wanted.sort, after=after, limit=limit)
+        if not rows:
             queries.get_run(session, run)
-    page = found[: wanted.limit]
-    more = cursor(queries.place_of(page[-1], wanted.sort)) if len(found) > wanted.limit else None
+    page = rows[: wanted.limit]
+    more = cursor(queries.place_of(page[-1], wanted.sort)) if len(rows) > wanted.limit else None
     return as_json(QuestionPage.model_validate({"items": page, "next": more}))
 
 
@@ -66,14 +66,14 @@ def get_question(store: OfStore, run: RunName, iteration: Iteration, index: Inde
     cluster, and which checkpoints learned from it."""
     key = question_id(run, iteration, index)
     with store.read() as session:
-        found = QuestionDetail.with_votes(
+        detail = QuestionDetail.with_votes(
             queries.get_question(session, key),
             queries.rollouts_of_question(session, key),
             queries.annotations_of(session, [key]),
             queries.cluster_of(session, key),
             queries.trained_on_of(session, key),
         )
-    return as_json(found)
+    return as_json(detail)
 
 
 @router.get("/statistics", response_model=Statistics, responses=documented(404))
@@ -89,11 +89,11 @@ def get_statistics(store: OfStore, run: RunName, iteration: Iteration) -> Respon
     for verdict, _, count in counts:
         verdicts[verdict] += count
     bins = [Bin(verdict=verdict, p_hat=p_hat, questions=n) for verdict, p_hat, n in counts if p_hat is not None]
-    found = Statistics(
+    statistics = Statistics(
         verdicts=verdicts,
         kept=share(verdicts["kept"], verdicts.total()),
         mean_p_hat=stats.mean_p_hat if stats else None,
         unparsed_share=stats.unparsed_share if stats else None,
         histogram=sorted(bins, key=lambda each: each.p_hat),
     )
-    return as_json(found)
+    return as_json(statistics)

@@ -18,9 +18,9 @@ router = APIRouter(tags=["runs"])
 @router.get("/runs", responses=documented(400))
 def list_runs(session: Reading, limit: Limit = 50, after: After = None) -> RunPage:
     """Runs, the newest first."""
-    found = queries.page_of_runs(session, after=run_place(after), limit=limit + 1)
-    page = found[:limit]
-    more = run_cursor(page[-1].created_at, page[-1].name) if len(found) > limit else None
+    rows = queries.page_of_runs(session, after=run_place(after), limit=limit + 1)
+    page = rows[:limit]
+    more = run_cursor(page[-1].created_at, page[-1].name) if len(rows) > limit else None
     return RunPage(items=[Run.of(row) for row in page], next=more)
 
 

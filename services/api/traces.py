@@ -39,8 +39,8 @@ def list_clusters(
     """Questions that are alike by BLEU, the largest clusters first; none of given prompts, nor where an iteration has
     too many questions to compare."""
     queries.get_run(session, run)
-    found = queries.largest_clusters(session, run, iteration, limit)
-    return [ClusterSummary(number=number, size=size, example=example) for number, size, example in found]
+    clusters = queries.largest_clusters(session, run, iteration, limit)
+    return [ClusterSummary(number=number, size=size, example=example) for number, size, example in clusters]
 
 
 @router.get("/questions/{index}/votes/{sample_index}", responses=documented(404))

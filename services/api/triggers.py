@@ -124,15 +124,15 @@ def create_run(store: Reading, prefect: Triggering, presets: Presets, check: Che
 @router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **_WRITES)
 def cancel_run(store: Reading, prefect: Triggering, run: RunName, wanted: CancelWanted) -> list[Triggered]:
     """End what is at a run, or waits to be; what is done stays, and it can be resumed."""
-    found = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.active]
+    active = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.active]
     with store.read() as session:
-        if not found:
+        if not active:
             raise HTTPException(409, f"run {run}: nobody is at it; it is {queries.get_run(session, run).status}")
         holder = queries.run_holder(session, run)
-    if holder is not None and not all(flow_run.deployed for flow_run in found):
+    if holder is not None and not all(flow_run.deployed for flow_run in active):
         who = queries.process_of(holder.owner)
         raise HTTPException(409, f"run {run}: {who} works on it, started by `coevo run`: stop it with Ctrl-C there")
-    return [_said(prefect, prefect.cancel(flow_run, wanted.why)) for flow_run in found]
+    return [_said(prefect, prefect.cancel(flow_run, wanted.why)) for flow_run in active]
 
 
 @router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **_WRITES)

@@ -62,7 +62,7 @@ def look(session: Session, run: str, iteration: int) -> list[AlertRow]:
     # What was estimated is not tested: it follows from p_hat, which has a rule of its own.
     measured = [point for point in queries.series_of(session, run) if not point.estimated]
     left = {t for t, _ in queries.rolled_back(session, run)}
-    found = _found_at(iteration, measured, left, settings)
+    findings = _found_at(iteration, measured, left, settings)
     of_labels = [point for point in measured if point.name in OF_LABELS]
     here = _audited(session, run, iteration, of_labels)
     later = [
@@ -74,7 +74,7 @@ def look(session: Session, run: str, iteration: int) -> list[AlertRow]:
         if each.series.oracle in here & _audited(session, run, t, of_labels)
     ]
     now = queries.database_time(session)
-    queries.add_alerts(session, [_of_finding(run, each, now) for each in [*found, *later]])
+    queries.add_alerts(session, [_of_finding(run, each, now) for each in [*findings, *later]])
     ids = [alert_id(run, each.point.iteration, each.rule, each.series) for each in later]
     return [
         *queries.list_alerts(session, run=run, iteration=iteration, limit=_MOST),
@@ -110,24 +110,24 @@ def _findings(points: Iterable[SeriesPoint], settings: Alerts) -> list[Finding]:
     return findings(series, settings)
 
 
-def _of_finding(run: str, found: Finding, now: datetime) -> AlertRow:
-    point = found.point
+def _of_finding(run: str, finding: Finding, now: datetime) -> AlertRow:
+    point = finding.point
     return AlertRow(
-        id=alert_id(run, point.iteration, found.rule, found.series),
+        id=alert_id(run, point.iteration, finding.rule, finding.series),
         run=run,
         iteration=point.iteration,
-        rule=found.rule,
-        series=found.series.name,
-        over=cast(Over, found.series.over),
-        oracle=found.series.oracle,
-        severity=found.severity,
+        rule=finding.rule,
+        series=finding.series.name,
+        over=cast(Over, finding.series.over),
+        oracle=finding.series.oracle,
+        severity=finding.severity,
         value=point.value,
         lo=point.lo,
         hi=point.hi,
         n=point.n,
-        reference=found.reference,
-        threshold=found.threshold,
-        text=found.text,
+        reference=finding.reference,
+        threshold=finding.threshold,
+        text=finding.text,
         raised_at=now,
     )
 

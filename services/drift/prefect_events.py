@@ -54,10 +54,10 @@ class PrefectEvents:
         known = self._post("/events/filter", {"filter": {"id": {"id": [_id_of(alert)]}}, "limit": 1})
         if not known.is_success or _Events.model_validate_json(known.content).total:
             return known
-        found = self._flow_runs(alert)
-        if not found.is_success:
-            return found
-        rows = _FLOW_RUNS.validate_json(found.content)
+        flow_runs = self._flow_runs(alert)
+        if not flow_runs.is_success:
+            return flow_runs
+        rows = _FLOW_RUNS.validate_json(flow_runs.content)
         deployment = next((row.deployment_id for row in rows if row.parameters.get("run") == alert.run), None)
         return self._post("/events", [event_of(alert, deployment)])
 

@@ -101,9 +101,10 @@ def _ill_posed(session: Session, run: str, iteration: int, oracle: str) -> dict[
     """Strata in which those that the oracle calls ill-posed stand for the right ones."""
     strata = queries.named_strata_of(session, run, iteration, oracle, unanswered=True)
     counts = queries.ill_posed_by_stratum(session, run, iteration, oracle)
-    named = {name: Stratum(found.size, found.n, counts[name]) for name, found in strata.items()}
+    named = {name: Stratum(stratum.size, stratum.n, counts[name]) for name, stratum in strata.items()}
     return {
-        over: [found for name, found in named.items() if name.startswith("kept") in wanted] for over, wanted in _SLICES
+        over: [stratum for name, stratum in named.items() if name.startswith("kept") in wanted]
+        for over, wanted in _SLICES
     }
 
 
@@ -187,5 +188,5 @@ def _mean(iteration: int, name: str, over: Over, sums: Sums) -> Iterator[SeriesP
         yield SeriesPoint(iteration, name, over, "", sums.total, None, None, 1)
 
 
-def _point(iteration: int, name: str, over: Over, found: Estimate, oracle: str = "") -> SeriesPoint:
-    return SeriesPoint(iteration, name, over, oracle, found.value, found.lo, found.hi, found.n)
+def _point(iteration: int, name: str, over: Over, estimate: Estimate, oracle: str = "") -> SeriesPoint:
+    return SeriesPoint(iteration, name, over, oracle, estimate.value, estimate.lo, estimate.hi, estimate.n)

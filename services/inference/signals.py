@@ -61,28 +61,32 @@ def with_signals(
     if "embeddings" in method.needs and groups:
         rows = embed(signals, [text for _, responses in texts for text in responses])
         ends = np.cumsum([len(responses) for _, responses in texts])[:-1]
-        heard = [replace(group, embeddings=found) for group, found in zip(heard, np.split(rows, ends), strict=True)]
+        heard = [
+            replace(group, embeddings=embeddings) for group, embeddings in zip(heard, np.split(rows, ends), strict=True)
+        ]
     if "clusters" in method.needs:
-        heard = [replace(group, clusters=found) for group, found in zip(heard, cluster(signals, texts), strict=True)]
+        heard = [
+            replace(group, clusters=clusters) for group, clusters in zip(heard, cluster(signals, texts), strict=True)
+        ]
     return heard
 
 
-def _service(found: Service | str) -> Service:
-    if isinstance(found, Service):
-        return found
-    raise InferenceError(f"signals: expected the address of a service, got {found!r}, which a run's stage replaces")
+def _service(service: Service | str) -> Service:
+    if isinstance(service, Service):
+        return service
+    raise InferenceError(f"signals: expected the address of a service, got {service!r}, which a run's stage replaces")
 
 
 async def _embed_part(service: Service, http: aiohttp.ClientSession, texts: Sequence[str]) -> NDArray[np.float64]:
     reply = await post(http, service, "embeddings", {"model": service.model, "input": list(texts)})
     try:
         rows = {int(row["index"]): row["embedding"] for row in reply["data"]}
-        found = np.array([rows[i] for i in range(len(texts))], dtype=np.float64)
+        embeddings = np.array([rows[i] for i in range(len(texts))], dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
         raise InferenceError(f"{service.url}: embeddings: not what OpenAI's API returns: {error!r}") from error
-    if found.ndim != 2 or not np.isfinite(found).all():
+    if embeddings.ndim != 2 or not np.isfinite(embeddings).all():
         raise InferenceError(f"{service.url}: embeddings: expected {len(texts)} rows of finite numbers")
-    return found
+    return embeddings
 
 
 async def _judge_group(

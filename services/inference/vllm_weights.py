@@ -51,10 +51,10 @@ def _tensors(folder: Path, tied: bool) -> dict[str, tuple[int, ...]]:
     """Name -> shape; a head that is the embedding may or may not have been saved."""
     from safetensors import safe_open
 
-    found = {}
+    by_name = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as tensors:
-            found.update({name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()})  # noqa: SIM118
+            by_name.update({name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()})  # noqa: SIM118
     if tied:
-        found.pop(_HEAD, None)
-    return found
+        by_name.pop(_HEAD, None)
+    return by_name

@@ -54,14 +54,14 @@ def measured(session: Session, run: str) -> list[Accuracy]:
 def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list[Accuracy]:
     """The same of one iteration and oracle; nothing where nothing was audited."""
     sampled = queries.sample_progress(session, run, iteration, oracle)[0] > 0
-    found = []
+    accuracies = []
     for over, strata in queries.strata_of(session, run, iteration, oracle).items():
         n, right = sum(each.n for each in strata), sum(each.right for each in strata)
         figure = stratified_share(strata) if sampled else share(right, n)
         if figure is not None and over != "":
             size = sum(each.size for each in strata)
-            found.append(Accuracy(iteration, oracle, over, figure, size, "sample" if sampled else "all"))
-    return found
+            accuracies.append(Accuracy(iteration, oracle, over, figure, size, "sample" if sampled else "all"))
+    return accuracies
 
 
 def estimated(
@@ -83,7 +83,7 @@ def between_oracles(session: Session, run: str) -> list[Agreement]:
     """Of every two oracles that have said something of a same pseudo-label."""
     oracles = sorted(queries.oracles_of(session, run))
     pairs = {(a, b): queries.agreement(session, run, a, b) for a, b in combinations(oracles, 2)}
-    return _agreements({names: said for names, said in pairs.items() if said})
+    return _agreements({names: counts for names, counts in pairs.items() if counts})
 
 
 def between_annotators(session: Session, run: str) -> list[Agreement]:
@@ -115,5 +115,5 @@ def audits_of(session: Session, run: str) -> Audits:
     return Audits(known, points, checks, between_oracles(session, run), between_annotators(session, run))
 
 
-def _agreements(said: Mapping[tuple[str, str], Mapping[Said, int]]) -> list[Agreement]:
-    return [Agreement(first, second, kappa(pairs)) for (first, second), pairs in said.items()]
+def _agreements(counts: Mapping[tuple[str, str], Mapping[Said, int]]) -> list[Agreement]:
+    return [Agreement(first, second, kappa(pairs)) for (first, second), pairs in counts.items()]

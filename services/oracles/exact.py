@@ -85,14 +85,14 @@ def _read(question: str) -> _Arithmetic | None:
     if len(question) > MAX_CHARS:
         return None
     text = " ".join(question.split())
-    if found := _EXPRESSION.fullmatch(text):
-        expression = found[1] or found[2]
+    if match := _EXPRESSION.fullmatch(text):
+        expression = match[1] or match[2]
         return _Arithmetic(_numbers(expression), tuple(re.findall(r"[-+*]", expression)))
-    if found := _BOXES.fullmatch(text):
-        return _Arithmetic((int(found[1]), int(found[2])), ("*",))
-    if found := _STORY.fullmatch(text):
-        verbs = re.findall(_VERB, found[4])
-        return _Arithmetic((int(found[2]), *_numbers(found[4])), tuple("+" if verb in GAINS else "-" for verb in verbs))
+    if match := _BOXES.fullmatch(text):
+        return _Arithmetic((int(match[1]), int(match[2])), ("*",))
+    if match := _STORY.fullmatch(text):
+        verbs = re.findall(_VERB, match[4])
+        return _Arithmetic((int(match[2]), *_numbers(match[4])), tuple("+" if verb in GAINS else "-" for verb in verbs))
     return None
 
 

@@ -33,10 +33,10 @@ def annotate(session: Session, row: AnnotationRow, needed: int = NEEDED) -> bool
     queries.add_annotation(session, row)
     if queries.has_label(session, row.question_id, ORACLE):
         return False
-    said = [each.verdict for each in queries.annotations_of(session, [row.question_id])]
-    verdict = settled(said, needed)
+    verdicts = [each.verdict for each in queries.annotations_of(session, [row.question_id])]
+    verdict = settled(verdicts, needed)
     if verdict is None:
-        return len(said) == needed
+        return len(verdicts) == needed
     queries.add_oracle_labels(session, [OracleLabel(row.question_id, ORACLE, verdict, None)])
     return True
 
@@ -48,10 +48,10 @@ def is_over(session: Session, run: str, iteration: int, needed: int = NEEDED) ->
     return queries.sample_is_over(session, run, iteration, ORACLE, needed)
 
 
-def settled(said: Iterable[OracleVerdict], needed: int = NEEDED) -> OracleVerdict | None:
+def settled(verdicts: Iterable[OracleVerdict], needed: int = NEEDED) -> OracleVerdict | None:
     """The verdict that at least `needed` annotators gave, and more than half of those who did not skip; None while
     there is none. A skip (`unknown`) is no word."""
-    counts = Counter(verdict for verdict in said if verdict != "unknown")
+    counts = Counter(verdict for verdict in verdicts if verdict != "unknown")
     if not counts:
         return None
     [(verdict, most)] = counts.most_common(1)

@@ -100,14 +100,14 @@ def _shuffled(batch: Sequence[Case], sentinels: Sequence[Sentinel], seed: int) -
 
 
 def _label(case: Case, replies: dict[str, list[str | None]], settings: Judge, grader: Grader) -> OracleLabel:
-    found = judged(settings.prompt, case, replies[case.key], grader)
-    truth = case.truth.solution if settings.prompt == "equivalence" and case.truth else found.answer
-    return OracleLabel(case.key, settings.oracle, found.verdict, truth)
+    verdict = judged(settings.prompt, case, replies[case.key], grader)
+    truth = case.truth.solution if settings.prompt == "equivalence" and case.truth else verdict.answer
+    return OracleLabel(case.key, settings.oracle, verdict.verdict, truth)
 
 
 def _passed(sentinel: Sentinel, replies: dict[str, list[str | None]], settings: Judge, grader: Grader) -> bool:
-    found = judged(settings.prompt, sentinel.case, replies[sentinel.case.key], grader)
-    return sentinel.passed(settings.prompt, found, grader)
+    verdict = judged(settings.prompt, sentinel.case, replies[sentinel.case.key], grader)
+    return sentinel.passed(settings.prompt, verdict, grader)
 
 
 async def _ask_all(cases: Sequence[Case], settings: Judge, seed: int) -> dict[str, list[_Reply]]:

@@ -30,15 +30,17 @@ def list_alerts(
     limit: int = 50,
 ) -> list[AlertRow]:
     """A page of alerts, the newest first; `after` is the last one of the page before."""
-    found = select(*columns(Alerts, AlertRow))
+    statement = select(*columns(Alerts, AlertRow))
     for column, wanted in ((Alerts.run, run), (Alerts.iteration, iteration), (Alerts.severity, severity)):
         if wanted is not None:
-            found = found.where(column == wanted)
+            statement = statement.where(column == wanted)
     if acknowledged is not None:
-        found = found.where(Alerts.acknowledged_at.is_not(None) if acknowledged else Alerts.acknowledged_at.is_(None))
+        statement = statement.where(
+            Alerts.acknowledged_at.is_not(None) if acknowledged else Alerts.acknowledged_at.is_(None)
+        )
     if after is not None:
-        found = found.where(tuple_(Alerts.raised_at, Alerts.id) < tuple_(after.raised_at, after.id))
-    ordered = found.order_by(Alerts.raised_at.desc(), Alerts.id.desc()).limit(limit)
+        statement = statement.where(tuple_(Alerts.raised_at, Alerts.id) < tuple_(after.raised_at, after.id))
+    ordered = statement.order_by(Alerts.raised_at.desc(), Alerts.id.desc()).limit(limit)
     return [AlertRow(*row) for row in session.execute(ordered)]
 
 
@@ -66,8 +68,8 @@ def acknowledge(session: Session, alert: str, by: str, note: str = "") -> AlertR
 
 def deliveries_of(session: Session, alert: str) -> list[DeliveryRow]:
     """How an alert fares on its way to each target."""
-    found = select(*columns(Deliveries, DeliveryRow)).where(Deliveries.alert == alert)
-    return [DeliveryRow(*row) for row in session.execute(found.order_by(Deliveries.target))]
+    statement = select(*columns(Deliveries, DeliveryRow)).where(Deliveries.alert == alert)
+    return [DeliveryRow(*row) for row in session.execute(statement.order_by(Deliveries.target))]
 
 
 def delivery_due(session: Session, target: str, *, most: int, first_sight: timedelta) -> bool:

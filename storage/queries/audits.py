@@ -35,8 +35,8 @@ class AlreadySaid(StoreError):
 
 def auditable(session: Session, run: str, iteration: int) -> list[tuple[str, float, Verdict]]:
     """(question id, p_hat, verdict) of the questions that were voted on and have a pseudo-label, by index."""
-    found = select(PseudoLabels.question_id, PseudoLabels.p_hat, PseudoLabels.verdict)
-    rows: Iterable[Any] = session.execute(_of(found, run, iteration).where(_LABELLED).order_by(PseudoLabels.index))
+    statement = select(PseudoLabels.question_id, PseudoLabels.p_hat, PseudoLabels.verdict)
+    rows: Iterable[Any] = session.execute(_of(statement, run, iteration).where(_LABELLED).order_by(PseudoLabels.index))
     return [(question, p_hat, verdict) for question, p_hat, verdict in rows]
 
 
@@ -47,8 +47,8 @@ def add_samples(session: Session, rows: Iterable[SampleRow]) -> None:
 
 def samples_of(session: Session, run: str, iteration: int, oracle: str) -> list[SampleRow]:
     """An oracle's sample in order of place; empty where none was drawn."""
-    found = select(*columns(AuditSamples, SampleRow)).where(*_drawn(run, iteration, oracle))
-    return [SampleRow(*row) for row in session.execute(found.order_by(AuditSamples.place))]
+    statement = select(*columns(AuditSamples, SampleRow)).where(*_drawn(run, iteration, oracle))
+    return [SampleRow(*row) for row in session.execute(statement.order_by(AuditSamples.place))]
 
 
 def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
@@ -75,31 +75,31 @@ def add_annotation(session: Session, row: AnnotationRow) -> None:
 
 def annotations_of(session: Session, question_ids: Sequence[str]) -> list[AnnotationRow]:
     """What people said of these questions, question by question, who spoke first first."""
-    found = select(*columns(Annotations, AnnotationRow)).where(Annotations.question_id.in_(question_ids))
+    statement = select(*columns(Annotations, AnnotationRow)).where(Annotations.question_id.in_(question_ids))
     key = (Annotations.question_id, Annotations.made_at, Annotations.annotator)
-    return [AnnotationRow(*row) for row in session.execute(found.order_by(*key))]
+    return [AnnotationRow(*row) for row in session.execute(statement.order_by(*key))]
 
 
 def annotations_in(session: Session, run: str, iteration: int | None = None) -> list[AnnotationRow]:
     """What people said in a run, or in one iteration of it, by iteration and index, who spoke first first."""
-    found = select(*columns(Annotations, AnnotationRow)).join(Questions).where(Questions.run == run)
+    statement = select(*columns(Annotations, AnnotationRow)).join(Questions).where(Questions.run == run)
     if iteration is not None:
-        found = found.where(Questions.iteration == iteration)
+        statement = statement.where(Questions.iteration == iteration)
     key = (Questions.iteration, Questions.index, Annotations.made_at, Annotations.annotator)
-    return [AnnotationRow(*row) for row in session.execute(found.order_by(*key))]
+    return [AnnotationRow(*row) for row in session.execute(statement.order_by(*key))]
 
 
 def next_to_label(session: Session, run: str, iteration: int, annotator: str) -> QuestionEntry | None:
     """The first question of the human sample, by place, that is not settled and of which this annotator has said
     nothing; None where there is none."""
-    said = select(Annotations.annotator).where(
+    annotators = select(Annotations.annotator).where(
         Annotations.question_id == AuditSamples.question_id, Annotations.annotator == annotator
     )
     waiting = select(AuditSamples.question_id).where(
-        *_drawn(run, iteration, HUMAN), ~said.exists(), ~_settled(HUMAN).exists()
+        *_drawn(run, iteration, HUMAN), ~annotators.exists(), ~_settled(HUMAN).exists()
     )
-    found = session.scalar(waiting.order_by(AuditSamples.place).limit(1))
-    return None if found is None else get_question(session, found)
+    question = session.scalar(waiting.order_by(AuditSamples.place).limit(1))
+    return None if question is None else get_question(session, question)
 
 
 def sample_progress(session: Session, run: str, iteration: int, oracle: str) -> tuple[int, int]:
@@ -137,10 +137,10 @@ def count_said(session: Session, run: str, iteration: int) -> dict[str, dict[Ora
     """Annotator -> verdict -> how many questions of the iteration they said it of; skipped ones are `unknown`."""
     key = (Annotations.annotator, Annotations.verdict)
     counted = select(*key, func.count()).join(Questions).where(Questions.run == run, Questions.iteration == iteration)
-    found: dict[str, dict[OracleVerdict, int]] = {}
+    counts: dict[str, dict[OracleVerdict, int]] = {}
     for annotator, verdict, count in session.execute(counted.group_by(*key).order_by(*key)):
-        found.setdefault(annotator, {})[cast(OracleVerdict, verdict)] = count
-    return found
+        counts.setdefault(annotator, {})[cast(OracleVerdict, verdict)] = count
+    return counts
 
 
 def named_strata_of(
@@ -150,15 +150,15 @@ def named_strata_of(
     calls ill-posed, or could not decide, is not right. `unanswered`: the questions without a pseudo-label count too,
     where the oracle was asked of everything; none of them is drawn for a sample."""
     key = (PseudoLabels.p_hat, PseudoLabels.verdict)
-    said = and_(_ON, OracleLabels.oracle == oracle)
+    of_oracle = and_(_ON, OracleLabels.oracle == oracle)
     counted = select(*key, func.count(), func.count(OracleLabels.verdict), func.sum(_is_right()))
     if session.scalar(select(AuditSamples.place).where(*_drawn(run, iteration, oracle)).limit(1)) is None:
-        joined = counted.join_from(PseudoLabels, OracleLabels, said, isouter=True)
+        joined = counted.join_from(PseudoLabels, OracleLabels, of_oracle, isouter=True)
         joined = joined if unanswered else joined.where(_LABELLED)
     else:
         drawn = and_(AuditSamples.question_id == PseudoLabels.question_id, AuditSamples.oracle == oracle)
         sampled = counted.join_from(PseudoLabels, AuditSamples, drawn, isouter=True).where(_LABELLED)
-        joined = sampled.join(OracleLabels, and_(said, AuditSamples.place.is_not(None)), isouter=True)
+        joined = sampled.join(OracleLabels, and_(of_oracle, AuditSamples.place.is_not(None)), isouter=True)
     sums: dict[str, list[int]] = {}
     for p_hat, verdict, *counts in session.execute(_of(joined, run, iteration).group_by(*key)):
         total = sums.setdefault(stratum_of(p_hat, cast(Verdict, verdict)), [0, 0, 0])
@@ -192,19 +192,19 @@ def p_hats_of(session: Session, run: str, *, kept_only: bool = False) -> dict[in
     voted = [PseudoLabels.run == run, _LABELLED]
     if kept_only:
         voted.append(PseudoLabels.verdict == "kept")
-    found: dict[int, dict[float, int]] = {}
+    counts: dict[int, dict[float, int]] = {}
     rows: Iterable[Any] = session.execute(select(*key, func.count()).where(*voted).group_by(*key).order_by(*key))
     for iteration, p_hat, count in rows:
-        found.setdefault(iteration, {})[p_hat] = count
-    return found
+        counts.setdefault(iteration, {})[p_hat] = count
+    return counts
 
 
 def oracles_of(session: Session, run: str) -> dict[str, list[int]]:
     """Oracle -> the iterations of the run of which it has said something, in order."""
     key = (OracleLabels.oracle, OracleLabels.iteration)
-    found = select(*key).where(OracleLabels.run == run).distinct()
+    statement = select(*key).where(OracleLabels.run == run).distinct()
     iterations: dict[str, list[int]] = {}
-    for oracle, iteration in session.execute(found.order_by(*key)):
+    for oracle, iteration in session.execute(statement.order_by(*key)):
         iterations.setdefault(oracle, []).append(iteration)
     return iterations
 
@@ -228,10 +228,10 @@ def annotator_agreement(session: Session, run: str) -> dict[tuple[str, str], Cou
     both = select(*key, func.count()).join_from(Annotations, Questions, Questions.id == Annotations.question_id)
     both = both.join(other, and_(other.question_id == Questions.id, other.annotator > Annotations.annotator))
     rows: Iterable[Any] = session.execute(both.where(Questions.run == run).group_by(*key).order_by(*key))
-    found: dict[tuple[str, str], Counter[Said]] = {}
+    pairs: dict[tuple[str, str], Counter[Said]] = {}
     for first, second, a, b, count in rows:
-        found.setdefault((first, second), Counter())[a, b] = count
-    return found
+        pairs.setdefault((first, second), Counter())[a, b] = count
+    return pairs
 
 
 def _drawn(run: str, iteration: int, oracle: str) -> list[ColumnElement[bool]]:
@@ -248,7 +248,7 @@ def _is_right() -> ColumnElement[int]:
     return case((OracleLabels.verdict == "right", 1), else_=0)
 
 
-def _of(found: Select[*tuple[Any, ...]], run: str, iteration: int) -> Select[*tuple[Any, ...]]:
+def _of(statement: Select[*tuple[Any, ...]], run: str, iteration: int) -> Select[*tuple[Any, ...]]:
     """Of the questions that were voted on."""
     voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.p_hat.is_not(None)]
-    return found.where(*voted)
+    return statement.where(*voted)

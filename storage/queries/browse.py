@@ -70,9 +70,9 @@ def browse(
     that were voted on.
     """
     given = {**_given(wanted), **{f"after_{name}": at for name, at in zip(_order(sort), after, strict=False)}}
-    place = {"run": run, "iteration": iteration, "limit": limit}
-    found = _read(session, _page(sort, frozenset(given)), {**place, **given}, len(_SUMMARY))
-    return [QuestionSummary(*row) for row in found]
+    parameters = {"run": run, "iteration": iteration, "limit": limit}
+    rows = _read(session, _page(sort, frozenset(given)), {**parameters, **given}, len(_SUMMARY))
+    return [QuestionSummary(*row) for row in rows]
 
 
 def place_of(question: QuestionSummary, sort: Sort) -> tuple[float, ...]:
@@ -86,8 +86,8 @@ def place_of(question: QuestionSummary, sort: Sort) -> tuple[float, ...]:
 
 def get_question(session: Session, question_id: str) -> QuestionEntry:
     """One question, its label with all classes, and what oracles said. Raises `NotThere`."""
-    found = _read(session, _one(), {"id": question_id}, len(_ENTRY))
-    for row in found:
+    rows = _read(session, _one(), {"id": question_id}, len(_ENTRY))
+    for row in rows:
         verdict, *label, oracles = row[_FIELDS:]
         return QuestionEntry(Question(*row[:_FIELDS]), verdict, label_of(label), oracles)
     raise NotThere(f"question {question_id!r}: there is none of this id")
@@ -95,8 +95,8 @@ def get_question(session: Session, question_id: str) -> QuestionEntry:
 
 def vote_counts(session: Session, run: str, iteration: int) -> list[tuple[Verdict, float | None, int]]:
     """(verdict, p_hat, questions) of an iteration, by verdict and p_hat; None: never asked."""
-    found: Iterable[Any] = session.execute(_COUNTED, {"run": run, "iteration": iteration})
-    return [(verdict, p_hat, count) for verdict, p_hat, count in found]
+    rows: Iterable[Any] = session.execute(_COUNTED, {"run": run, "iteration": iteration})
+    return [(verdict, p_hat, count) for verdict, p_hat, count in rows]
 
 
 def audit_counts(session: Session, run: str, iteration: int) -> list[AuditCount]:
@@ -105,8 +105,8 @@ def audit_counts(session: Session, run: str, iteration: int) -> list[AuditCount]
     same = [getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")]
     counted = select(*key, func.count()).select_from(PseudoLabels).join(OracleLabels, and_(*same))
     of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
-    found: Iterable[Any] = session.execute(counted.where(*of_iteration).group_by(*key).order_by(*key))
-    return [AuditCount(*row) for row in found]
+    rows: Iterable[Any] = session.execute(counted.where(*of_iteration).group_by(*key).order_by(*key))
+    return [AuditCount(*row) for row in rows]
 
 
 def _order(sort: Sort) -> tuple[str, ...]:
@@ -136,36 +136,36 @@ def _page(sort: Sort, given: frozenset[str]) -> Select[*tuple[Any, ...]]:
     by_label = sort.endswith("p_hat") or "verdict" in given
     table = _LABELS if by_label else _QUESTIONS
     joined = _LABELS.join(_QUESTIONS, _OF_QUESTION) if by_label else _QUESTIONS.outerjoin(_LABELS, _OF_QUESTION)
-    place = [table.c[name] == bindparam(name) for name in ("run", "iteration")]
-    found = select(*_SUMMARY).select_from(joined).where(*place, *_conditions(given))
+    of_iteration = [table.c[name] == bindparam(name) for name in ("run", "iteration")]
+    statement = select(*_SUMMARY).select_from(joined).where(*of_iteration, *_conditions(given))
     if sort.endswith("p_hat"):
-        found = found.where(_LABELS.c.p_hat.is_not(None))
+        statement = statement.where(_LABELS.c.p_hat.is_not(None))
     order, down = [table.c[name] for name in _order(sort)], sort.startswith("-")
     if "after_index" in given:
         row, last = tuple_(*order), tuple_(*(bindparam(f"after_{column.name}", type_=column.type) for column in order))
-        found = found.where(row < last if down else row > last)
-    page = found.order_by(*(column.desc() if down else column for column in order)).limit(_LIMIT)
+        statement = statement.where(row < last if down else row > last)
+    page = statement.order_by(*(column.desc() if down else column for column in order)).limit(_LIMIT)
     return _with_oracles(page, _order(sort), down)
 
 
 @lru_cache
 def _one() -> Select[*tuple[Any, ...]]:
-    found = select(*_ENTRY).select_from(_QUESTIONS.outerjoin(_LABELS, _OF_QUESTION))
-    return _with_oracles(found.where(_QUESTIONS.c.id == bindparam("id")), ("index",), False)
+    statement = select(*_ENTRY).select_from(_QUESTIONS.outerjoin(_LABELS, _OF_QUESTION))
+    return _with_oracles(statement.where(_QUESTIONS.c.id == bindparam("id")), ("index",), False)
 
 
-def _with_oracles(found: Select[*tuple[Any, ...]], order: Sequence[str], down: bool) -> Select[*tuple[Any, ...]]:
+def _with_oracles(statement: Select[*tuple[Any, ...]], order: Sequence[str], down: bool) -> Select[*tuple[Any, ...]]:
     """The same rows in the same order, each once for every oracle that has said something, and once without any."""
-    page = found.subquery()
-    said = columns(OracleLabels, OracleLabel)[1:]
-    joined = select(page, *said).outerjoin(_ORACLES, _ORACLES.c.question_id == page.c.id)
+    page = statement.subquery()
+    label_columns = columns(OracleLabels, OracleLabel)[1:]
+    joined = select(page, *label_columns).outerjoin(_ORACLES, _ORACLES.c.question_id == page.c.id)
     keys = (page.c[name] for name in order)
     return joined.order_by(*(key.desc() if down else key for key in keys), _ORACLES.c.oracle)
 
 
 def _conditions(given: frozenset[str]) -> Iterator[ColumnElement[bool]]:
     """A question without a label yet is there unless labels are asked of."""
-    label, said = _LABELS.c, select(_ORACLES.c.question_id).where(_ORACLES.c.question_id == _LABELS.c.question_id)
+    label, labelled = _LABELS.c, select(_ORACLES.c.question_id).where(_ORACLES.c.question_id == _LABELS.c.question_id)
     plain = {
         "verdict": label.verdict == bindparam("verdict"),
         "verdicts": label.verdict.in_(bindparam("verdicts", expanding=True)),
@@ -184,13 +184,13 @@ def _conditions(given: frozenset[str]) -> Iterator[ColumnElement[bool]]:
         "oracle_verdict": _ORACLES.c.verdict == bindparam("oracle_verdict"),
     }
     if given & of_oracles.keys():
-        yield said.where(*(condition for name, condition in of_oracles.items() if name in given)).exists()
+        yield labelled.where(*(condition for name, condition in of_oracles.items() if name in given)).exists()
 
 
 def _read(
-    session: Session, found: Select[*tuple[Any, ...]], given: Mapping[str, Any], width: int
+    session: Session, statement: Select[*tuple[Any, ...]], given: Mapping[str, Any], width: int
 ) -> Iterator[Sequence[Any]]:
     """The fields of each question, `width` of them, and as one more what oracles said of it."""
-    for key, rows in groupby(session.connection().execute(found, given).all(), key=itemgetter(0)):
+    for key, rows in groupby(session.connection().execute(statement, given).all(), key=itemgetter(0)):
         every = list(rows)
         yield *every[0][:width], tuple(OracleLabel(key, *row[width:]) for row in every if row[width] is not None)

@@ -41,25 +41,25 @@ def get_checkpoint(session: Session, checkpoint: str) -> Checkpoint:
 
 def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
     """File name -> sha256, as it was published."""
-    found = session.scalar(select(Checkpoints.manifest).where(Checkpoints.id == checkpoint))
-    if found is None:
+    manifest = session.scalar(select(Checkpoints.manifest).where(Checkpoints.id == checkpoint))
+    if manifest is None:
         raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
-    return found
+    return manifest
 
 
 def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list[Checkpoint]:
     """A run's checkpoints by iteration, the base model first; one role's when it is given."""
-    found = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.run == run)
+    statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.run == run)
     if role is not None:
-        found = found.where(Checkpoints.role == role)
-    ordered = found.order_by(Checkpoints.iteration, Checkpoints.role, Checkpoints.id)
+        statement = statement.where(Checkpoints.role == role)
+    ordered = statement.order_by(Checkpoints.iteration, Checkpoints.role, Checkpoints.id)
     return [Checkpoint(*row) for row in session.execute(ordered)]
 
 
 def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:
     """The checkpoints that were trained from one, by run and iteration."""
-    found = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.parent == checkpoint)
-    ordered = found.order_by(Checkpoints.run, Checkpoints.iteration, Checkpoints.role)
+    statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.parent == checkpoint)
+    ordered = statement.order_by(Checkpoints.run, Checkpoints.iteration, Checkpoints.role)
     return [Checkpoint(*row) for row in session.execute(ordered)]
 
 
@@ -70,10 +70,10 @@ def descendants_of(session: Session, checkpoint: str) -> list[Checkpoint]:
 
 def lineage(session: Session, checkpoint: str) -> list[Checkpoint]:
     """The checkpoint, its parent, and so on up to the base model."""
-    found = {row[0]: Checkpoint(*row) for row in session.execute(_above(), {"id": checkpoint})}
-    if not found:
+    ancestors = {row[0]: Checkpoint(*row) for row in session.execute(_above(), {"id": checkpoint})}
+    if not ancestors:
         raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
-    return _in_order(found, checkpoint)
+    return _in_order(ancestors, checkpoint)
 
 
 # Kept, since making them takes several times as long as running them.
@@ -82,8 +82,10 @@ def _below() -> Select[*tuple[Any, ...]]:
     below = select(_TABLE.c.id, literal(0).label("depth")).where(_TABLE.c.id == bindparam("id")).cte(recursive=True)
     child = _TABLE.alias()
     below = below.union_all(select(child.c.id, below.c.depth + 1).where(child.c.parent == below.c.id))
-    found = select(*columns(Checkpoints, Checkpoint)).join(below, below.c.id == _TABLE.c.id).where(below.c.depth > 0)
-    return found.order_by(below.c.depth, _TABLE.c.run, _TABLE.c.iteration, _TABLE.c.role)
+    statement = (
+        select(*columns(Checkpoints, Checkpoint)).join(below, below.c.id == _TABLE.c.id).where(below.c.depth > 0)
+    )
+    return statement.order_by(below.c.depth, _TABLE.c.run, _TABLE.c.iteration, _TABLE.c.role)
 
 
 @lru_cache
@@ -95,9 +97,9 @@ def _above() -> Select[*tuple[Any, ...]]:
     return select(above)
 
 
-def _in_order(found: Mapping[str, Checkpoint], checkpoint: str) -> list[Checkpoint]:
+def _in_order(checkpoints: Mapping[str, Checkpoint], checkpoint: str) -> list[Checkpoint]:
     """SQL promises no order for a recursive query's rows."""
-    chain = [found[checkpoint]]
+    chain = [checkpoints[checkpoint]]
     while (parent := chain[-1].parent) is not None:
-        chain.append(found[parent])
+        chain.append(checkpoints[parent])
     return chain

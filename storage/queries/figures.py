@@ -24,8 +24,8 @@ def add_filter_stats(session: Session, *, run: str, iteration: int, stats: Filte
 
 def filter_stats_of(session: Session, run: str) -> dict[int, FilterStats]:
     """Iteration -> statistics, in order."""
-    found = select(FilterStatistics.iteration, *columns(FilterStatistics, FilterStats))
-    ordered = found.where(FilterStatistics.run == run).order_by(FilterStatistics.iteration)
+    statement = select(FilterStatistics.iteration, *columns(FilterStatistics, FilterStats))
+    ordered = statement.where(FilterStatistics.run == run).order_by(FilterStatistics.iteration)
     return {iteration: FilterStats(*stats) for iteration, *stats in session.execute(ordered)}
 
 
@@ -42,12 +42,12 @@ def train_metrics_of(
     session: Session, run: str, *, iteration: int | None = None, role: Role | None = None, name: str | None = None
 ) -> list[TrainMetric]:
     """A run's metrics by iteration, role, step and name; those of one iteration, role or name where it is given."""
-    found = select(*columns(TrainMetrics, TrainMetric)).where(TrainMetrics.run == run)
+    statement = select(*columns(TrainMetrics, TrainMetric)).where(TrainMetrics.run == run)
     for column, wanted in ((TrainMetrics.iteration, iteration), (TrainMetrics.role, role), (TrainMetrics.name, name)):
         if wanted is not None:
-            found = found.where(column == wanted)
+            statement = statement.where(column == wanted)
     key = (TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name)
-    return [TrainMetric(*row) for row in session.execute(found.order_by(*key))]
+    return [TrainMetric(*row) for row in session.execute(statement.order_by(*key))]
 
 
 def add_evaluations(session: Session, *, checkpoint: str, benchmark: str, items: Iterable[Evaluated]) -> None:
@@ -58,8 +58,8 @@ def add_evaluations(session: Session, *, checkpoint: str, benchmark: str, items:
 def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
     """(checkpoint, benchmark) of a run's evaluations, by iteration."""
     key = (Checkpoints.iteration, Evaluations.checkpoint_id, Evaluations.benchmark)
-    found = select(*key).join(Checkpoints).where(Checkpoints.run == run).distinct().order_by(*key)
-    return [(checkpoint, benchmark) for _, checkpoint, benchmark in session.execute(found)]
+    statement = select(*key).join(Checkpoints).where(Checkpoints.run == run).distinct().order_by(*key)
+    return [(checkpoint, benchmark) for _, checkpoint, benchmark in session.execute(statement)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
     right = cast(Evaluations.correct, Float) / Evaluations.samples
     figures: list[Any] = [func.max(Evaluations.samples), func.count(), func.sum(right), func.sum(right * right)]
     figures += [func.sum(cast(each, Integer)) for each in (Evaluations.greedy_correct, Evaluations.majority_correct)]
-    found = select(*key, *figures).join(Checkpoints).where(Checkpoints.run == run).group_by(*key).order_by(*key)
+    statement = select(*key, *figures).join(Checkpoints).where(Checkpoints.run == run).group_by(*key).order_by(*key)
     return [
         EvaluationSums(checkpoint, benchmark, samples, Sums(n, total, squares), greedy, majority)
-        for _, checkpoint, benchmark, samples, n, total, squares, greedy, majority in session.execute(found)
+        for _, checkpoint, benchmark, samples, n, total, squares, greedy, majority in session.execute(statement)
     ]
 
 
 def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Evaluated]:
     """How a checkpoint did on a benchmark, by item id."""
     key = [Evaluations.checkpoint_id == checkpoint, Evaluations.benchmark == benchmark]
-    found = select(*columns(Evaluations, Evaluated)).where(*key).order_by(Evaluations.item_id)
-    return [Evaluated(*row) for row in session.execute(found)]
+    statement = select(*columns(Evaluations, Evaluated)).where(*key).order_by(Evaluations.item_id)
+    return [Evaluated(*row) for row in session.execute(statement)]

@@ -31,8 +31,8 @@ def add_key(session: Session, *, name: str, sha256: str, scopes: Sequence[Scope]
 
 def list_keys(session: Session) -> list[KeyRow]:
     """All keys, the oldest first, without their hashes."""
-    found = session.execute(select(*columns(ApiKeys, KeyRow)).order_by(ApiKeys.created_at, ApiKeys.name))
-    return [KeyRow(*row) for row in found]
+    rows = session.execute(select(*columns(ApiKeys, KeyRow)).order_by(ApiKeys.created_at, ApiKeys.name))
+    return [KeyRow(*row) for row in rows]
 
 
 def revoke_key(session: Session, name: str) -> KeyRow:

@@ -48,16 +48,16 @@ class PoolLoad:
 def watched_runs(session: Session, limit: int) -> tuple[int, list[tuple[str, RunStatus]]]:
     """How many runs there are, and of at most `limit` the name and status: those under way, then the last changed."""
     later = case((Runs.status.in_(_UNDER_WAY), 0), else_=1)
-    found = select(Runs.name, Runs.status).order_by(later, Runs.updated_at.desc(), Runs.name).limit(limit)
-    named = [(name, cast(RunStatus, status)) for name, status in session.execute(found)]
+    statement = select(Runs.name, Runs.status).order_by(later, Runs.updated_at.desc(), Runs.name).limit(limit)
+    named = [(name, cast(RunStatus, status)) for name, status in session.execute(statement)]
     return session.scalar(select(func.count()).select_from(Runs)) or 0, named
 
 
 def finished_iterations(session: Session, runs: Sequence[str]) -> dict[str, int]:
     """Run -> the last iteration whose every stage is done; a run without one is not there."""
     done = [Stages.run.in_(runs), Stages.stage == _LAST_STAGE, Stages.status == "done"]
-    found = select(Stages.run, func.max(Stages.iteration)).where(*done).group_by(Stages.run)
-    rows: Iterable[Any] = session.execute(found)
+    statement = select(Stages.run, func.max(Stages.iteration)).where(*done).group_by(Stages.run)
+    rows: Iterable[Any] = session.execute(statement)
     return dict(map(tuple, rows))
 
 
@@ -68,9 +68,9 @@ def latest_series(session: Session, runs: Sequence[str]) -> dict[str, list[Serie
     latest = select(*key, func.max(Series.iteration).label("iteration"))
     of_each = latest.where(Series.run.in_(runs)).group_by(*key).subquery()
     same = [column == of_each.c[column.key] for column in (*key, Series.iteration)]
-    found = select(Series.run, *columns(Series, SeriesPoint)).join(of_each, and_(*same))
+    statement = select(Series.run, *columns(Series, SeriesPoint)).join(of_each, and_(*same))
     points: dict[str, list[SeriesPoint]] = {}
-    for run, *values in session.execute(found.order_by(*key)):
+    for run, *values in session.execute(statement.order_by(*key)):
         points.setdefault(run, []).append(SeriesPoint(*values))
     return points
 
@@ -79,10 +79,10 @@ def verdict_totals(session: Session, runs: Sequence[str]) -> dict[str, dict[Verd
     """Run -> verdict -> how many questions of all its iterations got it."""
     verdicts: tuple[Verdict, ...] = get_args(Verdict)
     sums = [func.sum(getattr(FilterStatistics, verdict)) for verdict in verdicts]
-    found: Iterable[Any] = session.execute(
+    rows: Iterable[Any] = session.execute(
         select(FilterStatistics.run, *sums).where(FilterStatistics.run.in_(runs)).group_by(FilterStatistics.run)
     )
-    return {run: dict(zip(verdicts, map(int, counts), strict=True)) for run, *counts in found}
+    return {run: dict(zip(verdicts, map(int, counts), strict=True)) for run, *counts in rows}
 
 
 def last_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
@@ -91,8 +91,8 @@ def last_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
     latest = select(Stages.run, Stages.stage, func.max(Stages.iteration).label("iteration")).where(*done)
     of_each = latest.group_by(Stages.run, Stages.stage).subquery()
     same = (Stages.run == of_each.c.run) & (Stages.stage == of_each.c.stage) & (Stages.iteration == of_each.c.iteration)
-    found = select(Stages.run, Stages.stage, Stages.started_at, Stages.finished_at).join(of_each, same)
-    rows: Iterable[Any] = session.execute(found.order_by(Stages.run, Stages.stage))
+    statement = select(Stages.run, Stages.stage, Stages.started_at, Stages.finished_at).join(of_each, same)
+    rows: Iterable[Any] = session.execute(statement.order_by(Stages.run, Stages.stage))
     return [
         StageClock(run, stage, (finished - started).total_seconds(), None)
         for run, stage, started, finished in rows
@@ -103,8 +103,8 @@ def last_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
 def stages_under_way(session: Session, runs: Sequence[str]) -> list[StageClock]:
     """The stages that the ledger takes for running; whose process died, they are until somebody claims them."""
     now = database_time(session)
-    found = select(Stages.run, Stages.stage, Stages.started_at, Stages.lease_expires)
-    running = found.where(Stages.run.in_(runs), Stages.status == "running")
+    statement = select(Stages.run, Stages.stage, Stages.started_at, Stages.lease_expires)
+    running = statement.where(Stages.run.in_(runs), Stages.status == "running")
     rows: Iterable[Any] = session.execute(running.order_by(Stages.run, Stages.stage))
     return [
         StageClock(run, stage, _since(started, now), (expires - now).total_seconds())
@@ -116,8 +116,8 @@ def alert_counts(session: Session, runs: Sequence[str]) -> dict[tuple[str, Sever
     """(run, severity, whether it was acknowledged) -> alerts; what there is none of is not there."""
     acknowledged = Alerts.acknowledged_at.is_not(None)
     key = (Alerts.run, Alerts.severity, acknowledged)
-    found: Iterable[Any] = session.execute(select(*key, func.count()).where(Alerts.run.in_(runs)).group_by(*key))
-    return {(run, severity, bool(known)): count for run, severity, known, count in found}
+    rows: Iterable[Any] = session.execute(select(*key, func.count()).where(Alerts.run.in_(runs)).group_by(*key))
+    return {(run, severity, bool(known)): count for run, severity, known, count in rows}
 
 
 def late_deliveries(session: Session, *, most: int, forgotten: timedelta) -> int:
@@ -142,8 +142,8 @@ def _given_up(most: int, now: datetime) -> ColumnElement[bool]:
 
 
 def _undelivered(session: Session, *conditions: ColumnElement[bool]) -> int:
-    found = select(func.count()).select_from(Deliveries).where(Deliveries.delivered_at.is_(None), *conditions)
-    return session.scalar(found) or 0
+    statement = select(func.count()).select_from(Deliveries).where(Deliveries.delivered_at.is_(None), *conditions)
+    return session.scalar(statement) or 0
 
 
 def pool_load(session: Session) -> list[PoolLoad]:
@@ -151,10 +151,9 @@ def pool_load(session: Session) -> list[PoolLoad]:
     now = database_time(session)
     key = (PoolJobs.kind, PoolJobs.status)
     sums = (func.count(), func.sum(PoolJobs.units), func.sum(PoolJobs.used), func.min(PoolJobs.since))
-    found: Iterable[Any] = session.execute(select(*key, *sums).group_by(*key).order_by(*key))
+    rows: Iterable[Any] = session.execute(select(*key, *sums).group_by(*key).order_by(*key))
     return [
-        PoolLoad(kind, status, jobs, units, used, _since(since, now))
-        for kind, status, jobs, units, used, since in found
+        PoolLoad(kind, status, jobs, units, used, _since(since, now)) for kind, status, jobs, units, used, since in rows
     ]
 
 

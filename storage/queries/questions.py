@@ -123,8 +123,8 @@ def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, 
     """Verdict -> questions; a verdict that no question has is not in it."""
     counted = select(PseudoLabels.verdict, func.count())
     of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
-    found = session.execute(counted.where(*of_iteration).group_by(PseudoLabels.verdict))
-    return {cast(Verdict, verdict): count for verdict, count in found}
+    rows = session.execute(counted.where(*of_iteration).group_by(PseudoLabels.verdict))
+    return {cast(Verdict, verdict): count for verdict, count in rows}
 
 
 def add_oracle_labels(session: Session, labels: Iterable[OracleLabel]) -> None:
@@ -138,8 +138,8 @@ def oracle_labels_of(session: Session, run: str, iteration: int, oracle: str) ->
 
 
 def _page(
-    found: Select[*tuple[Any, ...]], run: str, iteration: int, after: int, limit: int | None
+    statement: Select[*tuple[Any, ...]], run: str, iteration: int, after: int, limit: int | None
 ) -> Select[*tuple[Any, ...]]:
     """By index, from the key rather than by counting: the last page costs what the first does."""
     wanted = [Questions.run == run, Questions.iteration == iteration, Questions.index > after]
-    return found.where(*wanted).order_by(Questions.index).limit(limit)
+    return statement.where(*wanted).order_by(Questions.index).limit(limit)

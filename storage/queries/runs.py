@@ -86,11 +86,11 @@ def runs_changed(session: Session, names: Iterable[str]) -> dict[str, datetime]:
 
 def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[RunRow]:
     """A page of the runs, the newest first; `after` is when the last one of the page before was made, and its name."""
-    found = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
+    statement = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
     if after is not None:
         made, name = after
-        found = found.where(or_(Runs.created_at < made, and_(Runs.created_at == made, Runs.name > name)))
-    return [RunRow(*row) for row in session.execute(found)]
+        statement = statement.where(or_(Runs.created_at < made, and_(Runs.created_at == made, Runs.name > name)))
+    return [RunRow(*row) for row in session.execute(statement)]
 
 
 def set_run_status(session: Session, name: str, status: RunStatus) -> None:

@@ -38,11 +38,11 @@ def series_of(
     session: Session, run: str, name: str | None = None, *, over: str | None = None, oracle: str | None = None
 ) -> list[SeriesPoint]:
     """A run's points by name, over, oracle and iteration; those of one name, slice or oracle where it is given."""
-    found = select(*columns(Series, SeriesPoint)).where(Series.run == run)
+    statement = select(*columns(Series, SeriesPoint)).where(Series.run == run)
     for column, wanted in ((Series.name, name), (Series.over, over), (Series.oracle, oracle)):
         if wanted is not None:
-            found = found.where(column == wanted)
-    ordered = found.order_by(Series.name, Series.over, Series.oracle, Series.iteration)
+            statement = statement.where(column == wanted)
+    ordered = statement.order_by(Series.name, Series.over, Series.oracle, Series.iteration)
     return [SeriesPoint(*row) for row in session.execute(ordered)]
 
 
@@ -54,11 +54,11 @@ def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[boo
     voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.m > 0]
     columns_ = (*_sums(PseudoLabels.p_hat), *_sums(unparsed))
     rows: Iterable[Any] = session.execute(select(kept, func.count(), *columns_).where(*voted).group_by(kept))
-    found: dict[str, dict[bool, Sums]] = {"p_hat": {}, "unparsed": {}}
+    sums: dict[str, dict[bool, Sums]] = {"p_hat": {}, "unparsed": {}}
     for is_kept, n, p_hat, p_hat_squares, share, share_squares in rows:
-        found["p_hat"][bool(is_kept)] = Sums(n, p_hat, p_hat_squares)
-        found["unparsed"][bool(is_kept)] = Sums(n, share, share_squares)
-    return found
+        sums["p_hat"][bool(is_kept)] = Sums(n, p_hat, p_hat_squares)
+        sums["unparsed"][bool(is_kept)] = Sums(n, share, share_squares)
+    return sums
 
 
 def vote_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
@@ -67,11 +67,11 @@ def vote_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool
     each = _by_question(run, iteration)
     summed = select(each.c.kept, func.count(), *_sums(each.c.tokens), *_sums(each.c.truncated))
     rows: Iterable[Any] = session.execute(summed.group_by(each.c.kept))
-    found: dict[str, dict[bool, Sums]] = {"tokens": {}, "truncated": {}}
+    sums: dict[str, dict[bool, Sums]] = {"tokens": {}, "truncated": {}}
     for is_kept, n, tokens, tokens_squares, truncated, truncated_squares in rows:
-        found["tokens"][bool(is_kept)] = Sums(n, tokens, tokens_squares)
-        found["truncated"][bool(is_kept)] = Sums(n, truncated, truncated_squares)
-    return found
+        sums["tokens"][bool(is_kept)] = Sums(n, tokens, tokens_squares)
+        sums["truncated"][bool(is_kept)] = Sums(n, truncated, truncated_squares)
+    return sums
 
 
 def _by_question(run: str, iteration: int) -> Subquery:
@@ -86,11 +86,11 @@ def _by_question(run: str, iteration: int) -> Subquery:
 
 def vote_classes(session: Session, run: str, iteration: int) -> Iterator[tuple[bool, list[int]]]:
     """Of each question with an answer, whether it was kept, and the votes of its answer classes; a page in memory."""
-    found = select(PseudoLabels.index, _is_kept(), PseudoLabels.classes)
+    statement = select(PseudoLabels.index, _is_kept(), PseudoLabels.classes)
     answered = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.parsed > 0]
     after = -1
     while True:
-        page = found.where(*answered, PseudoLabels.index > after).order_by(PseudoLabels.index).limit(_PAGE)
+        page = statement.where(*answered, PseudoLabels.index > after).order_by(PseudoLabels.index).limit(_PAGE)
         rows = session.execute(page).all()
         for _, is_kept, classes in rows:
             yield bool(is_kept), [votes for _, votes in classes or ()]
@@ -117,13 +117,13 @@ def ill_posed_by_stratum(session: Session, run: str, iteration: int, oracle: str
     key, question = (PseudoLabels.p_hat, PseudoLabels.verdict), PseudoLabels.question_id
     same = [getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")]
     counted = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, and_(*same))
-    said = [OracleLabels.oracle == oracle, OracleLabels.verdict == "ill_posed", PseudoLabels.p_hat.is_not(None)]
-    found = counted.where(PseudoLabels.run == run, PseudoLabels.iteration == iteration, *said)
+    ill_posed = [OracleLabels.oracle == oracle, OracleLabels.verdict == "ill_posed", PseudoLabels.p_hat.is_not(None)]
+    statement = counted.where(PseudoLabels.run == run, PseudoLabels.iteration == iteration, *ill_posed)
     sample = [AuditSamples.run == run, AuditSamples.iteration == iteration, AuditSamples.oracle == oracle]
     if session.scalar(select(exists().where(*sample))):
-        found = found.where(exists().where(*sample, AuditSamples.question_id == question))
+        statement = statement.where(exists().where(*sample, AuditSamples.question_id == question))
     counts = Counter[str]()
-    rows: Iterable[Any] = session.execute(found.group_by(*key))
+    rows: Iterable[Any] = session.execute(statement.group_by(*key))
     for p_hat, verdict, count in rows:
         counts[stratum_of(p_hat, verdict)] += count
     return counts

@@ -23,9 +23,11 @@ def largest_clusters(session: Session, run: str, iteration: int, limit: int) -> 
     grouped = select(QuestionClusters.cluster, QuestionClusters.size, first).where(
         *of_iteration, QuestionClusters.cluster < limit
     )
-    found = grouped.group_by(QuestionClusters.cluster, QuestionClusters.size).subquery()
-    named = select(found.c.cluster, found.c.size, Questions.text).join(Questions, Questions.id == found.c.first)
-    return [(cluster, size, text or "") for cluster, size, text in session.execute(named.order_by(found.c.cluster))]
+    statement = grouped.group_by(QuestionClusters.cluster, QuestionClusters.size).subquery()
+    named = select(statement.c.cluster, statement.c.size, Questions.text).join(
+        Questions, Questions.id == statement.c.first
+    )
+    return [(cluster, size, text or "") for cluster, size, text in session.execute(named.order_by(statement.c.cluster))]
 
 
 def cluster_of(session: Session, question_id: str) -> ClusterRow | None:
@@ -42,8 +44,8 @@ def add_trained_on(session: Session, rows: Iterable[TrainedOnRow]) -> None:
 
 def trained_on_of(session: Session, question_id: str) -> list[TrainedOnRow]:
     """The checkpoints that learned from a question."""
-    found = select(*columns(TrainedOn, TrainedOnRow)).where(TrainedOn.question_id == question_id)
-    return [TrainedOnRow(*row) for row in session.execute(found.order_by(TrainedOn.checkpoint))]
+    statement = select(*columns(TrainedOn, TrainedOnRow)).where(TrainedOn.question_id == question_id)
+    return [TrainedOnRow(*row) for row in session.execute(statement.order_by(TrainedOn.checkpoint))]
 
 
 def count_learned_from(session: Session, checkpoint: str) -> int:

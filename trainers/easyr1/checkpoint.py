@@ -40,9 +40,9 @@ def merge(checkpoints: Path, step: int, start: Path, settings: EasyR1Settings, t
     _expect_all_shards(actor)
     command = [settings.python, str(Path(settings.source) / "scripts" / "model_merger.py"), "--local_dir", str(actor)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = (done.stdout + done.stderr)[-2000:]
+    output = (done.stdout + done.stderr)[-2000:]
     if done.returncode or "Cannot find key" in done.stdout:  # which it says, and goes on with another tensor
-        raise TrainError(f"{actor}: EasyR1's merger failed (exit status {done.returncode}): {said}")
+        raise TrainError(f"{actor}: EasyR1's merger failed (exit status {done.returncode}): {output}")
     made = actor / "huggingface"
     with appearing(target) as folder:
         for file in (file for pattern in _WEIGHTS for file in made.glob(pattern)):
@@ -55,12 +55,12 @@ def merge(checkpoints: Path, step: int, start: Path, settings: EasyR1Settings, t
 
 
 def _expect_all_shards(actor: Path) -> None:
-    found = [match for path in actor.glob("*.pt") if (match := _SHARD.fullmatch(path.name))]
-    sizes = {int(match[1]) for match in found}
+    shards = [match for path in actor.glob("*.pt") if (match := _SHARD.fullmatch(path.name))]
+    sizes = {int(match[1]) for match in shards}
     if len(sizes) != 1:
         raise TrainError(f"{actor}: expected the shards of one training, got those of {sorted(sizes) or 'none'} GPUs")
     (size,) = sizes
-    if missing := sorted(set(range(size)) - {int(match[2]) for match in found}):
+    if missing := sorted(set(range(size)) - {int(match[2]) for match in shards}):
         raise TrainError(f"{actor}: expected a shard of each of {size} GPUs, rank {missing[0]}'s is missing")
 
 

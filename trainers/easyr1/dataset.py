@@ -39,13 +39,13 @@ def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
     for step in range(1, job.training.steps + 1):
         if not isinstance(job, SolverJob):
             prompt = _rendered(tokenizer, challenger_messages())
-            for place in range(job.training.prompts_per_step):
-                yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "place": place})}
+            for i in range(job.training.prompts_per_step):
+                yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "place": i})}
             continue
-        for place, question in enumerate(questions_at(job, step)):
+        for i, question in enumerate(questions_at(job, step)):
             known = {
                 "step": step,
-                "place": place,
+                "place": i,
                 "question_id": question.question_id,
                 "question": question.text,
                 "label": question.label,

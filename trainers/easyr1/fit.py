@@ -81,17 +81,17 @@ def _unfit(training: Training, objective: Objective) -> Iterator[str]:
 
 def deviations(training: Training, objective: Objective) -> list[str]:
     """Where a training that fits is not what the embedded trainer does, in sentences."""
-    found = [
+    offsets = [
         "rollouts are vLLM's, whose draws depend on what a GPU computes beside them: two runs of one job differ",
         "AdamW's second beta is 0.999, as R-Zero was trained with; the embedded trainer's is 0.99",
     ]
     if objective.loss_average == "sequence":
-        found.append("a micro batch's mean over sequences is weighed by its tokens, and not by its sequences")
+        offsets.append("a micro batch's mean over sequences is weighed by its tokens, and not by its sequences")
     if training.prompts_per_update not in (None, training.prompts_per_step):
-        found.append("the weight of dropped prompts is evened out over a step, not over each of its mini-batches")
+        offsets.append("the weight of dropped prompts is evened out over a step, not over each of its mini-batches")
     if objective.trained_share < 1:
-        found.append("rollouts that only vote have advantage 0 and a part in the KL term, instead of none")
+        offsets.append("rollouts that only vote have advantage 0 and a part in the KL term, instead of none")
     if objective.kl_coefficient > 0:
-        found.append("prompts that are dropped from the loss keep their part in the KL term")
-    found.append("the entropy is estimated by the mean negative log-probability of the sampled tokens")
-    return found
+        offsets.append("prompts that are dropped from the loss keep their part in the KL term")
+    offsets.append("the entropy is estimated by the mean negative log-probability of the sampled tokens")
+    return offsets

@@ -129,11 +129,11 @@ class EasyR1Trainer:
     def _refuse_impossible(self, job: TrainJob) -> None:
         """Ray would wait for it for ever."""
         nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
-        found = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
-        if max(found, default=0) < gpus:
-            largest = f"the largest machine of Ray's has {max(found, default=0):g}"
+        available = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
+        if max(available, default=0) < gpus:
+            largest = f"the largest machine of Ray's has {max(available, default=0):g}"
             raise TrainError(f"{job.key}: trainer.gpus_per_node: {gpus} asked for, {largest}")
-        if (able := sum(each >= gpus for each in found)) < nodes:
+        if (able := sum(each >= gpus for each in available)) < nodes:
             has = f"Ray has {able} of {gpus} GPUs"
             raise TrainError(f"{job.key}: trainer.nodes: {nodes} machines asked for, {has}")
 

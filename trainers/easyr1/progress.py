@@ -35,10 +35,10 @@ def parse(line: str) -> dict[str, float] | None:
     record = json.loads(line)
     if "reward" not in record:
         return None
-    found = dict(_flat(record))
+    flat = dict(_flat(record))
     metrics = {"step": float(record["step"])}
-    metrics |= {ours: found[theirs] for theirs, ours in _NAMES.items() if theirs in found}
-    figures = {name.removeprefix("reward/"): value for name, value in found.items() if name.startswith("reward/")}
+    metrics |= {ours: flat[theirs] for theirs, ours in _NAMES.items() if theirs in flat}
+    figures = {name.removeprefix("reward/"): value for name, value in flat.items() if name.startswith("reward/")}
     return metrics | {name: value for name, value in figures.items() if name not in _PLUMBING}
 
 

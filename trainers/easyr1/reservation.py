@@ -128,9 +128,9 @@ class _Reservation:
 
     def address(self) -> str:
         """Where a Ray may begin here: HOST:PORT."""
-        with socket.socket() as found:
-            found.bind(("", 0))
-            return f"{ray.util.get_node_ip_address()}:{found.getsockname()[1]}"
+        with socket.socket() as listener:
+            listener.bind(("", 0))
+            return f"{ray.util.get_node_ip_address()}:{listener.getsockname()[1]}"
 
     def run(self, command: list[str], source: str, log: Path, address: str, keys: list[Any]) -> int:
         """The exit status. Blocks; whoever kills this actor ends EasyR1."""
@@ -153,10 +153,10 @@ class _Reservation:
             child, env=environment, cwd=source, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
             self._process = process
-            said = process.stdout.read() if process.stdout else ""
+            output = process.stdout.read() if process.stdout else ""
         shutil.rmtree(temporary, ignore_errors=True)
         self._over.set()
-        return int(said or -1)
+        return int(output or -1)
 
 
 def log_of(rank: int) -> str:

@@ -103,8 +103,8 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
     scores: list[dict[str, float]] = [{} for _ in reward_inputs]
     for (group, scored, _), (values, taken) in zip(by_group, made, strict=True):
         size = len(group.places)
-        for member, place in enumerate(group.places):
-            scores[place] = {
+        for member, row in enumerate(group.places):
+            scores[row] = {
                 "overall": float(scale * values[member] * (size - 1) / size),
                 "reward": float(scored.rewards[member]),
                 "advantage": float(values[member]),
@@ -128,14 +128,14 @@ def _read(path: Path) -> Asked:
 def _grouped(texts: Sequence[str], known: Sequence[dict[str, Any]], size: int) -> list[Rollouts]:
     """The groups in order of step and place; within one by text, which EasyR1's order has no part in."""
     by_key: dict[tuple[int, int], list[int]] = {}
-    for place, each in enumerate(known):
-        by_key.setdefault((each["step"], each["place"]), []).append(place)
+    for row, each in enumerate(known):
+        by_key.setdefault((each["step"], each["place"]), []).append(row)
     groups = []
     for key in sorted(by_key):
-        places = sorted(by_key[key], key=lambda place: texts[place])
+        places = sorted(by_key[key], key=lambda row: texts[row])
         if len(places) != size:
             raise ValueError(f"prompt {key[1]} of step {key[0]}: expected {size} rollouts, got {len(places)}")
-        groups.append(Rollouts(tuple(places), tuple(texts[place] for place in places), known[places[0]]))
+        groups.append(Rollouts(tuple(places), tuple(texts[row] for row in places), known[places[0]]))
     return groups
 
 
@@ -189,13 +189,13 @@ def _advantages(
 
     Those are drawn: EasyR1's order goes by length, and the first ones of it would not be draws like any others.
     """
-    size, (step, place) = len(group.texts), group.key
+    size, (step, index) = len(group.texts), group.key
     values = np.zeros(size)
     if not scored.learn:
         return values, frozenset()
     taken = list(range(size))
     if asked.trained < size:
-        seed = seed_for(asked.run_seed, asked.key, asked.steps_before + step, "trained", place)
+        seed = seed_for(asked.run_seed, asked.key, asked.steps_before + step, "trained", index)
         taken = sorted(random.Random(seed).sample(taken, asked.trained))
     of_taken = [clusters[i] for i in taken] if clusters else None
     values[taken] = asked.objective.advantages(scored.rewards[taken], of_taken)

@@ -63,10 +63,10 @@ def _sparing(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     attend = partial(scaled_dot_product_attention, dropout_p=kwargs.get("dropout", 0.0), scale=kwargs.get("scaling"))
     if tokens == 1:  # the heads of a key as if they were its tokens: a long cache need not be repeated
-        found = attend(query.reshape(batch, with_keys, heads // with_keys, size), key, value)
+        attended = attend(query.reshape(batch, with_keys, heads // with_keys, size), key, value)
     else:
-        found = attend(query, *(repeat_kv(each, heads // with_keys) for each in (key, value)), is_causal=True)
-    return found.reshape(batch, heads, tokens, size).transpose(1, 2).contiguous(), None
+        attended = attend(query, *(repeat_kv(each, heads // with_keys) for each in (key, value)), is_causal=True)
+    return attended.reshape(batch, heads, tokens, size).transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(ATTENTION, _sparing)

@@ -146,7 +146,7 @@ def _update(learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarde
 
     def of_rows(kl: Sequence[float]) -> list[float]:
         nonlocal silent
-        found: list[float] = []
+        norms: list[float] = []
         for at, group in enumerate(learned):
             rewards = rewarded.groups[group].rewards[:count]
             if objective.kl_in == "reward":
@@ -155,8 +155,8 @@ def _update(learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarde
             seed = seed_for(job.run_seed, job.key, job.steps_before + step, "sets", group)
             made = objective.advantages(rewards, clusters[:count] if clusters else None, seed)
             silent += not made.any()
-            found += made.tolist()
-        return found
+            norms += made.tolist()
+        return norms
 
     model, prompts = learner.engine.model, job.training.prompts_per_update
     figures = update(
@@ -183,11 +183,11 @@ def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Compl
     encoded: dict[str, list[int]] = {}
     rows = []
     for prompt, completion in zip(prompts, completions, strict=True):
-        said = prompt.messages[-1]["content"]  # what comes before it is the same for all of a role
-        if said not in encoded:
+        question = prompt.messages[-1]["content"]  # what comes before it is the same for all of a role
+        if question not in encoded:
             chat = tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, return_dict=True)
-            encoded[said] = chat["input_ids"]
-        rows.append(Row(encoded[said], completion.tokens, completion.logprobs))
+            encoded[question] = chat["input_ids"]
+        rows.append(Row(encoded[question], completion.tokens, completion.logprobs))
     return rows
 
 

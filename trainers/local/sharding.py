@@ -63,8 +63,8 @@ def logprobs_of(
 ) -> tuple[Tensor, Tensor]:
     """`token_logprobs`, for which a sharded model's parameters are gathered as for a forward pass."""
     ask = model.token_logprobs if is_sharded(model) else partial(token_logprobs, model)
-    found: tuple[Tensor, Tensor] = ask(ids, mask, temperature, entropy_gradient=entropy_gradient)
-    return found
+    answer: tuple[Tensor, Tensor] = ask(ids, mask, temperature, entropy_gradient=entropy_gradient)
+    return answer
 
 
 @contextmanager
@@ -84,12 +84,12 @@ def whole(model: Any) -> Iterator[None]:
 
 def gathered(tensors: Mapping[K, Tensor], keep: bool) -> dict[K, Tensor]:
     """The whole of `tensors` on the CPU, or nothing, having helped the worker that keeps them. All workers call it."""
-    found: dict[K, Tensor] = {}
+    whole: dict[K, Tensor] = {}
     for name, tensor in tensors.items():
         complete = full(tensor)
         if keep:
-            found[name] = complete.cpu()
-    return found
+            whole[name] = complete.cpu()
+    return whole
 
 
 def full(tensor: Tensor) -> Tensor:

@@ -52,10 +52,10 @@ def newest_step(job: TrainJob) -> Path | None:
     folders = step_folders(job.work_dir)
     if not folders:
         return None
-    found, expected = read_state(folders[-1]).job, fingerprint(job)
-    if found != expected:
+    actual, expected = read_state(folders[-1]).job, fingerprint(job)
+    if actual != expected:
         raise TrainError(
-            f"{job.key}: {folders[-1]} belongs to another job: expected fingerprint {expected[:12]}, got {found[:12]}"
+            f"{job.key}: {folders[-1]} belongs to another job: expected fingerprint {expected[:12]}, got {actual[:12]}"
         )
     return folders[-1]
 

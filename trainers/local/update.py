@@ -132,12 +132,12 @@ def _batches(
     reference: Any,
 ) -> list[_Batch]:
     """This rank's share of a mini-batch in micro batches of like length, so that little is padding."""
-    own = ranks.own(sorted(part, key=lambda place: len(rows[place])))
-    tokens = sum(len(rows[place].response) for place in part)
+    own = ranks.own(sorted(part, key=lambda i: len(rows[i])))
+    tokens = sum(len(rows[i].response) for i in part)
     batches = []
     for start in range(0, len(own), training.micro_batch):
         places = own[start : start + training.micro_batch]
-        group = [rows[place] for place in places]
+        group = [rows[i] for i in places]
         by_token = sum(len(row.response) for row in group) / tokens
         weight = by_token if objective.loss_average == "token" else len(group) / len(part)
         batches.append(_batch(places, group, weight, device, reference, training.sampling.temperature))
@@ -175,8 +175,8 @@ def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.d
         tokens = k3(batch.sampled.double(), batch.reference.double()).clamp(max=_TOKEN_KL_LIMIT)
         kl[batch.places] = (tokens * batch.mask).sum(1)
     ranks.add(kl)
-    found: list[float] = kl.tolist()
-    return found
+    values: list[float] = kl.tolist()
+    return values
 
 
 def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _Sums) -> None:
