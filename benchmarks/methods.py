@@ -57,7 +57,7 @@ def run() -> dict[str, Any]:
 
 
 def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    return {name: _figure([each["held_out"][name] for each in outcomes]) for name in FIGURES}
+    return {name: _figure([outcome["held_out"][name] for outcome in outcomes]) for name in FIGURES}
 
 
 def _figure(by_seed: Sequence[Sequence[float]]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _estimate(estimate: Estimate | None, per_seed: Sequence[float]) -> dict[str,
 
 def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: str) -> dict[str, Any]:
     """The paired difference over the questions, and by seed."""
-    after, before = ([each["held_out"][figure] for each in by_arm[name]] for name in (higher, lower))
+    after, before = ([outcome["held_out"][figure] for outcome in by_arm[name]] for name in (higher, lower))
     per_seed = [sum(a) / len(a) - sum(b) / len(b) for a, b in zip(after, before, strict=True)]
     return _estimate(paired_difference(_over_seeds(before), _over_seeds(after)), per_seed)
 

@@ -74,7 +74,7 @@ class Load:
         return {
             "requests": len(self.asked),
             "requests_per_s": round(len(self.asked) / self.seconds, 1),
-            "failed": sum(not each.answered for each in self.asked),
+            "failed": sum(not request.answered for request in self.asked),
             "every_route": self.latency(tuple(_SHARES)),
             "page_of_questions": self.latency(PAGES),
             "routes": {name: figures for name, figures in kinds.items() if figures},
@@ -83,7 +83,7 @@ class Load:
 
     def latency(self, kinds: Sequence[str]) -> dict[str, float] | None:
         """p50 and p99 in milliseconds with their n; None without one."""
-        taken = [1_000 * each.seconds for each in self.asked if each.kind in kinds]
+        taken = [1_000 * request.seconds for request in self.asked if request.kind in kinds]
         if not taken:
             return None
         p50, p99 = np.percentile(taken, [50, 99])

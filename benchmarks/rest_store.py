@@ -67,8 +67,8 @@ class Shape:
     @property
     def counts(self) -> dict[str, int]:
         """Rows of the store."""
-        each = self.runs * self.iterations
-        return {"runs": self.runs, "questions": each * self.questions, "votes": each * self.voted * VOTES}
+        iterations = self.runs * self.iterations
+        return {"runs": self.runs, "questions": iterations * self.questions, "votes": iterations * self.voted * VOTES}
 
     def names(self) -> list[str]:
         return [f"bench-{number:02d}" for number in range(self.runs)]
@@ -108,13 +108,18 @@ def _iteration(session: Session, rng: random.Random, run: str, iteration: int, s
     challenger, solver = _checkpoints(session, run, iteration)
     voter = checkpoint_id(run, "solver", iteration - 1) if iteration > 1 else checkpoint_id(run, "base", 0)
     made = [_question(rng, run, iteration, index, challenger, voter) for index in range(shape.questions)]
-    _bulk(session, Questions, Question, (each.question for each in made))
-    _copy(session, Rollouts, _names(RolloutRow), (vote for each in made for vote in each.votes))
+    _bulk(session, Questions, Question, (question.question for question in made))
+    _copy(session, Rollouts, _names(RolloutRow), (vote for question in made for vote in question.votes))
     label_columns = ("question_id", "run", "iteration", "index", "verdict")
-    _copy(session, PseudoLabels, (*label_columns, *_names(PseudoLabel)), (_label_row(each) for each in made))
+    _copy(session, PseudoLabels, (*label_columns, *_names(PseudoLabel)), (_label_row(question) for question in made))
     columns = ("question_id", "oracle", "run", "iteration", "index", "verdict", "truth")
-    _copy(session, OracleLabels, columns, (_oracle_row(each.question, each.said) for each in made if each.said))
-    stats = statistics([each.labelled for each in made])
+    _copy(
+        session,
+        OracleLabels,
+        columns,
+        (_oracle_row(question.question, question.said) for question in made if question.said),
+    )
+    stats = statistics([question.labelled for question in made])
     queries.add_filter_stats(session, run=run, iteration=iteration, stats=stats)
     _figures(session, rng, run, iteration, solver)
     for stage in _STAGES:
@@ -138,7 +143,7 @@ def _figures(session: Session, rng: random.Random, run: str, iteration: int, sol
     steps = range(1, _STEPS + 1)
     key = ("run", "iteration", "role", "step", "name", "value")
     of = ((role, step, name) for role in ("challenger", "solver") for step in steps for name in _METRICS)
-    _copy(session, TrainMetrics, key, ((run, iteration, *each, rng.random()) for each in of))
+    _copy(session, TrainMetrics, key, ((run, iteration, *metric, rng.random()) for metric in of))
     points = [
         SeriesPoint(iteration, name, over, "exact" if name == "label_accuracy" else "", rng.random(), 0.0, 1.0, 8_000)
         for name in _SERIES
@@ -166,10 +171,10 @@ def _question(rng: random.Random, run: str, iteration: int, index: int, challeng
         text = None if malformed else "What is 1 + 1?"
         asked = Question(key, run, iteration, index, text, "What is 1 + 1?", challenger, index)
         return _Made(asked, LabelledQuestion(key, text, None, "malformed" if malformed else "duplicate"), (), None)
-    each, sold, truth = rng.randint(2, 60), rng.randint(2, 9), rng.randint(1, 400)
+    n, days, truth = rng.randint(2, 60), rng.randint(2, 9), rng.randint(1, 400)
     text = (
-        f"{rng.choice(_NAMES)} has {truth + each * sold} {rng.choice(_THINGS)} and gives {each} of them away on each of"
-        f" {sold} days. How many are left after day {sold}, if nobody gives any back?"
+        f"{rng.choice(_NAMES)} has {truth + n * days} {rng.choice(_THINGS)} and gives {n} of them away on each of"
+        f" {days} days. How many are left after day {days}, if nobody gives any back?"
     )
     raw = f"<question>{text}</question>\n\n\\boxed{{{truth}}}"
     asked = Question(key, run, iteration, index, text, raw, challenger, index)

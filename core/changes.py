@@ -99,12 +99,12 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
             rate = _rate_of(name, settings) / len(matching)
             changes += _changes(key, series[key], rule, rate, settings)
     falls = [finding for finding in changes if finding.rule == "sudden" and finding.series.name in ACCURACY]
-    return [*changes, *(each for fall in falls for each in _collapse(fall, series, settings))]
+    return [*changes, *(collapse for fall in falls for collapse in _collapse(fall, series, settings))]
 
 
 def _rate_of(name: Tested, settings: Alerts) -> float:
     """The share of the false-alarm rate that is a rule's."""
-    weights = {each: rule.weight for each, rule in settings.rules.items() if rule.enabled}
+    weights = {tested: rule.weight for tested, rule in settings.rules.items() if rule.enabled}
     return settings.rate * weights[name] / sum(weights.values())
 
 

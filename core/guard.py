@@ -172,5 +172,5 @@ def _checked_labels(metrics: Sequence[Mapping[str, float]]) -> tuple[float, floa
 
 
 def _median(metrics: Sequence[Mapping[str, float]], name: str) -> float | None:
-    values = [each[name] for each in metrics if name in each]
+    values = [step[name] for step in metrics if name in step]
     return median(values) if values else None

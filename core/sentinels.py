@@ -121,9 +121,9 @@ def _expression(rng: random.Random) -> _Problem:
 
 
 def _boxes(rng: random.Random) -> _Problem:
-    boxes, each, item = rng.randint(2, 19), rng.randint(3, 99), rng.choice(_ITEMS)
-    end = f"with ${each}$ {item} each. How many {item} are there?"
-    return _Problem(f"There are ${boxes}$ boxes {end}", Fraction(boxes * each), f"There are some boxes {end}")
+    boxes, in_a_box, item = rng.randint(2, 19), rng.randint(3, 99), rng.choice(_ITEMS)
+    end = f"with ${in_a_box}$ {item} each. How many {item} are there?"
+    return _Problem(f"There are ${boxes}$ boxes {end}", Fraction(boxes * in_a_box), f"There are some boxes {end}")
 
 
 def _story(rng: random.Random) -> _Problem:

@@ -89,7 +89,7 @@ def _refuse_sample(session: Session, run: str, iteration: int, oracle: str) -> N
 
 def _known(session: Session, run: str, iteration: int, oracle: str) -> list[BenchmarkItem]:
     labels = queries.oracle_labels_of(session, run, iteration, oracle)
-    truths = {each.question_id: each.truth for each in labels if each.verdict in ("right", "wrong")}
+    truths = {label.question_id: label.truth for label in labels if label.verdict in ("right", "wrong")}
     rows = [(row, truths.get(row.question_id)) for row in queries.labels_of(session, run, iteration)]
     return [
         BenchmarkItem(row.question_id, row.text, truth, row.verdict)
@@ -125,7 +125,7 @@ def ask_all(context: Context, sets: Sets) -> None:
     Raises what `Context.serving` does, `InferenceError` and `GradingError`. What was answered before is stored.
     """
     with context.store.read() as session:
-        solvers = [each for each in solvers_of(session, context.run) if left(session, each.id, sets)]
+        solvers = [checkpoint for checkpoint in solvers_of(session, context.run) if left(session, checkpoint.id, sets)]
     with Grader() as grader:
         for solver in solvers:
             with context.serving({"solver": solver}):
@@ -180,7 +180,7 @@ def cells(session: Session, run: str, oracle: str) -> list[Cell]:
 def _row(
     session: Session, run: str, iteration: int, oracle: str, asked: Mapping[str, Sequence[Evaluated]]
 ) -> Iterator[Cell]:
-    verdicts = {each.question_id: each.verdict for each in queries.oracle_labels_of(session, run, iteration, oracle)}
+    verdicts = {label.question_id: label.verdict for label in queries.oracle_labels_of(session, run, iteration, oracle)}
     labels = {
         item.item_id: (item.level, verdicts[item.item_id] == "right") for items in asked.values() for item in items
     }

@@ -251,5 +251,8 @@ def _makers(store: Store, run: str, iteration: int) -> dict[str, Any]:
     """Checkpoint -> sha256 of those that wrote the questions and the votes."""
     with store.read() as session:
         wrote, voted = queries.makers(session, run, iteration)
-        digests = {each: queries.get_checkpoint(session, each).sha256 for each in {*wrote, *voted}}
-    return {"asked_by": {each: digests[each] for each in wrote}, "voted_by": {each: digests[each] for each in voted}}
+        digests = {checkpoint: queries.get_checkpoint(session, checkpoint).sha256 for checkpoint in {*wrote, *voted}}
+    return {
+        "asked_by": {checkpoint: digests[checkpoint] for checkpoint in wrote},
+        "voted_by": {checkpoint: digests[checkpoint] for checkpoint in voted},
+    }

@@ -96,7 +96,7 @@ def read_texts(
 
 def _may_hold(group: Any, wanted: frozenset[str] | None) -> bool:
     ids = group.column(0).statistics
-    return wanted is None or ids is None or not ids.has_min_max or any(ids.min <= each <= ids.max for each in wanted)
+    return wanted is None or ids is None or not ids.has_min_max or any(ids.min <= key <= ids.max for key in wanted)
 
 
 def _rows(table: Any, wanted: frozenset[str] | None) -> Iterator[RolloutText]:

@@ -123,7 +123,7 @@ def add(
 
     with clear_errors():
         store = open_store(home().database)
-        print(new_key(store, name, tuple(_scope(each) for each in scope or ["read"])))
+        print(new_key(store, name, tuple(_scope(name_of_scope) for name_of_scope in scope or ["read"])))
 
 
 @keys.command("list")

@@ -115,9 +115,9 @@ def _remarks(audits: Audits) -> Iterable[str]:
             f"{100 * check.error:.1f} points on average (bias {100 * check.bias:+.1f}); the interval held "
             f"{check.held} of {len(check.folds)}"
         )
-    for each in (*audits.oracles, *audits.annotators):
-        kappa = "cannot be told: both say the same of everything" if each.kappa is None else _text(each.kappa)
-        yield f"kappa of {each.first} and {each.second}: {kappa}"
+    for agreement in (*audits.oracles, *audits.annotators):
+        kappa = "cannot be told: both say the same of everything" if agreement.kappa is None else _text(agreement.kappa)
+        yield f"kappa of {agreement.first} and {agreement.second}: {kappa}"
 
 
 def _text(figure: Estimate) -> str:

@@ -55,7 +55,10 @@ def _facts(question: QuestionDetail) -> Iterator[tuple[str, str]]:
         label = "none" if question.answer is None else printable(question.answer)
         yield "label", f"{label}, by {question.votes} of {question.m} votes; {question.parsed} have an answer"
         yield "p_hat", p_hat_of(question)
-        yield "answers", "; ".join(f"{printable(each.answer)} ({each.votes})" for each in question.classes)
+        yield (
+            "answers",
+            "; ".join(f"{printable(votes_for.answer)} ({votes_for.votes})" for votes_for in question.classes),
+        )
     if question.unknown:
         yield "undecided", f"{question.unknown} comparisons of answers"
     for verdict in question.oracles:

@@ -132,7 +132,7 @@ def _variable(colour: str, name: str) -> str:
 
 def _step_share(colour: str) -> float | None:
     """The inverse of `step_colour`, up to rounding; None when the colour does not lie between early and late."""
-    here, early, late = (mpl.colors.to_rgb(each) for each in (colour, LIGHT["early"], LIGHT["late"]))
+    here, early, late = (mpl.colors.to_rgb(shade) for shade in (colour, LIGHT["early"], LIGHT["late"]))
     share = (here[0] - early[0]) / (late[0] - early[0])
     near = all(abs(a + (b - a) * share - h) < 0.01 for a, b, h in zip(early, late, here, strict=True))
     return share if near and -0.01 <= share <= 1.01 else None

@@ -40,7 +40,7 @@ def curves_png(store: Store, run: str) -> bytes:
 
 def accuracy(measures: RunMeasures) -> Axes | None:
     """Held-out pass@1, greedy and maj@k per iteration."""
-    if not any(each.accuracy for each in measures.iterations):
+    if not any(iteration.accuracy for iteration in measures.iterations):
         return None
     chart = axes(f"{measures.held_out} accuracy by iteration")
     _share_axis(chart, measures)
@@ -51,7 +51,7 @@ def accuracy(measures: RunMeasures) -> Axes | None:
 
 def gain(measures: RunMeasures) -> Axes | None:
     """Paired differences to the base model."""
-    gains = [(each.t, each.gain) for each in measures.iterations if each.gain]
+    gains = [(iteration.t, iteration.gain) for iteration in measures.iterations if iteration.gain]
     if not gains:
         return None
     chart = axes("Gain over the base model, in points")
@@ -59,7 +59,10 @@ def gain(measures: RunMeasures) -> Axes | None:
     for shift, (name, colour, marker), select in zip((-0.09, 0, 0.09), SERIES, _SELECT, strict=True):
         values = [(t + shift, marks.scaled(select(difference), 100)) for t, difference in gains]
         marks.line(chart, values, _series_name(name, measures), colour, marker)
-    marks.iteration_ticks(chart, [(each.t, "" if each.stands else "left") for each in measures.iterations if each.gain])
+    marks.iteration_ticks(
+        chart,
+        [(iteration.t, "" if iteration.stands else "left") for iteration in measures.iterations if iteration.gain],
+    )
     chart.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
     marks.legend(chart, 3)
     return chart
@@ -67,16 +70,16 @@ def gain(measures: RunMeasures) -> Axes | None:
 
 def by_level(measures: RunMeasures) -> Axes | None:
     """Held-out pass@1 by the benchmark's levels, a line an iteration."""
-    scored = [each for each in measures.iterations if each.by_level]
+    scored = [iteration for iteration in measures.iterations if iteration.by_level]
     if not scored:
         return None
     chart = axes(f"{measures.held_out} pass@1 by level")
-    levels = list(dict.fromkeys(level for each in scored for level in each.by_level))
-    for each in scored:
-        shift = 0.05 * (each.t - len(measures.iterations) / 2 + 0.5)
-        points = [(levels.index(level) + shift, value) for level, value in each.by_level.items()]
-        colour = step_colour(each.t, len(measures.iterations) - 1)
-        marks.line(chart, points, marks.t_name(each.t), colour, _MARKERS[each.t % len(_MARKERS)])
+    levels = list(dict.fromkeys(level for iteration in scored for level in iteration.by_level))
+    for iteration in scored:
+        shift = 0.05 * (iteration.t - len(measures.iterations) / 2 + 0.5)
+        points = [(levels.index(level) + shift, value) for level, value in iteration.by_level.items()]
+        colour = step_colour(iteration.t, len(measures.iterations) - 1)
+        marks.line(chart, points, marks.t_name(iteration.t), colour, _MARKERS[iteration.t % len(_MARKERS)])
     # Names are the benchmark file's: short, and never taken for a formula.
     chart.set_xticks(range(len(levels)), [level[:12].replace("$", r"\$") for level in levels])
     meaning = " (operations in the question)" if measures.config.evaluation.benchmark == "micro" else ""
@@ -117,7 +120,7 @@ def _label_accuracy(title: str, audits: Sequence[tuple[int, Audit]]) -> Axes | N
 
 def training_labels(measures: RunMeasures) -> Axes | None:
     """Right ones of the labels that the Solver's method made while it trained, where the truth is known."""
-    points = marks.present([(each.t, each.training_labels) for each in measures.iterations])
+    points = marks.present([(iteration.t, iteration.training_labels) for iteration in measures.iterations])
     if not points:
         return None
     chart = axes("Right labels in training, by iteration")
@@ -183,13 +186,13 @@ def ill_posed(measures: RunMeasures) -> Axes | None:
     return chart
 
 
-def histogram(measures: RunMeasures, each: Iteration) -> Axes | None:
+def histogram(measures: RunMeasures, iteration: Iteration) -> Axes | None:
     """Questions asked by p_hat, with the band; those with a right label filled."""
-    if each.labels is None:
+    if iteration.labels is None:
         return None
-    whose = f"Iteration {each.t}" if each.t else "Base model"
-    chart = axes(f"{whose}, n = {each.labels.asked:,} asked", height=2.7)
-    counts, places = each.labels.histogram, each.labels.histogram.p_hat
+    whose = f"Iteration {iteration.t}" if iteration.t else "Base model"
+    chart = axes(f"{whose}, n = {iteration.labels.asked:,} asked", height=2.7)
+    counts, places = iteration.labels.histogram, iteration.labels.histogram.p_hat
     width = 0.82 / max(len(places) - 1, 1)
     if measures.filtered:
         low, high = measures.config.dataset.limits
@@ -250,11 +253,11 @@ _SELECT: tuple[Callable[[Accuracy], Estimate], ...] = (
 
 
 def _labelled(measures: RunMeasures) -> list[tuple[int, Labels]]:
-    return [(each.t, each.labels) for each in measures.iterations if each.labels]
+    return [(iteration.t, iteration.labels) for iteration in measures.iterations if iteration.labels]
 
 
 def _draw_accuracies(chart: Axes, measures: RunMeasures) -> None:
-    scored = [(each.t, each.accuracy) for each in measures.iterations if each.accuracy]
+    scored = [(iteration.t, iteration.accuracy) for iteration in measures.iterations if iteration.accuracy]
     for shift, (name, colour, marker), select in zip((-0.05, 0, 0.05), SERIES, _SELECT, strict=True):
         points = [(t + shift, select(accuracy)) for t, accuracy in scored]
         marks.line(chart, points, _series_name(name, measures), colour, marker)
@@ -262,7 +265,9 @@ def _draw_accuracies(chart: Axes, measures: RunMeasures) -> None:
 
 def _share_axis(chart: Axes, measures: RunMeasures) -> None:
     marks.percent_axis(chart)
-    marks.iteration_ticks(chart, [(each.t, "" if each.stands else "left") for each in measures.iterations])
+    marks.iteration_ticks(
+        chart, [(iteration.t, "" if iteration.stands else "left") for iteration in measures.iterations]
+    )
     chart.set_xlabel("iteration", color=LIGHT["muted"], fontsize=9)
 
 

@@ -57,36 +57,36 @@ def figures(store: Store, run: str) -> Json:
         "result": measures.result and {"t": measures.result.t, "checkpoint": measures.result.checkpoint},
         "best_iteration": measures.best,
         "last_over_best": _accuracy(measures.last_over_best),
-        "iterations": [_iteration(measures, each) for each in measures.iterations],
+        "iterations": [_iteration(measures, iteration) for iteration in measures.iterations],
         "training": _training(measures),
     }
 
 
-def _iteration(measures: RunMeasures, each: Iteration) -> Json:
+def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
     return {
-        "t": each.t,
-        "checkpoint": each.checkpoint,
-        **_held_out(each),
+        "t": iteration.t,
+        "checkpoint": iteration.checkpoint,
+        **_held_out(iteration),
         "k": measures.config.evaluation.samples,
-        "validation_pass_at_1": _json(each.validation),
-        "gain_over_base": _accuracy(each.gain),
-        "by_level": {level: estimate.value for level, estimate in each.by_level.items()} or None,
-        "by_level_ci95": {level: _json(estimate) for level, estimate in each.by_level.items()} or None,
-        "pseudo_label_accuracy": _label_accuracy(measures, each),
-        **_questions(each.labels),
-        "training_label_accuracy": _json(each.training_labels),
-        "training_labelled_share": _json(each.labelled),
-        "negative_label_accuracy": _json(each.negative_labels),
-        "challenger_reward": measures.at_last_step("challenger", "reward_mean", each.t),
-        "warnings": list(each.warnings),
-        "decision": each.decision and asdict(each.decision),
-        "stands": each.stands,
-        "seconds": each.seconds,
+        "validation_pass_at_1": _json(iteration.validation),
+        "gain_over_base": _accuracy(iteration.gain),
+        "by_level": {level: estimate.value for level, estimate in iteration.by_level.items()} or None,
+        "by_level_ci95": {level: _json(estimate) for level, estimate in iteration.by_level.items()} or None,
+        "pseudo_label_accuracy": _label_accuracy(measures, iteration),
+        **_questions(iteration.labels),
+        "training_label_accuracy": _json(iteration.training_labels),
+        "training_labelled_share": _json(iteration.labelled),
+        "negative_label_accuracy": _json(iteration.negative_labels),
+        "challenger_reward": measures.at_last_step("challenger", "reward_mean", iteration.t),
+        "warnings": list(iteration.warnings),
+        "decision": iteration.decision and asdict(iteration.decision),
+        "stands": iteration.stands,
+        "seconds": iteration.seconds,
     }
 
 
-def _held_out(each: Iteration) -> Json:
-    accuracy = each.accuracy
+def _held_out(iteration: Iteration) -> Json:
+    accuracy = iteration.accuracy
     return {
         "pass_at_1": accuracy and accuracy.pass_at_1.value,
         "ci95": accuracy and [accuracy.pass_at_1.lo, accuracy.pass_at_1.hi],
@@ -98,9 +98,9 @@ def _held_out(each: Iteration) -> Json:
     }
 
 
-def _label_accuracy(measures: RunMeasures, each: Iteration) -> Json | None:
-    labels, oracle = each.labels, measures.config.audit.label
-    if each.t == 0 and labels is None:
+def _label_accuracy(measures: RunMeasures, iteration: Iteration) -> Json | None:
+    labels, oracle = iteration.labels, measures.config.audit.label
+    if iteration.t == 0 and labels is None:
         return None
     if labels is None:
         return {"kept": None, "all": None, "oracle": oracle, "others": {}}

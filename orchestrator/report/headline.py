@@ -58,7 +58,11 @@ def details(measures: RunMeasures) -> list[str]:
 
 def decisions(measures: RunMeasures) -> dict[int, str]:
     """Where something was decided about the run: iteration -> a sentence."""
-    sentences = {each.t: _decision(each.t, each.decision) for each in measures.iterations if each.decision}
+    sentences = {
+        iteration.t: _decision(iteration.t, iteration.decision)
+        for iteration in measures.iterations
+        if iteration.decision
+    }
     return {t: sentence for t, sentence in sentences.items() if sentence}
 
 
@@ -77,7 +81,7 @@ def _decision(t: int, decision: Decision) -> str:
 
 def _gone_back(measures: RunMeasures) -> str:
     """Of a run that came back to the model that it began with."""
-    left = [each for each in measures.iterations if each.gain]
+    left = [iteration for iteration in measures.iterations if iteration.gain]
     if not left or left[-1].gain is None:
         return ""
     moved = points(left[-1].gain.pass_at_1)
@@ -86,7 +90,10 @@ def _gone_back(measures: RunMeasures) -> str:
 
 def _picked(measures: RunMeasures) -> list[str]:
     """That the Solver is not the last one, and what picked it."""
-    last, result = max((each.t for each in measures.iterations if each.accuracy), default=0), measures.result
+    last, result = (
+        max((iteration.t for iteration in measures.iterations if iteration.accuracy), default=0),
+        measures.result,
+    )
     if result is None or result.t == last:
         return []
     stopping, benchmark = measures.config.early_stopping, measures.config.evaluation.benchmark

@@ -90,14 +90,18 @@ class RunMeasures:
 def measure(store: Store, run: str) -> RunMeasures:
     """Measure a run, however far it is. Raises `StoreError` when there is no such run."""
     rows = read_rows(store, run)
-    decisions = [_decision(each, rows) for each in rows.iterations]
+    decisions = [_decision(iteration, rows) for iteration in rows.iterations]
     standing_at = _standing(decisions)
     iterations = tuple(
-        _iteration(each, rows, decision, each.t in standing_at)
-        for each, decision in zip(rows.iterations, decisions, strict=True)
+        _iteration(iteration, rows, decision, iteration.t in standing_at)
+        for iteration, decision in zip(rows.iterations, decisions, strict=True)
     )
-    standing = [each for each in iterations if each.accuracy and each.stands]
-    scored = [(each.accuracy.pass_at_1.value, -each.t) for each in standing if each.accuracy and each.t]
+    standing = [iteration for iteration in iterations if iteration.accuracy and iteration.stands]
+    scored = [
+        (iteration.accuracy.pass_at_1.value, -iteration.t)
+        for iteration in standing
+        if iteration.accuracy and iteration.t
+    ]
     best, last = (-max(scored)[1], -scored[-1][1]) if scored else (None, None)
     fallen = None if best is None or last is None or best == last else (best, last)
     return RunMeasures(
@@ -164,12 +168,14 @@ def _decision(rows: IterationRows, run: RunRows) -> Decision | None:
     if not decision:
         return None
     solver = (decision.get("back_to") or {}).get("solver")
-    back_to = next((each.t for each in run.iterations if solver and each.checkpoint == solver), None)
+    back_to = next((iteration.t for iteration in run.iterations if solver and iteration.checkpoint == solver), None)
     return Decision(decision.get("action", "ignore"), "ask_a_person" in results, str(decision.get("note", "")), back_to)
 
 
 def _unfinished(rows: RunRows) -> tuple[StageRow, ...]:
-    return tuple(stage for each in rows.iterations for stage in each.stages.values() if stage.status != "done")
+    return tuple(
+        stage for iteration in rows.iterations for stage in iteration.stages.values() if stage.status != "done"
+    )
 
 
 def _finite(metric: TrainMetric) -> TrainMetric:

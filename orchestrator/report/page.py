@@ -69,7 +69,7 @@ def _render(measures: RunMeasures) -> str:
         missing=table.MISSING,
         settings=list(_flat(measures.config.model_dump(mode="json"))),
         colours=COLOURS,
-        evaluated=any(each.accuracy for each in measures.iterations),
+        evaluated=any(iteration.accuracy for iteration in measures.iterations),
         max_text=_MAX_TEXT,
         max_answer=_MAX_ANSWER,
         shown_classes=_SHOWN_CLASSES,
@@ -87,7 +87,7 @@ def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
             charts.ill_posed(measures),
             charts.verdicts(measures),
         ],
-        "p_hat": [charts.histogram(measures, each) for each in measures.iterations],
+        "p_hat": [charts.histogram(measures, iteration) for iteration in measures.iterations],
         "questions": [
             charts.operations(measures),
             charts.operation_counts(measures, kept=False),

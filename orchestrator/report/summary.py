@@ -20,7 +20,7 @@ def summary_table(store: Store, run: str) -> Table:
     base = measures.iterations[0].accuracy
     n = base.pass_at_1.n if base else 0
     title = f"run {run}: n = {n} {measures.held_out.lower()} questions, 95% intervals"
-    rows = [_row(measures, each) for each in measures.iterations]
+    rows = [_row(measures, iteration) for iteration in measures.iterations]
     shown = [name for name in rows[0] if any(row[name] for row in rows)]
     table = Table(*shown, title=title, box=SIMPLE_HEAD)
     for row in rows:
@@ -30,19 +30,19 @@ def summary_table(store: Store, run: str) -> Table:
     return table
 
 
-def _row(measures: RunMeasures, each: Iteration) -> dict[str, str]:
-    accuracy, labels = each.accuracy, each.labels
-    name = str(each.t) if each.t else "base"
+def _row(measures: RunMeasures, iteration: Iteration) -> dict[str, str]:
+    accuracy, labels = iteration.accuracy, iteration.labels
+    name = str(iteration.t) if iteration.t else "base"
     return {
-        "iteration": name if each.stands else f"{name}, left",
+        "iteration": name if iteration.stands else f"{name}, left",
         "pass@1": _percent(accuracy.pass_at_1 if accuracy else None),
         "greedy": _percent(accuracy.greedy if accuracy else None),
         f"maj@{measures.config.evaluation.samples}": _percent(accuracy.majority if accuracy else None),
-        "for early stopping": _percent(each.validation),
+        "for early stopping": _percent(iteration.validation),
         "kept": f"{labels.stats.kept} of {labels.stats.candidates}" if labels else "",
         "labels right, kept": _counted(labels.audit.accuracy_kept if labels else None),
         "labels right, all": _counted(labels.audit.accuracy_all if labels else None),
-        "labels right, training": _counted(each.training_labels),
+        "labels right, training": _counted(iteration.training_labels),
     }
 
 

@@ -51,18 +51,20 @@ def _accuracy(measures: RunMeasures) -> Iterator[Row]:
         f"maj@{measures.config.evaluation.samples}": lambda accuracy: accuracy.majority,
     }
     for name, get in select.items():
-        values = [get(each.accuracy) if each.accuracy else None for each in measures.iterations]
+        values = [get(iteration.accuracy) if iteration.accuracy else None for iteration in measures.iterations]
         yield _row(name, values, percent)
     for name, get in select.items():
-        values = [get(each.gain) if each.gain else None for each in measures.iterations]
+        values = [get(iteration.gain) if iteration.gain else None for iteration in measures.iterations]
         yield _row(f"{name}, over base, points", values, partial(points, unit=""))
 
 
 def _levels(measures: RunMeasures) -> Iterator[Row]:
-    for level in dict.fromkeys(level for each in measures.iterations for level in each.by_level):
-        yield _row(f"pass@1, level {level}", [each.by_level.get(level) for each in measures.iterations], percent)
+    for level in dict.fromkeys(level for iteration in measures.iterations for level in iteration.by_level):
+        yield _row(
+            f"pass@1, level {level}", [iteration.by_level.get(level) for iteration in measures.iterations], percent
+        )
     if (stopping := measures.config.early_stopping) is not None:
-        validation = [each.validation for each in measures.iterations]
+        validation = [iteration.validation for iteration in measures.iterations]
         yield _row(f"pass@1, {stopping.benchmark}, for early stopping", validation, percent)
 
 
@@ -70,7 +72,10 @@ def _verdicts(measures: RunMeasures) -> Iterator[Row]:
     for verdict in VERDICTS:
         yield Row(
             verdict.replace("_", " "),
-            tuple(_count(each.labels, verdict) if each.labels else (MISSING, "") for each in measures.iterations),
+            tuple(
+                _count(iteration.labels, verdict) if iteration.labels else (MISSING, "")
+                for iteration in measures.iterations
+            ),
         )
 
 
@@ -109,7 +114,7 @@ def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:
     rollouts = f"n = {config.training.prompts_per_step * config.rollouts:,} rollouts"
     names = {"reward_mean": "reward", "kl": "KL", "entropy": "entropy", "response_length": "response length"}
     for name, shown in names.items():
-        values = [measures.at_last_step(role, name, each.t) for each in measures.iterations]
+        values = [measures.at_last_step(role, name, iteration.t) for iteration in measures.iterations]
         cells = tuple((MISSING, "") if value is None else (f"{value:.4g}", rollouts) for value in values)
         yield Row(f"{role.capitalize()}: {shown}", cells)
 
@@ -117,17 +122,22 @@ def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:
 def time_table(measures: RunMeasures, stages: Sequence[str]) -> list[Row]:
     """The stages that are done somewhere, and their sum."""
     rows = [
-        Row(stage.replace("_", " "), tuple((_duration(each.seconds.get(stage)), "") for each in measures.iterations))
+        Row(
+            stage.replace("_", " "),
+            tuple((_duration(iteration.seconds.get(stage)), "") for iteration in measures.iterations),
+        )
         for stage in stages
     ]
-    total = Row("all", tuple((_duration(sum(each.seconds.values()) or None), "") for each in measures.iterations))
+    total = Row(
+        "all", tuple((_duration(sum(iteration.seconds.values()) or None), "") for iteration in measures.iterations)
+    )
     return [row for row in (*rows, total) if _filled(row)]
 
 
 def _of_labels(
     name: str, measures: RunMeasures, get: Callable[[Labels], Estimate | None], form: Callable[[Estimate], str]
 ) -> Row:
-    return _row(name, [get(each.labels) if each.labels else None for each in measures.iterations], form)
+    return _row(name, [get(iteration.labels) if iteration.labels else None for iteration in measures.iterations], form)
 
 
 def _row(name: str, values: Sequence[Estimate | None], form: Callable[[Estimate], str]) -> Row:

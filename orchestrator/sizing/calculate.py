@@ -192,14 +192,14 @@ def _fullest(plan: StagePlan, memory: dict[str, tuple[Memory, ...]]) -> float:
     """GiB on the fullest GPU of a stage, everything on it counted."""
     gpus: dict[int, float] = {}
     for holder, places in plan.places.items():
-        held = max((each.gib for each in memory.get(holder, ())), default=0.0)
+        held = max((part.gib for part in memory.get(holder, ())), default=0.0)
         for gpu in places:
             gpus[gpu] = gpus.get(gpu, 0.0) + held
     return max(gpus.values(), default=0.0)
 
 
 def _problems(memory: dict[str, tuple[Memory, ...]], fullest: dict[str, float], assumed: Assumptions) -> list[str]:
-    problems = [f"{each.title}: {each.problem}" for held in memory.values() for each in held if each.problem]
+    problems = [f"{part.title}: {part.problem}" for held in memory.values() for part in held if part.problem]
     limit = USABLE * assumed.gpu_memory
     problems += [
         f"{stage}: {gib:.1f} GiB on the fullest GPU, of {limit:.1f} that can be used ({USABLE:.0%} of "

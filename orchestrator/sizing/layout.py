@@ -201,8 +201,8 @@ def _app(name: str, application: Application) -> App:
 def _vllm_gpus(placement: dict[str, Any] | None, ranks: int) -> float:
     if placement is None:
         return float(ranks)
-    if each := placement.get("bundle_per_worker"):
-        return float(each.get("GPU", 0)) * ranks
+    if per_worker := placement.get("bundle_per_worker"):
+        return float(per_worker.get("GPU", 0)) * ranks
     return float(sum(bundle.get("GPU", 0) for bundle in placement.get("bundles", [])))
 
 

@@ -54,7 +54,7 @@ def app_memory(app: App, shape: Shape, longest: int, assumed: Assumptions) -> Me
         how = f"at most {app.sequences} answers x {longest:,} tokens x {shape.kv_bytes(width):,} bytes"
         return Memory(title, (weights, Line("KV cache", how, cache)))
     own = Line("context, graphs, activations", "assumed", ENGINE_GIB if app.device == "gpu" else 0.0)
-    each = shape.kv_bytes(width) / ranks
+    row = shape.kv_bytes(width) / ranks
     if app.kv_bytes is not None:
         cache, how = app.kv_bytes / GIB, "kv_cache_memory_bytes"
     else:
@@ -62,10 +62,10 @@ def app_memory(app: App, shape: Shape, longest: int, assumed: Assumptions) -> Me
         cache = share * assumed.gpu_memory - weights.gib - own.gib
         how = f"{share:g} x {assumed.gpu_memory:g} less the lines above"
     context = app.context or shape.max_position_embeddings
-    fits = cache * GIB / each / context
+    fits = cache * GIB / row / context
     problem = None if fits >= 1 else f"its KV cache does not hold one answer of {context:,} tokens"
     note = (
-        f"{each:,.0f} bytes a token: room for {max(cache, 0) * GIB / each:,.0f} tokens, which is {max(fits, 0):.1f} "
+        f"{row:,.0f} bytes a token: room for {max(cache, 0) * GIB / row:,.0f} tokens, which is {max(fits, 0):.1f} "
         f"answers as long as its context ({context:,}) of the {app.sequences} that it may take at once; "
         "the others wait"
     )
@@ -82,12 +82,12 @@ def trainer_memory(trainer: Trainer, shape: Shape, longest: int, rows: int, assu
 
 def _easyr1(trainer: Trainer, shape: Shape, longest: int, assumed: Assumptions) -> tuple[Memory, ...]:
     p, offload = shape.parameters, trainer.offload
-    each = f"{power(p)} / {trainer.gpus} GPU{'s' * (trainer.gpus > 1)}"
+    of_gpu = f"{power(p)} / {trainer.gpus} GPU{'s' * (trainer.gpus > 1)}"
 
     def shard(what: str, width: int, *, gone: bool = False) -> Line:
         if gone:
             return Line(what, "in the machine's memory (trainer.offload)", 0.0)
-        return Line(what, f"{width} x {each}", width * p / trainer.gpus / GIB)
+        return Line(what, f"{width} x {of_gpu}", width * p / trainer.gpus / GIB)
 
     weights, moments = "weights, float32", "AdamW's two moments, float32"
     reference = shard("reference, float32", 4, gone=offload)
@@ -140,11 +140,11 @@ def _local(trainer: Trainer, shape: Shape, longest: int, rows: int) -> tuple[Mem
     """All of it in float32; each worker holds the whole, or its share (trainers/local/sharding.py)."""
     p, number = shape.parameters, power(shape.parameters)
     workers = trainer.gpus if trainer.sharded else 1
-    each = f"{number} / {workers} workers" if trainer.sharded else number
+    shard = f"{number} / {workers} workers" if trainer.sharded else number
     where = "on each of its GPUs" if trainer.device == "gpu" else "a worker"
 
     def share(what: str, width: int) -> Line:
-        return Line(f"{what}, float32", f"{width} x {each}", width * p / workers / GIB)
+        return Line(f"{what}, float32", f"{width} x {shard}", width * p / workers / GIB)
 
     held = (share("weights", 4), share("AdamW's two moments", 8), share("reference", 4))
     context = (Line("context", "assumed", CONTEXT_GIB),) if trainer.device == "gpu" else ()
@@ -181,9 +181,9 @@ def _gathered_to_update(trainer: Trainer, shape: Shape) -> tuple[Line, ...]:
 def _growing_cache(trainer: Trainer, shape: Shape, longest: int, rows: int) -> Line:
     """A cache that is copied a layer at a time as it grows by a token."""
     at_once, layers = min(rows, trainer.sampling_rows), shape.num_hidden_layers
-    each = shape.kv_bytes(4) // layers * (layers + 1)
-    how = f"at most {at_once} answers x {longest:,} tokens x {each:,} bytes, of {layers} layers and a copy of one"
-    return Line("KV cache, float32", how, at_once * longest * each / GIB)
+    row = shape.kv_bytes(4) // layers * (layers + 1)
+    how = f"at most {at_once} answers x {longest:,} tokens x {row:,} bytes, of {layers} layers and a copy of one"
+    return Line("KV cache, float32", how, at_once * longest * row / GIB)
 
 
 def _activations(trainer: Trainer, shape: Shape, longest: int) -> tuple[Line, ...]:

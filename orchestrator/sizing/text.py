@@ -35,7 +35,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "notes": _notes(plan),
         "model": {**asdict(shape), "parameters": shape.parameters, "kv_bytes": shape.kv_bytes(), "source": plan.source},
         "layout": asdict(layout),
-        "memory": [{**asdict(each), "gib": each.gib} for each in plan.memory],
+        "memory": [{**asdict(part), "gib": part.gib} for part in plan.memory],
         "fullest_gpu_gib": plan.fullest,
         "before": [_stage_json(stage) for stage in plan.before],
         "stages": [_stage_json(stage) for stage in plan.stages],
@@ -174,16 +174,16 @@ def _memory(plan: Plan) -> list[str]:
     if not plan.gpus:
         lines = ["Memory of the machine, GiB, at most"]
     shown: list[tuple[Line, ...]] = []
-    for each in plan.memory:
-        if each.lines in shown:
-            lines.append(f"  {each.title}: the same")
+    for part in plan.memory:
+        if part.lines in shown:
+            lines.append(f"  {part.title}: the same")
             continue
-        shown.append(each.lines)
-        lines.append(f"  {each.title}")
-        for line in each.lines:
+        shown.append(part.lines)
+        lines.append(f"  {part.title}")
+        for line in part.lines:
             lines += _fitted(f"    {line.what:<31}", line.how, f"{line.gib:>8.1f}")
-        lines.append(f"    {'in all':<31}{'':<{WIDTH - 43}}{each.gib:>8.1f}")
-        lines += _wrapped(each.note, "    ")
+        lines.append(f"    {'in all':<31}{'':<{WIDTH - 43}}{part.gib:>8.1f}")
+        lines += _wrapped(part.note, "    ")
     return lines
 
 
@@ -255,9 +255,10 @@ def _assumed(plan: Plan) -> list[str]:
     parameters, sampling = plan.shape.parameters, plan.assumed.mfu_sample
     peak = plan.assumed.peak_tflops if plan.gpus else plan.assumed.cpu_peak_tflops
     speed = peak * 1e12 * sampling / (2 * parameters)
-    each = "GPU" if plan.gpus else "core"
+    device = "GPU" if plan.gpus else "core"
     sentences.insert(
-        1, f"which is {speed:,.0f} sampled tokens a second and {each}: put what you measure in its place (--mfu-sample)"
+        1,
+        f"which is {speed:,.0f} sampled tokens a second and {device}: put what you measure in its place (--mfu-sample)",
     )
     return ["Assumed (each has an option: `coevo plan --help`)", *_listed(sentences)]
 
@@ -286,7 +287,7 @@ def _fitted(start: str, how: str, end: str) -> list[str]:
 
 
 def _listed(sentences: Sequence[str]) -> list[str]:
-    return [line for each in sentences for line in _wrapped(each, "- ")]
+    return [line for sentence in sentences for line in _wrapped(sentence, "- ")]
 
 
 def _wrapped(text: str, start: str = "  ") -> list[str]:

@@ -43,7 +43,7 @@ def _graded(context: Context) -> list[OracleLabel]:
     rows, questions = _labelled(context.store, context.run, context.iteration)
     asked = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
     if context.config.audit.oracle == "exact":
-        return [exact.audit(*each) for each in asked]
+        return [exact.audit(*question) for question in asked]
     truths = _truths(questions)
     return given.audit([(i, truths[i], label) for i, _, label in asked if i in truths], process_grader())
 

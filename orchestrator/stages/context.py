@@ -84,7 +84,7 @@ class Context:
             while start.role == "solver":
                 rounds.insert(0, start)
                 start = queries.get_checkpoint(session, start.parent or checkpoint_id(self.run, "base", 0))
-            done = [step for each in rounds for step in solver_steps(session, self.run, each.iteration)]
+            done = [step for done_round in rounds for step in solver_steps(session, self.run, done_round.iteration)]
             last = rounds[-1].iteration if rounds else 0
             asked = queries.find_stage(session, run=self.run, iteration=last, stage="ask_a_person")
         looked_at = [{name: step[name] for name in WATCHED if name in step} for step in done]

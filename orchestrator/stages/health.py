@@ -113,7 +113,7 @@ def _label_signals(session: Session, context: Context) -> dict[str, Any]:
     if oracle is None or context.config.prompts is not None:
         return {}
     measured = measured_in(session, context.run, context.iteration, oracle)
-    accuracy = {each.over: each.figure for each in measured}
+    accuracy = {of_slice.over: of_slice.figure for of_slice in measured}
     ill_posed = ill_posed_in(session, context.run, context.iteration, oracle)
     return {
         "label_accuracy_kept": _figure(accuracy.get("kept")),

@@ -81,7 +81,7 @@ class Asking:
 
 def _parts(to: Path) -> Iterator[Path]:
     name = re.compile(rf"{re.escape(to.name)}\.[0-9a-f]{{64}}\.part")
-    return (each for each in to.parent.iterdir() if name.fullmatch(each.name))
+    return (path for path in to.parent.iterdir() if name.fullmatch(path.name))
 
 
 def _reason(response: httpx.Response) -> str:

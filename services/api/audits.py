@@ -173,8 +173,8 @@ def _sample(session: Session, run: str, iteration: int, oracle: str) -> Sample:
             for name, s in strata.items()
         ],
         measured=[
-            Measured(over=each.over, label_accuracy=each.figure, population=each.population)
-            for each in measured_in(session, run, iteration, oracle)
+            Measured(over=accuracy.over, label_accuracy=accuracy.figure, population=accuracy.population)
+            for accuracy in measured_in(session, run, iteration, oracle)
         ],
         annotators={name: sum(verdicts.values()) for name, verdicts in counts.items()},
     )

@@ -62,15 +62,15 @@ class ApiClient:
 
     def stages(self, run: str) -> list[Stage]:
         """The ledger, by iteration and start."""
-        return [Stage.model_validate(each) for each in self._get(f"/runs/{run}/stages", {})]
+        return [Stage.model_validate(row) for row in self._get(f"/runs/{run}/stages", {})]
 
     def pool(self) -> list[Job]:
         """The worker pool: trainings that wait, are at work, or were."""
-        return [Job.model_validate(each) for each in self._get("/pool", {})]
+        return [Job.model_validate(row) for row in self._get("/pool", {})]
 
     def iterations(self, run: str) -> list[IterationSummary]:
         """Those that were begun, with their stages."""
-        return [IterationSummary.model_validate(each) for each in self._get(f"/runs/{run}/iterations", {})]
+        return [IterationSummary.model_validate(row) for row in self._get(f"/runs/{run}/iterations", {})]
 
     def create_run(
         self, name: str, preset: str, *, iterations: int | None = None, overrides: Mapping[str, Any] | None = None
@@ -86,7 +86,7 @@ class ApiClient:
 
     def cancel(self, run: str, why: str | None = None) -> list[Triggered]:
         """End what is at a run, or waits to be."""
-        return [Triggered.model_validate(each) for each in self._post(f"/runs/{run}/cancel", {"why": why})]
+        return [Triggered.model_validate(row) for row in self._post(f"/runs/{run}/cancel", {"why": why})]
 
     def resume(self, run: str, iterations: int | None = None) -> Triggered:
         """Go on with a run where it was, or for longer."""
@@ -113,7 +113,7 @@ class ApiClient:
     def clusters(self, run: str, iteration: int, limit: int = 20) -> list[ClusterSummary]:
         """Questions that are alike, the largest clusters first."""
         rows = self._get(f"/runs/{run}/iterations/{iteration}/clusters", {"limit": limit})
-        return [ClusterSummary.model_validate(each) for each in rows]
+        return [ClusterSummary.model_validate(row) for row in rows]
 
     def statistics(self, run: str, iteration: int) -> Statistics:
         return Statistics.model_validate(self._get(f"/runs/{run}/iterations/{iteration}/statistics", {}))
@@ -132,7 +132,7 @@ class ApiClient:
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
         """By iteration, the base model first."""
-        return [Checkpoint(**each) for each in self._get(f"/runs/{run}/checkpoints", {})]
+        return [Checkpoint(**row) for row in self._get(f"/runs/{run}/checkpoints", {})]
 
     def checkpoint(self, run: str, role: Role | Literal["base"], iteration: int) -> CheckpointDetail:
         """One with its files, and what came from which."""
@@ -140,11 +140,11 @@ class ApiClient:
 
     def evaluations(self, run: str) -> list[Evaluation]:
         """How its checkpoints did on benchmarks."""
-        return [Evaluation.model_validate(each) for each in self._get(f"/runs/{run}/evaluations", {})]
+        return [Evaluation.model_validate(row) for row in self._get(f"/runs/{run}/evaluations", {})]
 
     def metrics(self, run: str, **wanted: Any) -> list[TrainMetric]:
         """Training metrics by step; those of an `iteration`, `role` or `name` where it is given."""
-        return [TrainMetric(**each) for each in self._get(f"/runs/{run}/metrics", wanted)]
+        return [TrainMetric(**row) for row in self._get(f"/runs/{run}/metrics", wanted)]
 
     def training_labels(self, run: str) -> list[StepLabelFigures]:
         """Label accuracy of the Solver's method in training, by step."""
@@ -198,7 +198,7 @@ class ApiClient:
 
     def api_keys(self) -> list[KeyRow]:
         """API keys, the oldest first, those revoked among them; not the keys themselves."""
-        return [_KEY.validate_python(each) for each in self._get("/keys", {})]
+        return [_KEY.validate_python(row) for row in self._get("/keys", {})]
 
     def add_key(self, name: str, scopes: Sequence[Scope] = ("read",)) -> NewKey:
         """Make a key, which is said this once."""

@@ -81,7 +81,7 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
     yield _gauge(
         "stage_duration_seconds",
         "How long the stage took when it was last done; where it was done again after a crash, its last attempt.",
-        (((each.run, each.stage), each.seconds) for each in queries.last_stages(session, runs)),
+        (((stage.run, stage.stage), stage.seconds) for stage in queries.last_stages(session, runs)),
         *("run", "stage"),
     )
     running = queries.stages_under_way(session, runs)
@@ -89,13 +89,13 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
         "stage_running_seconds",
         "How long the stage has been running, since its last attempt began; by the ledger, whose word a dead process "
         "leaves standing: see coevo_stage_lease_seconds.",
-        (((each.run, each.stage), each.seconds) for each in running),
+        (((stage.run, stage.stage), stage.seconds) for stage in running),
         *("run", "stage"),
     )
     yield _gauge(
         "stage_lease_seconds",
         "How long until the lease of a running stage ends; a live process renews it. Negative: it ran out so long ago.",
-        (((each.run, each.stage), each.lease_seconds) for each in running if each.lease_seconds is not None),
+        (((stage.run, stage.stage), stage.lease_seconds) for stage in running if stage.lease_seconds is not None),
         *("run", "stage"),
     )
 
@@ -140,10 +140,10 @@ def _pool(session: Session) -> Iterator[Metric]:
     rows = queries.pool_load(session)
     statuses: tuple[PoolStatus, ...] = get_args(PoolStatus)
     none = [PoolLoad(kind, status, 0, 0.0, 0.0, 0.0) for kind in POOL_KINDS for status in statuses]
-    load = {(each.status, each.kind): each for each in (*none, *rows)}
-    jobs = ((key, each.jobs) for key, each in load.items())
+    load = {(row.status, row.kind): row for row in (*none, *rows)}
+    jobs = ((key, row.jobs) for key, row in load.items())
     yield _gauge("pool_jobs", "Trainings that the worker pool knows.", jobs, "status", "kind")
-    asked = ((key, each.units) for key, each in load.items() if each.status != "done")
+    asked = ((key, row.units) for key, row in load.items() if row.status != "done")
     yield _gauge("pool_units", "CPUs or GPUs that trainings have, or wait for.", asked, "status", "kind")
     waits = (((kind,), load["queued", kind].longest_seconds) for kind in POOL_KINDS)
     yield _gauge("pool_wait_seconds", "How long the training that waits longest has waited.", waits, "kind")
@@ -153,7 +153,7 @@ def _pool(session: Session) -> Iterator[Metric]:
         labels=("kind",),
     )
     for kind in POOL_KINDS:
-        used.add_metric((kind,), sum(each.used for each in load.values() if each.kind == kind))
+        used.add_metric((kind,), sum(row.used for row in load.values() if row.kind == kind))
     yield used
 
 

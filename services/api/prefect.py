@@ -114,7 +114,7 @@ class Prefect:
         """Trigger the deployment of a flow. `before` are the flow runs that the caller saw when it found none active:
         of two callers that saw the same, one starts a flow run and the other is refused."""
         deployment = self._deployment(_FLOWS[flow])
-        key = hashlib.sha256("\n".join([run, *sorted(each.id for each in before)]).encode()).hexdigest()
+        key = hashlib.sha256("\n".join([run, *sorted(flow_run.id for flow_run in before)]).encode()).hexdigest()
         body = {"name": run, "tags": [run], "parameters": {"run": run, **parameters}, "idempotency_key": key}
         created = self._post(f"/deployments/{deployment}/create_flow_run", body)
         if created.status_code != httpx.codes.CREATED:

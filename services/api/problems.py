@@ -98,12 +98,12 @@ def _invalid(_request: Request, error: Exception) -> JSONResponse:
     errors = error.errors()
     fields = [
         FieldProblem(
-            field=_cut(".".join(str(part) for part in each["loc"]), _LONGEST_NAME),
-            message=_cut(each["msg"], _LONGEST_MESSAGE),
+            field=_cut(".".join(str(part) for part in problem["loc"]), _LONGEST_NAME),
+            message=_cut(problem["msg"], _LONGEST_MESSAGE),
         )
-        for each in errors[:_MOST_ERRORS]
+        for problem in errors[:_MOST_ERRORS]
     ]
-    named = "; ".join(f"{each.field}: {each.message}" for each in fields)
+    named = "; ".join(f"{problem.field}: {problem.message}" for problem in fields)
     more = len(errors) - len(fields)
     return _answer(422, f"{named}; and {more:,} more" if more else named, fields)
 

@@ -94,6 +94,6 @@ def get_statistics(store: OfStore, run: RunName, iteration: Iteration) -> Respon
         kept=share(verdicts["kept"], verdicts.total()),
         mean_p_hat=stats.mean_p_hat if stats else None,
         unparsed_share=stats.unparsed_share if stats else None,
-        histogram=sorted(bins, key=lambda each: each.p_hat),
+        histogram=sorted(bins, key=lambda bin_: bin_.p_hat),
     )
     return as_json(statistics)

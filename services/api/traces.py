@@ -63,4 +63,4 @@ def _text(request: Request, run: str, iteration: int, key: str, sample_index: in
         texts = read_texts(request.app.state.texts, run, iteration, "label_questions", [key])
     except StoreError:  # the stage is not finished, or its texts are on another machine
         return None
-    return next((each.text[:_LONGEST] for each in texts if each.sample_index == sample_index), None)
+    return next((row.text[:_LONGEST] for row in texts if row.sample_index == sample_index), None)

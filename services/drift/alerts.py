@@ -62,30 +62,30 @@ def look(session: Session, run: str, iteration: int) -> list[AlertRow]:
     # What was estimated is not tested: it follows from p_hat, which has a rule of its own.
     measured = [point for point in queries.series_of(session, run) if not point.estimated]
     left = {t for t, _ in queries.rolled_back(session, run)}
-    findings = _found_at(iteration, measured, left, settings)
+    findings = _findings_at(iteration, measured, left, settings)
     of_labels = [point for point in measured if point.name in OF_LABELS]
     here = _audited(session, run, iteration, of_labels)
     later = [
-        each
+        finding
         for t in sorted(
             {point.iteration for point in of_labels if point.iteration > iteration and point.oracle in here}
         )
-        for each in _found_at(t, of_labels, left, settings)
-        if each.series.oracle in here & _audited(session, run, t, of_labels)
+        for finding in _findings_at(t, of_labels, left, settings)
+        if finding.series.oracle in here & _audited(session, run, t, of_labels)
     ]
     now = queries.database_time(session)
-    queries.add_alerts(session, [_of_finding(run, each, now) for each in [*findings, *later]])
-    ids = [alert_id(run, each.point.iteration, each.rule, each.series) for each in later]
+    queries.add_alerts(session, [_of_finding(run, finding, now) for finding in [*findings, *later]])
+    ids = [alert_id(run, finding.point.iteration, finding.rule, finding.series) for finding in later]
     return [
         *queries.list_alerts(session, run=run, iteration=iteration, limit=_MOST),
-        *(queries.get_alert(session, each) for each in ids),
+        *(queries.get_alert(session, finding) for finding in ids),
     ]
 
 
-def _found_at(iteration: int, points: Iterable[SeriesPoint], left: set[int], settings: Alerts) -> list[Finding]:
+def _findings_at(iteration: int, points: Iterable[SeriesPoint], left: set[int], settings: Alerts) -> list[Finding]:
     """What is found in one iteration, against those before it that the run did not go back from."""
     known = [p for p in points if p.iteration == iteration or (p.iteration < iteration and p.iteration not in left)]
-    return [each for each in _findings(known, settings) if each.point.iteration == iteration]
+    return [finding for finding in _findings(known, settings) if finding.point.iteration == iteration]
 
 
 def _audited(session: Session, run: str, iteration: int, of_labels: Iterable[SeriesPoint]) -> set[str]:

@@ -58,7 +58,7 @@ def refresh_estimates(session: Session, run: str) -> None:
     for oracle in lacking:
         for over in SLICES:
             points, _ = estimated(session, run, oracle, over, known)
-            rows = [_point(each.iteration, "label_accuracy", over, each.figure, oracle) for each in points]
+            rows = [_point(point.iteration, "label_accuracy", over, point.figure, oracle) for point in points]
             queries.put_series(session, run, [replace(row, estimated=True) for row in rows])
 
 
@@ -78,8 +78,8 @@ def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
 def label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
     """What each oracle says of an iteration's pseudo-labels: label accuracy and the share of ill-posed questions."""
     for oracle in queries.oracles_at(session, run, iteration):
-        for each in measured_in(session, run, iteration, oracle):
-            yield _point(iteration, "label_accuracy", each.over, each.figure, oracle)
+        for accuracy in measured_in(session, run, iteration, oracle):
+            yield _point(iteration, "label_accuracy", accuracy.over, accuracy.figure, oracle)
         for over, figure in ill_posed_in(session, run, iteration, oracle).items():
             yield _point(iteration, "ill_posed_share", over, figure, oracle)
 
@@ -90,7 +90,7 @@ def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dic
     sampled = queries.sample_progress(session, run, iteration, oracle)[0] > 0
     figures = {}
     for over, strata in _ill_posed(session, run, iteration, oracle).items():
-        n, ill_posed = sum(each.n for each in strata), sum(each.right for each in strata)
+        n, ill_posed = sum(stratum.n for stratum in strata), sum(stratum.right for stratum in strata)
         figure = stratified_share(strata) if sampled else share(ill_posed, n)
         if figure is not None:
             figures[over] = figure

@@ -44,10 +44,10 @@ def measured(session: Session, run: str) -> list[Accuracy]:
     """By oracle and iteration. An oracle with a sample is weighted to the whole set (`core.audits.stratified_share`);
     one that was asked of everything has the plain share of what it has said so far."""
     return [
-        each
+        accuracy
         for oracle, iterations in queries.oracles_of(session, run).items()
         for iteration in iterations
-        for each in measured_in(session, run, iteration, oracle)
+        for accuracy in measured_in(session, run, iteration, oracle)
     ]
 
 
@@ -56,10 +56,10 @@ def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list
     sampled = queries.sample_progress(session, run, iteration, oracle)[0] > 0
     accuracies = []
     for over, strata in queries.strata_of(session, run, iteration, oracle).items():
-        n, right = sum(each.n for each in strata), sum(each.right for each in strata)
+        n, right = sum(stratum.n for stratum in strata), sum(stratum.right for stratum in strata)
         figure = stratified_share(strata) if sampled else share(right, n)
         if figure is not None and over != "":
-            size = sum(each.size for each in strata)
+            size = sum(stratum.size for stratum in strata)
             accuracies.append(Accuracy(iteration, oracle, over, figure, size, "sample" if sampled else "all"))
     return accuracies
 
@@ -71,7 +71,9 @@ def estimated(
     the same does on those it has audited; `known` is what was `measured`."""
     cells = queries.audited_cells(session, run, oracle, kept_only=over == "kept")
     populations = queries.p_hats_of(session, run, kept_only=over == "kept")
-    figures = {each.iteration: each.figure for each in known if (each.oracle, each.over) == (oracle, over)}
+    figures = {
+        accuracy.iteration: accuracy.figure for accuracy in known if (accuracy.oracle, accuracy.over) == (oracle, over)
+    }
     points = []
     for iteration, population in populations.items():
         if iteration not in figures and (figure := estimate_accuracy(cells, population)) is not None:
@@ -107,7 +109,7 @@ def audits_of(session: Session, run: str) -> Audits:
     known = measured(session, run)
     points: list[Accuracy] = []
     checks: list[tuple[str, Slice, Check]] = []
-    for oracle in sorted({each.oracle for each in known}):
+    for oracle in sorted({accuracy.oracle for accuracy in known}):
         for over in SLICES:
             more, check = estimated(session, run, oracle, over, known)
             points += more

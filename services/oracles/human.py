@@ -33,7 +33,7 @@ def annotate(session: Session, row: AnnotationRow, needed: int = NEEDED) -> bool
     queries.add_annotation(session, row)
     if queries.has_label(session, row.question_id, ORACLE):
         return False
-    verdicts = [each.verdict for each in queries.annotations_of(session, [row.question_id])]
+    verdicts = [annotation.verdict for annotation in queries.annotations_of(session, [row.question_id])]
     verdict = settled(verdicts, needed)
     if verdict is None:
         return len(verdicts) == needed

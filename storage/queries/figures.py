@@ -79,7 +79,9 @@ def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
     key = (Checkpoints.iteration, Evaluations.checkpoint_id, Evaluations.benchmark)
     right = cast(Evaluations.correct, Float) / Evaluations.samples
     figures: list[Any] = [func.max(Evaluations.samples), func.count(), func.sum(right), func.sum(right * right)]
-    figures += [func.sum(cast(each, Integer)) for each in (Evaluations.greedy_correct, Evaluations.majority_correct)]
+    figures += [
+        func.sum(cast(column, Integer)) for column in (Evaluations.greedy_correct, Evaluations.majority_correct)
+    ]
     statement = select(*key, *figures).join(Checkpoints).where(Checkpoints.run == run).group_by(*key).order_by(*key)
     return [
         EvaluationSums(checkpoint, benchmark, samples, Sums(n, total, squares), greedy, majority)

@@ -64,9 +64,9 @@ def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[boo
 def vote_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
     """Of the questions that were voted on, `tokens` (the mean of a question's votes) and `truncated` (the share of
     them that the token limit ended): name -> kept -> sums."""
-    each = _by_question(run, iteration)
-    summed = select(each.c.kept, func.count(), *_sums(each.c.tokens), *_sums(each.c.truncated))
-    rows: Iterable[Any] = session.execute(summed.group_by(each.c.kept))
+    by_question = _by_question(run, iteration)
+    summed = select(by_question.c.kept, func.count(), *_sums(by_question.c.tokens), *_sums(by_question.c.truncated))
+    rows: Iterable[Any] = session.execute(summed.group_by(by_question.c.kept))
     sums: dict[str, dict[bool, Sums]] = {"tokens": {}, "truncated": {}}
     for is_kept, n, tokens, tokens_squares, truncated, truncated_squares in rows:
         sums["tokens"][bool(is_kept)] = Sums(n, tokens, tokens_squares)

@@ -64,7 +64,7 @@ def _unnested(table: Table, rows: Sequence[Mapping[str, Any]]) -> Select[*tuple[
 def insert_carriers(session: Session, model: type[Base], carriers: Iterable[Any], carrier: type[Any]) -> None:
     """`insert_new` for objects that have the fields of `carrier`."""
     names = [field.name for field in fields(carrier)]
-    insert_new(session, model, ({name: getattr(each, name) for name in names} for each in carriers))
+    insert_new(session, model, ({name: getattr(row, name) for name in names} for row in carriers))
 
 
 def database_time(session: Session) -> datetime:

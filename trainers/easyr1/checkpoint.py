@@ -66,7 +66,7 @@ def _expect_all_shards(actor: Path) -> None:
 
 def _verify(folder: Path, start: Path) -> None:
     """Load what was made: every parameter there, none left over, all of it finite, and of the start's architecture."""
-    before, after = (json.loads((each / "config.json").read_text()) for each in (start, folder))
+    before, after = (json.loads((path / "config.json").read_text()) for path in (start, folder))
     if before["architectures"] != after["architectures"]:
         raise TrainError(f"{folder}: expected {before['architectures']}, got {after['architectures']}")
     bars = transformers_logging.is_progress_bar_enabled()

@@ -133,7 +133,7 @@ class EasyR1Trainer:
         if max(available, default=0) < gpus:
             largest = f"the largest machine of Ray's has {max(available, default=0):g}"
             raise TrainError(f"{job.key}: trainer.gpus_per_node: {gpus} asked for, {largest}")
-        if (able := sum(each >= gpus for each in available)) < nodes:
+        if (able := sum(of_node >= gpus for of_node in available)) < nodes:
             has = f"Ray has {able} of {gpus} GPUs"
             raise TrainError(f"{job.key}: trainer.nodes: {nodes} machines asked for, {has}")
 
@@ -194,7 +194,7 @@ def _metrics(job: TrainJob) -> list[Metrics]:
 def _write(job: TrainJob, metrics: list[Metrics]) -> None:
     path = job.work_dir / _METRICS
     temporary = path.with_suffix(".part")
-    temporary.write_text("".join(json.dumps(each) + "\n" for each in metrics))
+    temporary.write_text("".join(json.dumps(step) + "\n" for step in metrics))
     put(temporary, path)
 
 

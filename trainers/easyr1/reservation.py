@@ -65,7 +65,7 @@ class Reserved:
 
     def answers(self, deadline: float) -> bool:
         """Whether all of them are there, and in time."""
-        asked = [each.address.remote() for each in self._each]
+        asked = [bundle.address.remote() for bundle in self._each]
         while time.monotonic() < deadline:
             there, missing = ray.wait(asked, num_returns=len(asked), timeout=_POLL_S)
             try:
@@ -80,16 +80,16 @@ class Reserved:
         """Start EasyR1; for each machine what becomes its exit status, the first's that of `command`."""
         address = self._each[0].address.remote()
         return [
-            each.run.remote(command, source, folder / log_of(rank), address, [keys])
-            for rank, each in enumerate(self._each)
+            bundle.run.remote(command, source, folder / log_of(rank), address, [keys])
+            for rank, bundle in enumerate(self._each)
         ]
 
     def end(self) -> None:
         """End EasyR1, wait until it is gone, and give the GPUs back: whoever has them next needs their memory."""
-        ended = [each.end.remote() for each in self._each]
+        ended = [bundle.end.remote() for bundle in self._each]
         ray.wait(ended, num_returns=len(ended), timeout=_END_S)  # lost or too slow: to kill them ends EasyR1 too
-        for each in self._each:
-            ray.kill(each)
+        for bundle in self._each:
+            ray.kill(bundle)
         remove_placement_group(self._group)
 
 

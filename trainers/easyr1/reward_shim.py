@@ -89,16 +89,16 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
         InferenceError: a service did not answer before its deadline.
     """
     asked = _read(Path(job))
-    known = [json.loads(each["ground_truth"]) for each in reward_inputs]
-    if all("validation" in each for each in known):
+    known = [json.loads(given["ground_truth"]) for given in reward_inputs]
+    if all("validation" in given for given in known):
         return [{"overall": 0.0} for _ in known]
-    groups = _grouped([each["response"] for each in reward_inputs], known, asked.rollouts)
+    groups = _grouped([given["response"] for given in reward_inputs], known, asked.rollouts)
     earn = _solver if isinstance(asked.objective, Method) else _challenger
     with Grader() as grader:
         earned = earn(groups, asked, grader)
     by_group = list(zip(groups, earned.scored, earned.clusters, strict=True))
     made = [_advantages(group, scored, clusters, asked) for group, scored, clusters in by_group]
-    lengths = np.array([each["response_length"] for each in reward_inputs], dtype=np.float64)
+    lengths = np.array([given["response_length"] for given in reward_inputs], dtype=np.float64)
     scale = _scale(groups, made, lengths, asked)
     scores: list[dict[str, float]] = [{} for _ in reward_inputs]
     for (group, scored, _), (values, taken) in zip(by_group, made, strict=True):
@@ -128,8 +128,8 @@ def _read(path: Path) -> Asked:
 def _grouped(texts: Sequence[str], known: Sequence[dict[str, Any]], size: int) -> list[Rollouts]:
     """The groups in order of step and place; within one by text, which EasyR1's order has no part in."""
     by_key: dict[tuple[int, int], list[int]] = {}
-    for row, each in enumerate(known):
-        by_key.setdefault((each["step"], each["place"]), []).append(row)
+    for row, facts in enumerate(known):
+        by_key.setdefault((facts["step"], facts["place"]), []).append(row)
     groups = []
     for key in sorted(by_key):
         places = sorted(by_key[key], key=lambda row: texts[row])

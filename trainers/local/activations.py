@@ -65,7 +65,7 @@ def _sparing(
     if tokens == 1:  # the heads of a key as if they were its tokens: a long cache need not be repeated
         attended = attend(query.reshape(batch, with_keys, heads // with_keys, size), key, value)
     else:
-        attended = attend(query, *(repeat_kv(each, heads // with_keys) for each in (key, value)), is_causal=True)
+        attended = attend(query, *(repeat_kv(states, heads // with_keys) for states in (key, value)), is_causal=True)
     return attended.reshape(batch, heads, tokens, size).transpose(1, 2).contiguous(), None
 
 

@@ -117,9 +117,9 @@ def _number(rng: random.Random) -> int:
 
 
 def _boxes(rng: random.Random) -> Problem:
-    boxes, each, item = rng.randint(2, 9), _number(rng), rng.choice(ITEMS)
+    boxes, in_a_box, item = rng.randint(2, 9), _number(rng), rng.choice(ITEMS)
     return Problem(
-        f"There are {boxes} boxes with {each} {item} each. How many {item} are there?", (boxes, each), ("*",)
+        f"There are {boxes} boxes with {in_a_box} {item} each. How many {item} are there?", (boxes, in_a_box), ("*",)
     )
 
 
