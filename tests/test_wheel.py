@@ -52,6 +52,10 @@ def coevo(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (libraries / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     install = ["install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", f"--python={place / 'bin' / 'python'}", *install], check=True)
+    for command in ("ray", "prefect"):  # as pip writes them beside `coevo` where it installs these libraries too
+        script = (Path(sys.executable).parent / command).read_text().splitlines(keepends=True)
+        (place / "bin" / command).write_text("".join([f"#!{place / 'bin' / 'python'}\n", *script[1:]]))
+        (place / "bin" / command).chmod(0o755)
     return place / "bin" / "coevo"
 
 
