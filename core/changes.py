@@ -116,9 +116,9 @@ def _changes(key: SeriesKey, points: Sequence[Point], rule: Rule, rate: float, s
         sudden = [*_sudden(seen, sign, rule, rate * (1 - settings.slow_share) / len(sides), settings)]
         at = {iteration for iteration, *_ in sudden}
         slow = [*_slow(seen, sign, rule, rate * settings.slow_share / len(sides), settings)]
-        both = [("sudden", each) for each in sudden] + [("slow", each) for each in slow if each[0] not in at]
+        both = [("sudden", change) for change in sudden] + [("slow", change) for change in slow if change[0] not in at]
         for word, (iteration, before, threshold, why) in both:
-            point, now = next(each for each in seen if each[0].iteration == iteration)
+            point, now = next(pair for pair in seen if pair[0].iteration == iteration)
             yield Finding(
                 rule=cast(Literal["sudden", "slow"], word),
                 series=key,

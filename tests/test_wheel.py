@@ -39,24 +39,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / file, source)
     build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={out}", str(source)]
     subprocess.run([sys.executable, "-m", "pip", *build], check=True)
-    [found] = out.glob("coevo-*.whl")
-    return found
+    [built] = out.glob("coevo-*.whl")
+    return built
 
 
 @pytest.fixture(scope="module")
 def coevo(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command, where the wheel is installed beside this environment's libraries, and the checkout is not."""
-    place = tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
-    libraries = place / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    environment = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    libraries = environment / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
     (libraries / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     install = ["install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run([sys.executable, "-m", "pip", f"--python={place / 'bin' / 'python'}", *install], check=True)
+    subprocess.run([sys.executable, "-m", "pip", f"--python={environment / 'bin' / 'python'}", *install], check=True)
     for command in ("ray", "prefect"):  # as pip writes them beside `coevo` where it installs these libraries too
         script = (Path(sys.executable).parent / command).read_text().splitlines(keepends=True)
-        (place / "bin" / command).write_text("".join([f"#!{place / 'bin' / 'python'}\n", *script[1:]]))
-        (place / "bin" / command).chmod(0o755)
-    return place / "bin" / "coevo"
+        (environment / "bin" / command).write_text("".join([f"#!{environment / 'bin' / 'python'}\n", *script[1:]]))
+        (environment / "bin" / command).chmod(0o755)
+    return environment / "bin" / "coevo"
 
 
 def run(coevo: Path, folder: Path, *arguments: str) -> str:

@@ -98,12 +98,12 @@ def show(run: RunName, as_json: AsJson = False) -> None:
 
 def _accuracies(accuracies: Iterable[Accuracy]) -> Table:
     table = Table("iteration", "oracle", "over", "label accuracy", "95%", "audits", "of", "asked of", box=SIMPLE_HEAD)
-    for each in sorted(accuracies, key=lambda each: (each.oracle, each.over, each.iteration)):
-        asked = {"all": "all", "sample": "a sample", None: "an estimate from p_hat"}[each.frame]
-        figure = each.figure
-        value = f"{figure.value:.3f}" if each.frame else f"~ {figure.value:.3f}"
-        counts = (f"{figure.n:,}", f"{each.population:,}")
-        cells = (str(each.iteration), each.oracle, each.over)
+    for accuracy in sorted(accuracies, key=lambda row: (row.oracle, row.over, row.iteration)):
+        asked = {"all": "all", "sample": "a sample", None: "an estimate from p_hat"}[accuracy.frame]
+        figure = accuracy.figure
+        value = f"{figure.value:.3f}" if accuracy.frame else f"~ {figure.value:.3f}"
+        counts = (f"{figure.n:,}", f"{accuracy.population:,}")
+        cells = (str(accuracy.iteration), accuracy.oracle, accuracy.over)
         table.add_row(*cells, value, f"{figure.lo:.3f} to {figure.hi:.3f}", *counts, asked)
     return table
 

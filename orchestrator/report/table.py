@@ -104,9 +104,9 @@ def _label_rows(measures: RunMeasures) -> Iterator[Row]:
         kept = [audit.accuracy_kept if audit else None for audit in audits]
         yield _row(f"right, of kept, by {oracle}", kept, percent)
         yield _row(f"right, of all, by {oracle}", [audit.accuracy_all if audit else None for audit in audits], percent)
-    yield _row("right, of those given in training", [each.training_labels for each in measures.iterations], percent)
-    yield _row("prompts labelled in training", [each.labelled for each in measures.iterations], percent)
-    yield _row("accuracy of negative labels", [each.negative_labels for each in measures.iterations], percent)
+    yield _row("right, of those given in training", [row.training_labels for row in measures.iterations], percent)
+    yield _row("prompts labelled in training", [row.labelled for row in measures.iterations], percent)
+    yield _row("accuracy of negative labels", [row.negative_labels for row in measures.iterations], percent)
 
 
 def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:

@@ -87,9 +87,9 @@ def event_of(alert: AlertRow, started_from: UUID | None) -> dict[str, Any]:
             "coevo.alert.rule": alert.rule,
         },
         "related": [
-            {"prefect.resource.id": f"prefect.deployment.{each}", "prefect.resource.role": "deployment"}
-            for each in (started_from,)
-            if each
+            {"prefect.resource.id": f"prefect.deployment.{deployment}", "prefect.resource.role": "deployment"}
+            for deployment in (started_from,)
+            if deployment
         ],
         "payload": {"alert": alert.id, "iteration": alert.iteration, "series": alert.series, "text": alert.text},
         "id": _id_of(alert),

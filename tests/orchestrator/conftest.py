@@ -57,8 +57,8 @@ def _submit(page: Page, live: Live, run: str) -> None:
 
 
 def _deployment(live: Live) -> str:
-    found: str = live.services.prefect.request("GET", "/deployments/name/co-evolve/coevo").json()["id"]
-    return found
+    deployment: str = live.services.prefect.request("GET", "/deployments/name/co-evolve/coevo").json()["id"]
+    return deployment
 
 
 @pytest.fixture(scope="module")
