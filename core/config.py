@@ -252,7 +252,7 @@ def _unused(tree: Mapping[str, Any], config: RunConfig) -> Iterator[str]:
         remedy = "set prompts.labels = 'none'"
         if "offline" in get_args(type(method).model_fields["labels"].annotation):
             remedy += ", or also set solver.reward.labels = 'offline'"
-        yield f"  prompts.labels is {config.prompts.labels!r}, but {method.type} makes labels of its own: {remedy}"
+        yield f"  prompts.labels is {config.prompts.labels!r}, but {method.type} learns without given labels: {remedy}"
     for name in _CHALLENGER_RUN_SETTINGS:
         table, _, key = name.partition(".")
         if table in tree and (not key or key in tree[table]):

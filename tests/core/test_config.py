@@ -155,13 +155,13 @@ def test_a_method_that_cannot_be_is_refused(reward: dict[str, object], complaint
         (
             "micro",
             {"solver.reward.type": "srt", "prompts.labels": "offline"},
-            "prompts.labels is 'offline', but srt makes labels of its own: set prompts.labels = 'none', or also set "
-            "solver.reward.labels = 'offline'",
+            "prompts.labels is 'offline', but srt learns without given labels: set prompts.labels = 'none', or also "
+            "set solver.reward.labels = 'offline'",
         ),
         (
             "micro",
             {"prompts.labels": "offline"},
-            "prompts.labels is 'offline', but ttrl makes labels of its own: set prompts.labels = 'none'",
+            "prompts.labels is 'offline', but ttrl learns without given labels: set prompts.labels = 'none'",
         ),
         ("micro", {"dataset.candidates": 320}, "dataset.candidates: belongs to the loop"),
         ("micro", {"challenger.training.steps": 3}, "challenger: belongs to the loop"),
