@@ -26,6 +26,9 @@ class TrainingWorker:
     def __init__(self) -> None:
         import trainers.local.worker  # noqa: F401 (what takes the time)
 
+        gc.collect()
+        gc.freeze()  # modules stay for good: the collection after each job need not look at them again
+
     def ready(self) -> None:
         """Return when the process has started."""
 
