@@ -60,7 +60,8 @@ def _sparing(
     """transformers' `sdpa`, which does as much itself where there is a mask. (batch, heads, tokens, size)."""
     (batch, heads, tokens, size), with_keys = query.shape, key.shape[1]
     if attention_mask is not None or heads == with_keys:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        output: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        return output
     attend = partial(scaled_dot_product_attention, dropout_p=kwargs.get("dropout", 0.0), scale=kwargs.get("scaling"))
     if tokens == 1:  # the heads of a key as if they were its tokens: a long cache need not be repeated
         attended = attend(query.reshape(batch, with_keys, heads // with_keys, size), key, value)
