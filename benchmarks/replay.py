@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.voting import make_groups
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.types import Checkpoint, LabelledQuestion, Question, Rollout, question_id
 from core.voting import vote_many
 from storage import queries
@@ -62,7 +62,7 @@ def _fill(home: Path, groups: Sequence[Sequence[str | None]]) -> None:
         for j, answer in enumerate(group)
     ]
     with open_store(f"sqlite:///{home}/coevo.db", create=True).write() as session:
-        queries.create_run(session, name=_RUN, config=RunConfig())
+        queries.create_run(session, name=_RUN, config=CoEvolution())
         queries.add_checkpoint(session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {})
         queries.add_questions(session, questions)
         queries.add_rollouts(session, rollouts)

@@ -20,7 +20,7 @@ from sqlalchemy import insert, make_url
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import Session
 
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.filtering import judge, statistics
 from core.types import (
     STAGES,
@@ -100,7 +100,7 @@ def fill(url: str, shape: Shape) -> None:
 def _start(store: Store, run: str, iterations: int) -> None:
     base = Checkpoint(checkpoint_id(run, "base", 0), run, "base", 0, 0, "/m/base", "0" * 64, None)
     with store.write() as session:
-        queries.create_run(session, name=run, config=RunConfig(iterations=iterations), preset="bench")
+        queries.create_run(session, name=run, config=CoEvolution(iterations=iterations), preset="bench")
         queries.add_checkpoint(session, base, {"model.safetensors": "0" * 64})
 
 
@@ -190,7 +190,7 @@ def _question(rng: random.Random, run: str, iteration: int, index: int, challeng
         (key, sample, answer, 150 + len(text) + sample, "stop", 0.25, 0.0, voter, index * VOTES + sample)
         for sample, answer in enumerate(answers)
     ]
-    return _Made(asked, LabelledQuestion(key, text, label, judge(label, _BAND, filtered=True)), votes, oracle_label)
+    return _Made(asked, LabelledQuestion(key, text, label, judge(label, _BAND)), votes, oracle_label)
 
 
 def _answers(rng: random.Random, truth: int) -> list[str | None]:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy.orm import Session
 
 from benchmarks.postgres import temporary_postgresql
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.types import Checkpoint, LabelledQuestion, PseudoLabel, Question, Rollout, checkpoint_id, question_id
 from storage import queries
 from storage.session import Store, open_store
@@ -42,7 +42,7 @@ def _measure(url: str) -> dict[str, Any]:
     store, name = open_store(url, create=True), f"bench-{uuid4().hex}"
     base = checkpoint_id(name, "base", 0)
     with store.write() as session:
-        queries.create_run(session, name=name, config=RunConfig())
+        queries.create_run(session, name=name, config=CoEvolution())
         queries.add_checkpoint(session, Checkpoint(base, name, "base", 0, 0, "/base", "0" * 64, None), {})
     batches = [_batch(name, base, start) for start in range(0, QUESTIONS, BATCH)]
     figures = {"questions": QUESTIONS, "votes": QUESTIONS * VOTES, **_writes(store, batches), **_reads(store, name)}

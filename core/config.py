@@ -1,4 +1,4 @@
-"""What a run is made of: `RunConfig` and its parts, read from a TOML preset.
+"""What a run is made of: `RunConfig`, of which there are two kinds, and its parts, read from a TOML preset.
 
 Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1). An unknown key is an error that names it.
 """
@@ -6,7 +6,8 @@ Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1). An unknown k
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,7 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from core.alert_settings import Alerts
 from core.audit_settings import Audit
 from core.errors import CoevoError
-from core.guard import Guard
+from core.guard import Guard, LoopGuard
 from core.methods import Method, Objective, SolverReward
 from core.methods.rzero import ChallengerReward, RZero, Supervised
 from core.prompt_settings import Prompts
@@ -35,14 +36,10 @@ from core.settings import (
     Workers,
 )
 from core.trainer_settings import LocalSettings, PoolSettings, TrainerSettings
-from core.types import Denominator
+from core.types import Denominator, Flow, Role
 
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
-# What a run on given prompts has no use for.
-_CHALLENGER_RUN_SETTINGS = ("challenger", *(f"dataset.{name}" for name in ("candidates", "filtered", "delta", "band")))
-_CHALLENGER_RUN_SETTINGS += tuple(
-    f"guard.{name}" for name in ("ill_posed", "ill_posed_share", "repetition", "repetition_share")
-)
+_SUPERVISED = "supervised learns from true labels: expected prompts with labels = 'given'"
 _MOST_COMPLAINTS, _LONGEST = 20, 100  # complaints of one configuration; characters of a name or a value in them
 
 
@@ -112,22 +109,31 @@ class Solver(Part):
         return self
 
 
-class Dataset(Part):
-    """R-Zero 2.3: how the Solver's questions are made and filtered."""
+class Votes(Part):
+    """How the Solver labels questions before it trains (R-Zero 2.3; SRT 5.2), and how long a question may be."""
+
+    votes: Answers = 10  # m
+    denominator: Denominator = "all"
+    max_question_chars: Tokens = 2000
+    sampling: Sampling = Sampling()
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The lowest and the highest p_hat that is kept; None: every question that has a majority."""
+        return None
+
+
+class Dataset(Votes):
+    """R-Zero 2.3: how the Solver's questions are made, labelled and filtered."""
 
     candidates: Positive = 8000  # N
-    votes: Answers = 10  # m
     filtered: bool = True  # False is the ablation of Table 3: keep whatever has a majority
     delta: float = Field(0.25, ge=0, le=0.5)
     band: tuple[Share, Share] | None = None  # instead of 1/2 -+ delta, where a release has an uneven one
-    denominator: Denominator = "all"
-    max_question_chars: Tokens = 2000
-    sampling: Sampling = Sampling()  # of the Solver's votes
 
     @property
-    def limits(self) -> tuple[float, float]:
-        """The lowest and the highest p_hat that is kept."""
-        return self.band or (0.5 - self.delta, 0.5 + self.delta)
+    def limits(self) -> tuple[float, float] | None:
+        return (self.band or (0.5 - self.delta, 0.5 + self.delta)) if self.filtered else None
 
     @model_validator(mode="after")
     def _band_in_order(self) -> Dataset:
@@ -161,6 +167,11 @@ class Labelled(Part):
         return self
 
     @property
+    def rollouts(self) -> int:
+        """How many a prompt gets."""
+        return self.training.rollouts_per_prompt or self.reward.rollouts
+
+    @property
     def prompts(self) -> Prompts:
         """The same as a prompt set."""
         return Prompts(file=self.file, question=self.question, answer=self.answer, labels="given", limit=self.limit)
@@ -174,20 +185,29 @@ class EarlyStopping(Part):
     patience: Iterations = 2
 
 
-class RunConfig(Part):
-    """A whole run. The preset's file name is not part of it: two presets with equal values are the same run."""
+@dataclass(frozen=True, slots=True)
+class PlannedTraining:
+    """One of the trainings of an iteration; `table` is the setting's name."""
 
+    table: str
+    training: Training
+    objective: Objective
+    rollouts: int  # a prompt
+
+
+class _Run(Part):
+    """A whole run: what both kinds have. The preset's file name is not part of it: two presets with equal values are
+    the same run."""
+
+    kind: Flow  # which flow runs it
     seed: Seed = 0
     iterations: Iterations = 3
     base_model: str = "micro"  # "micro", or a folder with a Hugging Face model in safetensors
     rollout_text: Literal["none", "kept", "all"] = "kept"
-    challenger: Challenger = Challenger()
-    dataset: Dataset = Dataset()
+    dataset: Votes = Votes()
     solver: Solver = Solver()
     evaluation: Evaluation = Evaluation()
     audit: Audit = Audit()
-    labelled: Labelled | None = None
-    prompts: Prompts | None = None  # given: no Challenger, no `dataset` but its votes; `iterations` are rounds
     early_stopping: EarlyStopping | None = None
     guard: Guard = Guard()
     alerts: Alerts = Alerts()
@@ -199,26 +219,99 @@ class RunConfig(Part):
     def test_time(self) -> bool:
         """Whether the Solver trains on the benchmark's own questions, their answers hidden: test-time training (TTRL;
         SRT 4.2). Its accuracy there is not held-out accuracy."""
-        return self.prompts is not None and self.prompts.file == "benchmark"
+        return False
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Whose models there are."""
+        return ("solver",)
+
+    @property
+    def trainings(self) -> tuple[PlannedTraining, ...]:
+        """Those of an iteration, in order."""
+        return (PlannedTraining("solver", self.solver.training, self.solver.reward, self.solver.rollouts),)
+
+    @property
+    def prompt_sets(self) -> tuple[Prompts, ...]:
+        """The prompt sets that the Solver trains on, if any."""
+        return ()
+
+
+class CoEvolution(_Run):
+    """R-Zero's loop: a Challenger asks what the Solver learns from."""
+
+    kind: Literal["co_evolve"] = "co_evolve"
+    challenger: Challenger = Challenger()
+    dataset: Dataset = Dataset()
+    labelled: Labelled | None = None
+    guard: LoopGuard = LoopGuard()
+
+    @property
+    def votes_before_training(self) -> bool:
+        """Whether the Solver's questions are voted on before it trains."""
+        return True
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return ("challenger", "solver")
+
+    @property
+    def trainings(self) -> tuple[PlannedTraining, ...]:
+        challenger, labelled = self.challenger, self.labelled
+        own = PlannedTraining("challenger", challenger.training, challenger.reward, challenger.rollouts)
+        on_labels = (
+            ()
+            if labelled is None
+            else (PlannedTraining("labelled", labelled.training, labelled.reward, labelled.rollouts),)
+        )
+        return (*([own] if challenger.trained else []), *super().trainings, *on_labels)
+
+    @property
+    def prompt_sets(self) -> tuple[Prompts, ...]:
+        return () if self.labelled is None else (self.labelled.prompts,)
 
     @model_validator(mode="after")
-    def _labels_for_the_method(self) -> RunConfig:
-        method = self.solver.reward
-        if method.type == "supervised" and (self.prompts is None or self.prompts.labels != "given"):
-            raise ValueError(
-                "solver.reward: supervised learns from true labels: expected prompts with labels = 'given'"
-            )
-        stopping = self.early_stopping
+    def _no_true_labels(self) -> CoEvolution:
+        if self.solver.reward.type == "supervised":
+            raise ValueError("solver.reward: " + _SUPERVISED)
+        return self
+
+
+class SelfTraining(_Run):
+    """A Solver that learns from a given prompt set by one of the papers' methods; `iterations` are rounds."""
+
+    kind: Literal["self_train"] = "self_train"
+    prompts: Prompts
+
+    @property
+    def votes_before_training(self) -> bool:
+        """Whether the prompts are voted on before the first round."""
+        return self.prompts.voted
+
+    @property
+    def test_time(self) -> bool:
+        return self.prompts.file == "benchmark"
+
+    @property
+    def prompt_sets(self) -> tuple[Prompts, ...]:
+        return (self.prompts,)
+
+    @model_validator(mode="after")
+    def _labels_for_the_method(self) -> SelfTraining:
+        method, stopping = self.solver.reward, self.early_stopping
+        if method.type == "supervised" and self.prompts.labels != "given":
+            raise ValueError("solver.reward: " + _SUPERVISED)
         if self.test_time and stopping and stopping.benchmark == self.evaluation.benchmark:
             raise ValueError("early_stopping.benchmark: expected another than the one that is trained on")
-        if self.prompts is not None and self.labelled is not None:
-            raise ValueError("labelled: belongs to the loop; a prompt set with labels = 'given' is self_train's")
-        if self.prompts is not None and self.prompts.labels == "none" and "label" in method.needs:
+        if self.prompts.labels == "none" and "label" in method.needs:
             raise ValueError(
                 f"prompts.labels: {method.type} learns from labels that come with the questions: expected 'given' or "
                 "'offline', got 'none'"
             )
         return self
+
+
+RunConfig = CoEvolution | SelfTraining
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
@@ -237,15 +330,14 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     for name, value in sorted((overrides or {}).items(), key=lambda item: not item[0].endswith(".type")):
         _set(tree, name, value)
     config = parse_config(tree, source=str(path))
-    if unused := list(_unused(tree, config)):
+    if unused := list(_unused(config)):
         raise ConfigError("\n".join([f"{path}: settings that this run would not use", *unused]))
     return config
 
 
-def _unused(tree: Mapping[str, Any], config: RunConfig) -> Iterator[str]:
-    """The settings of a preset or of overrides that a run would ignore. Stored runs are not checked, because every
-    setting is stored with them."""
-    if config.prompts is None:
+def _unused(config: RunConfig) -> Iterator[str]:
+    """The settings that a run would ignore. Stored runs are not checked, because every setting is stored with them."""
+    if not isinstance(config, SelfTraining):
         return
     method = config.solver.reward
     if config.prompts.labels != "none" and "label" not in method.needs:
@@ -253,18 +345,22 @@ def _unused(tree: Mapping[str, Any], config: RunConfig) -> Iterator[str]:
         if "offline" in get_args(type(method).model_fields["labels"].annotation):
             remedy += ", or also set solver.reward.labels = 'offline'"
         yield f"  prompts.labels is {config.prompts.labels!r}, but {method.type} learns without given labels: {remedy}"
-    for name in _CHALLENGER_RUN_SETTINGS:
-        table, _, key = name.partition(".")
-        if table in tree and (not key or key in tree[table]):
-            yield f"  {name}: belongs to the loop, and a run on given prompts has no Challenger: leave it out"
 
 
 def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
-    """Validate a tree of settings; every complaint names the field, what was expected and what came."""
+    """Validate a tree of settings; every complaint names the field, what was expected and what came.
+
+    Without a `kind` it is "self_train" where there is a table `prompts`, and otherwise "co_evolve".
+    """
+    kinds: dict[Any, type[CoEvolution | SelfTraining]] = {"co_evolve": CoEvolution, "self_train": SelfTraining}
+    kind = tree.get("kind", "self_train" if "prompts" in tree else "co_evolve")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ConfigError(f"{source}: kind: expected {' or '.join(kinds)}, got {repr(kind)[:_LONGEST]}")
     try:
-        return RunConfig.model_validate(tree)
+        return kinds.pop(kind).model_validate(tree)
     except ValidationError as error:
-        raise ConfigError("\n".join([f"{source}: not a valid run configuration", *_complaints(error)])) from error
+        complaints = _complaints(error, *kinds.values())
+        raise ConfigError("\n".join([f"{source}: not a valid run configuration", *complaints])) from error
 
 
 def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
@@ -287,11 +383,22 @@ def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _complaints(error: ValidationError) -> list[str]:
+def _complaints(error: ValidationError, other: type[CoEvolution | SelfTraining] | None = None) -> list[str]:
+    """A line each; a setting that only the `other` kind of run has is said to be that kind's."""
     errors = error.errors()
-    named = [
-        f"  {'.'.join(map(str, e['loc']))[:_LONGEST] or 'run'}: {e['msg']}"
-        + ("" if e["type"] == "extra_forbidden" else f" (got {repr(e['input'])[:_LONGEST]})")
-        for e in errors[:_MOST_COMPLAINTS]
-    ]
+    named = list[str]()
+    for e in errors[:_MOST_COMPLAINTS]:
+        text = e["msg"] + ("" if e["type"] == "extra_forbidden" else f" (got {repr(e['input'])[:_LONGEST]})")
+        if e["type"] == "extra_forbidden" and other is not None and _has(other, e["loc"]):
+            text = f"only a run of kind {other.model_fields['kind'].default} has this setting: leave it out"
+        named.append(f"  {'.'.join(map(str, e['loc']))[:_LONGEST] or 'run'}: {text}")
     return [*named, f"  and {len(errors) - len(named):,} more"] if len(errors) > len(named) else named
+
+
+def _has(model: Any, setting: Sequence[int | str]) -> bool:
+    for name in setting:
+        fields = getattr(model, "model_fields", {})
+        if name not in fields:
+            return False
+        model = fields[name].annotation
+    return True

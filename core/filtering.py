@@ -46,19 +46,17 @@ def filter_questions(questions: Sequence[Question], held_out: Iterable[str]) -> 
     return verdicts
 
 
-def judge(label: PseudoLabel, limits: tuple[float, float], filtered: bool) -> Verdict:
+def judge(label: PseudoLabel, limits: tuple[float, float] | None) -> Verdict:
     """The verdict on an asked question (R-Zero 2.3): kept when `low <= p_hat <= high`, the edges included.
 
-    Without an answer there is no majority to learn from. `filtered=False` keeps whatever has one (Table 3).
+    Without an answer there is no majority to learn from. Without `limits` whatever has one is kept (Table 3).
     """
-    low, high = limits
     if label.answer is None:
         return "no_majority"
-    if filtered and label.p_hat < low - TOLERANCE:
+    low, high = limits or (0.0, 1.0)
+    if label.p_hat < low - TOLERANCE:
         return "too_hard"
-    if filtered and label.p_hat > high + TOLERANCE:
-        return "too_easy"
-    return "kept"
+    return "too_easy" if label.p_hat > high + TOLERANCE else "kept"
 
 
 def easiest(scores: Sequence[float], share: float) -> list[int]:

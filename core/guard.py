@@ -46,8 +46,6 @@ class Guard(Part):
     no_entropy: Action = "warn"
     wrong_labels: Action = "warn"
     decline: Action = "warn"
-    ill_posed: Action = "warn"
-    repetition: Action = "warn"
 
     window: Positive = 3  # steps whose median is taken: one step may be odd
     # Chosen on pushed SRT and its control with true labels, docs/methods.md: KL tells them apart.
@@ -58,13 +56,21 @@ class Guard(Part):
     # How far label accuracy must fall below the training's first steps; the fall must also be too large for chance.
     wrong_labels_points: Share = 0.1
     decline_points: Share = 0.03  # of pass@1 on the benchmark, below its best
-    ill_posed_share: Share = 0.2
-    repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
     max_roll_backs: int = Field(1, ge=0, le=10_000)
 
     def action(self, signal: Signal) -> Action:
         action: Action = getattr(self, signal)
         return action
+
+
+class LoopGuard(Guard):
+    """With the signals of a Challenger's questions."""
+
+    ill_posed: Action = "warn"
+    repetition: Action = "warn"
+
+    ill_posed_share: Share = 0.2
+    repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,8 @@ def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Be
 
 
 def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[Alarm]:
-    """The signals of a whole iteration: `pass_at_1` against `best_pass_at_1`, `ill_posed_share`, `repetition_share`.
+    """The signals of a whole iteration: `pass_at_1` against `best_pass_at_1`, and with a Challenger `ill_posed_share`
+    and `repetition_share`.
 
     A figure that is None or missing makes no signal.
     """
@@ -150,19 +157,26 @@ def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[
     now, best = figures.get("pass_at_1"), figures.get("best_pass_at_1")
     if now is not None and best is not None and best - now > guard.decline_points:
         signals.append(("decline", best - now, guard.decline_points, f"pass@1 is {now:.1%}, down from {best:.1%}"))
-    ill_posed = figures.get("ill_posed_share")
-    if ill_posed is not None and ill_posed > guard.ill_posed_share:
-        text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"
-        signals.append(("ill_posed", ill_posed, guard.ill_posed_share, text))
-    repetition = figures.get("repetition_share")
-    if repetition is not None and repetition > guard.repetition_share:
-        text = f"{repetition:.0%} of the Challenger's questions repeat another"
-        signals.append(("repetition", repetition, guard.repetition_share, text))
+    signals += _challenger_signals(figures, guard) if isinstance(guard, LoopGuard) else []
     return [
         Alarm(signal, guard.action(signal), value, threshold, None, text)
         for signal, value, threshold, text in signals
         if guard.action(signal) != "ignore"
     ]
+
+
+def _challenger_signals(
+    figures: Mapping[str, float | None], guard: LoopGuard
+) -> list[tuple[Signal, float, float, str]]:
+    signals: list[tuple[Signal, float, float, str]] = []
+    ill_posed, repetition = figures.get("ill_posed_share"), figures.get("repetition_share")
+    if ill_posed is not None and ill_posed > guard.ill_posed_share:
+        text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"
+        signals.append(("ill_posed", ill_posed, guard.ill_posed_share, text))
+    if repetition is not None and repetition > guard.repetition_share:
+        text = f"{repetition:.0%} of the Challenger's questions repeat another"
+        signals.append(("repetition", repetition, guard.repetition_share, text))
+    return signals
 
 
 def _checked_labels(metrics: Sequence[Mapping[str, float]]) -> tuple[float, float]:

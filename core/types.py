@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 Role = Literal["challenger", "solver"]
 Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"]
+Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver alone on given prompts
 Denominator = Literal["all", "parsed"]
 OracleVerdict = Literal["right", "wrong", "ill_posed", "unknown"]
 FinishReason = Literal["stop", "length"]

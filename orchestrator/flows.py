@@ -17,7 +17,7 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import Field, ValidationError
 
-from core.types import Stage
+from core.types import Flow, Stage
 from orchestrator import artifacts, progress, runs
 from orchestrator.home import home
 from orchestrator.ledger import LastWrite, note_progress, other_holder, run_held, run_once
@@ -104,7 +104,7 @@ def self_train(
 
 
 def _run_to_its_end(
-    run: str, preset: str, iterations: int, overrides: dict[str, Override], name: runs.Flow
+    run: str, preset: str, iterations: int, overrides: dict[str, Override], name: Flow
 ) -> dict[str, Any]:
     note_process()
     coevo_home = home()

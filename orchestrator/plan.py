@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.config import RunConfig
+from core.config import CoEvolution, RunConfig
 from core.types import Stage
 
 LOOP: tuple[Stage, ...] = (
@@ -22,11 +22,11 @@ _VOTED: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate", "aud
 
 def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
     """The stages of one iteration; 0 is what comes before the first."""
-    if config.prompts is None:
+    if isinstance(config, CoEvolution):
         return LOOP if iteration else ("evaluate",)
     if iteration:
         return _ROUND
-    return _VOTED if config.prompts.voted else ("read_prompts", "evaluate")
+    return _VOTED if config.votes_before_training else ("read_prompts", "evaluate")
 
 
 def plan(config: RunConfig) -> Iterator[tuple[int, Stage]]:

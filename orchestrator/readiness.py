@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core.config import RunConfig
+from core.config import RunConfig, SelfTraining
 from core.errors import CoevoError
 from core.trainer_settings import EasyR1Settings
 from orchestrator.applications import refuse_missing, refuse_missing_engine
@@ -50,28 +50,22 @@ def refuse_unready(config: RunConfig, new: bool) -> None:
     _refuse_no_benchmark("evaluation.benchmark", config.evaluation.benchmark)
     if config.early_stopping is not None:
         _refuse_no_benchmark("early_stopping.benchmark", config.early_stopping.benchmark)
-    for prompts in (config.prompts, config.labelled.prompts if config.labelled else None):
-        if prompts is not None:
-            trained_on(config, prompts)
+    for prompts in config.prompt_sets:
+        trained_on(config, prompts)
 
 
 def refuse_untrainable(config: RunConfig) -> None:
     """Raise `TrainError` for what the run's trainer cannot do, of either role: its settings alone tell."""
-    trainer, solver, challenger = config.trainer, config.solver, config.challenger
+    trainer = config.trainer
     if not isinstance(trainer, EasyR1Settings):
-        refuse_unmet(solver.reward, LOCAL_SIGNALS, "the embedded trainer")
+        refuse_unmet(config.solver.reward, LOCAL_SIGNALS, "the embedded trainer")
         return
     # From the second round on a prompt set's reference is the model before the first.
-    rounds = config.prompts is not None and config.iterations > 1
-    refuse_unfit("solver", solver.training, solver.reward, own_reference=rounds)
-    refuse_layout(solver.training, solver.rollouts, trainer)
-    if config.prompts is None and challenger.trained:
-        refuse_unfit("challenger", challenger.training, challenger.reward)
-        refuse_layout(challenger.training, challenger.rollouts, trainer)
-    if config.labelled is not None:
-        rollouts = config.labelled.training.rollouts_per_prompt or config.labelled.reward.rollouts
-        refuse_unfit("labelled", config.labelled.training, config.labelled.reward)
-        refuse_layout(config.labelled.training, rollouts, trainer)
+    own_reference = isinstance(config, SelfTraining) and config.iterations > 1
+    for planned in config.trainings:
+        refuse_unfit(planned.table, planned.training, planned.objective, own_reference=own_reference)
+    for planned in config.trainings:
+        refuse_layout(planned.training, planned.rollouts, trainer)
 
 
 def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from core.config import ConfigError, RunConfig, load_config, parse_config
+from core.config import ConfigError, RunConfig, SelfTraining, load_config, parse_config
 from core.errors import CoevoError
-from core.types import Stage
+from core.types import Flow, Stage
 from orchestrator.home import PRESETS, Home
 from orchestrator.plan import plan
 from orchestrator.readiness import base_model, refuse_unready
@@ -18,8 +18,6 @@ from storage.checkpoints import publish, published_manifest
 from storage.errors import NotThere, StageHeld
 from storage.rows import RunRow, RunStatus
 from storage.session import Store
-
-Flow = Literal["co_evolve", "self_train"]
 
 _DECIDE: tuple[Stage, ...] = ("ask_a_person", "check_health")  # whose word counts, the first that has one
 
@@ -94,15 +92,10 @@ def startable(
     return config
 
 
-def flow_of(config: RunConfig) -> Flow:
-    """The flow that runs it."""
-    return "co_evolve" if config.prompts is None else "self_train"
-
-
 def _check_flow(config: RunConfig, flow: str, what: str) -> None:
-    if flow_of(config) != flow:
-        has = "a prompt set" if config.prompts else "no prompt set"
-        raise RunError(f"{what}: has {has}, so it is {flow_of(config)}'s, not {flow}'s")
+    if config.kind != flow:
+        has = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
+        raise RunError(f"{what}: has {has}, so it is {config.kind}'s, not {flow}'s")
 
 
 def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) -> None:

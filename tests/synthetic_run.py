@@ -140,7 +140,7 @@ def _labelled(
 ) -> LabelledQuestion:
     if vote is None or question.id in refused:
         return LabelledQuestion(question.id, question.text, None, refused[question.id])
-    verdict = judge(vote, config.dataset.limits, config.dataset.filtered)
+    verdict = judge(vote, config.dataset.limits)
     return LabelledQuestion(question.id, question.text, vote, verdict)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.config import RunConfig, load_config
+from core.config import CoEvolution, RunConfig, SelfTraining, load_config
 from core.prompt_settings import Prompts
 from core.trainer_settings import EasyR1Settings
 from core.types import Checkpoint, Role
@@ -93,7 +93,7 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
     start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
     key = f"1/train_{role}"
     if role == "challenger":
-        if config.prompts is not None or not config.challenger.trained:
+        if not isinstance(config, CoEvolution) or not config.challenger.trained:
             raise RunError("role: this preset trains no Challenger; expected solver")
         service = SolverService(solver_url or "http://127.0.0.1:8000/solver/v1", start.id, config.dataset.sampling)
         challenger = ChallengerJob(
@@ -122,8 +122,9 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
 
 def _questions(config: RunConfig) -> _Questions:
     """Those of the preset's prompt set with what labels they bring; else, and saying why, the tiny world's."""
-    given = config.prompts is not None and config.prompts.labels == "given"
-    if (why := next(_unknown(config), None)) is None and config.prompts is not None:
+    why = next(_unknown(config), None)
+    if isinstance(config, SelfTraining) and why is None:
+        given = config.prompts.labels == "given"
         return _Questions(tuple(_question(at, prompt, given) for at, prompt in trained_on(config, config.prompts)))
     labelled = "label" in config.solver.reward.needs
     count = config.solver.training.steps * config.solver.training.prompts_per_step
@@ -137,10 +138,10 @@ def _questions(config: RunConfig) -> _Questions:
 
 def _unknown(config: RunConfig) -> Iterator[str]:
     """Why the Solver's own questions, or their labels, cannot be had before a run."""
-    prompts = config.prompts
-    if prompts is None:
+    if isinstance(config, CoEvolution):
         yield "what this preset's Challenger will ask is not known yet"
         return
+    prompts = config.prompts
     files = [prompts.file, config.evaluation.benchmark]
     files += [config.early_stopping.benchmark] if config.early_stopping is not None else []
     for file in files:

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from core.config import load_config
+from core.types import Flow
 from orchestrator import cluster
 from orchestrator.home import home
 from orchestrator.ledger import refuse_held
-from orchestrator.runs import Flow, RunError, flow_of, preset_path, startable, stored_config
+from orchestrator.runs import RunError, preset_path, startable, stored_config
 from orchestrator.terminal import RunName, clear_errors, setting
 from storage.session import open_store
 
@@ -37,14 +38,14 @@ def run(
         overrides = dict(setting(text) for text in override or [])
         config = load_config(preset_path(preset), overrides)  # complain before anything else is looked at
         parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
-        _run_flow(flow_of(config), **parameters, overrides=overrides)
+        _run_flow(config.kind, **parameters, overrides=overrides)
 
 
 def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to this many iterations.")] = 0) -> None:
     """Go on with a run where it was: nothing that is done is done again."""
     with clear_errors():
         config = stored_config(open_store(home().database), name)
-        _run_flow(flow_of(config), run=name, preset="", iterations=iterations, overrides={})
+        _run_flow(config.kind, run=name, preset="", iterations=iterations, overrides={})
 
 
 def _run_flow(flow: Flow, **parameters: Any) -> None:

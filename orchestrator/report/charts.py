@@ -194,8 +194,8 @@ def histogram(measures: RunMeasures, iteration: Iteration) -> Axes | None:
     chart = axes(f"{whose}, n = {iteration.labels.asked:,} asked", height=2.7)
     counts, places = iteration.labels.histogram, iteration.labels.histogram.p_hat
     width = 0.82 / max(len(places) - 1, 1)
-    if measures.filtered:
-        low, high = measures.config.dataset.limits
+    if limits := measures.config.dataset.limits:
+        low, high = limits
         half = 0.5 / max(len(places) - 1, 1)
         chart.axvspan(low - half, high + half, color=LIGHT["band"], linewidth=0, zorder=0, label="band")
     right = counts.right or (0,) * len(places)

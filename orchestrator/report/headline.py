@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.accuracy import Accuracy
+from core.config import CoEvolution
 from core.estimates import Estimate, difference
 from orchestrator.report.measures import Decision, Iteration, RunMeasures
 
@@ -131,7 +132,7 @@ def _since_best(change: Accuracy, best: int) -> str:
 def _labels(measures: RunMeasures) -> list[str]:
     accuracies = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
     learned = [(i.t, i.training_labels) for i in measures.iterations]
-    by = "according to the oracle" if measures.config.prompts is None else "according to the prompts' answers"
+    by = "according to the oracle" if isinstance(measures.config, CoEvolution) else "according to the prompts' answers"
     return [
         *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies),
         *_over_time("Of the labels that the Solver learned from", by, learned),

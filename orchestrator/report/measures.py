@@ -64,11 +64,6 @@ class RunMeasures:
     unfinished: tuple[StageRow, ...] = field(default=())
 
     @property
-    def filtered(self) -> bool:
-        """Whether only questions within the band are kept."""
-        return self.config.dataset.filtered and self.config.prompts is None
-
-    @property
     def held_out(self) -> str:
         """What the benchmark is to the run: "held-out", or "test-time" where it trains on those very questions."""
         return "Test-time" if self.config.test_time else "Held-out"
@@ -127,7 +122,9 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
         by_level=pass_at_1_by_level(rows.evaluated),
         validation=None if validated is None else validated.pass_at_1,
         gain=gain(run.iterations[0].evaluated, rows.evaluated) if rows.t else None,
-        labels=measure_labels(rows, rows.stats, run.config) if rows.stats and _voted(run.config) else None,
+        labels=measure_labels(rows, rows.stats, run.config)
+        if rows.stats and run.config.votes_before_training
+        else None,
         training_labels=rows.training_labels.get(TRAINING_LABELS),
         labelled=rows.training_labels.get(LABELLED_SHARE),
         negative_labels=rows.training_labels.get(NEGATIVE_LABEL_ACCURACY),
@@ -140,11 +137,6 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
         decision=decision,
         stands=stands,
     )
-
-
-def _voted(config: RunConfig) -> bool:
-    """Whether questions were asked before training; those of a prompt set often are not."""
-    return config.prompts is None or config.prompts.voted
 
 
 def _standing(decisions: Sequence[Decision | None]) -> set[int]:

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 
 from core.files import make_folder, put
-from core.types import STAGES, Role
+from core.types import STAGES
 from orchestrator.report import charts, table
 from orchestrator.report.canvas import COLOURS, as_svg
 from orchestrator.report.headline import decisions, details, headline
@@ -78,7 +78,6 @@ def _render(measures: RunMeasures) -> str:
 
 def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
     """Section -> its pictures; a section without any is not there."""
-    roles: tuple[Role, ...] = ("challenger", "solver")
     drawn = {
         "held_out": [charts.accuracy(measures), charts.gain(measures), charts.by_level(measures)],
         "labels": [
@@ -95,7 +94,7 @@ def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
         ],
         "training": [
             charts.training(measures, role, name, f"{role.capitalize()}: {title}")
-            for role in roles
+            for role in measures.config.roles
             for name, title in _TRAINING
         ],
         "time": [charts.seconds(measures, STAGES)],

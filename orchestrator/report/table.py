@@ -38,7 +38,7 @@ def table(measures: RunMeasures) -> list[Group]:
         f"{measures.held_out} benchmark": (*_accuracy(measures), *_levels(measures)),
         "Questions": (*_verdicts(measures), *_questions(measures)),
         "Labels": tuple(_label_rows(measures)),
-        "Training, at the last step": (*_training(measures, "challenger"), *_training(measures, "solver")),
+        "Training, at the last step": tuple(row for role in measures.config.roles for row in _training(measures, role)),
     }
     shown = [Group(name, tuple(row for row in rows if _filled(row))) for name, rows in groups.items()]
     return [group for group in shown if group.rows]

@@ -97,8 +97,7 @@ class Layout:
         if self.release:
             served = config.solver.signals.served(config.solver.reward) if stage == "train_solver" else {}
             return tuple(app for app in self.apps if app.name in (*ASKED.get(stage, ()), *served))
-        asking = {"solver"} | ({"challenger"} if config.prompts is None else set())
-        return tuple(app for app in self.apps if app.name in asking or not app.swapped)
+        return tuple(app for app in self.apps if app.name in config.roles or not app.swapped)
 
     def places(self, stage: Stage, config: RunConfig) -> dict[str, list[int]]:
         """Holder -> the GPUs it has in a stage, one place a replica's rank.
@@ -146,7 +145,7 @@ def layout_of(config: RunConfig, parameters: int) -> Layout:
 def _trainer(config: RunConfig, on_gpu: bool) -> Trainer:
     settings = config.trainer
     if not isinstance(settings, EasyR1Settings):
-        training, objectives = config.solver.training, (config.solver.reward, config.challenger.reward)
+        training = config.solver.training
         return Trainer(
             "local",
             "gpu" if on_gpu and settings.device == "auto" else "cpu",
@@ -155,7 +154,7 @@ def _trainer(config: RunConfig, on_gpu: bool) -> Trainer:
             sharded=training.sharded and training.workers > 1,
             sampling_rows=settings.sampling_rows,
             checkpointed=settings.checkpoint_activations,
-            entropy_bonus=any(objective.entropy_coefficient > 0 for objective in objectives),
+            entropy_bonus=any(planned.objective.entropy_coefficient > 0 for planned in config.trainings),
         )
     return Trainer(
         "easyr1",
@@ -226,7 +225,7 @@ def proposals(config: RunConfig, base: Layout, gpus: int, assumed: Assumptions) 
         nodes = -(-count // assumed.gpus_per_node)
         if nodes > assumed.trainer_nodes or (nodes > 1 and count % assumed.gpus_per_node):
             continue
-        beside = gpus - count if config.prompts is None and config.challenger.trained else gpus
+        beside = gpus - count if any(planned.table == "challenger" for planned in config.trainings) else gpus
         for trainer in _careful(config, base.trainer, count, nodes):
             apps = tuple(_spread(app, beside if app.name == "solver" else gpus) for app in base.apps)
             if all(app.replicas for app in apps):
@@ -258,9 +257,8 @@ def _deals_out(config: RunConfig, trainer: Trainer) -> bool:
     }
     settings = config.trainer.model_copy(update=changed)
     try:
-        refuse_layout(config.solver.training, config.solver.rollouts, settings)
-        if config.prompts is None and config.challenger.trained:
-            refuse_layout(config.challenger.training, config.challenger.rollouts, settings)
+        for planned in config.trainings:
+            refuse_layout(planned.training, planned.rollouts, settings)
     except TrainError:
         return False
     return True

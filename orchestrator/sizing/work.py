@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.config import RunConfig, Training, trained_rollouts
-from core.methods import Method
-from core.methods.rzero import ChallengerReward
+from core.config import CoEvolution, PlannedTraining, RunConfig, SelfTraining, trained_rollouts
 from core.trainer_settings import LocalSettings
 from core.types import Stage
 from orchestrator.held_out import load_benchmark
@@ -56,10 +54,10 @@ def work_of(config: RunConfig, stage: Stage, assumed: Assumptions) -> list[Work]
 
 
 def _train_challenger(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
-    challenger, dataset = config.challenger, config.dataset
-    if not challenger.trained:
+    if not isinstance(config, CoEvolution) or not config.challenger.trained:
         return
-    sampled, *trained = _training(config, challenger.training, challenger.rollouts, challenger.reward)
+    challenger, dataset = config.challenger, config.dataset
+    sampled, *trained = _training(config, next(p for p in config.trainings if p.table == "challenger"))
     votes = challenger.reward.votes
     yield sampled
     yield Work(
@@ -75,23 +73,23 @@ def _train_challenger(config: RunConfig, _assumed: Assumptions) -> Iterator[Work
 
 
 def _generate(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
+    if not isinstance(config, CoEvolution):
+        return
     count, limit = config.dataset.candidates, config.challenger.training.sampling.max_tokens
     yield Work("challenger", False, count, limit, 1, f"{count:,} candidates", _rounds(config, count))
 
 
 def _label(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
     dataset = config.dataset
-    count = dataset.candidates if config.prompts is None else _given(config, assumed)
+    count = config.dataset.candidates if isinstance(config, CoEvolution) else _given(config, assumed)
     why = f"{count:,} questions x {dataset.votes} votes"
     yield Work("solver", False, count * dataset.votes, dataset.sampling.max_tokens, count, why, _rounds(config, count))
 
 
 def _train_solver(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
-    solver, labelled = config.solver, config.labelled
-    yield from _training(config, solver.training, solver.rollouts, solver.reward)
-    if labelled is not None:
-        rollouts = labelled.training.rollouts_per_prompt or labelled.reward.rollouts
-        yield from _training(config, labelled.training, rollouts, labelled.reward)
+    for planned in config.trainings:
+        if planned.table != "challenger":
+            yield from _training(config, planned)
 
 
 def _evaluate(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
@@ -107,15 +105,14 @@ def _evaluate(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
     )
 
 
-def _training(
-    config: RunConfig, training: Training, rollouts: int, reward: Method | ChallengerReward
-) -> tuple[Work, ...]:
+def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, ...]:
     """Sampling by the trainer, and the update: forward and backward are 3 passes, and the reference's and the old
     policy's log-probabilities one each.
 
     The embedded trainer needs the latter with several mini-batches only. With checkpointed activations its forward
     pass is made twice, and it samples no more than `sampling_rows` at once, so that a step has several rounds.
     """
+    training, rollouts = planned.training, planned.rollouts
     prompts, limit = training.steps * training.prompts_per_step, training.sampling.max_tokens
     settings, several = config.trainer, training.prompts_per_update not in (None, training.prompts_per_step)
     forward, before, rounds = 1, 1 + several, training.steps
@@ -126,7 +123,7 @@ def _training(
     else:
         before = 2
     # EasyR1 passes all of a group through the model, those that only vote with an advantage of 0.
-    trained = trained_rollouts(rollouts, reward) if isinstance(settings, LocalSettings) else rollouts
+    trained = trained_rollouts(rollouts, planned.objective) if isinstance(settings, LocalSettings) else rollouts
     why = f"{training.steps} steps x {training.prompts_per_step} prompts x {rollouts} rollouts"
     learned = why.replace(f"{rollouts} rollouts", f"{trained} rollouts")
     passes = (forward + 2) * training.updates_per_step + before
@@ -146,7 +143,7 @@ def _items(benchmark: str, assumed: Assumptions) -> int:
     return len(load_benchmark(benchmark)) if here else assumed.benchmark_items
 
 
-def _given(config: RunConfig, assumed: Assumptions) -> int:
+def _given(config: SelfTraining, assumed: Assumptions) -> int:
     if config.test_time:
         return _items(config.evaluation.benchmark, assumed)
-    return (config.prompts.limit if config.prompts else None) or assumed.given_prompts
+    return config.prompts.limit or assumed.given_prompts

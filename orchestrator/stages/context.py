@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Generic
 
 from sqlalchemy.orm import Session
+from typing_extensions import TypeVar
 
-from core.config import RunConfig
+from core.config import CoEvolution, RunConfig
 from core.errors import CoevoError
 from core.guard import WATCHED, Before
 from core.seeds import seed_for
@@ -36,18 +38,20 @@ def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, f
     return [steps[step] for step in sorted(steps)]
 
 
+# Of both kinds of run, or of the one that has the stage.
+Config_co = TypeVar("Config_co", bound=RunConfig, default=RunConfig, covariant=True)
 Progress = Callable[[int, int, str], None]  # done, of how many, a word on it
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class Context(Generic[Config_co]):
     """Everything that a stage needs to know."""
 
     home: Home
     store: Store
     services: Services
     run: str
-    config: RunConfig
+    config: Config_co
     iteration: int
     progress: Progress
 
@@ -77,7 +81,7 @@ class Context:
 
         Not those just before it where a person has looked at them and said to go on.
         """
-        if self.config.prompts is None:
+        if isinstance(self.config, CoEvolution):
             return Before()
         start, rounds = self.checkpoint("solver", self.iteration - 1), list[Checkpoint]()
         with self.store.read() as session:

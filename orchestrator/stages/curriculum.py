@@ -14,15 +14,12 @@ from storage.rows import RolloutRow
 from trainers.base import TrainQuestion
 
 
-def given_questions(context: Context) -> tuple[TrainQuestion, ...]:
+def given_questions(context: Context, prompts: Prompts) -> tuple[TrainQuestion, ...]:
     """The prompts that are trained on, in order: the easiest share of those that can be, with their labels.
 
     Without an offline label, or a given one, where the prompt set promises it, a prompt is left out. The truth goes
     along for the figures.
     """
-    prompts = context.config.prompts
-    if prompts is None:
-        raise StageError(f"run {context.run}: prompts: expected a prompt set, got none")
     with context.store.read() as session:
         questions = {question.id: question for question in queries.questions_of(session, context.run, 0)}
         labelled = queries.labels_of(session, context.run, 0)

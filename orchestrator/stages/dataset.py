@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.answers import extract_boxed
+from core.config import CoEvolution, SelfTraining
 from core.filtering import filter_questions, judge, statistics
 from core.grading import process_grader
 from core.prompts import challenger_messages, parse_question, solver_messages
@@ -19,7 +20,7 @@ from core.voting import vote_many
 from orchestrator.held_out import held_out_texts
 from orchestrator.ledger import LastWrite
 from orchestrator.prompt_sets import read_prompts as read_prompt_set
-from orchestrator.stages.context import BATCH, Context, StageError
+from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
 from services.inference.engine import Prompt
 from storage import queries
@@ -30,7 +31,7 @@ _CHALLENGER_N = 64  # questions asked for in one request
 _MOST_COMPARED = 10_000  # whose distances take 400 MB
 
 
-def generate_questions(context: Context) -> LastWrite:
+def generate_questions(context: Context[CoEvolution]) -> LastWrite:
     """N candidates from C(t); malformed ones are stored too (R-Zero 2.3)."""
     t, wanted = context.iteration, context.config.dataset.candidates
     challenger = context.checkpoint("challenger", t)
@@ -59,7 +60,7 @@ def generate_questions(context: Context) -> LastWrite:
     return last_write
 
 
-def _clusters(context: Context, questions: Sequence[Question]) -> list[ClusterRow]:
+def _clusters(context: Context[CoEvolution], questions: Sequence[Question]) -> list[ClusterRow]:
     """Which questions are alike, as the Challenger's reward has it of a batch; the largest cluster is 0.
 
     None of more questions than can be compared: the distances are as many as there are pairs.
@@ -77,7 +78,7 @@ def _clusters(context: Context, questions: Sequence[Question]) -> list[ClusterRo
     ]
 
 
-def _challenger_prompts(context: Context, start: int, end: int) -> Iterator[Prompt]:
+def _challenger_prompts(context: Context[CoEvolution], start: int, end: int) -> Iterator[Prompt]:
     first, sampling = context.seed("generate"), context.config.challenger.training.sampling
     for i in range(start, end, _CHALLENGER_N):
         yield Prompt(tuple(challenger_messages()), first + i, min(_CHALLENGER_N, end - i), sampling)
@@ -93,7 +94,6 @@ def label_questions(context: Context) -> LastWrite:
     """m answers each from S(t-1), the vote, the verdict (R-Zero 2.3); of given prompts, from the base model, and all
     that have a majority are kept."""
     t, dataset = context.iteration, context.config.dataset
-    filtered = dataset.filtered and context.config.prompts is None
     solver = context.checkpoint("solver", t - 1)
     with context.store.read() as session:
         questions = queries.questions_of(session, context.run, t)
@@ -114,7 +114,7 @@ def label_questions(context: Context) -> LastWrite:
             answers = [[rollout.answer for rollout in group] for group in groups]
             votes = vote_many(answers, process_grader(), dataset.denominator)
             labels = [
-                LabelledQuestion(question.id, question.text, label, judge(label, dataset.limits, filtered))
+                LabelledQuestion(question.id, question.text, label, judge(label, dataset.limits))
                 for question, label in zip(part, votes, strict=True)
             ]
             writer.add(batch, _with_text(context, groups, labels))
@@ -131,12 +131,10 @@ def refused_questions(context: Context, questions: Sequence[Question]) -> dict[s
     return filter_questions(questions, held_out_texts(context.config))
 
 
-def read_prompts(context: Context) -> LastWrite:
+def read_prompts(context: Context[SelfTraining]) -> LastWrite:
     """The given prompts as questions that nobody wrote; those that are asked before training get their labels then."""
-    config, run = context.config.prompts, context.run
-    if config is None:
-        raise StageError(f"run {run}: prompts: expected a prompt set, got none")
-    prompts = read_prompt_set(context.config, config)
+    config, run = context.config, context.run
+    prompts = read_prompt_set(config, config.prompts)
     questions = [
         Question(question_id(run, 0, i), run, 0, i, prompt.text, prompt.text, None, 0, prompt.answer)
         for i, prompt in enumerate(prompts)
@@ -145,7 +143,7 @@ def read_prompts(context: Context) -> LastWrite:
 
     def last_write(session: Session) -> dict[str, Any]:
         queries.add_questions(session, questions)
-        if not config.voted:
+        if not config.prompts.voted:
             labelled = [
                 LabelledQuestion(question.id, question.text, None, refused.get(question.id, "kept"))
                 for question in questions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from core.types import Stage
 from orchestrator.ledger import LastWrite
@@ -13,7 +14,7 @@ from orchestrator.stages.health import check_health
 from orchestrator.stages.measuring import evaluate
 from orchestrator.stages.training import train_challenger, train_solver
 
-STAGE_FUNCTIONS: dict[Stage, Callable[[Context], LastWrite]] = {
+STAGE_FUNCTIONS: dict[Stage, Callable[[Context[Any]], LastWrite]] = {
     "train_challenger": train_challenger,
     "generate_questions": generate_questions,
     "label_questions": label_questions,

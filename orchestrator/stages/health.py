@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
+from core.config import SelfTraining
 from core.estimates import Estimate
 from core.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
 from core.types import Role
@@ -110,7 +111,7 @@ def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[
 def _label_signals(session: Session, context: Context) -> dict[str, Any]:
     """What the series have: an oracle that graded a sample is weighted to all pseudo-labels."""
     oracle = context.config.audit.label
-    if oracle is None or context.config.prompts is not None:
+    if oracle is None or isinstance(context.config, SelfTraining):
         return {}
     measured = measured_in(session, context.run, context.iteration, oracle)
     accuracy = {of_slice.over: of_slice.figure for of_slice in measured}
@@ -163,15 +164,14 @@ def _best(session: Session, context: Context, without: Set[int] = frozenset()) -
 def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
     """What each role was trained to in an iteration, in one that the run has left too: its Solver was judged as that;
     or what it held."""
-    roles: tuple[Role, ...] = ("solver",) if context.config.prompts is not None else ("challenger", "solver")
     with context.store.read() as session:
         trained = {
             role: checkpoint.id
-            for role in roles
+            for role in context.config.roles
             for checkpoint in queries.checkpoints_of(session, context.run, role)
             if checkpoint.iteration == iteration
         }
-    return {role: trained.get(role) or context.checkpoint(role, iteration).id for role in roles}
+    return {role: trained.get(role) or context.checkpoint(role, iteration).id for role in context.config.roles}
 
 
 def _storable(alarm: Alarm) -> dict[str, Any]:

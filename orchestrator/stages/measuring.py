@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.answers import extract_boxed
-from core.config import Sampling
+from core.config import CoEvolution, Sampling
 from core.grading import Grader, process_grader
 from core.prompts import solver_messages
 from core.seeds import seed_for
@@ -25,7 +25,7 @@ def evaluate(context: Context) -> LastWrite:
     solver, stopping = context.checkpoint("solver", context.iteration), context.config.early_stopping
     names = [context.config.evaluation.benchmark]
     names += [stopping.benchmark] if stopping and stopping.benchmark not in names else []
-    another = context.config.prompts is None and context.iteration < context.config.iterations
+    another = isinstance(context.config, CoEvolution) and context.iteration < context.config.iterations
     soon = {"challenger": context.checkpoint("challenger", context.iteration)} if another else {}
     with context.serving({"solver": solver}, soon=soon):
         counts = [_evaluate_on(context, solver, name) for name in names]

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.config import Labelled, RunConfig
+from core.config import CoEvolution, Labelled, RunConfig, SelfTraining
 from core.serving_settings import Service
 from core.trainer_settings import EasyR1Settings, LocalSettings, TrainerSettings
 from core.types import Stage
@@ -30,7 +30,7 @@ from trainers.local.trainer import LocalTrainer
 from trainers.schedule import questions_at
 
 
-def train_challenger(context: Context) -> LastWrite:
+def train_challenger(context: Context[CoEvolution]) -> LastWrite:
     """C(t): the Challenger learns to ask what S(t-1) is least sure of (R-Zero 2.2)."""
     t, challenger = context.iteration, context.config.challenger
     before = context.checkpoint("challenger", t - 1)
@@ -68,33 +68,42 @@ def train_solver(context: Context) -> LastWrite:
     Rounds on given prompts are one training, but for its optimiser, which begins anew: the prompts go on where the
     round before left them, and the KL is to the base model.
     """
-    t, solver, given = context.iteration, context.config.solver, context.config.prompts is not None
-    served = solver.signals.served(solver.reward)
-    own = {setting: _own(context, name) for name, setting in served.items()}
-    questions = given_questions(context) if given else kept_questions(context)
-    with context.store.read() as session:
-        rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
-        steps_before = sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < t)
-    job = SolverJob(
-        key="train_solver" if given else f"{t}/train_solver",
+    config, then = context.config, None
+    if isinstance(config, SelfTraining):
+        job = _solver_job(context, "train_solver", given_questions(context, config.prompts))
+        job = replace(job, reference=context.checkpoint("solver", 0), steps_before=_steps_before(context))
+    else:
+        job = _solver_job(context, f"{context.iteration}/train_solver", kept_questions(context))
+        then = partial(_labelled_job, context, config.labelled, job) if config.labelled else None
+    # Where applications give way to it, or are asked by it, their turn is taken too: another run's would take the GPUs.
+    served = config.solver.signals.served(config.solver.reward)
+    waits = config.serving.release or served
+    with context.serving({}, tuple(served)) if waits else nullcontext():
+        return _train(context, job, then)
+
+
+def _solver_job(context: Context, key: str, questions: tuple[TrainQuestion, ...]) -> SolverJob:
+    solver = context.config.solver
+    own = {setting: _own(context, name) for name, setting in solver.signals.served(solver.reward).items()}
+    return SolverJob(
+        key=key,
         run_seed=context.config.seed,
-        start=context.checkpoint("solver", t - 1),
+        start=context.checkpoint("solver", context.iteration - 1),
         training=solver.training,
         reward=solver.reward,
         questions=questions,
-        work_dir=context.home.work / context.run / str(t) / "train_solver",
+        work_dir=context.home.work / context.run / str(context.iteration) / "train_solver",
         signals=solver.signals.model_copy(update=own),
-        reference=context.checkpoint("solver", 0) if given else None,
-        steps_before=steps_before if given else 0,
         guard=context.config.guard,
         before=context.before(),
     )
-    labelled = context.config.labelled
-    then = None if labelled is None else partial(_labelled_job, context, labelled, job)
-    # Where applications give way to it, or are asked by it, their turn is taken too: another run's would take the GPUs.
-    waits = context.config.serving.release or served
-    with context.serving({}, tuple(served)) if waits else nullcontext():
-        return _train(context, job, then)
+
+
+def _steps_before(context: Context) -> int:
+    """How many steps the rounds before this one took."""
+    with context.store.read() as session:
+        rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
+    return sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < context.iteration)
 
 
 def _labelled_job(context: Context, labelled: Labelled, job: SolverJob, result: TrainResult) -> SolverJob:
@@ -155,8 +164,7 @@ def _trainer(settings: TrainerSettings) -> Trainer:
 def warm_up(config: RunConfig) -> None:
     """Have the processes start that the run's first training will need, while the stages before it are at work."""
     if isinstance(config.trainer, LocalSettings):
-        roles = [config.solver.training.workers, config.challenger.training.workers]
-        LocalTrainer(config.trainer).warm_up(max(roles))
+        LocalTrainer(config.trainer).warm_up(max(planned.training.workers for planned in config.trainings))
 
 
 def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
@@ -175,11 +183,11 @@ def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
         if row.text is not None and row.label is not None and row.label.answer is not None
     )
     if not questions:
-        low, high = context.config.dataset.limits
+        limits = context.config.dataset.limits
+        expected = "some with a majority" if limits is None else f"some with {limits[0]:g} <= p_hat <= {limits[1]:g}"
         raise StageError(
             f"run {context.run}, iteration {context.iteration}: no question was kept, so the Solver has nothing to "
-            f"learn from: expected some with {low:g} <= p_hat <= {high:g}. `coevo report {context.run}` has the "
-            "histogram of p_hat"
+            f"learn from: expected {expected}. `coevo report {context.run}` has the histogram of p_hat"
         )
     return questions
 

@@ -10,15 +10,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 from fastapi import HTTPException
 
+from core.types import Flow
 from core.unicode import from_json
 from services.prefect_server import PrefectServer
-
-Flow = Literal["co_evolve", "self_train"]
 
 _DEPLOYMENT = "coevo"
 _FLOWS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from fastapi import Depends, Request
 from pydantic import Field
 
 from core.config import ConfigError, RunConfig, load_config
-from services.api.prefect import Flow
 from services.api.problems import invalid
 
 _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -57,16 +56,11 @@ def configured(presets: Presets, preset: str, iterations: int | None, overrides:
         raise invalid("overrides", "; ".join(line.strip() for line in complaints or [first])) from error
 
 
-def flow_of(config: RunConfig) -> Flow:
-    """The flow that runs it."""
-    return "co_evolve" if config.prompts is None else "self_train"
-
-
 @cache
 def _words() -> frozenset[str]:
     """All words that a setting is one of, and the names of question sets that are not in a file."""
     words = {"micro", "micro-validation", "benchmark"}
-    parts: list[Any] = [RunConfig.model_json_schema()]
+    parts: list[Any] = [kind.model_json_schema() for kind in get_args(RunConfig)]
     while parts:
         part = parts.pop()
         if isinstance(part, dict):

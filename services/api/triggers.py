@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.config import RunConfig, parse_config
 from core.errors import CoevoError
 from core.settings import Iterations
+from core.types import Flow
 from services.api.given import RunName
 from services.api.origins import same_site
-from services.api.prefect import Flow, FlowRun, Prefect
-from services.api.presets import Override, Presets, Setting, about, configured, flow_of
+from services.api.prefect import FlowRun, Prefect
+from services.api.presets import Override, Presets, Setting, about, configured
 from services.api.problems import documented, invalid
 from services.api.schemas import Preset, Triggered
 from storage import queries
@@ -101,7 +102,7 @@ def create_run(store: Reading, prefect: Triggering, presets: Presets, check: Che
     what becomes of one that was accepted.
     """
     config = configured(presets, wanted.preset, wanted.iterations, wanted.overrides)
-    flow = flow_of(config)
+    flow = config.kind
     if wanted.flow not in (None, flow):
         raise invalid("flow", f"expected {flow}, whose preset {wanted.preset} is, got {wanted.flow}")
     try:
@@ -148,8 +149,7 @@ def resume_run(store: Reading, prefect: Triggering, check: Checking, run: RunNam
         check(config, False)
     except CoevoError as error:
         raise HTTPException(409, f"run {run}: {error}") from error
-    flow = flow_of(config)
-    return _started(store, prefect, flow, run, {"preset": "", "iterations": wanted.iterations or 0})
+    return _started(store, prefect, config.kind, run, {"preset": "", "iterations": wanted.iterations or 0})
 
 
 @router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **_WRITES)

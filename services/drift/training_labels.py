@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from core.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
-from core.config import parse_config
+from core.config import CoEvolution, parse_config
 from core.estimates import Estimate, wilson_at
 from core.types import checkpoint_id
 from storage import queries
@@ -64,7 +64,7 @@ def _oracle(session: Session, run: str) -> str | None:
     config = parse_config(queries.get_run(session, run).config, f"run {run}")
     if config.solver.reward.labels != "online":
         return None
-    return "exact" if config.prompts is None else "given"
+    return "exact" if isinstance(config, CoEvolution) else "given"
 
 
 def _steps(session: Session, run: str, iteration: int | None = None) -> dict[tuple[int, int], dict[str, float]]:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from core.config import ConfigError, RunConfig, load_config, parse_config
+from core.config import CoEvolution, ConfigError, RunConfig, load_config, parse_config
 from core.methods.evol_rl import EvolRl
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
@@ -20,7 +20,7 @@ def test_every_preset_is_valid_and_survives_the_store(preset: Path) -> None:
 
 def test_the_defaults_are_the_papers() -> None:
     """R-Zero 2.2, 2.3, 3.1 and E.1, from the paper's text."""
-    config = RunConfig()
+    config = CoEvolution()
     for role, rollouts, steps in ((config.challenger, 4, 5), (config.solver, 5, 15)):
         training, objective = role.training, role.reward
         assert (training.prompts_per_step, role.rollouts, training.steps) == (128, rollouts, steps)
@@ -33,7 +33,7 @@ def test_the_defaults_are_the_papers() -> None:
 
 
 def test_the_papers_preset_changes_no_hyperparameter() -> None:
-    preset, paper = load_config(RUNS / "rzero.toml"), RunConfig()
+    preset, paper = load_config(RUNS / "rzero.toml"), CoEvolution()
     assert preset.dataset == paper.dataset
     for ours, theirs in ((preset.challenger, paper.challenger), (preset.solver, paper.solver)):
         assert ours.reward == theirs.reward
@@ -73,8 +73,9 @@ def test_a_bad_setting_is_named(tmp_path: Path, toml: str, complaint: str) -> No
 
 def test_every_number_has_bounds() -> None:
     """No machine could do more than the largest, and none of them is infinite."""
-    schema = RunConfig.model_json_schema()
-    numbers = list(_numbers({"RunConfig": schema, **schema["$defs"]}))
+    schemas = {kind.__name__: kind.model_json_schema() for kind in get_args(RunConfig)}
+    parts = {name: part for schema in schemas.values() for name, part in schema["$defs"].items()}
+    numbers = list(_numbers({**schemas, **parts}))
     assert len(numbers) > 60
     for name, number in numbers:
         assert {"minimum", "exclusiveMinimum"} & number.keys(), name
@@ -163,18 +164,38 @@ def test_a_method_that_cannot_be_is_refused(reward: dict[str, object], complaint
             {"prompts.labels": "offline"},
             "prompts.labels is 'offline', but ttrl learns without given labels: set prompts.labels = 'none'",
         ),
-        ("micro", {"dataset.candidates": 320}, "dataset.candidates: belongs to the loop"),
-        ("micro", {"challenger.training.steps": 3}, "challenger: belongs to the loop"),
-        ("micro", {"guard.repetition": "stop"}, "guard.repetition: belongs to the loop"),
-        ("demo", {"prompts.file": "micro", "prompts.limit": 8, "prompts.labels": "offline"}, "challenger: belongs to"),
     ],
 )
-def test_a_setting_that_a_run_would_not_use_is_refused(
+def test_labels_that_a_method_would_not_use_are_refused(
     preset: str, overrides: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match="settings that this run would not use") as refused:
         load_config(RUNS / f"{preset}.toml", overrides)
     assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "value", "kind"),
+    [
+        ("micro", "dataset.candidates", 320, "co_evolve"),
+        ("micro", "challenger", {"training": {"steps": 3}}, "co_evolve"),
+        ("micro", "guard.repetition", "stop", "co_evolve"),
+        ("micro", "labelled", {"file": "a.jsonl"}, "co_evolve"),
+        ("demo", "kind", "self_train", None),
+        ("micro", "kind", "co_evolve", None),
+    ],
+)
+def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, value: object, kind: str | None) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(RUNS / f"{preset}.toml", {name: value})
+    complaint = {"self_train": "challenger", "co_evolve": "prompts"}.get(str(value), name)
+    other = kind or {"self_train": "co_evolve", "co_evolve": "self_train"}[str(value)]
+    assert f"  {complaint}: only a run of kind {other} has this setting: leave it out" in str(refused.value)
+
+
+def test_an_unknown_kind_is_answered_with_the_two_there_are() -> None:
+    with pytest.raises(ConfigError, match="kind: expected co_evolve or self_train, got 'both'"):
+        load_config(RUNS / "demo.toml", {"kind": "both"})
 
 
 def test_what_is_stored_with_every_setting_is_read_again() -> None:

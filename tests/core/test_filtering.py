@@ -22,14 +22,14 @@ def question(index: int, text: str | None) -> Question:
 
 def test_the_papers_band_keeps_three_to_seven_votes_of_ten() -> None:
     # R-Zero D.1: between 3 and 7, inclusive; delta 0.25 around 1/2 is 0.25..0.75, and 2/10 and 8/10 lie outside.
-    verdicts = [judge(label(votes), Dataset().limits, filtered=True) for votes in range(11)]
+    verdicts = [judge(label(votes), Dataset().limits) for votes in range(11)]
     assert verdicts == ["no_majority", *["too_hard"] * 2, *["kept"] * 5, *["too_easy"] * 3]
 
 
 @pytest.mark.parametrize("band", [(0.3, 0.8), (0.3, 0.7), (0.1 + 0.2, 0.7), (0.3, 0.1 + 0.7)])
 def test_the_edges_of_a_band_are_kept_however_they_were_computed(band: tuple[float, float]) -> None:
     low, high = round(band[0] * 10), round(band[1] * 10)
-    verdicts = [judge(label(votes), band, filtered=True) for votes in (low - 1, low, high, high + 1)]
+    verdicts = [judge(label(votes), band) for votes in (low - 1, low, high, high + 1)]
     assert verdicts == ["too_hard", "kept", "kept", "too_easy"]
 
 
@@ -38,11 +38,11 @@ def test_the_verdict_agrees_with_exact_fractions(m: int, data: st.DataObject) ->
     votes, low = data.draw(st.integers(1, m)), data.draw(st.integers(0, m))
     high = data.draw(st.integers(low, m))
     expected = "too_hard" if votes < low else "too_easy" if votes > high else "kept"
-    assert judge(label(votes, m), (low / m, high / m), filtered=True) == expected
+    assert judge(label(votes, m), (low / m, high / m)) == expected
 
 
 def test_without_the_filter_whatever_has_a_majority_is_kept() -> None:
-    verdicts = [judge(label(votes), (0.25, 0.75), filtered=False) for votes in range(11)]
+    verdicts = [judge(label(votes), Dataset(filtered=False).limits) for votes in range(11)]
     assert verdicts == ["no_majority", *["kept"] * 10]
 
 

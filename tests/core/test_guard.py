@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.guard import Action, Before, Guard, ends_training, iteration_alarms, step_alarms, strongest
+from core.guard import Action, Before, Guard, LoopGuard, ends_training, iteration_alarms, step_alarms, strongest
 
 GUARD = Guard(window=2, hacking_jump=0.1, hacking_kl=0.2)
 
@@ -110,7 +110,7 @@ def test_what_is_ignored_is_not_told() -> None:
 
 
 def test_the_signals_of_an_iteration() -> None:
-    guard = Guard(decline="stop", ill_posed="pause", repetition="roll_back")
+    guard = LoopGuard(decline="stop", ill_posed="pause", repetition="roll_back")
     healthy = {"pass_at_1": 0.5, "best_pass_at_1": 0.52, "ill_posed_share": 0.2, "repetition_share": 0.5}
     assert iteration_alarms(healthy, guard) == []
     ill = {"pass_at_1": 0.4, "best_pass_at_1": 0.52, "ill_posed_share": 0.25, "repetition_share": 0.75}
@@ -120,10 +120,12 @@ def test_the_signals_of_an_iteration() -> None:
         ("repetition", "roll_back", "75% of the Challenger's questions repeat another"),
     ]
     assert iteration_alarms({"pass_at_1": None, "best_pass_at_1": 0.5}, guard) == []
+    # Without a Challenger the questions are given, and what they are like is no signal.
+    assert [alarm.signal for alarm in iteration_alarms(ill, Guard())] == ["decline"]
 
 
 def test_the_strongest_action_counts() -> None:
-    alarms = iteration_alarms({"ill_posed_share": 1.0, "repetition_share": 1.0}, Guard(repetition="roll_back"))
+    alarms = iteration_alarms({"ill_posed_share": 1.0, "repetition_share": 1.0}, LoopGuard(repetition="roll_back"))
     assert strongest(alarms) == "roll_back"
     assert strongest([]) == "ignore"
     expected: dict[Action, bool] = {"ignore": False, "warn": False, "pause": True, "roll_back": True, "stop": True}

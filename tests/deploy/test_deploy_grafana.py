@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.filtering import FilterStats
 from core.types import STAGES, Verdict
 from orchestrator.home import ROOT
@@ -41,8 +41,8 @@ Rows = list[dict[str, Any]]
 def filled(store: Store) -> Store:
     """A run of two iterations, at its third."""
     with store.write() as session:
-        queries.create_run(session, name="demo", config=RunConfig(iterations=3), preset="demo")
-        queries.create_run(session, name="waits", config=RunConfig(iterations=3))
+        queries.create_run(session, name="demo", config=CoEvolution(iterations=3), preset="demo")
+        queries.create_run(session, name="waits", config=CoEvolution(iterations=3))
         queries.set_run_status(session, "demo", "running")
         insert_new(session, Series, [point for t in (0, 1, 2) for point in _points(t)])
         for t in (1, 2):

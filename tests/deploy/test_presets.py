@@ -103,7 +103,7 @@ def test_an_answer_and_its_prompt_fit_the_served_context(name: str) -> None:
     config, own = preset(name), shape_of(preset(name).base_model)[0].max_position_embeddings
     longest = max(config.solver.training.sampling.max_tokens, config.evaluation.sampling.max_tokens)
     applications = read_applications(config.serving.applications)
-    for role in ("solver", "challenger") if config.prompts is None else ("solver",):
+    for role in config.roles:
         context = applications[role]["args"]["llm_configs"][0]["engine_kwargs"].get("max_model_len", own)
         assert longest + (2048 if own > 4096 else 1024) <= context <= own
 

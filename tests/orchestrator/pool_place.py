@@ -11,7 +11,7 @@ import sys
 
 import ray
 
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.trainer_settings import PoolSettings
 from core.types import STAGES, Stage
 from orchestrator.home import home
@@ -24,7 +24,7 @@ from storage.session import open_store
 
 def main(run: str, units: float, stage: Stage) -> None:
     here = home()
-    store, config = open_store(here.database), RunConfig(pool=PoolSettings(priority=1))
+    store, config = open_store(here.database), CoEvolution(pool=PoolSettings(priority=1))
     with store.write() as session:
         queries.create_run(session, name=run, config=config)
     ray.init(here.services().ray_address, log_to_driver=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from core.guard import Guard
+from core.guard import LoopGuard
 from core.types import Evaluated
 from orchestrator.cli import app
 from orchestrator.stages.health import check_health
@@ -46,7 +46,7 @@ def test_series_of_a_run_of_an_earlier_version(store: Store) -> None:
 
 def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store: Store) -> None:
     """Two of eight questions are ill-posed, which this run's guard does not bear."""
-    config = CONFIG.model_copy(update={"guard": Guard(ill_posed="pause")})
+    config = CONFIG.model_copy(update={"guard": LoopGuard(ill_posed="pause")})
     with store.write() as session:
         create(session, "h", config)
         evaluate(session, "h", 0, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)

@@ -10,19 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.config import ConfigError, RunConfig, parse_config
+from core.config import CoEvolution, ConfigError, SelfTraining, parse_config
 from orchestrator.held_out import load_benchmark
 from orchestrator.plan import plan, stages_of
 from orchestrator.prompt_sets import GivenPrompt, PromptsError, read_prompts, trained_on
 
 
-def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> RunConfig:
+def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> SelfTraining:
     tree = {"prompts": {"file": str(file), **prompts}, "solver": {"reward": {"type": method}}, "iterations": 2}
-    return parse_config(tree, "a test")
+    parsed = parse_config(tree, "a test")
+    assert isinstance(parsed, SelfTraining)
+    return parsed
 
 
-def _read(config: RunConfig) -> list[GivenPrompt]:
-    assert config.prompts is not None
+def _read(config: SelfTraining) -> list[GivenPrompt]:
     return read_prompts(config, config.prompts)
 
 
@@ -108,7 +109,7 @@ def test_the_plan_of_a_run_on_given_prompts() -> None:
     voted = ("read_prompts", "label_questions", "evaluate", "audit_labels")
     assert stages_of(config("p.jsonl", labels="offline"), 0) == voted
     assert stages_of(config("p.jsonl", easiest=0.5), 0) == voted
-    loop = RunConfig(iterations=1)
+    loop = CoEvolution(iterations=1)
     assert [stage for _, stage in plan(loop)][:3] == ["evaluate", "train_challenger", "generate_questions"]
 
 
@@ -119,7 +120,6 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
     rows = [{"problem": benchmark[0].problem.replace(" ", "  ")}, {"problem": "Why?"}]
     file.write_text("\n".join(map(json.dumps, rows)))
     settings = config(file)
-    assert settings.prompts is not None
     assert trained_on(settings, settings.prompts) == [(1, GivenPrompt("Why?", None))]
     file.write_text(json.dumps(rows[0]))
     with pytest.raises(PromptsError, match="expected some to train on, but all of them are held out"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.config import parse_config
+from core.config import SelfTraining, parse_config
 from core.types import LabelledQuestion, Question, Rollout, question_id
 from core.voting import vote
 from orchestrator.stages.curriculum import given_questions
@@ -27,14 +27,16 @@ def chosen(store: Store, **prompts: object) -> list[tuple[str, str | None, str |
     tree = {"prompts": {"file": "micro", "limit": 4, **prompts}}
     method = {"solver": {"reward": {"type": "srt", "labels": "offline"}}}
     with store.write() as session:
-        create(session, "r", parse_config({**tree, **method}, "a test"))
+        config = parse_config({**tree, **method}, "a test")
+        assert isinstance(config, SelfTraining)
+        create(session, "r", config)
         for index, (truth, votes) in enumerate(PROMPTS):
             key, text = question_id("r", 0, index), f"prompt {index}"
             queries.add_questions(session, [Question(key, "r", 0, index, text, text, None, 0, truth)])
             queries.add_labels(session, [LabelledQuestion(key, text, vote(votes, None), "kept")])
             rows = [Rollout(key, j, "", answer, 7, "stop", None, None, "r/base/0", j) for j, answer in enumerate(votes)]
             queries.add_rollouts(session, rows)
-    return [(row.text, row.label, row.truth) for row in given_questions(context_of(store, "r", 1))]
+    return [(row.text, row.label, row.truth) for row in given_questions(context_of(store, "r", 1), config.prompts)]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.filtering import statistics
 from core.types import (
     Checkpoint,
@@ -38,7 +38,7 @@ MADE: tuple[tuple[str | None, Verdict, int | None, OracleVerdict | None], ...] =
 def fill(store: Store) -> None:
     """Iteration 1 as it is made above, iteration 2 not labelled yet."""
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=RunConfig(iterations=2), preset="demo")
+        queries.create_run(session, name=RUN, config=CoEvolution(iterations=2), preset="demo")
         base = Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m/base", "aa", None)
         queries.add_checkpoint(session, base, {"model.safetensors": "00"})
         trained = Checkpoint(f"{RUN}/solver/1", RUN, "solver", 1, 20, "/m/solver", "bb", base.id)

@@ -13,7 +13,7 @@ from api_examples import MADE, ODD, RUN, SHOWN, fill
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from core.config import RunConfig, parse_config
+from core.config import CoEvolution, parse_config
 from core.estimates import wilson
 from core.types import LabelledQuestion, Question, Rollout, question_id
 from services.api.app import PREFIX, create_app
@@ -281,7 +281,7 @@ def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
 
 def test_prompts_that_nobody_votes_on_are_exported_and_have_nothing_to_audit(api: TestClient, store: Store) -> None:
     with store.write() as session:
-        queries.create_run(session, name="given", config=RunConfig())
+        queries.create_run(session, name="given", config=CoEvolution())
         prompt = Question(question_id("given", 0, 0), "given", 0, 0, "What is 1 + 2?", "What is 1 + 2?", None, 0, "3")
         queries.add_questions(session, [prompt])
         queries.add_labels(session, [LabelledQuestion(prompt.id, prompt.text, None, "kept")])

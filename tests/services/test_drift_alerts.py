@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from core.audits import Stratum, stratified_share
 from core.changes import Point, SeriesKey, findings
-from core.config import RunConfig, parse_config
+from core.config import CoEvolution, parse_config
 from core.estimates import Estimate, mean_share, share
 from core.guard import Alarm
 from core.types import Checkpoint, LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
@@ -141,7 +141,7 @@ def _audited(store: Store, right: list[int | None], n: int = 300) -> str:
     """A run whose iterations have n kept questions, of which so many labels are right; None: not audited."""
     label = PseudoLabel("3", 6, 10, 10, 0, 0.6, "all", (("3", 6), ("4", 4)))
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=RunConfig(iterations=10))
+        queries.create_run(session, name=RUN, config=CoEvolution(iterations=10))
         queries.add_checkpoint(session, Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m", "aa", None), {})
         for t, count in enumerate(right, 1):
             keys = [question_id(RUN, t, i) for i in range(n)]
@@ -258,7 +258,7 @@ def test_a_later_iteration_is_not_compared_with_what_the_run_went_back_from(stor
 def test_simulated_stable_runs_that_are_audited_backwards() -> None:
     """What the extra looks cost, at a constant label accuracy and 400 audits an iteration: `docs/alerts.md` has it.
     Iteration t is looked at with each audit from t down to 1."""
-    rng, key, settings = np.random.default_rng(30), SeriesKey("label_accuracy", "kept", "human"), RunConfig().alerts
+    rng, key, settings = np.random.default_rng(30), SeriesKey("label_accuracy", "kept", "human"), CoEvolution().alerts
     alarmed = {"forwards": 0, "backwards": 0}
     for p in np.linspace(0.5, 0.9, 1_000):
         found = [share(int(right), 400) for right in rng.binomial(400, p, 10)]

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from core.audits import AuditError, Drawn, stratified_share
 from core.audits import draw as core_draw
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.estimates import wilson
 from core.types import OracleLabel, OracleVerdict, question_id
 from services.api.app import PREFIX, create_app
@@ -225,7 +225,7 @@ def test_nobody_waits_for_a_draw_to_be_worked_out(
 
     def while_others_write(*given: Any) -> list[Drawn]:
         with store.write() as session:  # fails after a wait where a transaction is open that writes
-            queries.create_run(session, name="other", config=RunConfig())
+            queries.create_run(session, name="other", config=CoEvolution())
         drawn.append(len(given[0]))
         return core_draw(*given)
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine, event, update
 
 from core.alert_settings import Tested
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.filtering import FilterStats
 from orchestrator.home import ROOT
 from services.api.app import create_app
@@ -138,7 +138,7 @@ def test_what_was_measured_stays_when_a_later_iteration_is_estimated_or_another_
         SeriesPoint(3, "label_accuracy", "kept", "judge", 0.75, 0.7, 0.8, 200),
     ]
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=RunConfig())
+        queries.create_run(session, name=RUN, config=CoEvolution())
         queries.put_series(session, RUN, points)
     found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
     exact = {"run": RUN, "oracle": "exact", "slice": "kept"}
@@ -200,7 +200,7 @@ def test_an_empty_store_has_metrics_too(store: Store, tmp_path: Path) -> None:
 def test_labels_are_bounded_and_never_an_id(api: TestClient, store: Store) -> None:
     with store.write() as session:
         for i in range(LARGEST + 5):
-            queries.create_run(session, name=f"later-{i}", config=RunConfig(iterations=1))
+            queries.create_run(session, name=f"later-{i}", config=CoEvolution(iterations=1))
     found = samples(scraped(api))
     labels = {key: {dict(each)[key] for _, each in found if key in dict(each)} for key in _label_names(found)}
     assert labels.keys() == {

@@ -18,7 +18,7 @@ from prefect_server import known, post, prefect_server
 from sqlalchemy import update
 
 from core.alert_settings import Alerts
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.estimates import share
 from orchestrator.home import ROOT
 from services.api.app import PREFIX, create_app
@@ -59,7 +59,7 @@ def alert_of(run: str, severity: Severity = "critical") -> AlertRow:
 def raise_one(store: Store, run: str) -> AlertRow:
     alert = alert_of(run)
     with store.write() as session:
-        queries.create_run(session, name=run, config=RunConfig())
+        queries.create_run(session, name=run, config=CoEvolution())
         queries.add_alerts(session, [alert])
     return alert
 
@@ -137,7 +137,9 @@ def test_what_people_find_long_after_the_flow_arrives_too(store: Store, prefect:
     before = SeriesPoint(0, "label_accuracy", "kept", "human", 1.0, *(share(300, 300).lo, 1.0), 300)
     with store.write() as session:
         queries.put_series(session, RUN, [before])
-        session.execute(update(table_of(Runs)).values(config=RunConfig(alerts=Alerts(min_n=1)).model_dump(mode="json")))
+        session.execute(
+            update(table_of(Runs)).values(config=CoEvolution(alerts=Alerts(min_n=1)).model_dump(mode="json"))
+        )
     api = TestClient(create_app(store, tmp_path, ask_for_keys=False), base_url="http://localhost")
     at = f"{PREFIX}/runs/{RUN}/iterations/1"
     assert api.post(f"{at}/samples", json={"oracle": "human", "size": 4}).status_code == 201

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from sqlalchemy.orm import Session
 
-from core.config import RunConfig
+from core.config import CoEvolution
 from core.types import (
     Checkpoint,
     Evaluated,
@@ -51,7 +51,7 @@ def fresh_run(store: Store) -> str:
     """A new run with its base model; its name."""
     name = f"run-{uuid4().hex}"
     with store.write() as session:
-        queries.create_run(session, name=name, config=RunConfig())
+        queries.create_run(session, name=name, config=CoEvolution())
         queries.add_checkpoint(session, checkpoint(name), {"model.safetensors": "00"})
     return name
 

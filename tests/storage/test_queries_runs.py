@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import func, select, update
 from store_examples import checkpoint, fill, fresh_run
 
-from core.config import Dataset, RunConfig, parse_config
+from core.config import CoEvolution, Dataset, parse_config
 from core.filtering import statistics
 from storage import queries
 from storage.errors import StoreError
@@ -14,7 +14,7 @@ from storage.session import Store
 
 
 def test_a_run_comes_back_as_it_was_made(store: Store) -> None:
-    config = RunConfig(seed=2**62, dataset=Dataset(band=(0.3, 0.8)))
+    config = CoEvolution(seed=2**62, dataset=Dataset(band=(0.3, 0.8)))
     with store.write() as session:
         made = queries.create_run(session, name="demo", config=config, preset="micro")
     with store.read() as session:
@@ -27,14 +27,14 @@ def test_a_run_comes_back_as_it_was_made(store: Store) -> None:
 
 def test_the_same_run_again_is_the_same_run(store: Store) -> None:
     with store.write() as session:
-        first = queries.create_run(session, name="demo", config=RunConfig(), preset="micro")
-        assert queries.create_run(session, name="demo", config=RunConfig(), preset="other") == first
+        first = queries.create_run(session, name="demo", config=CoEvolution(), preset="micro")
+        assert queries.create_run(session, name="demo", config=CoEvolution(), preset="other") == first
 
 
 def test_another_configuration_under_the_same_name_names_the_fields(store: Store) -> None:
-    other = RunConfig(seed=1, dataset=Dataset(candidates=320, band=(0.3, 0.8)))
+    other = CoEvolution(seed=1, dataset=Dataset(candidates=320, band=(0.3, 0.8)))
     with store.write() as session:
-        queries.create_run(session, name="demo", config=RunConfig())
+        queries.create_run(session, name="demo", config=CoEvolution())
         with pytest.raises(StoreError) as caught:
             queries.create_run(session, name="demo", config=other)
     assert str(caught.value) == (
@@ -46,7 +46,7 @@ def test_another_configuration_under_the_same_name_names_the_fields(store: Store
 @pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "x" * 65, "nul\0"])
 def test_a_name_that_cannot_be_a_path_is_refused(store: Store, name: str) -> None:
     with store.write() as session, pytest.raises(StoreError, match="run name: expected"):
-        queries.create_run(session, name=name, config=RunConfig())
+        queries.create_run(session, name=name, config=CoEvolution())
 
 
 def test_an_unknown_run_is_named_with_those_there_are(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_a_run_can_be_made_longer_only(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
         queries.set_iterations(session, run, 5)
-        assert queries.get_run(session, run).config == RunConfig(iterations=5).model_dump(mode="json")
+        assert queries.get_run(session, run).config == CoEvolution(iterations=5).model_dump(mode="json")
         with pytest.raises(StoreError, match="iterations: expected at least 5, got 4"):
             queries.set_iterations(session, run, 4)
 

@@ -78,7 +78,7 @@ def test_another_programs_database_is_left_alone(database_url: str, create: bool
 def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="of version 0010, expected 9999"):
+    with pytest.raises(StoreError, match="of version 0011, expected 9999"):
         open_store(database_url)
 
 

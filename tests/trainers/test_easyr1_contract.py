@@ -162,8 +162,7 @@ def presets_that_fit() -> list[tuple[str, str]]:
             refuse_unfit("solver", config.solver.training, config.solver.reward)
         except TrainError:
             continue
-        found.append((path.stem, "solver"))
-        found += [(path.stem, "challenger")] if config.prompts is None and config.challenger.trained else []
+        found += [(path.stem, planned.table) for planned in config.trainings]
     return found
 
 

@@ -76,7 +76,7 @@ function Tiles({ run, t, statistics, series }) {
 
 function Shares({ run, place, query, statistics }) {
   const dataset = run.config.dataset;
-  const band = run.config.prompts || !dataset.filtered ? null : (dataset.band ?? [0.5 - dataset.delta, 0.5 + dataset.delta]);
+  const band = dataset.filtered ? (dataset.band ?? [0.5 - dataset.delta, 0.5 + dataset.delta]) : null;
   const near = (value) => [Math.max(0, value - 0.001).toFixed(4), Math.min(1, value + 0.001).toFixed(4)];
   const hrefOf = (bin) => {
     const [p_hat_min, p_hat_max] = near(bin.p_hat);

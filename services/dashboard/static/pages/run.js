@@ -50,7 +50,7 @@ export function RunPage({ run: name }) {
 function Run({ place, data, again, starts }) {
   const [run, iterations, series, stages, rewards, checkpoints, trainingLabels, alerts] = data;
   const { data: audits } = useAnswer(`${place}/audits`, {}, isLive(run) ? AUDITS_EVERY : 0);
-  const given = Boolean(run.config.prompts);
+  const given = run.config.kind === "self_train";
   return html`
     <${Heading} trail=${[["Runs", "/"]]} title=${run.name} aside=${html`<${Status} status=${run.status} /><${Actions} place=${place} run=${run} again=${again} />`}>
       ${run.preset ?? "no preset"} · ${run.config.solver.reward.type} · seed ${run.seed} · begun ${ago(run.created_at)} ·${" "}
