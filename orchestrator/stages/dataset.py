@@ -123,6 +123,8 @@ def label_questions(context: Context) -> LastWrite:
                 queries.add_labels(session, labels)
     context.progress(len(asked), len(asked), "questions labelled")
     writer.finish()
+    with context.store.write() as session:
+        queries.gather_statistics(session)
     return lambda session: _finish_labels(session, context, questions, refused)
 
 

@@ -90,6 +90,7 @@ from storage.queries.questions import (
     count_questions,
     count_rollouts,
     count_verdicts,
+    gather_statistics,
     labels_of,
     makers,
     oracle_labels_of,

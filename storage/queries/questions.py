@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Row, Select, func, select, text
 from sqlalchemy.orm import Session
 
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
 from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts
-from storage.queries.tables import columns, insert_carriers, insert_new
+from storage.queries.tables import columns, insert_carriers, insert_new, is_postgresql, table_of
 from storage.rows import RolloutRow
 
 _LABEL_FIELDS = ("answer", "votes", "m", "parsed", "unknown", "p_hat", "denominator", "classes")
@@ -125,6 +125,17 @@ def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, 
     of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
     rows = session.execute(counted.where(*of_iteration).group_by(PseudoLabels.verdict))
     return {cast(Verdict, verdict): count for verdict, count in rows}
+
+
+def gather_statistics(session: Session) -> None:
+    """Have PostgreSQL's planner know of the questions, votes and labels that were added; nothing on SQLite.
+
+    By itself PostgreSQL looks once a tenth of a table has changed. Until then it takes a run that is new for a single
+    row, and compares each of 8,000 labels with each of as many verdicts: 26 s instead of 0.2.
+    """
+    if is_postgresql(session):
+        tables = ", ".join(table_of(model).name for model in (Questions, Rollouts, PseudoLabels))
+        session.execute(text(f"ANALYZE {tables}"))
 
 
 def add_oracle_labels(session: Session, labels: Iterable[OracleLabel]) -> None:

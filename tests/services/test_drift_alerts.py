@@ -150,6 +150,7 @@ def _audited(store: Store, right: list[int | None], n: int = 300) -> str:
             if count is not None:
                 said = [OracleLabel(k, "exact", "right" if i < count else "wrong", None) for i, k in enumerate(keys)]
                 queries.add_oracle_labels(session, said)
+        queries.gather_statistics(session)
     return RUN
 
 

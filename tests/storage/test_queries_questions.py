@@ -14,6 +14,7 @@ from store_examples import fresh_run, label, question, rollout
 from core.types import Evaluated, LabelledQuestion, OracleLabel, PseudoLabel, question_id
 from storage import queries
 from storage.models import Evaluations
+from storage.queries.tables import is_postgresql
 from storage.rows import AnnotationRow, RolloutRow
 from storage.session import Store
 
@@ -199,3 +200,21 @@ def test_more_rows_than_one_statement_takes(store: Store) -> None:
 
 def _row(vote: object) -> RolloutRow:
     return RolloutRow(**{name: getattr(vote, name) for name in RolloutRow.__dataclass_fields__})
+
+
+def test_the_planner_learns_of_a_new_run(store: Store) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        queries.add_questions(session, [question(run, index) for index in range(20)])
+        queries.add_labels(session, [label(run, index) for index in range(20)])
+        queries.gather_statistics(session)
+    with store.read() as session:
+        if not is_postgresql(session):
+            return  # there is nothing to learn
+        known = session.scalar(
+            text(
+                "SELECT most_common_vals::text FROM pg_stats WHERE schemaname = current_schema() AND "
+                "tablename = 'pseudo_labels' AND attname = 'run'"
+            )
+        )
+    assert known == f"{{{run}}}"
