@@ -31,7 +31,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
-	@$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true  # pip uses one core; some files are templates
+	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|rllib|transformers/models|torch/_inductor|torch/testing)/' .venv/lib || true  # pip uses one core; some files are templates
 	@touch $@
 
 vllm: $(VLLM)  ## vLLM's CPU build, where it can be installed: docs/vllm.md

@@ -82,6 +82,15 @@ def sqlite(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
+def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prefect server without a worker."""
+    from tests.services.prefect_server import prefect_server  # Prefect reads its settings when it is imported
+
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Ray, Serve, Prefect and the flow runner, started for the session."""
     with live_services(tmp_path_factory.mktemp("home")) as services:
@@ -108,10 +117,17 @@ def opened_browser(*flags: str) -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Not for the session: while it is there, no other test of its process can run an event loop."""
+    with opened_browser() as opened:
+        yield opened
+
+
 @pytest.fixture
-def page() -> Iterator[Page]:
-    """A page of a real browser."""
-    with opened_browser() as browser:
-        opened = browser.new_page(viewport={"width": 1440, "height": 1600})
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of a real browser, which remembers nothing of the pages before it."""
+    with browser.new_context(viewport={"width": 1440, "height": 1600}) as context:
+        opened = context.new_page()
         opened.set_default_timeout(60_000)
         yield opened

@@ -1,5 +1,5 @@
-"""A run that a person started in Prefect's UI and that nothing interrupted, for all tests that look at one; and a
-Prefect server without a worker, for those that run a flow of their own."""
+"""A run that a person started in Prefect's UI and that nothing interrupted, for all tests that look at one; and the
+client of a Prefect server, for those that run a flow of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.conftest import opened_browser
 from tests.live import Live, wait_until
 from tests.orchestrator import whole_runs
 from tests.orchestrator.whole_runs import WholeRun
-from tests.services.prefect_server import AUTH, prefect_server
+from tests.services.prefect_server import AUTH
 
 
 @pytest.fixture(scope="session")
@@ -62,13 +62,12 @@ def _deployment(live: Live) -> str:
 
 
 @pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncPrefectClient]:
-    """Its client; a flow that is called in the test's own process tells this server."""
+def prefect(prefect_url: str) -> Iterator[SyncPrefectClient]:
+    """The server's client; a flow that is called in the test's own process tells this server."""
     with (
-        prefect_server(tmp_path_factory.mktemp("prefect")) as url,
         temporary_settings(
             {
-                PREFECT_API_URL: f"{url}/api",
+                PREFECT_API_URL: f"{prefect_url}/api",
                 PREFECT_API_AUTH_STRING: AUTH,
                 PREFECT_LOGGING_TO_API_ENABLED: False,  # a thread of its own, which outlives the server
             }

@@ -32,6 +32,8 @@ _ALERT = "0123456789abcdef"
 
 @pytest.mark.parametrize("cases", [6, pytest.param(20, marks=pytest.mark.slow)])  # of each kind and route
 def test_every_answer_is_as_described(store: Store, tmp_path: Path, prefect_url: str, cases: int) -> None:
+    if store.address.startswith("postgresql"):
+        cases //= 2  # the routes are the same; the queries have tests of their own on both
     fill(store)
     draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:

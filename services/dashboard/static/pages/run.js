@@ -32,11 +32,15 @@ const SIGNALS = [
 export function RunPage({ run: name }) {
   const place = `/runs/${encodeURIComponent(name)}`;
   const [live, setLive] = useState(true);
-  const { data, error, again } = useAnswers(
+  const { data, error, again: runAgain } = useAnswers(
     [[place], [`${place}/iterations`], [`${place}/series`], [`${place}/stages`], [`${place}/metrics`, { name: "reward_mean" }], [`${place}/checkpoints`], [`${place}/training-labels`], ["/alerts", { run: name, limit: 20 }]],
     live ? EVERY : 0,
   );
-  const { data: flowRuns } = useAnswer("/flow-runs", { run: name }, PREFECT_EVERY);
+  const { data: flowRuns, again: flowRunsAgain } = useAnswer("/flow-runs", { run: name }, PREFECT_EVERY);
+  const again = () => {
+    runAgain();
+    flowRunsAgain();
+  };
   const waiting = notBegun(flowRuns);
   const wanted = !data || isLive(data[0]) || waiting.length > 0;
   if (wanted !== live) setLive(wanted);
