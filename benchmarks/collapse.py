@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.tiny_training import Arm, Outcome, outcomes
-from core.guard import Guard
+from core.statistics.guard import Guard
 
 SEEDS, GUARDED_SEEDS, SEEN = (1, 2, 3), tuple(range(1, 11)), 6
 _PUSHED: dict[str, Any] = {"prompts": 128, "steps": 60, "learning_rate": 1e-3}

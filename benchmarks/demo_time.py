@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.services import printed_by
-from orchestrator import cluster
-from orchestrator.home import Home
+from orchestrator.installation import cluster
+from orchestrator.installation.home import Home
 from storage import queries
 from storage.rows import StageRow
 from storage.session import Store, open_store

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from core.voting import vote_many
+from core.questions.voting import vote_many
 from orchestrator import flows
 from orchestrator.stages.auditing import _graded
 from orchestrator.stages.measuring import graded

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import collapse
 from benchmarks.tiny_training import BASE, FIGURES, Arm, Outcome, outcomes
-from core.estimates import Estimate, mean, paired_difference, share
+from core.statistics.estimates import Estimate, mean, paired_difference, share
 
 SEEDS = (1, 2, 3)
 

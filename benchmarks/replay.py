@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.voting import make_groups
-from core.config import CoEvolution
+from core.questions.voting import vote_many
+from core.settings.config import CoEvolution
 from core.types import Checkpoint, LabelledQuestion, Question, Rollout, question_id
-from core.voting import vote_many
 from storage import queries
 from storage.session import open_store
 from storage.texts import TextWriter

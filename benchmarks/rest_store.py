@@ -20,8 +20,8 @@ from sqlalchemy import insert, make_url
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import Session
 
-from core.config import CoEvolution
-from core.filtering import judge, statistics
+from core.questions.filtering import judge, statistics
+from core.settings.config import CoEvolution
 from core.types import (
     STAGES,
     Checkpoint,
@@ -202,7 +202,7 @@ def _answers(rng: random.Random, truth: int) -> list[str | None]:
 
 
 def _vote(answers: Sequence[str | None]) -> PseudoLabel:
-    """What `core.voting` makes of plain numbers, without its grader, which would take hours here."""
+    """What `core.questions.voting` makes of plain numbers, without its grader, which would take hours here."""
     classes = tuple(Counter(answer for answer in answers if answer is not None).most_common())
     top, votes = classes[0] if classes else (None, 0)
     tied = len(classes) > 1 and classes[1][1] == votes

@@ -20,9 +20,9 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.smollm2 import gguf_file, write_smollm2
-from core.config import Sampling
-from core.prompts import solver_messages
-from orchestrator.home import MICRO_MODEL
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
+from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.micro import world

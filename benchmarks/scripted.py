@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.config import Sampling, load_config
+from core.settings.config import Sampling, load_config
 from core.types import Checkpoint, Stage, checkpoint_id
-from orchestrator.home import PRESETS, Home, Services
+from orchestrator.installation.home import PRESETS, Home, Services
 from orchestrator.ledger import run_once
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS

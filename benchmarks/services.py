@@ -18,12 +18,12 @@ import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
-from core.serving_settings import Serving
+from core.settings.serving import Serving
 from core.types import Checkpoint
-from orchestrator import cluster
-from orchestrator.applications import read_applications
-from orchestrator.environment import environment
-from orchestrator.home import MICRO_MODEL, Home, Services
+from orchestrator.installation import cluster
+from orchestrator.installation.environment import environment
+from orchestrator.installation.home import MICRO_MODEL, Home, Services
+from orchestrator.serving.applications import read_applications
 from services.inference import access
 from storage.checkpoints import publish
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.services import engines, larger_model, one_replica, own_ray, published
-from core.config import Sampling
-from core.prompts import solver_messages
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
 from core.types import Checkpoint
-from orchestrator.applications import read_applications
-from orchestrator.home import MICRO_MODEL, Home, Services
-from orchestrator.serving import serve_checkpoints
+from orchestrator.installation.home import MICRO_MODEL, Home, Services
+from orchestrator.serving.applications import read_applications
+from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference.client import InferenceClient
 from services.inference.engine import Prompt
 from trainers.micro import world

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.services import FILES
 from benchmarks.serving import prompts_of
-from orchestrator.applications import read_applications
+from orchestrator.serving.applications import read_applications
 
 
 def main(engine: str, size: str, folder: Path) -> None:

@@ -20,7 +20,7 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from numpy.typing import NDArray
 from sklearn.cluster import AgglomerativeClustering
 
-from core.similarity import bleu_distances, clusters
+from core.questions.similarity import bleu_distances, clusters
 from trainers.micro.world import make_problem
 
 BATCH, CANDIDATES = 512, 8000

@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy.orm import Session
 
 from benchmarks.postgres import temporary_postgresql
-from core.config import CoEvolution
+from core.settings.config import CoEvolution
 from core.types import Checkpoint, LabelledQuestion, PseudoLabel, Question, Rollout, checkpoint_id, question_id
 from storage import queries
 from storage.session import Store, open_store

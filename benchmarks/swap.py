@@ -21,12 +21,12 @@ import httpx
 from safetensors.torch import load_file, save_file
 
 from benchmarks.services import engines, one_replica, own_ray, published
-from core.config import Sampling
-from core.prompts import solver_messages
-from core.serving_settings import Serving
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
+from core.settings.serving import Serving
 from core.types import Checkpoint
-from orchestrator.home import MICRO_MODEL, Home, Services
-from orchestrator.serving import serve_checkpoints
+from orchestrator.installation.home import MICRO_MODEL, Home, Services
+from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient
 from services.inference.engine import Prompt

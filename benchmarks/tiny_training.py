@@ -22,16 +22,16 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from core.answers import extract_boxed
-from core.config import Sampling, Training, parse_method
-from core.grading import Grader
-from core.guard import Guard
+from core.grading.answers import extract_boxed
+from core.grading.grader import Grader
 from core.methods import Method
-from core.prompts import solver_messages
+from core.questions.prompts import solver_messages
+from core.questions.voting import vote, vote_many
+from core.rollouts.strategies import DEGENERATE, skeleton_clusters
 from core.seeds import seed_for
-from core.strategies import DEGENERATE, skeleton_clusters
+from core.settings.config import Sampling, Training, parse_method
+from core.statistics.guard import Guard
 from core.types import Checkpoint
-from core.voting import vote, vote_many
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import SolverJob, TrainQuestion

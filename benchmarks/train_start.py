@@ -17,9 +17,9 @@ from typing import Any
 import ray
 
 from benchmarks.services import own_ray, printed_by
-from core.config import Training, load_config
+from core.settings.config import Training, load_config
 from core.types import Checkpoint
-from orchestrator.home import MICRO_MODEL, PRESETS
+from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from trainers.base import SolverJob, TrainJob, TrainQuestion
 from trainers.local.trainer import LocalTrainer
 from trainers.micro.world import make_benchmark

@@ -27,12 +27,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 
-from core.answers import extract_boxed
-from core.config import Solver, load_config
-from core.grading import Grader
-from core.prompts import solver_messages
+from core.grading.answers import extract_boxed
+from core.grading.grader import Grader
+from core.questions.prompts import solver_messages
+from core.settings.config import Solver, load_config
 from core.types import Checkpoint
-from orchestrator.home import MICRO_MODEL, PRESETS
+from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from trainers.base import SolverJob, TrainQuestion
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from core.answers import answer_key
-from core.grading import Grader
-from core.voting import vote_many
+from core.grading.answers import answer_key
+from core.grading.grader import Grader
+from core.questions.voting import vote_many
 
 GROUPS, VOTES, SAMPLE, WARM_UP, SEED = 8000, 10, 200, 20, 20260101
 MISSING, JUNK = 0.04, 0.02  # shares of the rollouts

@@ -151,7 +151,7 @@ class Group:
     agrees: tuple[bool, ...] | None = None  # whether an answer equals `label`; None where there is no label
     mean_entropy: NDArray[np.float64] | None = None  # (G,), nats a token
     embeddings: NDArray[np.float64] | None = None  # (G, D)
-    clusters: tuple[int, ...] | None = None  # strategies; `core.strategies.DEGENERATE` is none
+    clusters: tuple[int, ...] | None = None  # strategies; `core.rollouts.strategies.DEGENERATE` is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)

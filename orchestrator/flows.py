@@ -19,9 +19,9 @@ from pydantic import Field, ValidationError
 
 from core.types import Flow, Stage
 from orchestrator import artifacts, progress, runs
-from orchestrator.home import home
+from orchestrator.installation.home import home
+from orchestrator.installation.orphans import is_subflow, note_process
 from orchestrator.ledger import LastWrite, note_progress, other_holder, run_held, run_once
-from orchestrator.orphans import is_subflow, note_process
 from orchestrator.plan import stages_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS

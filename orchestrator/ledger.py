@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from core.types import Stage
-from orchestrator import processes
+from orchestrator.installation import processes
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.rows import RunLease, StageRow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.config import CoEvolution, RunConfig
+from core.settings.config import CoEvolution, RunConfig
 from core.types import Stage
 
 LOOP: tuple[Stage, ...] = (

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core.config import RunConfig, SelfTraining
 from core.errors import CoevoError
-from core.trainer_settings import EasyR1Settings
-from orchestrator.applications import refuse_missing, refuse_missing_engine
-from orchestrator.held_out import BenchmarkError, load_benchmark
-from orchestrator.home import MICRO_MODEL, NotUp, home
-from orchestrator.prompt_sets import trained_on
+from core.settings.config import RunConfig, SelfTraining
+from core.settings.trainers import EasyR1Settings
+from orchestrator.installation.home import MICRO_MODEL, NotUp, home
+from orchestrator.question_sets.held_out import BenchmarkError, load_benchmark
+from orchestrator.question_sets.prompts import trained_on
+from orchestrator.serving.applications import refuse_missing, refuse_missing_engine
 from services.inference.keys import keys_of
 from storage.checkpoints import model_files
 from trainers.base import LOCAL_SIGNALS, refuse_unmet

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.config import ConfigError, RunConfig, SelfTraining, load_config, parse_config
 from core.errors import CoevoError
+from core.settings.config import ConfigError, RunConfig, SelfTraining, load_config, parse_config
 from core.types import Flow, Stage
-from orchestrator.home import PRESETS, Home
+from orchestrator.installation.home import PRESETS, Home
 from orchestrator.plan import plan
 from orchestrator.readiness import base_model, refuse_unready
 from storage import queries

@@ -235,7 +235,7 @@ class Annotations(Base):
 
 
 class QuestionClusters(Base):
-    """Which questions of an iteration are alike (`core.similarity.clusters`), the largest cluster being 0."""
+    """Which questions of an iteration are alike (`core.questions.similarity.clusters`), the largest cluster being 0."""
 
     __tablename__ = "question_clusters"
     __table_args__ = (Index(None, "run", "iteration", "cluster"), _NARROW)

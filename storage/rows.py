@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from core.estimates import Estimate
+from core.statistics.estimates import Estimate
 from core.types import (
     Denominator,
     FinishReason,
@@ -27,7 +27,7 @@ StageStatus = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as it was created; `core.config.parse_config` makes a `RunConfig` of `config`."""
+    """A run as it was created; `core.settings.config.parse_config` makes a `RunConfig` of `config`."""
 
     name: str
     preset: str | None

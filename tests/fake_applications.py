@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.home import Services
+from orchestrator.installation.home import Services
 from services.inference.engine import Completion
 from services.inference.openai_api import chat_response
 from tests.http_server import Handler, listening

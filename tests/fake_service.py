@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from core.serving_settings import Service
+from core.settings.serving import Service
 from tests.http_server import Handler, listening
 
 Answer = Callable[[int, dict[str, Any]], tuple[int, Any]]

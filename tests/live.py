@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator import cluster
-from orchestrator.environment import environment
-from orchestrator.home import Home, Services
+from orchestrator.installation import cluster
+from orchestrator.installation.environment import environment
+from orchestrator.installation.home import Home, Services
 from storage.session import Store, open_store
 from trainers.micro.world import make_benchmark
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 from safetensors.torch import load_file, save_file
 
-from core.config import Sampling
-from core.prompts import solver_messages
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
 from core.types import Checkpoint
-from orchestrator.home import MICRO_MODEL
+from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engine import Prompt
 from storage.checkpoints import publish
 from tests.live import Live

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.config import RunConfig, parse_config
-from core.filtering import filter_questions, judge, statistics
+from core.questions.filtering import filter_questions, judge, statistics
+from core.settings.config import RunConfig, parse_config
 from core.types import (
     Checkpoint,
     Evaluated,
@@ -24,7 +24,7 @@ from core.types import (
     checkpoint_id,
     question_id,
 )
-from orchestrator.home import Home, Services
+from orchestrator.installation.home import Home, Services
 from orchestrator.report import figures
 from orchestrator.stages.context import Context
 from services.oracles import exact

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.demo_time import RUN, Interval, _covered, _iteration, _sampling
-from core.config import load_config
-from orchestrator.home import PRESETS
+from core.settings.config import load_config
+from orchestrator.installation.home import PRESETS
 from storage import queries
 from storage.models import Stages
 from storage.session import open_store

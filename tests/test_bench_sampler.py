@@ -5,7 +5,7 @@ from __future__ import annotations
 from transformers import AutoModelForCausalLM
 
 from benchmarks.sampler import _Size, _Speeds
-from orchestrator.home import MICRO_MODEL
+from orchestrator.installation.home import MICRO_MODEL
 
 _SIZE = _Size(weights=1000, output=200, layers=2, heads=4, cached_heads=1, width=8)
 

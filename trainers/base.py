@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol, get_args
 
-from core.config import Sampling, Training, trained_rollouts
 from core.errors import CoevoError
-from core.guard import Before, Guard
 from core.methods import Method, Signal
 from core.methods.rzero import ChallengerReward
-from core.serving_settings import Service, Signals
+from core.settings.config import Sampling, Training, trained_rollouts
+from core.settings.serving import Service, Signals
+from core.statistics.guard import Before, Guard
 from core.types import Checkpoint, Denominator, Role
 
 

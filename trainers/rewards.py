@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from core.answers import extract_boxed
-from core.grading import Grader
-from core.groups import make_groups
+from core.grading.answers import extract_boxed
+from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
-from core.prompts import solver_messages
-from core.serving_settings import Signals
+from core.questions.prompts import solver_messages
+from core.questions.voting import vote_many
+from core.rollouts.groups import make_groups
+from core.settings.serving import Signals
 from core.types import Group, PseudoLabel, Score, Scored
-from core.voting import vote_many
 from services.inference.client import InferenceClient
 from services.inference.engine import Prompt
 from services.inference.signals import with_signals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from core.prompts import challenger_messages, solver_messages
+from core.questions.prompts import challenger_messages, solver_messages
 from core.seeds import seed_for
 from services.inference.engine import Prompt
 from trainers.base import SolverJob, TrainJob, TrainQuestion

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from core.settings import Factor, Part, Scale
+from core.settings.bounds import Factor, Part, Scale
 from core.types import Group, Scored
 
 Signal = Literal["label", "mean_entropy", "embeddings", "clusters"]

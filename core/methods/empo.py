@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from core.methods.base import Method
-from core.settings import Factor
+from core.settings.bounds import Factor
 from core.types import Group, Scored
 
 

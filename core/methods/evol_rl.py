@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from core.methods.base import Floats, Labels, Method, Signal
-from core.settings import Factor, Scale, Share
+from core.settings.bounds import Factor, Scale, Share
 from core.types import Group, Scored
 
 EPSILON = 1e-8  # A.3

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.methods.base import Advantage, Floats, LossAverage, Method, Signal
-from core.settings import Answers, Factor, Positive, Scale
-from core.strategies import DEGENERATE
+from core.rollouts.strategies import DEGENERATE
+from core.settings.bounds import Answers, Factor, Positive, Scale
 from core.types import Group, Scored
 
 _ROUNDING = 1e-12  # of means of terms of about 1

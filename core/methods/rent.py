@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from core.methods.base import LossAverage, Method, Signal
-from core.settings import Factor
+from core.settings.bounds import Factor
 from core.types import Group, Scored
 
 

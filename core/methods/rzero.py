@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from core.methods.base import Method, Objective
-from core.settings import Answers, Factor, Share
+from core.settings.bounds import Answers, Factor, Share
 from core.types import PseudoLabel, Score
 
 
@@ -78,7 +78,9 @@ class Supervised(Method):
 
 
 def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:
-    from core.similarity import clusters  # its SciPy is for the Challenger alone: every command imports the methods
+    from core.questions.similarity import (
+        clusters,  # its SciPy is for the Challenger alone: every command imports the methods
+    )
 
     cluster_of = clusters(questions, distance)
     sizes = Counter(cluster_of)

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from core.methods.base import Method, Signal
-from core.settings import Factor, Share
+from core.settings.bounds import Factor, Share
 from core.types import Group, Scored
 
 # Shares are counts over N, thresholds are decimals: 0.5 - 0.4 > 0.1 in binary. Shares are 1/N apart, far above this.

@@ -40,7 +40,7 @@ RUN apt-get update \
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/coevo /opt/coevo
 COPY --chmod=755 deploy/docker/entrypoint.sh /usr/local/bin/coevo-entrypoint
-# From DO_NOT_TRACK on it is what `coevo up` sets too (orchestrator/cluster.py). Addresses and secrets, Ray's token
+# From DO_NOT_TRACK on it is what `coevo up` sets too (orchestrator/installation/cluster.py). Addresses and secrets, Ray's token
 # among them, come from outside.
 # hadolint ignore=DL3064
 ENV PATH=/opt/venv/bin:$PATH \
@@ -63,4 +63,4 @@ HEALTHCHECK --interval=15s --timeout=10s --start-period=300s --retries=4 \
     CMD ["python", "-c", \
       "import urllib.request; urllib.request.urlopen('http://127.0.0.1:52365/api/healthz', timeout=5)"]
 ENTRYPOINT ["tini", "--", "coevo-entrypoint"]
-CMD ["python", "-m", "orchestrator.runner"]
+CMD ["python", "-m", "orchestrator.installation.runner"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator import cluster
-from orchestrator.home import Home, NotUp, Services, home
+from orchestrator.installation import cluster
+from orchestrator.installation.home import Home, NotUp, Services, home
 
 if TYPE_CHECKING:
     from services.api.client import ApiClient

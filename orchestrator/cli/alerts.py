@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
-from orchestrator.home import home
-from orchestrator.terminal import AsJson, clear_errors
+from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.installation.home import home
 from storage import queries
 from storage.rows import AlertRow
 from storage.session import open_store

@@ -16,12 +16,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.config import ConfigError
-from orchestrator import cluster
+from core.settings.config import ConfigError
 from orchestrator.cli.addresses import Key, Url, client, page
 from orchestrator.cli.question import p_hat_of, printable, show
-from orchestrator.home import PRESETS, Home, NotUp, home
-from orchestrator.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.installation import cluster
+from orchestrator.installation.home import PRESETS, Home, NotUp, home
 from services.prefect_server import PrefectServer
 from storage import queries
 from storage.rows import Scope

@@ -11,11 +11,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.audits import audits_needed, detectable_drop
-from core.estimates import Estimate
+from core.statistics.audits import audits_needed, detectable_drop
+from core.statistics.estimates import Estimate
 from orchestrator.cli.judge import judge
-from orchestrator.home import home
-from orchestrator.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.installation.home import home
 from services.oracles.accuracy import Accuracy, Audits, audits_of
 from services.oracles.samples import draw_sample
 from storage import queries

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli.terminal import AsJson, clear_errors
 from orchestrator.runs import RunError
-from orchestrator.terminal import AsJson, clear_errors
 
 BENCHES = (
     *("overhead", "startup", "sampler", "trainer", "serving", "swap"),

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from core.config import CoEvolution, RunConfig, SelfTraining, load_config
-from core.prompt_settings import Prompts
-from core.trainer_settings import EasyR1Settings
+from core.settings.config import CoEvolution, RunConfig, SelfTraining, load_config
+from core.settings.prompts import Prompts
+from core.settings.trainers import EasyR1Settings
 from core.types import Checkpoint, Role
-from orchestrator.home import MICRO_MODEL
-from orchestrator.prompt_sets import GivenPrompt, read_prompts, trained_on
+from orchestrator.cli.terminal import clear_errors, setting
+from orchestrator.installation.home import MICRO_MODEL
+from orchestrator.question_sets.prompts import GivenPrompt, read_prompts, trained_on
 from orchestrator.runs import RunError, preset_path
-from orchestrator.terminal import clear_errors, setting
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from core.grading import grade_pairs
+from core.grading.grader import grade_pairs
 from core.unicode import from_json
+from orchestrator.cli.terminal import AsJson, clear_errors
 from orchestrator.runs import RunError
-from orchestrator.terminal import AsJson, clear_errors
 
 
 def grade(

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from core.audit_settings import Audit
-from core.audits import AuditError
-from core.config import parse_config
-from orchestrator.home import home
+from core.settings.audit import Audit
+from core.settings.config import parse_config
+from core.statistics.audits import AuditError
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
+from orchestrator.installation.home import home
 from orchestrator.stages.auditing import ask_judge
-from orchestrator.terminal import AsJson, RunName, clear_errors, setting
 from services.drift.alerts import look
 from services.drift.series import refresh_labels
 from services.inference.keys import keys_of

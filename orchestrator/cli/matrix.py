@@ -13,13 +13,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.config import parse_config
-from core.estimates import Estimate
-from orchestrator import cluster
-from orchestrator.home import home
-from orchestrator.matrix import Cell, MatrixError, ask_all, cells, left, question_sets, solvers_of
+from core.settings.config import parse_config
+from core.statistics.estimates import Estimate
+from orchestrator.analysis.matrix import Cell, MatrixError, ask_all, cells, left, question_sets, solvers_of
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.installation import cluster
+from orchestrator.installation.home import home
 from orchestrator.stages.context import Context
-from orchestrator.terminal import AsJson, RunName, clear_errors
 from storage import queries
 from storage.session import Store, open_store
 

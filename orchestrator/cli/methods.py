@@ -12,11 +12,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.config import parse_method
 from core.methods import METHODS, Method, Objective
-from core.scoring import Outcome, outcome
-from orchestrator.home import home
-from orchestrator.terminal import AsJson, RunName, clear_errors, setting
+from core.rollouts.scoring import Outcome, outcome
+from core.settings.config import parse_method
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
+from orchestrator.installation.home import home
 from storage.session import open_store
 
 rewards = typer.Typer(help="The Solver's methods: what they are, and what they make of a file of groups.")
@@ -79,7 +79,7 @@ def score(
 ) -> None:
     """Score groups of rollouts: each group's pseudo-label, rewards and advantages. Nothing is trained."""
     with clear_errors():
-        from orchestrator.group_files import GroupFileError, as_method_sees, read_groups
+        from orchestrator.analysis.group_files import GroupFileError, as_method_sees, read_groups
 
         chosen = parse_method(method, dict(setting(text) for text in override or []))
         lines = read_groups(groups)
@@ -122,8 +122,8 @@ def replay(
     """Score the stored votes of an iteration under other papers' methods, without training: what each would label and
     reward."""
     with clear_errors():
-        from orchestrator.replay import replay as replayed
-        from orchestrator.replay import table, write_picture
+        from orchestrator.analysis.replay import replay as replayed
+        from orchestrator.analysis.replay import table, write_picture
 
         coevo_home = home()
         names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.terminal import clear_errors
+from orchestrator.cli.terminal import clear_errors
 
 micro = typer.Typer(help="The tiny base model that the demo runs on.", no_args_is_help=True)
 

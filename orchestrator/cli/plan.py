@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from core.config import load_config
+from core.settings.config import load_config
+from orchestrator.cli.terminal import AsJson, clear_errors, setting
 from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, SizingError, calculate
 from orchestrator.sizing.table import table
 from orchestrator.sizing.text import as_json as json_of
 from orchestrator.sizing.text import page
-from orchestrator.terminal import AsJson, clear_errors, setting
 
 _DEFAULT = Assumptions()
 _MOST = 64  # GPUs: what the arithmetic was thought through for

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.home import home
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.installation.home import home
 from orchestrator.report import figures, summary_table, write_report
-from orchestrator.terminal import AsJson, RunName, clear_errors
 from storage.session import open_store
 
 

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from core.config import load_config
+from core.settings.config import load_config
 from core.types import Flow
-from orchestrator import cluster
-from orchestrator.home import home
+from orchestrator.cli.terminal import RunName, clear_errors, setting
+from orchestrator.installation import cluster
+from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import RunError, preset_path, startable, stored_config
-from orchestrator.terminal import RunName, clear_errors, setting
 from storage.session import open_store
 
 

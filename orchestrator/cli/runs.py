@@ -12,7 +12,7 @@ from rich.table import Table
 
 from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.question import printable
-from orchestrator.terminal import AsJson, RunName, clear_errors, setting
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
 
 if TYPE_CHECKING:
     from services.api.schemas import FlowRunState, Triggered

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from orchestrator.home import home
-from orchestrator.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.installation.home import home
 from services.drift.series import refresh
 from storage import queries
 from storage.rows import SeriesPoint

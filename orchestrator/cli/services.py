@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from core.config import ConfigError, parse_config
-from orchestrator import cluster
+from core.settings.config import ConfigError, parse_config
 from orchestrator.cli.addresses import addresses
-from orchestrator.home import home
+from orchestrator.cli.terminal import clear_errors
+from orchestrator.installation import cluster
+from orchestrator.installation.home import home
 from orchestrator.ledger import is_alive
 from orchestrator.plan import plan
-from orchestrator.terminal import clear_errors
 from storage import queries
 from storage.rows import PoolRow, RunRow
 from storage.session import open_store

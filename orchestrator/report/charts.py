@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from core.accuracy import Accuracy
-from core.estimates import Estimate
+from core.statistics.accuracy import Accuracy
+from core.statistics.estimates import Estimate
 from core.types import Role, Verdict
 from orchestrator.report import marks
 from orchestrator.report.canvas import LIGHT, as_png, axes, step_colour

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from core.accuracy import Accuracy
-from core.estimates import Estimate
+from core.statistics.accuracy import Accuracy
+from core.statistics.estimates import Estimate
 from orchestrator.report.labels import Audit, Labels, Operations
 from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.rows import StageRow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.accuracy import Accuracy
-from core.config import CoEvolution
-from core.estimates import Estimate, difference
+from core.settings.config import CoEvolution
+from core.statistics.accuracy import Accuracy
+from core.statistics.estimates import Estimate, difference
 from orchestrator.report.measures import Decision, Iteration, RunMeasures
 
 _STAY = "\N{NO-BREAK SPACE}"  # an interval stays on the line of its figure

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.config import RunConfig
-from core.estimates import Estimate, mean, mean_share
-from core.filtering import FilterStats
+from core.questions.filtering import FilterStats
+from core.settings.config import RunConfig
+from core.statistics.estimates import Estimate, mean, mean_share
 from core.types import LabelledQuestion, OracleLabel, Verdict
 from orchestrator.report.rows import IterationRows
 from services.oracles import exact

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from core.estimates import Estimate
+from core.statistics.estimates import Estimate
 from orchestrator.report.canvas import LIGHT, axes
 
 Point = tuple[float, Estimate]

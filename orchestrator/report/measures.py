@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from core.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
-from core.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
-from core.config import RunConfig
-from core.estimates import Estimate
-from core.guard import Action
+from core.settings.config import RunConfig
+from core.statistics.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
+from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
+from core.statistics.estimates import Estimate
+from core.statistics.guard import Action
 from core.types import Role
 from orchestrator.report.labels import Labels, measure_labels
 from orchestrator.report.rows import IterationRows, RunRows, read_rows

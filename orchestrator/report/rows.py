@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.config import RunConfig, parse_config
-from core.estimates import Estimate
-from core.filtering import FilterStats
+from core.questions.filtering import FilterStats
+from core.settings.config import RunConfig, parse_config
+from core.statistics.estimates import Estimate
 from core.types import Evaluated, LabelledQuestion, OracleLabel
 from services.drift.series import label_points
 from services.drift.training_labels import training_label_points

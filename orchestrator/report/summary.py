@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from core.estimates import Estimate
+from core.statistics.estimates import Estimate
 from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.session import Store
 

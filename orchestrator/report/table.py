@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from core.accuracy import Accuracy
-from core.config import Challenger, Solver
-from core.estimates import Estimate, share
+from core.settings.config import Challenger, Solver
+from core.statistics.accuracy import Accuracy
+from core.statistics.estimates import Estimate, share
 from core.types import Role, Verdict
 from orchestrator.report.charts import VERDICTS
 from orchestrator.report.headline import number, percent, points

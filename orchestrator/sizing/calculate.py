@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from core.config import RunConfig
-from core.trainer_settings import EasyR1Settings
+from core.settings.config import RunConfig
+from core.settings.trainers import EasyR1Settings
 from core.types import Stage
 from orchestrator.plan import stages_of
 from orchestrator.sizing.assumptions import FLOAT32_SHARE, Assumptions

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from core.config import RunConfig
-from core.trainer_settings import EasyR1Settings
+from core.settings.config import RunConfig
+from core.settings.trainers import EasyR1Settings
 from core.types import Stage
-from orchestrator.applications import ROLES, Application, is_vllm, read_applications
+from orchestrator.serving.applications import ROLES, Application, is_vllm, read_applications
 from orchestrator.sizing.assumptions import GIB, Assumptions
 from orchestrator.sizing.shapes import SizingError
 from orchestrator.sizing.work import Holder

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import CoevoError
-from orchestrator.home import MICRO_MODEL
+from orchestrator.installation.home import MICRO_MODEL
 
 
 class SizingError(CoevoError):

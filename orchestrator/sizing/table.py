@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.config import RunConfig
+from core.settings.config import RunConfig
 from orchestrator.sizing.assumptions import Assumptions
 from orchestrator.sizing.calculate import Plan, calculate
 

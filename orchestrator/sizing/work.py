@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.config import CoEvolution, PlannedTraining, RunConfig, SelfTraining, trained_rollouts
-from core.trainer_settings import LocalSettings
+from core.settings.config import CoEvolution, PlannedTraining, RunConfig, SelfTraining, trained_rollouts
+from core.settings.trainers import LocalSettings
 from core.types import Stage
-from orchestrator.held_out import load_benchmark
+from orchestrator.question_sets.held_out import load_benchmark
 from orchestrator.sizing.assumptions import Assumptions
 
 BATCH = 128  # questions: that of orchestrator.stages.context

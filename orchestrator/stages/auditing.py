@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.audit_settings import Judge
-from core.estimates import share
-from core.grading import process_grader
-from core.judging import Case, Claimed, Truth
+from core.grading.grader import process_grader
+from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
+from core.settings.audit import Judge
+from core.statistics.estimates import share
 from core.types import LabelledQuestion, OracleLabel, Question
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, Progress

@@ -10,13 +10,13 @@ from typing import Generic
 from sqlalchemy.orm import Session
 from typing_extensions import TypeVar
 
-from core.config import CoEvolution, RunConfig
 from core.errors import CoevoError
-from core.guard import WATCHED, Before
 from core.seeds import seed_for
+from core.settings.config import CoEvolution, RunConfig
+from core.statistics.guard import WATCHED, Before
 from core.types import Checkpoint, Role, checkpoint_id
-from orchestrator.home import Home, Services
-from orchestrator.serving import serve_checkpoints, turn
+from orchestrator.installation.home import Home, Services
+from orchestrator.serving.checkpoints import serve_checkpoints, turn
 from services.inference.client import InferenceClient, Reply
 from services.inference.engine import Prompt
 from storage import queries

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.answers import answer_key
-from core.filtering import easiest
-from core.prompt_settings import Prompts
+from core.grading.answers import answer_key
+from core.questions.filtering import easiest
+from core.settings.prompts import Prompts
 from core.types import LabelledQuestion, Question
 from orchestrator.stages.context import Context, StageError
 from storage import queries

@@ -9,17 +9,17 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.answers import extract_boxed
-from core.config import CoEvolution, SelfTraining
-from core.filtering import filter_questions, judge, statistics
-from core.grading import process_grader
-from core.prompts import challenger_messages, parse_question, solver_messages
-from core.similarity import clusters
+from core.grading.answers import extract_boxed
+from core.grading.grader import process_grader
+from core.questions.filtering import filter_questions, judge, statistics
+from core.questions.prompts import challenger_messages, parse_question, solver_messages
+from core.questions.similarity import clusters
+from core.questions.voting import vote_many
+from core.settings.config import CoEvolution, SelfTraining
 from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
-from core.voting import vote_many
-from orchestrator.held_out import held_out_texts
 from orchestrator.ledger import LastWrite
-from orchestrator.prompt_sets import read_prompts as read_prompt_set
+from orchestrator.question_sets.held_out import held_out_texts
+from orchestrator.question_sets.prompts import read_prompts as read_prompt_set
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
 from services.inference.engine import Prompt

@@ -1,10 +1,11 @@
 """`check_health`: what an iteration's figures say about the run's health, and what is to be done about it.
 
-The signals and thresholds are `core.guard`'s. What the stage decides is in its result: `action`, and `back_to`, the
-checkpoints that the run goes back to. Where a person is to decide, the flow asks after the stage, and the answer is the
-result of a stage of its own, `ask_a_person`.
+The signals and thresholds are `core.statistics.guard`'s. What the stage decides is in its result: `action`, and
+`back_to`, the checkpoints that the run goes back to. Where a person is to decide, the flow asks after the stage, and
+the answer is the result of a stage of its own, `ask_a_person`.
 
-The stage's last write has the iteration's series, and its alerts: the guard's alarms, and what `core.changes` finds.
+The stage's last write has the iteration's series, and its alerts: the guard's alarms, and what
+`core.statistics.changes` finds.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from core.config import SelfTraining
-from core.estimates import Estimate
-from core.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
+from core.settings.config import SelfTraining
+from core.statistics.estimates import Estimate
+from core.statistics.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
 from core.types import Role
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, solver_steps

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.answers import extract_boxed
-from core.config import CoEvolution, Sampling
-from core.grading import Grader, process_grader
-from core.prompts import solver_messages
+from core.grading.answers import extract_boxed
+from core.grading.grader import Grader, process_grader
+from core.questions.prompts import solver_messages
+from core.questions.voting import vote_many
 from core.seeds import seed_for
+from core.settings.config import CoEvolution, Sampling
 from core.types import BenchmarkItem, Checkpoint, Evaluated
-from core.voting import vote_many
-from orchestrator.held_out import load_benchmark
 from orchestrator.ledger import LastWrite
+from orchestrator.question_sets.held_out import load_benchmark
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
 from services.inference.engine import Prompt

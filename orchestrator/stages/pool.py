@@ -21,10 +21,10 @@ import ray
 from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
-from core.trainer_settings import EasyR1Settings, TrainerSettings
+from core.settings.trainers import EasyR1Settings, TrainerSettings
 from core.types import Stage
 from orchestrator.ledger import is_alive, owner
-from orchestrator.serving import reserved
+from orchestrator.serving.checkpoints import reserved
 from orchestrator.stages.context import Context
 from storage import queries
 from storage.errors import LeaseLost

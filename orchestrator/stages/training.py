@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.config import CoEvolution, Labelled, RunConfig, SelfTraining
-from core.serving_settings import Service
-from core.trainer_settings import EasyR1Settings, LocalSettings, TrainerSettings
+from core.settings.config import CoEvolution, Labelled, RunConfig, SelfTraining
+from core.settings.serving import Service
+from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
 from core.types import Stage
 from orchestrator.ledger import LastWrite
-from orchestrator.prompt_sets import trained_on
+from orchestrator.question_sets.prompts import trained_on
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
 from orchestrator.stages.pool import Preempted, demand_of, place

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from core.audits import AuditError
-from core.calibration import Fold
-from core.estimates import Estimate
+from core.statistics.audits import AuditError
+from core.statistics.calibration import Fold
+from core.statistics.estimates import Estimate
 from services.api.given import Iteration, Reading, RunName
 from services.api.origins import same_site
 from services.api.problems import documented

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from core.changes import HELD_OUT, LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TEST_TIME, TRAINING_LABELS
+from core.statistics.changes import HELD_OUT, LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TEST_TIME, TRAINING_LABELS
 from storage.rows import SeriesPoint
 
 _LABELS = ("run", "oracle", "slice")

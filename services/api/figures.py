@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from core.accuracy import accuracy_of_sums
+from core.statistics.accuracy import accuracy_of_sums
 from core.types import Role
 from services.api.given import Reading, RunName
 from services.api.problems import documented

@@ -8,9 +8,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from core.estimates import Estimate
+from core.questions.voting import classes_of
+from core.statistics.estimates import Estimate
 from core.types import Denominator, FinishReason, OracleVerdict, PseudoLabel, Verdict
-from core.voting import classes_of
 from storage.rows import AnnotationRow, ClusterRow, QuestionEntry, RolloutRow, TrainedOnRow
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.estimates import share
+from core.statistics.estimates import share
 from core.types import OracleVerdict, Verdict, question_id
 from services.api.given import Index, Iteration, OfStore, RunName, as_json, asked_most
 from services.api.pages import LARGEST_PAGE, cursor, place

@@ -8,8 +8,8 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.estimates import Estimate, share
-from core.filtering import FilterStats
+from core.questions.filtering import FilterStats
+from core.statistics.estimates import Estimate, share
 from core.types import Checkpoint, Verdict
 from core.types import Stage as StageName
 from storage.rows import (

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.config import RunConfig, parse_config
 from core.errors import CoevoError
-from core.settings import Iterations
+from core.settings.bounds import Iterations
+from core.settings.config import RunConfig, parse_config
 from core.types import Flow
 from services.api.given import RunName
 from services.api.origins import same_site

@@ -1,4 +1,4 @@
-"""Alerts of a run: the guard's signals and the changes that `core.changes` finds, as rows."""
+"""Alerts of a run: the guard's signals and the changes that `core.statistics.changes` finds, as rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from core.alert_settings import Alerts
-from core.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, findings
-from core.config import RunConfig, parse_config
-from core.guard import Alarm, Signal, ends_training
+from core.settings.alerts import Alerts
+from core.settings.config import RunConfig, parse_config
+from core.statistics.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, findings
+from core.statistics.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates
 from services.oracles import human
 from storage import queries

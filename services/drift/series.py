@@ -1,8 +1,9 @@
 """A run's series: the figures of an iteration, worked out from the store. `docs/alerts.md` says what each of them is.
 
-Intervals are 95% and made in `core.estimates`: Wilson's for shares of counts, at the effective n for a sample that is
-weighted to the whole; for means the normal one over questions or items, whose votes are not independent. What has none:
-the largest cluster's share, which is a maximum, and the means over training steps, which are not independent.
+Intervals are 95% and made in `core.statistics.estimates`: Wilson's for shares of counts, at the effective n for a
+sample that is weighted to the whole; for means the normal one over questions or items, whose votes are not independent.
+What has none: the largest cluster's share, which is a maximum, and the means over training steps, which are not
+independent.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
-from core.accuracy import Accuracy, accuracy_of_sums
-from core.audits import Stratum, stratified_share
-from core.changes import HELD_OUT, TEST_TIME
-from core.config import RunConfig, parse_config
-from core.estimates import Estimate, Sums, mean, mean_share, share
+from core.settings.config import RunConfig, parse_config
+from core.statistics.accuracy import Accuracy, accuracy_of_sums
+from core.statistics.audits import Stratum, stratified_share
+from core.statistics.changes import HELD_OUT, TEST_TIME
+from core.statistics.estimates import Estimate, Sums, mean, mean_share, share
 from core.types import Role
 from services.drift.training_labels import training_label_points
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from core.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
-from core.config import CoEvolution, parse_config
-from core.estimates import Estimate, wilson_at
+from core.settings.config import CoEvolution, parse_config
+from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
+from core.statistics.estimates import Estimate, wilson_at
 from core.types import checkpoint_id
 from storage import queries
 from storage.rows import SeriesPoint, StepLabelFigures

@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from ray import serve
 from ray.serve import Application
 
-from core.config import Sampling
-from core.prompts import solver_messages
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
 from services.inference.batching import Batcher
 from services.inference.engine import (
     MAX_ROWS,

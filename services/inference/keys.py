@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from core.serving_settings import Service
+from core.settings.serving import Service
 from services.inference import access
 from services.inference.client import InferenceError
 

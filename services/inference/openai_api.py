@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from core.config import Sampling
-from core.settings import Answers, Seed, Temperature, Tokens
+from core.settings.bounds import Answers, Seed, Temperature, Tokens
+from core.settings.config import Sampling
 from core.types import FinishReason
 from services.inference.engine import Completion, Prompt
 

@@ -1,4 +1,4 @@
-"""Asking other people's services (`core.serving_settings.Service`) over HTTP, again where a failure may pass."""
+"""Asking other people's services (`core.settings.serving.Service`) over HTTP, again where a failure may pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from core.serving_settings import Service
+from core.settings.serving import Service
 from core.unicode import from_json
 from services.inference.client import PASSING, InferenceError, open_session
 from services.inference.keys import keys_of

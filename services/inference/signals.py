@@ -15,10 +15,10 @@ import aiohttp
 import numpy as np
 from numpy.typing import NDArray
 
-from core.embedding import hashed_embeddings, reasoning_part
 from core.methods import Method
-from core.serving_settings import Service, Signals
-from core.strategies import judge_messages, parse_clusters, skeleton_clusters
+from core.rollouts.embedding import hashed_embeddings, reasoning_part
+from core.rollouts.strategies import judge_messages, parse_clusters, skeleton_clusters
+from core.settings.serving import Service, Signals
 from core.types import Group
 from services.inference.client import InferenceError
 from services.inference.outside import ask_each, post

@@ -26,7 +26,7 @@ from ray.serve.llm.deployment import LLMServer
 from transformers import AutoConfig
 from vllm.sampling_params import RequestOutputKind
 
-from core.prompts import solver_messages
+from core.questions.prompts import solver_messages
 from services.inference.engine import ModelMismatch
 from services.inference.entropy import mean_entropy, sampled_first
 from services.inference.model_files import architecture, text_side

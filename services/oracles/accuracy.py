@@ -10,9 +10,9 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from core.audits import Said, kappa, stratified_share
-from core.calibration import Check, calibration_check, estimate_accuracy
-from core.estimates import Estimate, share
+from core.statistics.audits import Said, kappa, stratified_share
+from core.statistics.calibration import Check, calibration_check, estimate_accuracy
+from core.statistics.estimates import Estimate, share
 from storage import queries
 
 Slice = Literal["kept", "all"]
@@ -33,7 +33,8 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two agree on the pseudo-labels of which both have said something; None: `core.audits.kappa` says when."""
+    """How far two agree on the pseudo-labels of which both have said something; None: `core.statistics.audits.kappa`
+    says when."""
 
     first: str
     second: str
@@ -41,8 +42,9 @@ class Agreement:
 
 
 def measured(session: Session, run: str) -> list[Accuracy]:
-    """By oracle and iteration. An oracle with a sample is weighted to the whole set (`core.audits.stratified_share`);
-    one that was asked of everything has the plain share of what it has said so far."""
+    """By oracle and iteration. An oracle with a sample is weighted to the whole set
+    (`core.statistics.audits.stratified_share`); one that was asked of everything has the plain share of what it has
+    said so far."""
     return [
         accuracy
         for oracle, iterations in queries.oracles_of(session, run).items()
@@ -67,8 +69,8 @@ def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list
 def estimated(
     session: Session, run: str, oracle: str, over: Slice, known: list[Accuracy]
 ) -> tuple[list[Accuracy], Check | None]:
-    """Label accuracy of the iterations that the oracle has not audited, from p_hat (`core.calibration`), and how well
-    the same does on those it has audited; `known` is what was `measured`."""
+    """Label accuracy of the iterations that the oracle has not audited, from p_hat (`core.statistics.calibration`), and
+    how well the same does on those it has audited; `known` is what was `measured`."""
     cells = queries.audited_cells(session, run, oracle, kept_only=over == "kept")
     populations = queries.p_hats_of(session, run, kept_only=over == "kept")
     figures = {

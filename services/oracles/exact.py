@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from core.answers import number_of
+from core.grading.answers import number_of
 from core.types import OracleLabel, OracleVerdict
 
 ILL_POSED = "no answer"  # what stands for the answer of a question that has none; no number equals it

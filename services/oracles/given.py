@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.grading import Grader
+from core.grading.grader import Grader
 from core.types import OracleLabel, OracleVerdict
 
 

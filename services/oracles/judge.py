@@ -15,12 +15,12 @@ from typing import Any
 
 import aiohttp
 
-from core.audit_settings import Judge
 from core.errors import CoevoError
-from core.grading import Grader
-from core.judging import Case, judged, messages
+from core.grading.grader import Grader
+from core.judging.replies import Case, judged, messages
+from core.judging.sentinels import Sentinel, draw_sentinels
 from core.seeds import seed_for
-from core.sentinels import Sentinel, draw_sentinels
+from core.settings.audit import Judge
 from core.types import OracleLabel
 from services.inference.client import InferenceError
 from services.inference.outside import RequestRefused, ask_each, post

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.audits import AuditError, draw
 from core.seeds import seed_for
+from core.statistics.audits import AuditError, draw
 from storage import queries
 from storage.rows import SampleRow
 from storage.session import Store

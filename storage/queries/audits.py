@@ -14,8 +14,8 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
-from core.audits import Said, Stratum, in_order, stratum_of
-from core.calibration import Cell
+from core.statistics.audits import Said, Stratum, in_order, stratum_of
+from core.statistics.calibration import Cell
 from core.types import OracleVerdict, Verdict, question_key
 from storage.errors import NotThere, StoreError
 from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions
@@ -167,15 +167,15 @@ def named_strata_of(
 
 
 def strata_of(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
-    """The strata for `core.audits.stratified_share`, over the kept questions and over all."""
+    """The strata for `core.statistics.audits.stratified_share`, over the kept questions and over all."""
     named = named_strata_of(session, run, iteration, oracle)
     kept = [stratum for name, stratum in named.items() if name.startswith("kept")]
     return {"kept": kept, "all": [*named.values()]}
 
 
 def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = False) -> list[Cell]:
-    """What an oracle said over a run, by iteration and p_hat: what `core.calibration` fits. Every word counts here,
-    drawn or not: at one p_hat, a question that was asked is like one that was not."""
+    """What an oracle said over a run, by iteration and p_hat: what `core.statistics.calibration` fits. Every word
+    counts here, drawn or not: at one p_hat, a question that was asked is like one that was not."""
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     counted = select(*key, func.count(), func.sum(_is_right())).select_from(PseudoLabels)
     counted = counted.join(OracleLabels, _ON)
@@ -211,7 +211,7 @@ def oracles_of(session: Session, run: str) -> dict[str, list[int]]:
 
 def agreement(session: Session, run: str, oracle_a: str, oracle_b: str) -> Counter[Said]:
     """How often the two oracles said which pair of verdicts, of the pseudo-labels of which both said something: what
-    `core.audits.kappa` takes."""
+    `core.statistics.audits.kappa` takes."""
     other = aliased(OracleLabels)
     key = (OracleLabels.verdict, other.verdict)
     both = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, _ON)

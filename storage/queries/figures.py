@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Float, Integer, cast, func, select
 from sqlalchemy.orm import Session
 
-from core.estimates import Sums
-from core.filtering import FilterStats
+from core.questions.filtering import FilterStats
+from core.statistics.estimates import Sums
 from core.types import Evaluated, Role
 from storage.models import Checkpoints, Evaluations, FilterStatistics, TrainMetrics
 from storage.queries.tables import columns, insert_new

@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Float, Subquery, and_, case, cast, exists, func, select
 from sqlalchemy.orm import Session
 
-from core.audits import stratum_of
-from core.estimates import Sums
+from core.statistics.audits import stratum_of
+from core.statistics.estimates import Sums
 from storage.models import AuditSamples, OracleLabels, PseudoLabels, QuestionClusters, Rollouts, Series
 from storage.queries.tables import columns, insert_into, table_of
 from storage.rows import SeriesPoint
@@ -112,8 +112,8 @@ def voted_iterations(session: Session, run: str) -> set[int]:
 
 
 def ill_posed_by_stratum(session: Session, run: str, iteration: int, oracle: str) -> Counter[str]:
-    """Stratum (`core.audits.stratum_of`) -> how many of its questions the oracle calls ill-posed; of those drawn for
-    it, where it grades a sample."""
+    """Stratum (`core.statistics.audits.stratum_of`) -> how many of its questions the oracle calls ill-posed; of those
+    drawn for it, where it grades a sample."""
     key, question = (PseudoLabels.p_hat, PseudoLabels.verdict), PseudoLabels.question_id
     same = [getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")]
     counted = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, and_(*same))

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from orchestrator.home import ROOT
+from orchestrator.installation.home import ROOT
 from tests.live import wait_until
 
 _DOCUMENT = ROOT / "docs" / "deploying.md"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from core.grading import Grader
-from core.groups import make_groups
+from core.grading.grader import Grader
+from core.rollouts.groups import make_groups
 from core.types import Group
 
 _grader = Grader()  # no worker ever starts: these answers are numbers and words

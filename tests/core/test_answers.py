@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.answers import answer_key, extract_boxed, is_words, normalise, number_of
+from core.grading.answers import answer_key, extract_boxed, is_words, normalise, number_of
 
 # What models write, densely: LaTeX, digits, grouping, units and noise, so that the rewrites meet each other.
 PIECES = st.sampled_from(

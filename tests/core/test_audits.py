@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from core.audits import (
+from core.statistics.audits import (
     AuditError,
     Stratum,
     audits_needed,
@@ -20,7 +20,7 @@ from core.audits import (
     stratified_share,
     stratum_of,
 )
-from core.estimates import share
+from core.statistics.estimates import share
 from core.types import Verdict
 
 Rows = list[tuple[str, float, Verdict]]

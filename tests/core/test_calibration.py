@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from core.calibration import Cell, Fold, calibration_check, estimate_accuracy
-from core.estimates import Estimate, share
+from core.statistics.calibration import Cell, Fold, calibration_check, estimate_accuracy
+from core.statistics.estimates import Estimate, share
 
 P_HATS = np.arange(11) / 10
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from core.alert_settings import Alerts, Rule
-from core.changes import Finding, Point, SeriesKey, cusum_limit, findings
-from core.estimates import mean, wilson
+from core.settings.alerts import Alerts, Rule
+from core.statistics.changes import Finding, Point, SeriesKey, cusum_limit, findings
+from core.statistics.estimates import mean, wilson
 
 LABELS = SeriesKey("label_accuracy", "kept", "exact")
 ALERTS = Alerts()

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from core.config import CoEvolution, ConfigError, RunConfig, load_config, parse_config
 from core.methods.evol_rl import EvolRl
+from core.settings.config import CoEvolution, ConfigError, RunConfig, load_config, parse_config
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 

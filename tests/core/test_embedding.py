@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.embedding import DIMENSIONS, hashed_embeddings, reasoning_part
+from core.rollouts.embedding import DIMENSIONS, hashed_embeddings, reasoning_part
 
 
 def test_similarity_is_shared_words_and_word_pairs() -> None:

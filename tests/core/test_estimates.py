@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from core.estimates import Estimate, Sums, difference, mean, mean_share, paired_difference, share, wilson
+from core.statistics.estimates import Estimate, Sums, difference, mean, mean_share, paired_difference, share, wilson
 
 
 def test_wilson_by_hand() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config import Dataset
-from core.filtering import easiest, filter_questions, judge, statistics
+from core.questions.filtering import easiest, filter_questions, judge, statistics
+from core.settings.config import Dataset
 from core.types import LabelledQuestion, PseudoLabel, Question
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.answers import normalise
-from core.equality import ASK, ask, decide
-from core.grading import MAX_CHARS, Comparison, Grader, grade_pairs
-from core.grading_worker import answer, judge
+from core.grading.answers import normalise
+from core.grading.equality import ASK, ask, decide
+from core.grading.grader import MAX_CHARS, Comparison, Grader, grade_pairs
+from core.grading.worker import answer, judge
 
 NASTY = json.loads(Path(__file__).with_name("nasty_answers.json").read_text(encoding="utf-8"))
 DOCS = Path(__file__).parents[2] / "docs" / "grading.md"
@@ -203,7 +203,10 @@ def test_plain_answers_start_no_worker_and_import_no_sympy() -> None:
         ]
         assert verdicts == ["equal", "equal", "unequal", "unequal"]
         assert idle.worker_pids == []
-    script = "import sys, core.grading, core.voting; print('sympy' in sys.modules, 'math_verify' in sys.modules)"
+    script = (
+        "import sys, core.grading.grader, core.questions.voting; "
+        "print('sympy' in sys.modules, 'math_verify' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from core.grading import MAX_CHARS, Grader, GradingError, grade_pairs
+from core.grading.grader import MAX_CHARS, Grader, GradingError, grade_pairs
 
 HANGS = r"\sum_{n=1}^{10^{9}} \frac{1}{n^{n}}"  # for more than 40 s, in Python code
 
@@ -87,14 +87,14 @@ def test_closing_ends_the_workers_and_so_does_the_end_of_their_parent() -> None:
         pids = opened.worker_pids
         assert pids
     assert not any(alive(pid) for pid in pids)
-    script = "import os; from core.grading import Grader; g = Grader(); g.compare('x+1', '1+x'); "
+    script = "import os; from core.grading.grader import Grader; g = Grader(); g.compare('x+1', '1+x'); "
     script += "print(*g.worker_pids, flush=True); os._exit(1)"
     orphan = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout)
     until(lambda: not alive(orphan))
 
 
 def test_the_processs_grader_keeps_its_worker_and_ends_it_with_the_process() -> None:
-    script = "from core.grading import process_grader as p; p().compare('x+1', '1+x'); first = p().worker_pids; "
+    script = "from core.grading.grader import process_grader as p; p().compare('x+1', '1+x'); first = p().worker_pids; "
     script += "p().compare('x+2', '2+x'); print(*first, *p().worker_pids)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     first, second = map(int, done.stdout.split())

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.grading import Grader
-from core.groups import make_groups
+from core.grading.grader import Grader
+from core.rollouts.groups import make_groups
 
 
 @pytest.fixture(scope="module")

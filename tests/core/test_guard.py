@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from core.guard import Action, Before, Guard, LoopGuard, ends_training, iteration_alarms, step_alarms, strongest
+from core.statistics.guard import (
+    Action,
+    Before,
+    Guard,
+    LoopGuard,
+    ends_training,
+    iteration_alarms,
+    step_alarms,
+    strongest,
+)
 
 GUARD = Guard(window=2, hacking_jump=0.1, hacking_kl=0.2)
 

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.audit_settings import Audit, Judge
-from core.config import ConfigError, parse_config
-from core.grading import Grader
-from core.judging import (
+from core.grading.grader import Grader
+from core.judging.replies import (
     MAX_SHOWN,
     Case,
     Claimed,
@@ -28,7 +26,9 @@ from core.judging import (
     parse_opinion,
     parse_yes_no,
 )
-from core.sentinels import draw_sentinels
+from core.judging.sentinels import draw_sentinels
+from core.settings.audit import Audit, Judge
+from core.settings.config import ConfigError, parse_config
 from services.oracles import exact
 from trainers.micro.world import make_problem
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from core.methods.poly_epo import _sample_sets, pass_at_n_advantages, polychromic_advantages
-from core.strategies import DEGENERATE
+from core.rollouts.strategies import DEGENERATE
 
 Floats = NDArray[np.float64]
 

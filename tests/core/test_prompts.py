@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.answers import extract_boxed
-from core.prompts import challenger_messages, parse_question, solver_messages
+from core.grading.answers import extract_boxed
+from core.questions.prompts import challenger_messages, parse_question, solver_messages
 
 # R-Zero, appendix E.2, typed from the paper; the templates may break lines elsewhere.
 PAPER_SOLVER = r"Please reason step by step, and put your final answer within \boxed{}."

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from sklearn.cluster import AgglomerativeClustering
 
-from core import similarity
-from core.similarity import bleu_distances, clusters
+from core.questions import similarity
+from core.questions.similarity import bleu_distances, clusters
 
 # Few words, so that repeats, overlaps and ties abound; and all that `str.split` takes for white space.
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "A", "a.", "naïve", "数"]), max_size=9)

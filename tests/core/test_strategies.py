@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.strategies import DEGENERATE, judge_messages, parse_clusters, skeleton_clusters, skeleton_of
+from core.rollouts.strategies import DEGENERATE, judge_messages, parse_clusters, skeleton_clusters, skeleton_of
 
 
 def reply(*ids: object) -> str:

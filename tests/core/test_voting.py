@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.voting import make_groups
-from core.grading import Grader
+from core.grading.grader import Grader
+from core.questions.voting import classes_of, classify_many, vote, vote_many
 from core.types import PseudoLabel
-from core.voting import classes_of, classify_many, vote, vote_many
 
 # Several spellings of the same values, values that only grading merges, units (not transitive), words, junk, blanks.
 POOL = [

@@ -15,7 +15,7 @@ from prefect.server.events.schemas.automations import AutomationCore as ServersA
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 
-from orchestrator.home import ROOT
+from orchestrator.installation.home import ROOT
 from services.drift.prefect_events import event_of
 from storage.rows import AlertRow, Severity
 

@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 
 from benchmarks.postgres import server_folder
 from benchmarks.rest import SHARED_BUFFERS
-from orchestrator.home import ROOT
+from orchestrator.installation.home import ROOT
 
 FILE = ROOT / "docker-compose.yml"
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())

@@ -13,10 +13,10 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from core.config import CoEvolution
-from core.filtering import FilterStats
+from core.questions.filtering import FilterStats
+from core.settings.config import CoEvolution
 from core.types import STAGES, Verdict
-from orchestrator.home import ROOT
+from orchestrator.installation.home import ROOT
 from services.api.figure_metrics import FIGURES
 from storage import queries
 from storage.models import Alerts, Series, Stages

@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from orchestrator.environment import environment
-from orchestrator.home import ROOT, Home, Services
+from orchestrator.installation.environment import environment
+from orchestrator.installation.home import ROOT, Home, Services
 
 FOLDER = ROOT / "deploy" / "docker"
 SERVICE, EASYR1 = FOLDER / "service.Dockerfile", FOLDER / "easyr1.Dockerfile"

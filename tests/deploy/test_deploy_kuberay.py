@@ -16,10 +16,10 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from core.config import load_config
-from core.trainer_settings import EasyR1Settings
-from orchestrator.applications import ROLES
-from orchestrator.home import PRESETS, ROOT
+from core.settings.config import load_config
+from core.settings.trainers import EasyR1Settings
+from orchestrator.installation.home import PRESETS, ROOT
+from orchestrator.serving.applications import ROLES
 from orchestrator.sizing import Assumptions, calculate
 from tests.deploy.schemas import trim_kuberay
 

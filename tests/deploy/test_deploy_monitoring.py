@@ -15,7 +15,7 @@ import pytest
 import yaml
 from ray.dashboard.modules.metrics.dashboards import default_dashboard_panels, serve_dashboard_panels
 
-from orchestrator.home import ROOT
+from orchestrator.installation.home import ROOT
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
@@ -31,7 +31,7 @@ def test_prometheus_asks_every_ray_node_at_the_port_that_it_is_told_to_use() -> 
     nodes = [s for name, s in COMPOSE["services"].items() if name.startswith("ray-")]
     assert [node["networks"]["ray"]["aliases"] for node in nodes] == [found["names"]] * len(nodes)
     assert all(f"--metrics-export-port={found['port']}" in node["command"] for node in nodes)
-    runner = (ROOT / "orchestrator" / "runner.py").read_text()
+    runner = (ROOT / "orchestrator" / "installation" / "runner.py").read_text()
     assert f'"--metrics-export-port={found["port"]}"' in runner
 
 

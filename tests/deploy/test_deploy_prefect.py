@@ -18,10 +18,10 @@ from prefect.cli.deploy._config import _load_deploy_configs_and_actions as load
 from rich.console import Console
 
 from orchestrator import flows
-from orchestrator.cluster import free_port
-from orchestrator.environment import environment
-from orchestrator.home import ROOT, Home, Services
-from orchestrator.runner import DEPLOYMENTS, POOL
+from orchestrator.installation.cluster import free_port
+from orchestrator.installation.environment import environment
+from orchestrator.installation.home import ROOT, Home, Services
+from orchestrator.installation.runner import DEPLOYMENTS, POOL
 
 FLOWS = {found.name: found for found in vars(flows).values() if isinstance(found, Flow)}
 
@@ -86,7 +86,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], patience_s: float = 18
 
 
 def _register(env: dict[str, str]) -> None:
-    code = "from orchestrator.runner import register; register()"
+    code = "from orchestrator.installation.runner import register; register()"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

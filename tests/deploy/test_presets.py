@@ -9,10 +9,10 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from core.config import RunConfig, load_config
-from core.trainer_settings import EasyR1Settings
-from orchestrator.applications import is_vllm, read_applications, refuse_missing
-from orchestrator.home import APPLICATIONS, PRESETS
+from core.settings.config import RunConfig, load_config
+from core.settings.trainers import EasyR1Settings
+from orchestrator.installation.home import APPLICATIONS, PRESETS
+from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing
 from orchestrator.sizing import Assumptions, calculate
 from orchestrator.sizing.shapes import shape_of
 from trainers.easyr1.fit import refuse_layout, refuse_unfit

@@ -11,10 +11,10 @@ import sys
 
 import ray
 
-from core.config import CoEvolution
-from core.trainer_settings import PoolSettings
+from core.settings.config import CoEvolution
+from core.settings.trainers import PoolSettings
 from core.types import STAGES, Stage
-from orchestrator.home import home
+from orchestrator.installation.home import home
 from orchestrator.ledger import LastWrite, run_once
 from orchestrator.stages.context import Context
 from orchestrator.stages.pool import Demand, PoolError, place

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from core.config import ConfigError
-from orchestrator import applications
-from orchestrator.applications import read_applications, refuse_missing_engine
-from orchestrator.home import APPLICATIONS, Home
+from core.settings.config import ConfigError
+from orchestrator.installation.home import APPLICATIONS, Home
 from orchestrator.runs import prepare
+from orchestrator.serving import applications
+from orchestrator.serving.applications import read_applications, refuse_missing_engine
 from storage import queries
 from storage.session import Store
 

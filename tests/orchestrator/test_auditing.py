@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from core.audit_settings import Audit, Judge
-from core.serving_settings import Service
+from core.settings.audit import Audit, Judge
+from core.settings.serving import Service
 from core.types import LabelledQuestion, OracleLabel, Question, question_id
 from orchestrator.cli import app
 from orchestrator.cli.judge import _name_of
-from orchestrator.home import Home
+from orchestrator.installation.home import Home
 from orchestrator.runs import prepare
 from orchestrator.stages.functions import STAGE_FUNCTIONS
 from services.inference.client import InferenceError

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator import cluster, processes
 from orchestrator.cli import app
 from orchestrator.cli.addresses import addresses, client
-from orchestrator.home import Home, Services
+from orchestrator.installation import cluster, processes
+from orchestrator.installation.home import Home, Services
 from services.api.app import create_app
 from services.api.keys import accept_home_key
 from storage.session import open_store

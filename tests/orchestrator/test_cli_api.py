@@ -19,7 +19,7 @@ from core.types import question_id
 from orchestrator.cli import app
 from orchestrator.cli.api import _targets
 from orchestrator.cli.question import show
-from orchestrator.home import Home
+from orchestrator.installation.home import Home
 from services.api.examples import EXAMPLES
 from services.api.keys import accept_home_key
 from services.api.question_schemas import QuestionDetail

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from core.config import load_config
 from core.methods.srt import Rloo, Srt
+from core.settings.config import load_config
 from orchestrator.cli import app
-from orchestrator.home import MICRO_MODEL, PRESETS
-from orchestrator.prompt_sets import read_prompts
+from orchestrator.installation.home import MICRO_MODEL, PRESETS
+from orchestrator.question_sets.prompts import read_prompts
 from orchestrator.runs import preset_path
 from trainers.easyr1.fit import SIGNALS
 

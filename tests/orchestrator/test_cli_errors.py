@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from orchestrator import processes
 from orchestrator.cli import app
-from orchestrator.home import Home, Services
+from orchestrator.cli.terminal import setting
+from orchestrator.installation import processes
+from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import owner
 from orchestrator.runs import prepare
-from orchestrator.terminal import setting
 from storage import queries
 from storage.session import open_store
 from tests.live import Live

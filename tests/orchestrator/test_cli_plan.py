@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli import app
-from orchestrator.home import PRESETS, ROOT
+from orchestrator.installation.home import PRESETS, ROOT
 
 PAGE = (ROOT / "docs" / "sizing.md").read_text()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from core.guard import LoopGuard
+from core.statistics.guard import LoopGuard
 from core.types import Evaluated
 from orchestrator.cli import app
 from orchestrator.stages.health import check_health

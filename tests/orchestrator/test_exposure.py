@@ -21,7 +21,7 @@ import psutil
 import pytest
 from playwright.sync_api import Page
 
-from orchestrator.serving import serve_checkpoints
+from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference import access
 from tests.conftest import opened_browser
 from tests.live import Live

@@ -18,9 +18,10 @@ from prefect.client.schemas.responses import SetStateStatus
 from prefect.exceptions import FlowPauseTimeout
 from prefect.states import Running
 
-from orchestrator import flows, processes
+from orchestrator import flows
 from orchestrator.flows import co_evolve
-from orchestrator.home import Home
+from orchestrator.installation import processes
+from orchestrator.installation.home import Home
 from orchestrator.ledger import owner, refuse_held
 from orchestrator.runs import RunError, status_kept
 from storage import queries

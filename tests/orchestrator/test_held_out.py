@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.types import BenchmarkItem
-from orchestrator.held_out import BenchmarkError, load_benchmark
+from orchestrator.question_sets.held_out import BenchmarkError, load_benchmark
 
 
 def test_the_worlds_own() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import cluster
-from orchestrator.home import Home, NotPrivate, make_private
+from orchestrator.installation import cluster
+from orchestrator.installation.home import Home, NotPrivate, make_private
 
 
 def mode(path: Path) -> int:
@@ -74,7 +74,7 @@ def test_a_secret_stays_the_same_and_is_readable_by_its_owner_only(tmp_path: Pat
 
 def test_processes_that_ask_at_once_get_the_same_secret(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    code = "import sys; from pathlib import Path; from orchestrator.home import Home; sys.stdin.read(1)"
+    code = "import sys; from pathlib import Path; from orchestrator.installation.home import Home; sys.stdin.read(1)"
     code += f"; print(Home(Path({str(tmp_path)!r})).secret('one'))"
     asking = [
         subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

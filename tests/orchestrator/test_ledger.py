@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from orchestrator import processes
+from orchestrator.installation import processes
 from orchestrator.ledger import LastWrite, Result, other_holder, owner, refuse_held, run_held, run_once
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld

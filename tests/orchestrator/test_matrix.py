@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from core.config import parse_config
-from core.grading import Grader
+from core.grading.grader import Grader
+from core.settings.config import parse_config
 from core.types import BenchmarkItem, Checkpoint, OracleLabel
 from orchestrator import runs
+from orchestrator.analysis.matrix import MatrixError, ask, cells, draw, left, question_sets, set_name, solvers_of
 from orchestrator.cli import app
-from orchestrator.matrix import MatrixError, ask, cells, draw, left, question_sets, set_name, solvers_of
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.errors import NotThere

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
-from core.estimates import wilson_at
 from core.methods.scrl import Scrl
+from core.statistics.estimates import wilson_at
 from core.types import Checkpoint, OracleLabel, OracleVerdict, question_id
 from orchestrator.cli import app
 from orchestrator.report import figures

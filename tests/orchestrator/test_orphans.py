@@ -16,10 +16,10 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import StateType
 from prefect.states import Cancelling, Pending, Running
 
-from core.config import load_config
-from orchestrator.home import PRESETS, ROOT
+from core.settings.config import load_config
+from orchestrator.installation.home import PRESETS, ROOT
+from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.ledger import owner
-from orchestrator.orphans import end_orphans, worker_name
 from storage import queries
 from storage.session import Store
 from tests.live import wait_until
@@ -28,7 +28,7 @@ from tests.services.prefect_server import AUTH
 FLOWS = """
 import signal
 from prefect import flow
-from orchestrator.orphans import note_process
+from orchestrator.installation.orphans import note_process
 
 @flow(flow_run_name="below")
 def below():

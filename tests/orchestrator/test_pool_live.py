@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from core.serving_settings import Serving
-from orchestrator.home import APPLICATIONS
-from orchestrator.serving import reserved, serve_checkpoints
+from core.settings.serving import Serving
+from orchestrator.installation.home import APPLICATIONS
+from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from storage import queries
 from storage.rows import PoolRow
 from tests.live import Live, live_services, terminated, wait_until

@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from orchestrator import processes
+from orchestrator.installation import processes
 from orchestrator.ledger import is_alive, owner
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.config import CoEvolution, ConfigError, SelfTraining, parse_config
-from orchestrator.held_out import load_benchmark
+from core.settings.config import CoEvolution, ConfigError, SelfTraining, parse_config
 from orchestrator.plan import plan, stages_of
-from orchestrator.prompt_sets import GivenPrompt, PromptsError, read_prompts, trained_on
+from orchestrator.question_sets.held_out import load_benchmark
+from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts, trained_on
 
 
 def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> SelfTraining:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from core.config import RunConfig, load_config
-from orchestrator import processes
-from orchestrator.held_out import BenchmarkError
-from orchestrator.home import PRESETS, Home, Services
+from core.settings.config import RunConfig, load_config
+from orchestrator.installation import processes
+from orchestrator.installation.home import PRESETS, Home, Services
+from orchestrator.question_sets.held_out import BenchmarkError
 from orchestrator.readiness import refuse_as_the_api_can
 from trainers.base import TrainError
 

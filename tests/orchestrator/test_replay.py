@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from core.config import parse_method
 from core.methods import METHODS
+from core.questions.voting import vote
+from core.settings.config import parse_method
 from core.types import LabelledQuestion, OracleLabel, Question, Rollout, question_id
-from core.voting import vote
-from orchestrator.replay import ReplayError, replay, table, write_picture
+from orchestrator.analysis.replay import ReplayError, replay, table, write_picture
 from storage import queries
 from storage.errors import StoreError
 from storage.session import Store

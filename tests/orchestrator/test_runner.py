@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import runner
+from orchestrator.installation import runner
 
 ENDS_ONCE_THE_OTHER_RUNS = 'until [ -s "{other}" ]; do sleep 0.05; done'
 STAYS = 'echo $$ > "{own}"; exec sleep 600'

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from core.config import ConfigError
+from core.settings.config import ConfigError
 from orchestrator import runs
-from orchestrator.held_out import BenchmarkError, load_benchmark
-from orchestrator.home import MICRO_MODEL, Home
+from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.plan import plan
-from orchestrator.prompt_sets import PromptsError
+from orchestrator.question_sets.held_out import BenchmarkError, load_benchmark
+from orchestrator.question_sets.prompts import PromptsError
 from orchestrator.readiness import ModelError
 from orchestrator.runs import RunError, check_start, prepare
-from orchestrator.serving import turn
+from orchestrator.serving.checkpoints import turn
 from orchestrator.stages.training import train_challenger
 from services.inference.client import InferenceError
 from storage import queries

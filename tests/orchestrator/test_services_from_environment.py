@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import cluster, processes
-from orchestrator.home import Home, NotUp, Services
+from orchestrator.installation import cluster, processes
+from orchestrator.installation.home import Home, NotUp, Services
 from tests.http_server import Handler, listening
 
 TOKEN = "0123abcd" * 8

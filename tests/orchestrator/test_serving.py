@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from core.serving_settings import Serving
+from core.settings.serving import Serving
 from core.types import Checkpoint
-from orchestrator.serving import _user_config, _with_checkpoints
+from orchestrator.serving.checkpoints import _user_config, _with_checkpoints
 
 ALL = {
     "challenger": {"name": "challenger", "deployments": [{"name": "A", "num_replicas": 1}]},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.home import APPLICATIONS
+from orchestrator.installation.home import APPLICATIONS
 from orchestrator.sizing import SizingError
 from tests.orchestrator.plans import planned
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.config import SelfTraining, parse_config
+from core.questions.voting import vote
+from core.settings.config import SelfTraining, parse_config
 from core.types import LabelledQuestion, Question, Rollout, question_id
-from core.voting import vote
 from orchestrator.stages.curriculum import given_questions
 from storage import queries
 from storage.session import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.types import Question, question_id
-from orchestrator.home import Home
+from orchestrator.installation.home import Home
 from orchestrator.runs import prepare
 from orchestrator.stages.dataset import label_questions
 from storage import queries

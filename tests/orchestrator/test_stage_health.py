@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.config import Audit, parse_config
-from core.guard import Before
+from core.settings.config import Audit, parse_config
+from core.statistics.guard import Before
 from core.types import Checkpoint, Evaluated, question_id
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import check_health

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.grading import Grader
+from core.grading.grader import Grader
 from core.types import BenchmarkItem, Evaluated
 from orchestrator.stages.measuring import graded
 from services.inference.client import Reply

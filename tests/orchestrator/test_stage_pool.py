@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import ray
 
-from core.trainer_settings import EasyR1Settings, LocalSettings, TrainerSettings
+from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
 from orchestrator.stages.pool import Demand, demand_of
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.config import RunConfig
 from core.methods import Method
 from core.methods.rent import Rent
 from core.methods.rzero import RZero
 from core.methods.scrl import Scrl
+from core.settings.config import RunConfig
 from orchestrator.stages.context import StageError
 from orchestrator.stages.training import kept_questions
 from storage.session import Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from core.config import CoEvolution
-from core.filtering import statistics
+from core.questions.filtering import statistics
+from core.settings.config import CoEvolution
 from core.types import (
     Checkpoint,
     Evaluated,

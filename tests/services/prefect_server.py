@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from orchestrator import flows
-from orchestrator.cluster import free_port
+from orchestrator.installation.cluster import free_port
 from services.prefect_server import PrefectServer
 from tests.live import wait_until
 

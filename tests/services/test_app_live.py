@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.config import Sampling
-from core.prompts import solver_messages
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
 from core.types import Checkpoint
-from orchestrator.serving import held_checkpoints, serve_checkpoints
+from orchestrator.serving.checkpoints import held_checkpoints, serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt

@@ -12,11 +12,11 @@ from scipy.stats import norm
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.audits import Stratum, stratified_share
-from core.changes import Point, SeriesKey, findings
-from core.config import CoEvolution, parse_config
-from core.estimates import Estimate, mean_share, share
-from core.guard import Alarm
+from core.settings.config import CoEvolution, parse_config
+from core.statistics.audits import Stratum, stratified_share
+from core.statistics.changes import Point, SeriesKey, findings
+from core.statistics.estimates import Estimate, mean_share, share
+from core.statistics.guard import Alarm
 from core.types import Checkpoint, LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
 from services.drift.alerts import alert_id, look, record
 from services.drift.series import points_of, refresh, refresh_labels

@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from core.serving_settings import Service
+from core.settings.serving import Service
 from services.inference import access, proxy
 from services.inference.keys import keys_of
 

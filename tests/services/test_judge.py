@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.audit_settings import Judge
-from core.grading import Grader
-from core.judging import Case, Claimed, Truth
-from core.serving_settings import Service
+from core.grading.grader import Grader
+from core.judging.replies import Case, Claimed, Truth
+from core.settings.audit import Judge
+from core.settings.serving import Service
 from services.inference.client import InferenceError
 from services.inference.engine import Completion
 from services.inference.openai_api import ChatRequest, chat_response

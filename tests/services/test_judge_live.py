@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.audit_settings import Judge
-from core.grading import Grader
-from core.judging import Case, Claimed, JudgePrompt, Truth
-from orchestrator.serving import serve_checkpoints
+from core.grading.grader import Grader
+from core.judging.replies import Case, Claimed, JudgePrompt, Truth
+from core.settings.audit import Judge
+from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference import access
 from services.oracles.judge import JudgeError, audit
 from tests.live import Live

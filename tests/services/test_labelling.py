@@ -11,10 +11,10 @@ import pytest
 from api_examples import RUN, fill
 from fastapi.testclient import TestClient
 
-from core.audits import AuditError, Drawn, stratified_share
-from core.audits import draw as core_draw
-from core.config import CoEvolution
-from core.estimates import wilson
+from core.settings.config import CoEvolution
+from core.statistics.audits import AuditError, Drawn, stratified_share
+from core.statistics.audits import draw as core_draw
+from core.statistics.estimates import wilson
 from core.types import OracleLabel, OracleVerdict, question_id
 from services.api.app import PREFIX, create_app
 from services.api.audits import LARGEST_SAMPLE

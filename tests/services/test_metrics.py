@@ -15,10 +15,10 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine, event, update
 
-from core.alert_settings import Tested
-from core.config import CoEvolution
-from core.filtering import FilterStats
-from orchestrator.home import ROOT
+from core.questions.filtering import FilterStats
+from core.settings.alerts import Tested
+from core.settings.config import CoEvolution
+from orchestrator.installation.home import ROOT
 from services.api.app import create_app
 from services.api.figure_metrics import FIGURES, figure_of
 from services.api.keys import new_key

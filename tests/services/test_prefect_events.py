@@ -17,10 +17,10 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect_server import known, post, prefect_server
 from sqlalchemy import update
 
-from core.alert_settings import Alerts
-from core.config import CoEvolution
-from core.estimates import share
-from orchestrator.home import ROOT
+from core.settings.alerts import Alerts
+from core.settings.config import CoEvolution
+from core.statistics.estimates import share
+from orchestrator.installation.home import ROOT
 from services.api.app import PREFIX, create_app
 from services.drift.outbox import deliver_one, delivering
 from services.drift.prefect_events import PrefectEvents, event_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.serving_settings import Signals
+from core.settings.serving import Signals
 from services.inference.client import InferenceError
 from services.inference.signals import cluster, embed
 from tests.fake_service import fake_service, lengths

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.smollm2 import gguf_file, write_smollm2
-from core.config import Sampling
-from core.serving_settings import Serving
+from core.settings.config import Sampling
+from core.settings.serving import Serving
 from core.types import Checkpoint
-from orchestrator.serving import serve_checkpoints
+from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference.client import InferenceClient
 from services.inference.engine import Prompt
 from storage.checkpoints import publish

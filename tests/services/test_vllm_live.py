@@ -15,12 +15,12 @@ import pytest
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from core.config import Sampling
-from core.prompts import solver_messages
-from core.serving_settings import Service, Serving, Signals
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
+from core.settings.serving import Service, Serving, Signals
 from core.types import Checkpoint
-from orchestrator.home import APPLICATIONS, MICRO_MODEL
-from orchestrator.serving import ServeError, held_checkpoints, reserved, serve_checkpoints
+from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL
+from orchestrator.serving.checkpoints import ServeError, held_checkpoints, reserved, serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt

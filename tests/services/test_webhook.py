@@ -20,8 +20,8 @@ from api_examples import RUN
 from fake_receiver import Received, Receiver, fake_receiver
 from sqlalchemy import update
 
-from core.config import CoEvolution
-from core.guard import Alarm
+from core.settings.config import CoEvolution
+from core.statistics.guard import Alarm
 from services.drift import webhook
 from services.drift.alerts import record
 from services.drift.outbox import ATTEMPTS, TIMEOUT_S, deliver_one, delivering

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from sqlalchemy.orm import Session
 
-from core.config import CoEvolution
+from core.settings.config import CoEvolution
 from core.types import (
     Checkpoint,
     Evaluated,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from store_examples import fresh_run, question
 
-from core.audits import Stratum
-from core.calibration import Cell
+from core.statistics.audits import Stratum
+from core.statistics.calibration import Cell
 from core.types import LabelledQuestion, OracleLabel, OracleVerdict, PseudoLabel, Verdict, question_id
 from storage import queries
 from storage.errors import NotThere

@@ -4,8 +4,8 @@ import math
 
 from store_examples import fresh_run, label
 
-from core.estimates import Sums
-from core.filtering import statistics
+from core.questions.filtering import statistics
+from core.statistics.estimates import Sums
 from core.types import Evaluated, LabelledQuestion
 from storage import queries
 from storage.queries.figures import EvaluationSums

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import func, select, update
 from store_examples import checkpoint, fill, fresh_run
 
-from core.config import CoEvolution, Dataset, parse_config
-from core.filtering import statistics
+from core.questions.filtering import statistics
+from core.settings.config import CoEvolution, Dataset, parse_config
 from storage import queries
 from storage.errors import StoreError
 from storage.models import Base, Runs

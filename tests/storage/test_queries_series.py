@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from store_examples import fresh_run
 
-from core.estimates import Sums
+from core.statistics.estimates import Sums
 from core.types import (
     LabelledQuestion,
     OracleLabel,

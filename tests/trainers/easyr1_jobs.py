@@ -9,7 +9,7 @@ from typing import Any
 
 from local_tiny import tiny_job
 
-from core.trainer_settings import EasyR1Settings
+from core.settings.trainers import EasyR1Settings
 from trainers.base import TrainJob
 
 FAKE = Path(__file__).parent / "fake_easyr1"

@@ -7,10 +7,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from core.config import Sampling, Training, parse_method
 from core.methods.rzero import ChallengerReward
+from core.settings.config import Sampling, Training, parse_method
 from core.types import Checkpoint
-from orchestrator.home import MICRO_MODEL
+from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 from trainers.micro.world import make_problem
 

@@ -11,9 +11,9 @@ import yaml
 from easyr1_worlds import solvers
 from transformers import AutoTokenizer
 
-from core.config import Sampling
-from core.trainer_settings import EasyR1Settings
-from orchestrator.home import MICRO_MODEL
+from core.settings.config import Sampling
+from core.settings.trainers import EasyR1Settings
+from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import TrainJob
 from trainers.easyr1.config import render, rollout_seed
 

@@ -24,11 +24,11 @@ from test_easyr1_reward_shim import METHODS, SIZE, batch, rendered, solvers_job,
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
-from core.config import load_config
-from core.prompts import solver_messages
-from core.trainer_settings import EasyR1Settings
+from core.questions.prompts import solver_messages
+from core.settings.config import load_config
+from core.settings.trainers import EasyR1Settings
 from orchestrator.cli import app
-from orchestrator.home import PRESETS
+from orchestrator.installation.home import PRESETS
 from storage.checkpoints import manifest
 from trainers.base import TrainError
 from trainers.easyr1.checkpoint import merge

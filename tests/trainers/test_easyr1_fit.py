@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from core.config import Training, parse_method
 from core.methods import METHODS
 from core.methods.rzero import ChallengerReward
 from core.methods.srt import Rloo, Srt
-from core.trainer_settings import EasyR1Settings
+from core.settings.config import Training, parse_method
+from core.settings.trainers import EasyR1Settings
 from trainers.base import TrainError
 from trainers.easyr1.fit import SIGNALS, deviations, refuse_layout, refuse_unfit
 

@@ -15,7 +15,7 @@ from easyr1_jobs import FAKE, SETTINGS, job_in, misbehaving
 from local_tiny import save_tiny
 from safetensors.torch import load_file
 
-from core.guard import Guard
+from core.statistics.guard import Guard
 from storage.checkpoints import manifest
 from tests.live import wait_until
 from trainers.base import TrainError, TrainJob

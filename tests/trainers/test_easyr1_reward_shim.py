@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from local_tiny import tiny_challenger, tiny_job
 
-from core.config import Training, parse_method
-from core.grading import Grader
+from core.grading.grader import Grader
 from core.methods import Method
-from core.prompts import parse_question
-from core.trainer_settings import EasyR1Settings
+from core.questions.prompts import parse_question
+from core.settings.config import Training, parse_method
+from core.settings.trainers import EasyR1Settings
 from services.inference.client import InferenceError
 from services.inference.engine import Completion
 from tests.fake_service import fake_service

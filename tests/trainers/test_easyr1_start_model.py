@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from local_tiny import save_tiny, tiny_model
 
-from orchestrator.home import MICRO_MODEL
+from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import TrainError
 from trainers.easyr1.start_model import readable_start
 

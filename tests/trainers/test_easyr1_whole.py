@@ -16,8 +16,8 @@ import ray
 from easyr1_worlds import PYTHON, challengers, solvers, votes
 from safetensors.torch import load_file
 
-from core.trainer_settings import EasyR1Settings
-from orchestrator.home import MICRO_MODEL
+from core.settings.trainers import EasyR1Settings
+from orchestrator.installation.home import MICRO_MODEL
 from storage.checkpoints import manifest
 from tests.fake_service import fake_service
 from tests.live import wait_until

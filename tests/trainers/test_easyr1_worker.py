@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from core.grading import Grader
-from core.trainer_settings import EasyR1Settings
-from orchestrator.home import MICRO_MODEL
+from core.grading.grader import Grader
+from core.settings.trainers import EasyR1Settings
+from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engine import Completion
 from tests.fake_service import fake_service
 from trainers.base import TrainJob

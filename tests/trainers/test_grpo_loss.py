@@ -17,9 +17,9 @@ from local_tiny import VOCABULARY, save_tiny, tiny_model, tiny_tokenizer, tiny_t
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from core.config import Training
 from core.methods import LossAverage
 from core.methods.rzero import RZero
+from core.settings.config import Training
 from trainers.local.grpo import grpo_loss, k3, token_logprobs
 from trainers.local.ranks import Ranks
 from trainers.local.update import Row, make_optimiser, update

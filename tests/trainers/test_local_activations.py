@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from core.trainer_settings import LocalSettings
+from core.settings.trainers import LocalSettings
 from core.types import Scored
 from services.inference.transformers_engine import TransformersEngine
 from trainers.local import loop

@@ -15,11 +15,11 @@ import torch
 from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_tokenizer, without_timings
 from transformers import GraniteConfig, GraniteForCausalLM
 
-from core.config import Sampling
-from core.guard import Guard
 from core.methods.poly_epo import PassAtN
 from core.methods.srt import Srt
 from core.methods.ttrl import Ttrl
+from core.settings.config import Sampling
+from core.statistics.guard import Guard
 from core.types import Scored
 from trainers.base import TrainError, TrainJob
 from trainers.local.checkpoints import save_step

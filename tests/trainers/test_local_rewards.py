@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from local_tiny import tiny_challenger, tiny_job
 
-from core.config import Sampling
-from core.grading import Grader
+from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.evol_rl import EvolRl
 from core.methods.poly_epo import GrpoDiv
 from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
-from core.prompts import solver_messages
+from core.questions.prompts import solver_messages
+from core.settings.config import Sampling
 from services.inference.engine import Completion, Prompt
 from trainers.base import ChallengerJob, SolverService
 from trainers.local.ranks import Ranks

@@ -19,9 +19,9 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3ForCausalLM
 from two_ranks import Pair
 
-from core.config import Sampling
 from core.methods.evol_rl import EvolRl
-from core.trainer_settings import LocalSettings
+from core.settings.config import Sampling
+from core.settings.trainers import LocalSettings
 from core.types import Scored
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainJob

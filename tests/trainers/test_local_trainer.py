@@ -20,10 +20,10 @@ import torch
 from local_tiny import TIMINGS, tiny_job, without_timings
 from safetensors.torch import load_file
 
-from core.config import Sampling
 from core.methods.evol_rl import EvolRl
-from core.serving_settings import Signals
-from core.trainer_settings import LocalSettings
+from core.settings.config import Sampling
+from core.settings.serving import Signals
+from core.settings.trainers import LocalSettings
 from tests.fake_service import Answer, fake_service, lengths
 from tests.live import wait_until
 from tests.processes import descendants

@@ -8,11 +8,11 @@ import random
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from core.answers import extract_boxed
-from core.config import Sampling
-from core.prompts import challenger_messages, solver_messages
-from core.voting import vote
-from orchestrator.home import MICRO_MODEL
+from core.grading.answers import extract_boxed
+from core.questions.prompts import challenger_messages, solver_messages
+from core.questions.voting import vote
+from core.settings.config import Sampling
+from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.micro import pretrain as pretraining

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.answers import extract_boxed
-from core.prompts import parse_question
+from core.grading.answers import extract_boxed
+from core.questions.prompts import parse_question
 from services.oracles import exact
 from trainers.micro import world
 

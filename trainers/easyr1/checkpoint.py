@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from core.trainer_settings import EasyR1Settings
+from core.settings.trainers import EasyR1Settings
 from trainers.base import TrainError
 from trainers.folders import appearing
 

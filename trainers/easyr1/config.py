@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from core.seeds import seed_for
-from core.trainer_settings import EasyR1Settings
+from core.settings.trainers import EasyR1Settings
 from trainers.base import ChallengerJob, SolverJob, TrainJob
 from trainers.easyr1 import reward_shim
 from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset

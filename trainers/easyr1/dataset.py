@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.prompts import Message, challenger_messages, solver_messages
+from core.questions.prompts import Message, challenger_messages, solver_messages
 from trainers.base import SolverJob, TrainJob
 from trainers.schedule import questions_at
 

@@ -22,8 +22,8 @@ from ray.exceptions import RayError
 from transformers import AutoTokenizer
 
 from core.files import put, whole_lines
-from core.guard import StepSignal, ends_training, step_alarms
-from core.trainer_settings import EasyR1Settings
+from core.settings.trainers import EasyR1Settings
+from core.statistics.guard import StepSignal, ends_training, step_alarms
 from services.inference import access
 from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.config import Sampling, parse_method
-from core.grading import Grader
+from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
-from core.prompts import parse_question
+from core.questions.prompts import parse_question
 from core.seeds import seed_for
-from core.serving_settings import Signals
+from core.settings.config import Sampling, parse_method
+from core.settings.serving import Signals
 from core.types import Scored
 from services.inference.client import InferenceClient
 from trainers import rewards

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.guard import ends_training, step_alarms
 from core.seeds import seed_for
-from core.trainer_settings import LocalSettings
+from core.settings.trainers import LocalSettings
+from core.statistics.guard import ends_training, step_alarms
 from services.inference.engine import Completion, Prompt
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainError, TrainJob

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.errors import CoevoError
-from core.trainer_settings import LocalSettings
+from core.settings.trainers import LocalSettings
 from trainers.base import TrainJob
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from core.grading import Grader
-from core.prompts import parse_question
+from core.grading.grader import Grader
+from core.questions.prompts import parse_question
 from core.seeds import seed_for
 from core.types import Group, PseudoLabel, Scored
 from services.inference.client import InferenceClient

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from core.files import whole_lines
-from core.trainer_settings import LocalSettings
+from core.settings.trainers import LocalSettings
 from core.types import Checkpoint
 from services.inference.keys import keys_of
 from trainers.base import SolverJob, TrainError, TrainJob, TrainResult

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.config import Training
 from core.methods import Objective
+from core.settings.config import Training
 from trainers.base import TrainError
 from trainers.local.grpo import grpo_loss, k3
 from trainers.local.ranks import Ranks

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from core.grading import Grader
+from core.grading.grader import Grader
 from trainers.local.loop import train
 from trainers.local.order import Order
 from trainers.local.ranks import Ranks

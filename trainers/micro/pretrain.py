@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from core.prompts import challenger_messages, solver_messages
+from core.questions.prompts import challenger_messages, solver_messages
 from trainers.micro import world
 from trainers.micro.tokenizer import VOCABULARY, render
 

@@ -1,8 +1,8 @@
 """The tiny model's tokenizer: byte-level BPE with single-digit tokens, and the fixed parts of the prompts as tokens.
 
 A stock `PreTrainedTokenizerFast` with a chat template. Every digit is a token of its own, so that the model can learn
-to carry; " + " is one token; and each fixed part of the two prompts (the paper's full text, `core.prompts`) is one
-added token, so the paper's prompts cost one token each instead of four hundred.
+to carry; " + " is one token; and each fixed part of the two prompts (the paper's full text, `core.questions.prompts`)
+is one added token, so the paper's prompts cost one token each instead of four hundred.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from core.prompts import challenger_messages, solver_messages
+from core.questions.prompts import challenger_messages, solver_messages
 from trainers.micro import world
 
 PAD, IM_START, IM_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"

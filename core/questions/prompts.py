@@ -1,0 +1,78 @@
+"""The papers' prompt templates, and the parser of what the Challenger answers to them.
+
+Source: R-Zero, appendix E.2 (Solver and Challenger prompt templates), the words of the paper.
+"""
+
+from __future__ import annotations
+
+import re
+
+from core.grading.answers import extract_boxed
+
+Message = dict[str, str]
+
+SOLVER_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
+
+CHALLENGER_SYSTEM = r"""You are an expert competition-math problem setter. FIRST, in your private scratch-pad, think step-by-step to design a brand-new, non-trivial problem. The problem could come from any field of mathematics, including but not limited to algebra, geometry, number theory, combinatorics, prealgebra, probability, statistics, and calculus. Aim for a difficulty such that fewer than 30% of advanced high-school students could solve it. Avoid re-using textbook clichés or famous contest problems.
+
+THEN, without revealing any of your private thoughts, output **exactly** the following two blocks:
+
+<question>
+{The full problem statement on one or more lines}
+</question>
+
+\boxed{final_answer}
+
+Do NOT output anything else—no explanations, no extra markup."""  # noqa: E501 (verbatim)
+
+CHALLENGER_USER = (
+    "Generate one new, challenging reasoning question now. Remember to format the output exactly as instructed."
+)
+
+# What no question may hold: the marks that open and close turns in a chat template. A question that spells one would
+# speak to the Solver in another voice.
+_CONTROL = re.compile(r"<\|[^|<>]{0,40}\|>|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def solver_messages(question: str) -> list[Message]:
+    """The chat that asks the Solver one question (R-Zero E.2)."""
+    return [{"role": "system", "content": SOLVER_SYSTEM}, {"role": "user", "content": question}]
+
+
+def challenger_messages() -> list[Message]:
+    """The chat that asks the Challenger for one question (R-Zero E.2): the same for every rollout."""
+    return [{"role": "system", "content": CHALLENGER_SYSTEM}, {"role": "user", "content": CHALLENGER_USER}]
+
+
+def parse_question(text: str, max_chars: int = 2000) -> str | None:
+    """The question in a Challenger rollout, or None when it is malformed.
+
+    R-Zero 2.2 ("Format Check Penalty") and E.2: it needs `<question>…</question>` and, after it, a final `\\boxed{}`.
+    As in the released code the last such block counts. `max_chars` bounds what an untrusted model can put into every
+    later prompt, and control tokens of a chat template are refused.
+    """
+    inside, after = _last_block(text)
+    question = inside.strip()
+    return None if refuse_question(question, max_chars) or extract_boxed(after) is None else question
+
+
+def refuse_question(question: str, max_chars: int) -> str | None:
+    """Why a text may not be put to a Solver, None when it may."""
+    if not question.strip():
+        return "expected a question, got none"
+    if len(question) > max_chars:
+        return f"expected at most {max_chars} characters (dataset.max_question_chars), got {len(question)}"
+    return "holds control tokens of a chat template" if _CONTROL.search(question) else None
+
+
+def _last_block(text: str) -> tuple[str, str]:
+    """What the last `<question>…</question>` holds and what follows it, both "" when there is none.
+
+    Not a pattern: thousands of blocks that are opened and never closed would take it quadratic time.
+    """
+    pieces = text.split("</question>")
+    for i in range(len(pieces) - 2, -1, -1):
+        _, opened, inside = pieces[i].partition("<question>")
+        if opened:
+            return inside, "</question>".join(pieces[i + 1 :])
+    return "", ""

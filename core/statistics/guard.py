@@ -1,0 +1,190 @@
+"""The collapse guard: what a run's figures must not do, step by step and iteration by iteration, and what then.
+
+Sources: SRT (arXiv 2505.21444) 4.1.1 and E, where the pseudo-reward jumps to 1, the KL with it, held-out accuracy
+falls, and one answer is given to every prompt; EVOL-RL (arXiv 2509.15194) 2.3, where entropy goes, and its appendix on
+the accuracy of the majority while it trains, as in SCRL (arXiv 2603.19880) Figure 3; R-Zero (arXiv
+2508.05004) B.2 and H, a decline after an early peak; and a Challenger's own ways to be paid: ill-posed questions,
+repeated ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from core.settings.bounds import Part, Positive, Scale, Share
+
+Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
+Signal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels", "decline", "ill_posed", "repetition"]
+StepSignal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels"]
+
+# The metrics of a step that signals are made of.
+WATCHED = ("majority_share", "kl", "same_label_share", "entropy", "label_accuracy", "labels_checked")
+
+# In standard errors. If label accuracy has not changed, a fall this large appears by chance at about one step in 4,000;
+# more often where the windows hold the same questions several times, whose labels are not independent.
+_MIN_STANDARD_ERRORS = 3.5
+
+_STRENGTH = {action: strength for strength, action in enumerate(get_args(Action))}
+
+
+class Guard(Part):
+    """What counts as a signal, and the action it calls for.
+
+    "pause" asks a person in the Prefect UI; "roll_back" goes back to the best checkpoint by pass@1 and on
+    from there, at most `max_roll_backs` times a run, then stops; "stop" ends the run with the best checkpoint as its
+    result. Any of the three ends a training stage at the step where a step's signal shows.
+    """
+
+    hacking: Action = "warn"
+    one_answer: Action = "warn"
+    no_entropy: Action = "warn"
+    wrong_labels: Action = "warn"
+    decline: Action = "warn"
+
+    window: Positive = 3  # steps whose median is taken: one step may be odd
+    # Chosen on pushed SRT and its control with true labels, docs/methods.md: KL tells them apart.
+    hacking_jump: Share = 0.05  # more of the votes agree with their majority than at the training's first steps…
+    hacking_kl: Scale = 0.15  # …and the KL to the reference, in nats a token, is as large
+    one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
+    entropy_floor: Share = 0.1  # of the entropy of the training's first steps
+    # How far label accuracy must fall below the training's first steps; the fall must also be too large for chance.
+    wrong_labels_points: Share = 0.1
+    decline_points: Share = 0.03  # of pass@1 on the benchmark, below its best
+    max_roll_backs: int = Field(1, ge=0, le=10_000)
+
+    def action(self, signal: Signal) -> Action:
+        action: Action = getattr(self, signal)
+        return action
+
+
+class LoopGuard(Guard):
+    """With the signals of a Challenger's questions."""
+
+    ill_posed: Action = "warn"
+    repetition: Action = "warn"
+
+    ill_posed_share: Share = 0.2
+    repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A signal that showed: what was measured, the threshold that it crossed, and what is to be done."""
+
+    signal: Signal
+    action: Action
+    value: float
+    threshold: float
+    step: int | None  # of the Solver's training; None for a figure of the whole iteration
+    text: str
+
+
+def strongest(alarms: Sequence[Alarm]) -> Action:
+    """The strongest action that any of `alarms` calls for."""
+    return max((alarm.action for alarm in alarms), key=_STRENGTH.__getitem__, default="ignore")
+
+
+def ends_training(action: Action) -> bool:
+    return _STRENGTH[action] >= _STRENGTH["pause"]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Of a training that goes on in another job, what the guard must know: the metrics of its first steps, from which a
+    rise is measured, and of those just before the job."""
+
+    first: tuple[dict[str, float], ...] = ()
+    last: tuple[dict[str, float], ...] = ()
+
+
+def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Before = Before()) -> list[Alarm]:
+    """The signals at the last of a job's steps so far, from all of its metrics in order.
+
+    Metrics that a step lacks (all its prompts were dropped, say) make no signal, nor do fewer steps than the window.
+    """
+    step = int(metrics[-1]["step"])
+    now = [*before.last, *metrics][-guard.window :]
+    if len(now) < guard.window:
+        return []  # a median of one or two steps would end a training for one odd batch
+    signals: list[tuple[StepSignal, float, float, str]] = []
+    begin = [*before.first, *metrics][: guard.window]
+    majority, majority_before = _median(now, "majority_share"), _median(begin, "majority_share")
+    kl = _median(now, "kl")
+    if majority is not None and majority_before is not None and kl is not None:
+        risen = majority - majority_before >= guard.hacking_jump
+        if risen and kl >= guard.hacking_kl:
+            text = f"{majority:.0%} of the votes agree with their majority, up from {majority_before:.0%}, at a KL of"
+            signals.append(("hacking", kl, guard.hacking_kl, f"{text} {kl:.3g} nats a token"))
+    one_answer = _median(now, "same_label_share")
+    if one_answer is not None and one_answer >= guard.one_answer_share:
+        text = f"{one_answer:.0%} of the prompts have one and the same majority answer"
+        signals.append(("one_answer", one_answer, guard.one_answer_share, text))
+    entropy, entropy_before = _median(now, "entropy"), _median(begin, "entropy")
+    if entropy is not None and entropy_before is not None and entropy < guard.entropy_floor * entropy_before:
+        text = f"the policy's entropy is {entropy:.3g} nats a token, of {entropy_before:.3g} at the beginning"
+        signals.append(("no_entropy", entropy, guard.entropy_floor * entropy_before, text))
+    right, n = _checked_labels(now)
+    right_before, n_before = _checked_labels(begin)
+    if n and n_before:
+        accuracy, accuracy_before = right / n, right_before / n_before
+        pooled = (right + right_before) / (n + n_before)
+        chance_fall = _MIN_STANDARD_ERRORS * math.sqrt(pooled * (1 - pooled) * (1 / n + 1 / n_before))
+        threshold = accuracy_before - max(guard.wrong_labels_points, chance_fall)
+        if accuracy < accuracy_before and accuracy <= threshold:
+            now_right = f"{accuracy:.0%} of the labels are right (n = {n:.0f})"
+            text = f"{now_right}, down from {accuracy_before:.0%} at the beginning (n = {n_before:.0f})"
+            signals.append(("wrong_labels", accuracy, threshold, text))
+    return [
+        Alarm(signal, guard.action(signal), value, threshold, step, f"step {step}: {text}")
+        for signal, value, threshold, text in signals
+        if guard.action(signal) != "ignore"
+    ]
+
+
+def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[Alarm]:
+    """The signals of a whole iteration: `pass_at_1` against `best_pass_at_1`, and with a Challenger `ill_posed_share`
+    and `repetition_share`.
+
+    A figure that is None or missing makes no signal.
+    """
+    signals: list[tuple[Signal, float, float, str]] = []
+    now, best = figures.get("pass_at_1"), figures.get("best_pass_at_1")
+    if now is not None and best is not None and best - now > guard.decline_points:
+        signals.append(("decline", best - now, guard.decline_points, f"pass@1 is {now:.1%}, down from {best:.1%}"))
+    signals += _challenger_signals(figures, guard) if isinstance(guard, LoopGuard) else []
+    return [
+        Alarm(signal, guard.action(signal), value, threshold, None, text)
+        for signal, value, threshold, text in signals
+        if guard.action(signal) != "ignore"
+    ]
+
+
+def _challenger_signals(
+    figures: Mapping[str, float | None], guard: LoopGuard
+) -> list[tuple[Signal, float, float, str]]:
+    signals: list[tuple[Signal, float, float, str]] = []
+    ill_posed, repetition = figures.get("ill_posed_share"), figures.get("repetition_share")
+    if ill_posed is not None and ill_posed > guard.ill_posed_share:
+        text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"
+        signals.append(("ill_posed", ill_posed, guard.ill_posed_share, text))
+    if repetition is not None and repetition > guard.repetition_share:
+        text = f"{repetition:.0%} of the Challenger's questions repeat another"
+        signals.append(("repetition", repetition, guard.repetition_share, text))
+    return signals
+
+
+def _checked_labels(metrics: Sequence[Mapping[str, float]]) -> tuple[float, float]:
+    """(right labels, labels) of some steps, of those whose truth is known."""
+    checked = [(step["label_accuracy"], step["labels_checked"]) for step in metrics if "labels_checked" in step]
+    return sum(accuracy * n for accuracy, n in checked), sum(n for _, n in checked)
+
+
+def _median(metrics: Sequence[Mapping[str, float]], name: str) -> float | None:
+    values = [step[name] for step in metrics if name in step]
+    return median(values) if values else None

@@ -1,0 +1,1 @@
+"""Looking at what a run has stored, without training: its matrix, replayed votes, groups from a file."""

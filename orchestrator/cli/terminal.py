@@ -1,0 +1,39 @@
+"""What the commands share: how an error is told, and how settings are given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from core.errors import CoevoError
+from core.settings.config import ConfigError
+from core.unicode import from_json
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """What a user can cause is said in a line or two, with exit code 1; all else keeps its traceback."""
+    try:
+        yield
+    except CoevoError as error:
+        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """`NAME=VALUE`, the value as JSON where it is JSON, else as text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set: expected NAME=VALUE, got {text!r}")
+    try:
+        return name, from_json(value)
+    except json.JSONDecodeError:
+        return name, value

@@ -1,0 +1,196 @@
+"""Where a coevo installation keeps its things: one folder, `$COEVO_HOME` or `.coevo` below the current one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from core.errors import CoevoError
+from core.files import put
+from services.prefect_server import PrefectServer
+
+ROOT = Path(__file__).resolve().parents[2]
+PRESETS = ROOT / "deploy" / "runs"
+APPLICATIONS = ROOT / "deploy" / "serve"
+MICRO_MODEL = ROOT / "trainers" / "micro" / "model"
+
+
+class NotUp(CoevoError):
+    """The services are not running."""
+
+
+class NotPrivate(CoevoError):
+    """Another user of the machine may enter a folder that must be closed to him, or owns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The running services' addresses, and the processes that `coevo up` started: pid -> (name, start time).
+
+    No processes: each service is a container of its own, and somebody else's to start and to end.
+    """
+
+    ray_address: str
+    dashboard_url: str
+    serve_url: str
+    prefect_url: str
+    ray_token: str  # who has it may run code on this Ray
+    processes: dict[int, tuple[str, float]]
+    api_url: str = ""  # of the REST API and the dashboard; empty: somebody else's to know
+    prefect_auth: str = ""  # USER:PASSWORD. Who has it may run code where the runner is; empty: Prefect asks for none
+
+    @classmethod
+    def from_environment(cls) -> Services:
+        """Services that other containers run. Raises `NotUp` naming a variable that is not set."""
+        return cls(
+            ray_address=_variable("COEVO_RAY_ADDRESS"),
+            dashboard_url=_variable("COEVO_RAY_DASHBOARD_URL").rstrip("/"),
+            serve_url=_variable("COEVO_SERVE_URL").rstrip("/"),
+            prefect_url=_variable("PREFECT_API_URL").rstrip("/").removesuffix("/api"),
+            ray_token=_variable("RAY_AUTH_TOKEN"),
+            processes={},
+            prefect_auth=os.environ.get("PREFECT_API_AUTH_STRING", ""),
+        )
+
+    def endpoint(self, role: str) -> str:
+        """The OpenAI-compatible base address of one application."""
+        return f"{self.serve_url}/{role}/v1"
+
+    @property
+    def prefect(self) -> PrefectServer:
+        """The Prefect server, to be asked."""
+        return PrefectServer(self.prefect_url, self.prefect_auth or None, os.environ.get("PREFECT_UI_URL"))
+
+    @property
+    def ray_headers(self) -> dict[str, str]:
+        """What requests to Ray's dashboard must carry."""
+        return {"Authorization": f"Bearer {self.ray_token}"}
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that no other user of the machine may enter, so that the modes of the files in it do not matter.
+
+    Raises `NotPrivate` where there is one that is open to others, another user's, a link or a file. It is not changed
+    then: it may be a folder that others are meant to enter.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        status = folder.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            owner = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+            raise NotPrivate(f"{folder}: expected a folder of user {os.getuid()}, got {owner}") from None
+        if mode & 0o077:
+            expected = "expected a folder that only its owner may enter"
+            raise NotPrivate(f"{folder}: {expected}, got mode {mode:o}: chmod 700 {folder}") from None
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise NotUp(
+            f"{name}: expected a value, since COEVO_RAY_ADDRESS says that the services are elsewhere; it is not set"
+        )
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder's layout."""
+
+    path: Path
+
+    @property
+    def database(self) -> str:
+        """`$COEVO_DATABASE`, or an SQLite file."""
+        return os.environ.get("COEVO_DATABASE") or f"sqlite:///{self.path / 'coevo.db'}"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def texts(self) -> Path:
+        return self.path / "texts"
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def prefect(self) -> Path:
+        return self.path / "prefect"
+
+    @property
+    def reports(self) -> Path:
+        return self.path / "reports"
+
+    @property
+    def ray_temp(self) -> Path:
+        """Ray's sockets live below it, and a socket's path may have only about 100 characters: not in `path`.
+
+        Ray lets everybody write into it, so its parent must be private (`make_private`).
+        """
+        name = hashlib.sha256(str(self.path).encode()).hexdigest()[:8]
+        return Path(tempfile.gettempdir()) / f"coevo-{os.getuid()}" / name
+
+    def secret(self, name: str) -> str:
+        """A random secret, made when it is first asked for. It outlives `coevo down`, so that a browser or a script
+        that knows it need not be told again. Raises `OSError` where the home cannot be written."""
+        file = self.path / "secrets" / name
+        if not file.exists():
+            make_private(file.parent)
+            made = file.with_name(f"{name}.{secrets.token_hex(4)}")
+            made.write_text(secrets.token_hex(32))
+            with suppress(FileExistsError):  # a link, unlike a rename, leaves what another process was first to make
+                os.link(made, file)
+            made.unlink()
+        return file.read_text()
+
+    @property
+    def api_key(self) -> str:
+        """The key of the REST API that everybody has who may read this home. Raises as `secret` does."""
+        return self.secret("api")
+
+    @property
+    def _state(self) -> Path:
+        return self.path / "services.json"
+
+    def services(self) -> Services:
+        """What the environment names, where `$COEVO_RAY_ADDRESS` is set; what `coevo up` started. Raises `NotUp`."""
+        if os.environ.get("COEVO_RAY_ADDRESS"):
+            return Services.from_environment()
+        try:
+            state = json.loads(self._state.read_text())
+        except FileNotFoundError as error:
+            raise NotUp(f"no services are running for {self.path}: start them with `coevo up`") from error
+        state["processes"] = {int(pid): tuple(value) for pid, value in state["processes"].items()}
+        return Services(**state)
+
+    def save_services(self, services: Services | None) -> None:
+        """Remember what was started; None forgets it."""
+        if services is None:
+            self._state.unlink(missing_ok=True)
+            return
+        temporary = self._state.with_suffix(".tmp")
+        temporary.touch(mode=0o600)  # it holds a token
+        temporary.write_text(json.dumps(asdict(services), indent=1))
+        put(temporary, self._state)
+
+
+def home() -> Home:
+    """`$COEVO_HOME`, or `.coevo` below the current folder. It is made when something is first put in it."""
+    return Home(Path(os.environ.get("COEVO_HOME") or ".coevo").resolve())

@@ -1,0 +1,1 @@
+"""Questions that no Challenger wrote: held-out benchmarks and given prompt sets."""

@@ -1,0 +1,117 @@
+"""Given prompt sets: a JSONL or Parquet file, the tiny world's own, or the benchmark's questions with labels hidden."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.errors import CoevoError
+from core.questions.filtering import normalised
+from core.questions.prompts import refuse_question
+from core.seeds import seed_for
+from core.settings.config import RunConfig
+from core.settings.prompts import Prompts
+from core.unicode import from_json
+from orchestrator.question_sets.held_out import held_out_texts, load_benchmark
+from trainers.micro.world import make_problem
+
+
+class PromptsError(CoevoError):
+    """A prompt set that cannot be used; names the file, the line and the column."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPrompt:
+    """One prompt; `answer` is the true one where the set has it."""
+
+    text: str
+    answer: str | None
+
+
+def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
+    """The prompts of a run's prompt set, or of its labelled data, in the order of the file.
+
+    Raises `PromptsError`, `BenchmarkError`.
+    """
+    if prompts.file == "micro":
+        return _of_the_tiny_world(config, prompts.limit or 0)
+    if prompts.file == "benchmark":
+        items = load_benchmark(config.evaluation.benchmark)
+        return [GivenPrompt(item.problem, item.answer) for item in items]
+    read: list[GivenPrompt] = []
+    for where, row in _rows(Path(prompts.file)):
+        if prompts.limit is not None and len(read) == prompts.limit:
+            break
+        read.append(_prompt(prompts, where, row, config.dataset.max_question_chars))
+    if not read:
+        raise PromptsError(f"prompts {prompts.file}: expected at least one, found none")
+    return read
+
+
+def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenPrompt]]:
+    """Those that are not held out, with their places in the set.
+
+    Raises what `read_prompts` does, and `PromptsError` when none is left.
+    """
+    held_out = {normalised(text) for text in held_out_texts(config)}
+    rows = enumerate(read_prompts(config, prompts))
+    kept = [(at, prompt) for at, prompt in rows if normalised(prompt.text) not in held_out]
+    if not kept:
+        raise PromptsError(f"prompts {prompts.file}: expected some to train on, but all of them are held out")
+    return kept
+
+
+def _of_the_tiny_world(config: RunConfig, count: int) -> list[GivenPrompt]:
+    """Questions drawn as for the model's own corpus, none of them the benchmark's, none twice."""
+    rng = random.Random(seed_for(config.seed, "prompts"))
+    taken = {item.problem for item in load_benchmark("micro")}
+    prompts: list[GivenPrompt] = []
+    while len(prompts) < count:
+        problem = make_problem(rng)
+        if problem.text not in taken:
+            taken.add(problem.text)
+            prompts.append(GivenPrompt(problem.text, str(problem.answer)))
+    return prompts
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """Each row and where it stands."""
+    try:
+        if path.suffix == ".parquet":
+            for number, row in enumerate(pq.read_table(path).to_pylist(), 1):
+                yield f"prompts {path}, row {number}", row
+            return
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield f"prompts {path}, line {number}", from_json(line)
+    except json.JSONDecodeError as error:
+        raise PromptsError(f"prompts {path}, line {number}: not JSON: {error}") from error
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        raise PromptsError(f"prompts {path}: cannot be read as {path.suffix or 'JSONL'}: {error}") from error
+
+
+def _prompt(prompts: Prompts, where: str, row: Any, max_chars: int) -> GivenPrompt:
+    if not isinstance(row, dict):
+        raise PromptsError(f"{where}: expected an object with columns, got {str(row)[:80]!r}")
+    text = row.get(prompts.question)
+    if not isinstance(text, str):
+        raise PromptsError(
+            f"{where}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; there are "
+            f"{', '.join(map(repr, row))}"
+        )
+    if (why := refuse_question(text, max_chars)) is not None:
+        raise PromptsError(f"{where}: column {prompts.question!r}: {why}")
+    if prompts.answer is None:
+        return GivenPrompt(text, None)
+    answer = row.get(prompts.answer)
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
+        raise PromptsError(f"{where}: column {prompts.answer!r}: expected an answer, got {str(answer)[:80]!r}")
+    return GivenPrompt(text, str(answer))
