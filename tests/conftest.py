@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import hypothesis
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from sqlalchemy import create_engine, make_url, text
 
 from benchmarks.postgres import temporary_postgresql
@@ -111,10 +111,27 @@ def opened_browser(*flags: str) -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium on this machine")
-    with sync_playwright() as playwright:
+    with _playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=[*_CHROMIUM_FLAGS, *flags])
         yield browser
         browser.close()
+
+
+_started: list[Playwright] = []
+
+
+@contextmanager
+def _playwright() -> Iterator[Playwright]:
+    """The one that a block around this one has started, or one for this block: a thread can have one at a time."""
+    if _started:
+        yield _started[0]
+        return
+    with sync_playwright() as playwright:
+        _started.append(playwright)
+        try:
+            yield playwright
+        finally:
+            _started.clear()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from services.api.app import create_app
 from services.api.keys import new_key
@@ -19,7 +19,6 @@ from storage import queries
 from storage.rows import AlertRow
 from tests.api_server import served
 from tests.browsing import look_at, serious, without_complaints
-from tests.conftest import opened_browser
 from tests.live import Live
 from tests.orchestrator.judged_run import HALF, fill_judged_run
 from tests.orchestrator.whole_runs import WholeRun
@@ -55,10 +54,10 @@ def page(live: Live, page: Page) -> Page:
 
 
 @pytest.fixture
-def stranger() -> Iterator[Page]:
+def stranger(browser: Browser) -> Iterator[Page]:
     """A tab that has no key."""
-    with opened_browser() as browser:
-        yield browser.new_page()
+    with browser.new_context() as context:
+        yield context.new_page()
 
 
 def test_from_the_drift_chart_to_a_vote_in_three_clicks(address: str, page: Page) -> None:
