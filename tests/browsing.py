@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,10 +24,10 @@ def without_complaints(page: Page) -> Iterator[None]:
     assert said == []
 
 
-def look_at(page: Page, address: str, heading: str, scheme: Any = "light") -> None:
+def look_at(page: Page, address: str, heading: str, scheme: Any = "light", widths: Sequence[int] = WIDTHS) -> None:
     """Open an address, and hold it to what every page must be: drawn, no wider than the screen, and accessible."""
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    for width in WIDTHS:
+    for width in widths:
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(address)
         page.get_by_role("heading", name=heading, level=1).wait_for()

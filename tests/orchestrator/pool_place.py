@@ -1,7 +1,9 @@
-"""Takes a place in the worker pool with priority 1, and gives it back: each when a line of its input says so. Where it
-can never have one, it prints why.
+"""A driver that asks for places in the worker pool with priority 1. Each line of its input is a request:
 
-`python pool_place.py RUN UNITS STAGE`
+    RUN UNITS STAGE [LIMIT]
+
+It prints "began" once it has the place, and gives it back after one more line. Where it can never have the place, it
+prints why. LIMIT is what COEVO_POOL_LIMIT says.
 """
 
 from __future__ import annotations
@@ -17,17 +19,26 @@ from core.types import STAGES, Stage
 from orchestrator.installation.home import home
 from orchestrator.ledger import LastWrite, run_once
 from orchestrator.stages.context import Context
-from orchestrator.stages.pool import Demand, PoolError, place
+from orchestrator.stages.pool import LIMIT, Demand, PoolError, place
 from storage import queries
 from storage.session import open_store
 
 
-def main(run: str, units: float, stage: Stage) -> None:
+def main() -> None:
+    ray.init(home().services().ray_address, log_to_driver=False)
+    print("ready", flush=True)
+    while request := sys.stdin.readline().split():
+        run, units, stage, *limit = request
+        os.environ[LIMIT] = limit[0] if limit else ""
+        print(_asked(run, float(units), next(known for known in STAGES if known == stage)), flush=True)
+    os._exit(0)  # Ray's threads have nothing left to say
+
+
+def _asked(run: str, units: float, stage: Stage) -> str:
     here = home()
     store, config = open_store(here.database), CoEvolution(pool=PoolSettings(priority=1))
     with store.write() as session:
         queries.create_run(session, name=run, config=config)
-    ray.init(here.services().ray_address, log_to_driver=False)
     context = Context(here, store, here.services(), run, config, 1, lambda *_: None)
 
     def body() -> LastWrite:
@@ -37,15 +48,12 @@ def main(run: str, units: float, stage: Stage) -> None:
             sys.stdin.readline()
         return lambda _session: {}
 
-    print("ready", flush=True)
-    sys.stdin.readline()
     try:
         run_once(store, run, 1, stage, body)
-        print("over", flush=True)
     except PoolError as error:
-        print(error, flush=True)
-    os._exit(0)  # Ray's threads have nothing left to say
+        return str(error)
+    return "over"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), next(stage for stage in STAGES if stage == sys.argv[3]))
+    main()

@@ -4,7 +4,7 @@ a run that was really made stands one of made rows, which a judge and people hav
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from services.oracles.accuracy import measured
 from storage import queries
 from storage.rows import AlertRow
 from tests.api_server import served
-from tests.browsing import look_at, serious, without_complaints
+from tests.browsing import WIDTHS, look_at, serious, without_complaints
 from tests.live import Live
 from tests.orchestrator.judged_run import HALF, fill_judged_run
 from tests.orchestrator.whole_runs import WholeRun
@@ -151,11 +151,15 @@ def test_filters_are_in_the_address(address: str, page: Page) -> None:
         page.wait_for_url("**sort=-p_hat**")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_can_be_used_by_everybody(address: str, page: Page, scheme: str) -> None:
+# In the dark other colours are to be told apart; what fits on a phone does so by day and by night.
+@pytest.mark.parametrize(
+    ("scheme", "widths"),
+    [("light", WIDTHS), ("dark", WIDTHS[:1]), pytest.param("dark", WIDTHS[1:], marks=pytest.mark.slow)],
+)
+def test_every_page_can_be_used_by_everybody(address: str, page: Page, scheme: str, widths: Sequence[int]) -> None:
     with without_complaints(page):
         for path, heading in PAGES.items():
-            look_at(page, address + path, heading, scheme)
+            look_at(page, address + path, heading, scheme, widths)
 
 
 @pytest.fixture

@@ -46,23 +46,21 @@ def queued(live: Live) -> list[str]:
 
 
 @contextmanager
-def pool_place(
-    live: Live, run: str, units: float, stage: str = "train_solver", **variables: str
-) -> Iterator[subprocess.Popen[str]]:
+def pool_place(live: Live) -> Iterator[subprocess.Popen[str]]:
     """Another driver, which asks for a place when it is told to."""
-    command = [sys.executable, str(Path(__file__).with_name("pool_place.py")), run, str(units), stage]
+    command = [sys.executable, str(Path(__file__).with_name("pool_place.py"))]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env={**live.environment, **variables}, **pipes) as process, terminated(process):
+    with subprocess.Popen(command, env=live.environment, **pipes) as process, terminated(process):
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
 
 
-def told_to_go_on(process: subprocess.Popen[str]) -> str:
+def told(process: subprocess.Popen[str], line: str) -> str:
     """What it says then."""
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write("go on\n")
+    process.stdin.write(f"{line}\n")
     process.stdin.flush()
     return process.stdout.readline().strip()
 
@@ -70,20 +68,20 @@ def told_to_go_on(process: subprocess.Popen[str]) -> str:
 def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live: Live) -> None:
     """It has the place twice: the first time it gives it back, the second time it is killed."""
     steps = 40
-    with pool_place(live, "urgent", 2) as urgent, pool_place(live, "killed-driver", 2) as killed:
+    with pool_place(live) as urgent:
         patient = live.start(*_run(live, "patient", f"solver.training.steps={steps}", *BOTH))
         wait_until(lambda: at_work(live) == {"patient": "train_solver"}, "the patient run to train its Solver")
-        assert told_to_go_on(urgent) == "began"
+        assert told(urgent, "urgent 2 train_solver") == "began"
         assert at_work(live) == {"urgent": "train_solver"}
         wait_until(lambda: queued(live) == ["patient"], "the patient run to queue again")
-        assert told_to_go_on(urgent) == "over"
+        assert told(urgent, "go on") == "over"
         wait_until(lambda: at_work(live) == {"patient": "train_solver"}, "the patient run to go on")
-        assert told_to_go_on(killed) == "began"
+        assert told(urgent, "killed-driver 2 train_solver") == "began"
         wait_until(lambda: queued(live) == ["patient"], "the patient run to queue again")
         shown = live.coevo("status").stdout
         assert "worker pool" in shown
         assert "queued" in shown
-        killed.kill()
+        urgent.kill()
         assert patient.wait(timeout=300) == 0
     with live.store().read() as session:
         rewards = queries.train_metrics_of(session, "patient", role="solver", name="reward_mean")
@@ -99,18 +97,15 @@ def test_what_a_training_can_never_have_is_refused_at_once(live: Live, tmp_path:
     (tmp_path / "cpus.yaml").write_text(yaml.safe_dump(tree))
     serving = Serving(applications=str(tmp_path / "cpus.yaml"))
     serve_checkpoints(live.services, {"solver": base_checkpoint(live)}, serving)
-    with (
-        pool_place(live, "greedy", 7) as greedy,
-        pool_place(live, "beside", 2, "train_challenger") as beside,
-        pool_place(live, "limited", 2, COEVO_POOL_LIMIT="1") as limited,
-        pool_place(live, "misled", 2, COEVO_POOL_LIMIT="one") as misled,
-    ):
-        asks = "the training asks for"
-        assert told_to_go_on(greedy) == f"run greedy: {asks} 7 CPU, the cluster has 2"
-        assert told_to_go_on(limited) == f"run limited: {asks} 2 CPU, COEVO_POOL_LIMIT allows 1"
-        assert told_to_go_on(misled) == "COEVO_POOL_LIMIT: expected a number, got 'one'"
-        expected = f"run beside: {asks} 2 CPU, beside the inference applications there are 1"
-        assert told_to_go_on(beside) == expected
+    refusals = {
+        "greedy 7 train_solver": "run greedy: the training asks for 7 CPU, the cluster has 2",
+        "limited 2 train_solver 1": "run limited: the training asks for 2 CPU, COEVO_POOL_LIMIT allows 1",
+        "misled 2 train_solver one": "COEVO_POOL_LIMIT: expected a number, got 'one'",
+        "beside 2 train_challenger": "run beside: the training asks for 2 CPU, beside the inference applications there "
+        "are 1",
+    }
+    with pool_place(live) as driver:
+        assert {request: told(driver, request) for request in refusals} == refusals
     assert {"greedy", "beside", "limited", "misled"}.isdisjoint(row.run for row in jobs(live))
     serve_checkpoints(live.services, {}, Serving(release=True))
 
