@@ -1,0 +1,1 @@
+"""The measured claims, one file each: `coevo bench NAME`."""

@@ -1,4 +1,5 @@
-"""Draw docs/pictures/architecture.svg from the source: `python docs/draw_architecture.py`."""
+"""Draw docs/pictures/architecture.svg from the source, and write the list of folders of docs/architecture.md from their
+docstrings: `python docs/draw_architecture.py`."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ PLACES = {
     "storage": (0.5, 0.6),
     "core": (1.5, -0.3),
 }
+BEGIN, END = "<!-- begin folders -->", "<!-- end folders -->"
 WIDTH, PAPER, INK, LINE = 1.0, "#ffffff", "#22252b", "#8a94a6"
 
 
@@ -61,5 +63,25 @@ def draw(target: Path) -> None:
     figure.savefig(target, format="svg", metadata={"Date": None})
 
 
+def folders() -> str:
+    """A table of every package and what its docstring says first."""
+    rows = []
+    for package in sorted(PLACES):
+        for path in sorted((ROOT / package).rglob("__init__.py")):
+            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+            if docstring is not None:
+                about = docstring.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+                rows.append(f"| `{path.parent.relative_to(ROOT)}` | {about} |\n")
+    return "| folder | what is in it |\n|---|---|\n" + "".join(rows)
+
+
+def with_folders(page: str) -> str:
+    """The page with its table made anew."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{folders()}\n{END}{rest.partition(END)[2]}"
+
+
 if __name__ == "__main__":
     draw(ROOT / "docs" / "pictures" / "architecture.svg")
+    page = ROOT / "docs" / "architecture.md"
+    page.write_text(with_folders(page.read_text(encoding="utf-8")), encoding="utf-8")

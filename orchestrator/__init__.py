@@ -1,0 +1,1 @@
+"""A run from its start to its end: Prefect flows, the plan, the ledger, and the `coevo` command."""

@@ -1,0 +1,1 @@
+"""What runs beside a run: inference, oracles, figures and alerts, the REST API and the dashboard."""

@@ -1,0 +1,1 @@
+"""The SQL store, and on the disk checkpoints and the texts of rollouts."""

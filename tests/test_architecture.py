@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,10 @@ def test_the_picture_shows_every_package() -> None:
     picture = (ROOT / "docs" / "pictures" / "architecture.svg").read_text(encoding="utf-8")
     for package in ("core", "storage", "services", "trainers", "orchestrator", "benchmarks"):
         assert f"<!-- {package} -->" in picture
+
+
+def test_the_table_of_folders_is_that_of_the_source() -> None:
+    drawing = runpy.run_path(str(ROOT / "docs" / "draw_architecture.py"))
+    assert drawing["with_folders"](PAGE) == PAGE
+    for folder in ("core/statistics", "orchestrator/serving", "services/api", "trainers/local"):
+        assert f"| `{folder}` | " in PAGE

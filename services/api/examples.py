@@ -42,6 +42,7 @@ def _vote(sample: int, answer: str, in_class: int) -> dict[str, Any]:
 _BASE = _checkpoint("base", 0, 0, None)
 _SOLVERS = [_checkpoint("solver", t, 24, f"demo/solver/{t - 1}" if t > 1 else "demo/base/0") for t in (1, 2, 3)]
 _CONFIG = {
+    "kind": "co_evolve",
     "seed": 20260,
     "iterations": 3,
     "base_model": "micro",

@@ -1,0 +1,1 @@
+"""The Ray Serve applications that sample (the embedded engine, vLLM), and the client that asks them."""

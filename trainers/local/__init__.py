@@ -1,0 +1,1 @@
+"""The embedded trainer: GRPO in plain torch."""
