@@ -14,12 +14,11 @@ from functools import cache
 from statistics import NormalDist
 
 from core.errors import CoevoError
-from core.statistics.estimates import Estimate, wilson_at
+from core.statistics.estimates import Z95, Estimate, wilson_at
 from core.types import OracleVerdict, Verdict
 
 _BINS = 5
 _FLOOR = 2  # of every stratum, where it has so many: one alone shows no spread
-_Z = 1.96
 _CATEGORIES: tuple[OracleVerdict, ...] = ("right", "wrong", "ill_posed")
 _MOST_AUDITS = 10**9
 
@@ -256,5 +255,5 @@ def kappa(pairs: Mapping[Said, int] | Iterable[Said]) -> Estimate | None:
         share[a, b] * (second[a] + first[b]) ** 2 for a in _CATEGORIES for b in _CATEGORIES if a != b
     )
     variance = (agreed + differed - (observed * chance - 2 * chance + observed) ** 2) / (n * (1 - chance) ** 4)
-    half = _Z * math.sqrt(max(0.0, variance))
+    half = Z95 * math.sqrt(max(0.0, variance))
     return Estimate(value, max(-1.0, value - half), min(1.0, value + half), n)

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.statistics.estimates import Estimate
+from core.statistics.estimates import Z95, Estimate
 
 _DRAWS = 200
-_Z = 1.96
 
 Floats = NDArray[np.float64]
 Population = Mapping[float, int]  # p_hat -> pseudo-labels
@@ -90,7 +89,7 @@ def estimate_accuracy(audited: Sequence[Cell], population: Population, seed: int
         _predict(table.p_hats, n, right, p_hats, again)
         for n, right, again in zip(*table.resampled(generator), _again(weights, generator), strict=True)
     ]
-    half = _Z * float(np.sqrt(np.var(draws) + table.missed_by()))
+    half = Z95 * float(np.sqrt(np.var(draws) + table.missed_by()))
     return Estimate(value, max(0.0, value - half), min(1.0, value + half), int(table.n.sum()))
 
 

@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple, cast
 import numpy as np
 
 from core.settings.alerts import Alerts, Rule, Tested
-from core.statistics.estimates import Estimate, difference, wilson
+from core.statistics.estimates import Z95, Estimate, difference, wilson
 
 # The series of the Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where
 # it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests either.
@@ -41,7 +41,6 @@ LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY = "training_labelled_share", "negative_l
 
 _TESTED: Mapping[str, tuple[str, ...]] = {HELD_OUT: ACCURACY, LABELS: (LABELS, TRAINING_LABELS)}
 
-_Z = 1.96  # of the points' own 95% intervals
 _MEANS = frozenset({"vote_entropy", "response_length"})  # all else that is tested is a share
 _STATES = 200  # of the Markov chain
 
@@ -222,7 +221,7 @@ def _figure(point: Point) -> _Figure | None:
     # A mean of shares has its interval cut off at 0 and 1: its variance shows at the other end.
     cut = 0 < point.value < 1 and (point.lo <= 0 or point.hi >= 1)
     half = max(point.value - point.lo, point.hi - point.value) if cut else (point.hi - point.lo) / 2
-    variance = (half / _Z) ** 2
+    variance = (half / Z95) ** 2
     right = round(point.value * point.n)
     if not 0 <= right <= point.n or not math.isclose(right / point.n, point.value, abs_tol=1e-9):
         return _Figure(point.value, variance, point.n, None)
@@ -267,7 +266,7 @@ def _text(key: SeriesKey, now: _Figure, before: _Figure, why: str) -> str:
 
 
 def _estimate(figure: _Figure) -> Estimate:
-    half = _Z * math.sqrt(figure.variance)
+    half = Z95 * math.sqrt(figure.variance)
     interval = None if figure.right is None else wilson(figure.right, figure.n)
     lo, hi = interval or (figure.value - half, figure.value + half)
     return Estimate(figure.value, lo, hi, figure.n)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, variance
+from statistics import fmean, variance
 from typing import Any
 
-_Z = NormalDist().inv_cdf(0.975)
+Z95 = 1.96  # standard errors to either end of a normal 95% interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Sums:
         return Sums(self.n + other.n, self.total + other.total, self.squares + other.squares)
 
 
-def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float] | None:
-    """Wilson's score interval (1927) for the share `successes / n`, 95% at z = 1.96; None when n = 0.
+def wilson(successes: int, n: int, z: float = Z95) -> tuple[float, float] | None:
+    """Wilson's score interval (1927) for the share `successes / n`, 95% at the default z; None when n = 0.
 
     Unlike the normal interval it stays in [0, 1], holds the share, and does not shrink to a point at 0 or n successes.
 
@@ -49,7 +49,7 @@ def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float] | Non
     return wilson_at(successes / n, n, z) if n else None
 
 
-def wilson_at(p: float, n: float, z: float = 1.96) -> tuple[float, float]:
+def wilson_at(p: float, n: float, z: float = Z95) -> tuple[float, float]:
     """The same for a share p at an effective number of items, which need not be whole."""
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(max(0.0, p * (1 - p)) / n + z * z / (4 * n * n)) / (1 + z * z / n)
@@ -80,7 +80,7 @@ def mean(values: Sequence[float] | Sums) -> Estimate | None:
             return None
         n, centre = len(values), fmean(values)
         spread = variance(values)
-    half = _Z * math.sqrt(spread / n)
+    half = Z95 * math.sqrt(spread / n)
     return Estimate(centre, centre - half, centre + half, n)
 
 

@@ -199,7 +199,7 @@ def stable_run(rng: np.random.Generator, p: float, iterations: int) -> dict[Seri
 
 
 def _means(values: np.ndarray) -> Iterator[Point]:
-    halves = 1.959964 * values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+    halves = 1.96 * values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
     for t, (value, half) in enumerate(zip(values.mean(axis=1).tolist(), halves.tolist(), strict=True), 1):
         yield Point(t, value, value - half, value + half, values.shape[1])
 

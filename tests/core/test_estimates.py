@@ -62,7 +62,7 @@ def test_the_sums_give_the_same_interval(values: list[float]) -> None:
 
 def test_a_mean_of_shares_stays_where_shares_are() -> None:
     # One of four right: 1/4, standard deviation 1/2, so 1/4 -+ 1.96 / 4, which would begin below 0.
-    assert mean_share([0, 0, 0, 1]) == Estimate(0.25, 0.0, pytest.approx(0.25 + 1.959964 / 4, abs=1e-6), 4)
+    assert mean_share([0, 0, 0, 1]) == Estimate(0.25, 0.0, pytest.approx(0.25 + 1.96 / 4, abs=1e-6), 4)
     assert mean_share([1, 1, 1, 0]).hi == 1.0
     assert mean_share([0.5]) == Estimate(0.5, 0.0, 1.0, 1)  # one item says nothing of the spread
     assert mean_share([]) is None
@@ -70,8 +70,8 @@ def test_a_mean_of_shares_stays_where_shares_are() -> None:
 
 def test_a_mean_by_hand() -> None:
     # Four items of 8 samples each: means 0, 1/2, 1/2, 1. Mean 1/2, variance (1/4 + 1/4) / 3 = 1/6,
-    # standard error sqrt(1/24) = 0.204124, times 1.959964.
-    half = 1.959964 * math.sqrt(1 / 24)
+    # standard error sqrt(1/24) = 0.204124, times 1.96.
+    half = 1.96 * math.sqrt(1 / 24)
     estimate = mean([0, 0.5, 0.5, 1])
     assert (estimate.value, estimate.n) == (0.5, 4)
     assert (estimate.lo, estimate.hi) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
@@ -85,10 +85,10 @@ def test_items_not_samples_carry_the_interval() -> None:
 
 
 def test_paired_difference_by_hand() -> None:
-    # Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, standard error 0.1 / sqrt(3) = 0.057735, half 0.113159.
+    # Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, standard error 0.1 / sqrt(3) = 0.057735, half 0.113161.
     estimate = paired_difference(before=[0.0, 0.2, 0.7], after=[0.1, 0.5, 0.9])
     assert estimate.n == 3
-    assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.2, 0.086841, 0.313159), abs=1e-6)
+    assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.2, 0.086839, 0.313161), abs=1e-6)
 
 
 def test_pairing_sees_what_separate_intervals_cannot() -> None:
