@@ -113,8 +113,10 @@ def opened_browser(*flags: str) -> Iterator[Browser]:
         pytest.skip("no chromium on this machine")
     with _playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=[*_CHROMIUM_FLAGS, *flags])
-        yield browser
-        browser.close()
+        try:
+            yield browser
+        finally:
+            browser.close()
 
 
 _started: list[Playwright] = []

@@ -1,7 +1,7 @@
 """The worker pool: which training may begin, and which must give its place up, when several runs share GPUs or CPUs.
 
-Whoever waits decides for all, from the queue in the store (orchestrator/pool.py): there is no process that could die
-and take the queue with it.
+Whoever waits decides for all, from the queue in the store (orchestrator/stages/pool.py): there is no process that could
+die and take the queue with it.
 """
 
 from __future__ import annotations

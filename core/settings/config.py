@@ -353,7 +353,7 @@ def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
     Without a `kind` it is "self_train" where there is a table `prompts`, and otherwise "co_evolve".
     """
     kinds: dict[Any, type[CoEvolution | SelfTraining]] = {"co_evolve": CoEvolution, "self_train": SelfTraining}
-    kind = tree.get("kind", "self_train" if "prompts" in tree else "co_evolve")
+    kind = tree.get("kind", "co_evolve" if tree.get("prompts") is None else "self_train")
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(f"{source}: kind: expected {' or '.join(kinds)}, got {repr(kind)[:_LONGEST]}")
     try:
@@ -388,7 +388,8 @@ def _complaints(error: ValidationError, other: type[CoEvolution | SelfTraining] 
     errors = error.errors()
     named = list[str]()
     for e in errors[:_MOST_COMPLAINTS]:
-        text = e["msg"] + ("" if e["type"] == "extra_forbidden" else f" (got {repr(e['input'])[:_LONGEST]})")
+        without_input = e["type"] in ("extra_forbidden", "missing")
+        text = e["msg"] + ("" if without_input else f" (got {repr(e['input'])[:_LONGEST]})")
         if e["type"] == "extra_forbidden" and other is not None and _has(other, e["loc"]):
             text = f"only a run of kind {other.model_fields['kind'].default} has this setting: leave it out"
         named.append(f"  {'.'.join(map(str, e['loc']))[:_LONGEST] or 'run'}: {text}")

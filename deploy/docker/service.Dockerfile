@@ -40,8 +40,8 @@ RUN apt-get update \
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/coevo /opt/coevo
 COPY --chmod=755 deploy/docker/entrypoint.sh /usr/local/bin/coevo-entrypoint
-# From DO_NOT_TRACK on it is what `coevo up` sets too (orchestrator/installation/cluster.py). Addresses and secrets, Ray's token
-# among them, come from outside.
+# From DO_NOT_TRACK on it is what `coevo up` sets too (orchestrator/installation/cluster.py). Addresses and secrets,
+# Ray's token among them, come from outside.
 # hadolint ignore=DL3064
 ENV PATH=/opt/venv/bin:$PATH \
     COEVO_HOME=/var/lib/coevo \

@@ -152,6 +152,7 @@ def read_prompts(context: Context[SelfTraining]) -> LastWrite:
             ]
             queries.add_labels(session, labelled)
             queries.add_filter_stats(session, run=run, iteration=0, stats=statistics(labelled))
+            queries.gather_statistics(session)
         return {"prompts": len(questions), "refused": len(refused)}
 
     return last_write

@@ -135,7 +135,7 @@ def gather_statistics(session: Session) -> None:
     """
     if is_postgresql(session):
         tables = ", ".join(table_of(model).name for model in (Questions, Rollouts, PseudoLabels))
-        session.execute(text(f"ANALYZE {tables}"))
+        session.execute(text(f"ANALYZE (SKIP_LOCKED) {tables}"))  # it waits for nobody: a later one will do
 
 
 def add_oracle_labels(session: Session, labels: Iterable[OracleLabel]) -> None:

@@ -193,6 +193,11 @@ def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, v
     assert f"  {complaint}: only a run of kind {other} has this setting: leave it out" in str(refused.value)
 
 
+def test_self_training_without_prompts_says_what_is_missing() -> None:
+    with pytest.raises(ConfigError, match=r"\n  prompts: Field required$"):
+        parse_config({"kind": "self_train", "seed": 1}, "a test")
+
+
 def test_an_unknown_kind_is_answered_with_the_two_there_are() -> None:
     with pytest.raises(ConfigError, match="kind: expected co_evolve or self_train, got 'both'"):
         load_config(RUNS / "demo.toml", {"kind": "both"})

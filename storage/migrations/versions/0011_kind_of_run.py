@@ -21,7 +21,7 @@ _ONLY_OF_A_LOOP = (
 
 def upgrade() -> None:
     connection = op.get_bind()
-    for name, config in connection.execute(sa.select(_RUNS)).all():
+    for name, config in connection.execute(sa.select(_RUNS).with_for_update()).all():
         connection.execute(sa.update(_RUNS).where(_RUNS.c.name == name).values(config=_of_its_kind(config)))
 
 
