@@ -55,13 +55,14 @@ def _flow_run_name() -> str:
 def _mark(status: RunStatus) -> Any:
     """A hook: Prefect calls it from the process that started the flow's, which may be gone by then.
 
-    A flow run that was not the one at work on the run leaves its status alone.
+    A flow run that was not the one at work on the run leaves its status alone. So does a crash of one that was stopped
+    with Ctrl-C: the flow has noted that the run is cancelled, and Prefect calls the end of its process a crash.
     """
 
     def mark(flow: Any, flow_run: Any, state: Any) -> None:
         del flow, state  # Prefect gives all three, by place in one process and by name in the other
         store, run = open_store(home().database), flow_run.parameters["run"]
-        if other_holder(store, run) is None:
+        if other_holder(store, run) is None and runs.status_of(store, run) != "cancelled":
             runs.set_status(store, run, status)
 
     return mark

@@ -25,6 +25,7 @@ from orchestrator.installation.home import Home
 from orchestrator.ledger import owner, refuse_held
 from orchestrator.runs import RunError, status_kept
 from storage import queries
+from storage.rows import RunStatus
 from storage.session import Store, open_store
 from tests.live import wait_until
 from tests.synthetic_run import create, finish
@@ -60,6 +61,19 @@ def test_a_cancelled_flow_run_marks_the_run_that_it_worked_on_and_no_other(store
         other.wait()
         assert _status_after_a_cancellation(store) == "cancelled"
     refuse_held(store, "r")  # nobody has it any more
+
+
+@pytest.mark.parametrize(("before", "after"), [("running", "failed"), ("paused", "failed"), ("cancelled", "cancelled")])
+def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
+    store: Store, before: RunStatus, after: RunStatus
+) -> None:
+    """Prefect calls a crash what ends a flow by Ctrl-C, after the flow has noted that its run is cancelled."""
+    with store.write() as session:
+        queries.set_run_status(session, "r", before)
+    [hook] = co_evolve.on_crashed_hooks
+    hook(co_evolve, SimpleNamespace(parameters={"run": "r"}), None)  # type: ignore[arg-type]
+    with store.read() as session:
+        assert queries.get_run(session, "r").status == after
 
 
 @pytest.fixture
