@@ -21,7 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.smollm2 import gguf_file, write_smollm2
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine

@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.settings.config import Sampling, load_config
+from core.settings.parsing import load_config
+from core.settings.training import Sampling
 from core.types import Checkpoint, Stage, checkpoint_id
 from orchestrator.installation.home import PRESETS, Home, Services
 from orchestrator.ledger import run_once

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.services import engines, larger_model, one_replica, own_ray, published
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.serving.applications import read_applications

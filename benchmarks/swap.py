@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 
 from benchmarks.services import engines, one_replica, own_ray, published
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
 from core.settings.serving import Serving
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.serving.checkpoints import serve_checkpoints

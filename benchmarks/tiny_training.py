@@ -29,7 +29,8 @@ from core.questions.prompts import solver_messages
 from core.questions.voting import vote, vote_many
 from core.rollouts.strategies import DEGENERATE, skeleton_clusters
 from core.seeds import seed_for
-from core.settings.config import Sampling, Training, parse_method
+from core.settings.parsing import parse_method
+from core.settings.training import Sampling, Training
 from core.statistics.guard import Guard
 from core.types import Checkpoint
 from services.inference.engine import Completion, Prompt

@@ -17,7 +17,8 @@ from typing import Any
 import ray
 
 from benchmarks.services import own_ray, printed_by
-from core.settings.config import Training, load_config
+from core.settings.parsing import load_config
+from core.settings.training import Training
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from trainers.base import SolverJob, TrainJob, TrainQuestion

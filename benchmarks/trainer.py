@@ -30,7 +30,8 @@ from transformers.utils.logging import disable_progress_bar
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.questions.prompts import solver_messages
-from core.settings.config import Solver, load_config
+from core.settings.parsing import load_config
+from core.settings.training import Solver
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from trainers.base import SolverJob, TrainQuestion

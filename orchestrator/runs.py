@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import CoevoError
-from core.settings.config import ConfigError, RunConfig, SelfTraining, load_config, parse_config
+from core.settings.config import RunConfig, SelfTraining
+from core.settings.parsing import ConfigError, load_config, parse_config
 from core.types import Flow, Stage
 from orchestrator.installation.home import PRESETS, Home
 from orchestrator.plan import plan

@@ -27,7 +27,7 @@ StageStatus = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as it was created; `core.settings.config.parse_config` makes a `RunConfig` of `config`."""
+    """A run as it was created; `core.settings.parsing.parse_config` makes a `RunConfig` of `config`."""
 
     name: str
     preset: str | None

@@ -9,7 +9,7 @@ import psutil
 from safetensors.torch import load_file, save_file
 
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engine import Prompt

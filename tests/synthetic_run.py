@@ -12,7 +12,8 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.questions.filtering import filter_questions, judge, statistics
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.types import (
     Checkpoint,
     Evaluated,

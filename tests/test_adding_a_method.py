@@ -67,7 +67,7 @@ def test_a_preset_and_the_command_know_it(copy: Path, tmp_path: Path) -> None:
     out = run(copy, "-m", "orchestrator.cli", "rewards", "score", "quorum", "--groups", str(groups), "--json")
     assert json.loads(out)["rewards"] == [1, 1, 0]
     loaded = (
-        "from core.settings.config import load_config; from pathlib import Path; "
+        "from core.settings.parsing import load_config; from pathlib import Path; "
         "print(load_config(Path('{}')).solver.reward)"
     )
     assert "quorum" in run(copy, "-c", loaded.format(copy / "deploy/runs/quorum.toml"))

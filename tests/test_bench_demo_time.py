@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.demo_time import RUN, Interval, _covered, _iteration, _sampling
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from orchestrator.installation.home import PRESETS
 from storage import queries
 from storage.models import Stages

@@ -10,8 +10,8 @@ from typing import ClassVar, Protocol, get_args
 from core.errors import CoevoError
 from core.methods import Method, Signal
 from core.methods.rzero import ChallengerReward
-from core.settings.config import Sampling, Training, trained_rollouts
 from core.settings.serving import Service, Signals
+from core.settings.training import Sampling, Training, trained_rollouts
 from core.statistics.guard import Before, Guard
 from core.types import Checkpoint, Denominator, Role
 

@@ -144,25 +144,25 @@ def _as_sets(p: _List, q: _List, same: Judge) -> Outcome:
 
 
 def _all(outcomes: Iterable[Outcome]) -> Outcome:
-    """Unequal beats unknown beats equal; among unknowns the judge is asked first."""
-    unknown = None
-    for outcome in outcomes:
-        if outcome.verdict == "unequal":
-            return UNEQUAL
-        if outcome.verdict == "unknown" and (unknown is None or outcome == ASK):
-            unknown = outcome
-    return unknown or EQUAL
+    """Unequal beats unknown beats equal."""
+    return _settled(outcomes, by=UNEQUAL, otherwise=EQUAL)
 
 
 def _any(outcomes: Iterable[Outcome]) -> Outcome:
     """Equal beats unknown beats unequal."""
+    return _settled(outcomes, by=EQUAL, otherwise=UNEQUAL)
+
+
+def _settled(outcomes: Iterable[Outcome], by: Outcome, otherwise: Outcome) -> Outcome:
+    """`by` as soon as one of the outcomes has its verdict; else an unknown one, to ask the judge rather than another;
+    `otherwise` where none is unknown."""
     unknown = None
     for outcome in outcomes:
-        if outcome.verdict == "equal":
-            return EQUAL
+        if outcome.verdict == by.verdict:
+            return by
         if outcome.verdict == "unknown" and (unknown is None or outcome == ASK):
             unknown = outcome
-    return unknown or UNEQUAL
+    return unknown or otherwise
 
 
 def _listed(text: str) -> _List | None:

@@ -18,7 +18,8 @@ from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.questions.prompts import solver_messages
 from core.seeds import seed_for
-from core.settings.config import RunConfig, Sampling
+from core.settings.config import RunConfig
+from core.settings.training import Sampling
 from core.statistics.estimates import Estimate, share
 from core.types import BenchmarkItem, Checkpoint, Evaluated, question_key
 from orchestrator.stages.context import BATCH, Context

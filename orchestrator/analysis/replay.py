@@ -22,7 +22,7 @@ from core.rollouts.embedding import hashed_embeddings
 from core.rollouts.groups import make_groups
 from core.rollouts.scoring import Outcome, outcome
 from core.rollouts.strategies import skeleton_clusters
-from core.settings.config import parse_config
+from core.settings.parsing import parse_config
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
 from orchestrator.report.canvas import as_png

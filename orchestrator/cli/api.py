@@ -16,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.settings.config import ConfigError
+from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client, page
 from orchestrator.cli.question import p_hat_of, printable, show
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors

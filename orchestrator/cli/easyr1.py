@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from core.settings.config import CoEvolution, RunConfig, SelfTraining, load_config
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.parsing import load_config
 from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
 from core.types import Checkpoint, Role

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from core.settings.audit import Audit
-from core.settings.config import parse_config
+from core.settings.parsing import parse_config
 from core.statistics.audits import AuditError
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
 from orchestrator.installation.home import home

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.settings.config import parse_config
+from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
 from orchestrator.analysis.matrix import Cell, MatrixError, ask_all, cells, left, question_sets, solvers_of
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors

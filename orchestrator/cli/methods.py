@@ -14,7 +14,7 @@ from rich.table import Table
 
 from core.methods import METHODS, Method, Objective
 from core.rollouts.scoring import Outcome, outcome
-from core.settings.config import parse_method
+from core.settings.parsing import parse_method
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
 from orchestrator.installation.home import home
 from storage.session import open_store

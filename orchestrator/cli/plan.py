@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from orchestrator.cli.terminal import AsJson, clear_errors, setting
 from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, SizingError, calculate

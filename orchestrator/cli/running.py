@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from core.types import Flow
 from orchestrator.cli.terminal import RunName, clear_errors, setting
 from orchestrator.installation import cluster

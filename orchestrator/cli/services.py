@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from core.settings.config import ConfigError, parse_config
+from core.settings.parsing import ConfigError, parse_config
 from orchestrator.cli.addresses import addresses
 from orchestrator.cli.terminal import clear_errors
 from orchestrator.installation import cluster

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import CoevoError
-from core.settings.config import ConfigError
+from core.settings.parsing import ConfigError
 from core.unicode import from_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from core.questions.filtering import FilterStats
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
 from core.types import Evaluated, LabelledQuestion, OracleLabel
 from services.drift.series import label_points

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from core.settings.config import Challenger, Solver
+from core.settings.training import Challenger, Solver
 from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate, share
 from core.types import Role, Verdict

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from core.settings.config import ConfigError
+from core.settings.parsing import ConfigError
 from orchestrator.installation.home import APPLICATIONS
 
 ROLES = ("challenger", "solver")

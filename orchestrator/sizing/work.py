@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.settings.config import CoEvolution, PlannedTraining, RunConfig, SelfTraining, trained_rollouts
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.trainers import LocalSettings
+from core.settings.training import PlannedTraining, trained_rollouts
 from core.types import Stage
 from orchestrator.question_sets.held_out import load_benchmark
 from orchestrator.sizing.assumptions import Assumptions

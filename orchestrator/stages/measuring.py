@@ -9,7 +9,8 @@ from core.grading.grader import Grader, process_grader
 from core.questions.prompts import solver_messages
 from core.questions.voting import vote_many
 from core.seeds import seed_for
-from core.settings.config import CoEvolution, Sampling
+from core.settings.config import CoEvolution
+from core.settings.training import Sampling
 from core.types import BenchmarkItem, Checkpoint, Evaluated
 from orchestrator.ledger import LastWrite
 from orchestrator.question_sets.held_out import load_benchmark

@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.settings.config import CoEvolution, Labelled, RunConfig, SelfTraining
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
+from core.settings.training import Labelled
 from core.types import Stage
 from orchestrator.ledger import LastWrite
 from orchestrator.question_sets.prompts import trained_on

@@ -10,7 +10,8 @@ from typing import Annotated, Any, get_args
 from fastapi import Depends, Request
 from pydantic import Field
 
-from core.settings.config import ConfigError, RunConfig, load_config
+from core.settings.config import RunConfig
+from core.settings.parsing import ConfigError, load_config
 from services.api.problems import invalid
 
 _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import CoevoError
 from core.settings.bounds import Iterations
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.types import Flow
 from services.api.given import RunName
 from services.api.origins import same_site

@@ -12,7 +12,8 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from core.settings.alerts import Alerts
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.statistics.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, findings
 from core.statistics.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates

@@ -15,7 +15,8 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.statistics.accuracy import Accuracy, accuracy_of_sums
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.changes import HELD_OUT, TEST_TIME

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from core.settings.config import CoEvolution, parse_config
+from core.settings.config import CoEvolution
+from core.settings.parsing import parse_config
 from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate, wilson_at
 from core.types import checkpoint_id

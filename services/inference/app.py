@@ -23,7 +23,7 @@ from ray import serve
 from ray.serve import Application
 
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from services.inference.batching import Batcher
 from services.inference.engine import (
     MAX_ROWS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from core.types import FinishReason
 
 # Of the embedded engine: the completions that it samples together, and, where it serves, those that may wait for others

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from core.settings.bounds import Answers, Seed, Temperature, Tokens
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from core.types import FinishReason
 from services.inference.engine import Completion, Prompt
 

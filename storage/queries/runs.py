@@ -11,7 +11,8 @@ from sqlalchemy import and_, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints, Questions, RunLeases, Runs
 from storage.queries.tables import columns, insert_new, table_of

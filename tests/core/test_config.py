@@ -7,7 +7,8 @@ from typing import Any, get_args
 import pytest
 
 from core.methods.evol_rl import EvolRl
-from core.settings.config import CoEvolution, ConfigError, RunConfig, load_config, parse_config
+from core.settings.config import CoEvolution, RunConfig
+from core.settings.parsing import ConfigError, load_config, parse_config
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 

@@ -28,7 +28,7 @@ from core.judging.replies import (
 )
 from core.judging.sentinels import draw_sentinels
 from core.settings.audit import Audit, Judge
-from core.settings.config import ConfigError, parse_config
+from core.settings.parsing import ConfigError, parse_config
 from services.oracles import exact
 from trainers.micro.world import make_problem
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.serving.applications import ROLES

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from core.settings.config import RunConfig, load_config
+from core.settings.config import RunConfig
+from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import APPLICATIONS, PRESETS
 from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing

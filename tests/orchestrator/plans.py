@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, Plan, calculate
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.settings.config import ConfigError
+from core.settings.parsing import ConfigError
 from orchestrator.installation.home import APPLICATIONS, Home
 from orchestrator.runs import prepare
 from orchestrator.serving import applications

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from core.methods.srt import Rloo, Srt
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from orchestrator.question_sets.prompts import read_prompts

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from prefect import Flow, flow
@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, Fl
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.exceptions import FlowPauseTimeout
-from prefect.states import Running
+from prefect.states import Cancelled, Crashed, Running
 
 from orchestrator import flows
 from orchestrator.flows import co_evolve
@@ -45,7 +45,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def _status_after_a_cancellation(store: Store) -> str:
     [hook] = co_evolve.on_cancellation_hooks
-    hook(co_evolve, SimpleNamespace(parameters={"run": "r"}), None)  # type: ignore[arg-type]
+    hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Cancelled())
     with store.read() as session:
         return queries.get_run(session, "r").status
 
@@ -71,7 +71,7 @@ def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
     with store.write() as session:
         queries.set_run_status(session, "r", before)
     [hook] = co_evolve.on_crashed_hooks
-    hook(co_evolve, SimpleNamespace(parameters={"run": "r"}), None)  # type: ignore[arg-type]
+    hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
     with store.read() as session:
         assert queries.get_run(session, "r").status == after
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from core.grading.grader import Grader
-from core.settings.config import parse_config
+from core.settings.parsing import parse_config
 from core.types import BenchmarkItem, Checkpoint, OracleLabel
 from orchestrator import runs
 from orchestrator.analysis.matrix import MatrixError, ask, cells, draw, left, question_sets, set_name, solvers_of

@@ -16,7 +16,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import StateType
 from prefect.states import Cancelling, Pending, Running
 
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.ledger import owner

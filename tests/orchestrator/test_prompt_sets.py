@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.settings.config import CoEvolution, ConfigError, SelfTraining, parse_config
+from core.settings.config import CoEvolution, SelfTraining
+from core.settings.parsing import ConfigError, parse_config
 from orchestrator.plan import plan, stages_of
 from orchestrator.question_sets.held_out import load_benchmark
 from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts, trained_on

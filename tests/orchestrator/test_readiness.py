@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.settings.config import RunConfig, load_config
+from core.settings.config import RunConfig
+from core.settings.parsing import load_config
 from orchestrator.installation import processes
 from orchestrator.installation.home import PRESETS, Home, Services
 from orchestrator.question_sets.held_out import BenchmarkError

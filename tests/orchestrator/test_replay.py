@@ -12,7 +12,7 @@ from rich.console import Console
 
 from core.methods import METHODS
 from core.questions.voting import vote
-from core.settings.config import parse_method
+from core.settings.parsing import parse_method
 from core.types import LabelledQuestion, OracleLabel, Question, Rollout, question_id
 from orchestrator.analysis.replay import ReplayError, replay, table, write_picture
 from storage import queries

@@ -13,7 +13,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.types import Checkpoint, Evaluated
 from orchestrator.report import curves_png, figures, write_report
 from orchestrator.report.canvas import COLOURS, LIGHT, as_svg, axes, step_colour

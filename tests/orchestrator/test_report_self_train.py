@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from core.settings.config import RunConfig, parse_config
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.types import Checkpoint
 from orchestrator.report import figures, summary_table, write_report
 from orchestrator.report.headline import decisions, details, headline

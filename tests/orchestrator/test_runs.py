@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.settings.config import ConfigError
+from core.settings.parsing import ConfigError
 from orchestrator import runs
 from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.plan import plan

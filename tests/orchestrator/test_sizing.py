@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.settings.config import RunConfig, load_config
+from core.settings.config import RunConfig
+from core.settings.parsing import load_config
 from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, Plan, advice, calculate, work
 from orchestrator.sizing.memory import Memory

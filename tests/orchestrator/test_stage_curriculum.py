@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.questions.voting import vote
-from core.settings.config import SelfTraining, parse_config
+from core.settings.config import SelfTraining
+from core.settings.parsing import parse_config
 from core.types import LabelledQuestion, Question, Rollout, question_id
 from orchestrator.stages.curriculum import given_questions
 from storage import queries

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.settings.config import Audit, parse_config
+from core.settings.config import Audit
+from core.settings.parsing import parse_config
 from core.statistics.guard import Before
 from core.types import Checkpoint, Evaluated, question_id
 from orchestrator.stages.context import Context

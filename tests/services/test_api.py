@@ -13,7 +13,8 @@ from api_examples import MADE, ODD, RUN, SHOWN, fill
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from core.settings.config import CoEvolution, parse_config
+from core.settings.config import CoEvolution
+from core.settings.parsing import parse_config
 from core.statistics.estimates import wilson
 from core.types import LabelledQuestion, Question, Rollout, question_id
 from services.api.app import PREFIX, create_app

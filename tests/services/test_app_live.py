@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.serving.checkpoints import held_checkpoints, serve_checkpoints
 from services.inference import access

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from services.inference.batching import Batcher
 from services.inference.engine import Prompt
 

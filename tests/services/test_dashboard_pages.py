@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from prefect_server import known, post
 
-from core.settings.config import parse_config
+from core.settings.parsing import parse_config
 from core.types import Checkpoint, question_id
 from services.api.app import create_app
 from services.drift.series import refresh

@@ -12,7 +12,8 @@ from scipy.stats import norm
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.settings.config import CoEvolution, parse_config
+from core.settings.config import CoEvolution
+from core.settings.parsing import parse_config
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.changes import Point, SeriesKey, findings
 from core.statistics.estimates import Estimate, mean_share, share

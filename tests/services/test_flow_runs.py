@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from prefect_server import known, post
 from typer.testing import CliRunner
 
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from orchestrator.cli import app as cli
 from services.api.app import PREFIX, create_app
 from storage import queries

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engine import Prompt
 from tests.http_server import Handler, listening, sending_elsewhere

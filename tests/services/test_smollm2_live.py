@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.smollm2 import gguf_file, write_smollm2
-from core.settings.config import Sampling
 from core.settings.serving import Serving
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference.client import InferenceClient

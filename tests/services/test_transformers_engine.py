@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
 
 from core.questions.prompts import challenger_messages, solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.decoder import Decoder, can_join
 from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong

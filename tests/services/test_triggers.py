@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from prefect_server import known, post
 
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from orchestrator.flows import Answer
 from orchestrator.readiness import refuse_unready
 from services.api.app import PREFIX, create_app

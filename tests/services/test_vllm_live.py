@@ -16,8 +16,8 @@ import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
 from core.settings.serving import Service, Serving, Signals
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL
 from orchestrator.serving.checkpoints import ServeError, held_checkpoints, reserved, serve_checkpoints

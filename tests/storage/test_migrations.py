@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, update
 
-from core.settings.config import CoEvolution, RunConfig, SelfTraining, load_config, parse_config
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.parsing import load_config, parse_config
 from storage import queries
 from storage.models import Runs
 from storage.queries.tables import table_of

@@ -5,7 +5,8 @@ from sqlalchemy import func, select, update
 from store_examples import checkpoint, fill, fresh_run
 
 from core.questions.filtering import statistics
-from core.settings.config import CoEvolution, Dataset, parse_config
+from core.settings.config import CoEvolution, Dataset
+from core.settings.parsing import parse_config
 from storage import queries
 from storage.errors import StoreError
 from storage.models import Base, Runs

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from core.methods.rzero import ChallengerReward
-from core.settings.config import Sampling, Training, parse_method
+from core.settings.parsing import parse_method
+from core.settings.training import Sampling, Training
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion

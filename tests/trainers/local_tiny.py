@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from core.methods.rzero import ChallengerReward, RZero
-from core.settings.config import Sampling, Training
+from core.settings.training import Sampling, Training
 from core.types import Checkpoint
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 from trainers.local.state import Metrics

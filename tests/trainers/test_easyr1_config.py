@@ -11,8 +11,8 @@ import yaml
 from easyr1_worlds import solvers
 from transformers import AutoTokenizer
 
-from core.settings.config import Sampling
 from core.settings.trainers import EasyR1Settings
+from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import TrainJob
 from trainers.easyr1.config import render, rollout_seed

@@ -25,7 +25,7 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from core.questions.prompts import solver_messages
-from core.settings.config import load_config
+from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS

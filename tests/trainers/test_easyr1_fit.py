@@ -9,8 +9,9 @@ import pytest
 from core.methods import METHODS
 from core.methods.rzero import ChallengerReward
 from core.methods.srt import Rloo, Srt
-from core.settings.config import Training, parse_method
+from core.settings.parsing import parse_method
 from core.settings.trainers import EasyR1Settings
+from core.settings.training import Training
 from trainers.base import TrainError
 from trainers.easyr1.fit import SIGNALS, deviations, refuse_layout, refuse_unfit
 

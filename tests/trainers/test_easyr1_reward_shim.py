@@ -16,8 +16,9 @@ from local_tiny import tiny_challenger, tiny_job
 from core.grading.grader import Grader
 from core.methods import Method
 from core.questions.prompts import parse_question
-from core.settings.config import Training, parse_method
+from core.settings.parsing import parse_method
 from core.settings.trainers import EasyR1Settings
+from core.settings.training import Training
 from services.inference.client import InferenceError
 from services.inference.engine import Completion
 from tests.fake_service import fake_service

@@ -19,7 +19,7 @@ from transformers import Qwen3ForCausalLM
 
 from core.methods import LossAverage
 from core.methods.rzero import RZero
-from core.settings.config import Training
+from core.settings.training import Training
 from trainers.local.grpo import grpo_loss, k3, token_logprobs
 from trainers.local.ranks import Ranks
 from trainers.local.update import Row, make_optimiser, update

@@ -18,7 +18,7 @@ from transformers import GraniteConfig, GraniteForCausalLM
 from core.methods.poly_epo import PassAtN
 from core.methods.srt import Srt
 from core.methods.ttrl import Ttrl
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from core.statistics.guard import Guard
 from core.types import Scored
 from trainers.base import TrainError, TrainJob

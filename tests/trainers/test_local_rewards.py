@@ -16,7 +16,7 @@ from core.methods.poly_epo import GrpoDiv
 from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
 from core.questions.prompts import solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from services.inference.engine import Completion, Prompt
 from trainers.base import ChallengerJob, SolverService
 from trainers.local.ranks import Ranks

@@ -20,8 +20,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qw
 from two_ranks import Pair
 
 from core.methods.evol_rl import EvolRl
-from core.settings.config import Sampling
 from core.settings.trainers import LocalSettings
+from core.settings.training import Sampling
 from core.types import Scored
 from services.inference.transformers_engine import TransformersEngine
 from trainers.base import TrainJob

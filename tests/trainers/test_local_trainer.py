@@ -21,9 +21,9 @@ from local_tiny import TIMINGS, tiny_job, without_timings
 from safetensors.torch import load_file
 
 from core.methods.evol_rl import EvolRl
-from core.settings.config import Sampling
 from core.settings.serving import Signals
 from core.settings.trainers import LocalSettings
+from core.settings.training import Sampling
 from tests.fake_service import Answer, fake_service, lengths
 from tests.live import wait_until
 from tests.processes import descendants

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from core.grading.answers import extract_boxed
 from core.questions.prompts import challenger_messages, solver_messages
 from core.questions.voting import vote
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engine import Prompt
 from services.inference.transformers_engine import TransformersEngine

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from local_tiny import tiny_challenger, tiny_job
 
 from core.questions.prompts import challenger_messages, solver_messages
-from core.settings.config import Sampling
+from core.settings.training import Sampling
 from trainers.base import SolverJob, SolverService, TrainQuestion
 from trainers.schedule import questions_at, rollouts_at
 

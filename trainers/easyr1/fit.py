@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.methods import Method, Objective, Signal
-from core.settings.config import Training
 from core.settings.trainers import EasyR1Settings
+from core.settings.training import Training
 from trainers.base import TrainError
 
 SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})  # no token entropies reach its reward

@@ -25,8 +25,9 @@ from core.methods import Method
 from core.methods.rzero import ChallengerReward
 from core.questions.prompts import parse_question
 from core.seeds import seed_for
-from core.settings.config import Sampling, parse_method
+from core.settings.parsing import parse_method
 from core.settings.serving import Signals
+from core.settings.training import Sampling
 from core.types import Scored
 from services.inference.client import InferenceClient
 from trainers import rewards

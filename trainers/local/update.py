@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from core.methods import Objective
-from core.settings.config import Training
+from core.settings.training import Training
 from trainers.base import TrainError
 from trainers.local.grpo import grpo_loss, k3
 from trainers.local.ranks import Ranks

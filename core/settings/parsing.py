@@ -1,0 +1,115 @@
+"""Reading a configuration: TOML presets, overrides and stored runs.
+
+Each complaint names the field, what was expected and what came. An unknown key is an error too.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from core.errors import CoevoError
+from core.methods import Method, SolverReward
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
+
+_METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
+_MOST_COMPLAINTS, _LONGEST = 20, 100  # complaints of one configuration; characters of a name or a value in them
+
+
+class ConfigError(CoevoError):
+    """A preset or an override that cannot be used; the message names the field, what was expected and what came."""
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+    """Read a TOML preset; `overrides` maps dotted names to values (`{"dataset.candidates": 320}`).
+
+    An override of a `type` takes the preset's other settings of that table away, since they are another variant's; so
+    `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers.
+    """
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"preset {path}: no such file") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
+    # A `type` first: what else an override says of its table is of the new variant.
+    for name, value in sorted((overrides or {}).items(), key=lambda item: not item[0].endswith(".type")):
+        _set(tree, name, value)
+    config = parse_config(tree, source=str(path))
+    if unused := list(_unused(config)):
+        raise ConfigError("\n".join([f"{path}: settings that this run would not use", *unused]))
+    return config
+
+
+def _unused(config: RunConfig) -> Iterator[str]:
+    """The settings that a run would ignore. Stored runs are not checked, because every setting is stored with them."""
+    if not isinstance(config, SelfTraining):
+        return
+    method = config.solver.reward
+    if config.prompts.labels != "none" and "label" not in method.needs:
+        remedy = "set prompts.labels = 'none'"
+        if "offline" in get_args(type(method).model_fields["labels"].annotation):
+            remedy += ", or also set solver.reward.labels = 'offline'"
+        yield f"  prompts.labels is {config.prompts.labels!r}, but {method.type} learns without given labels: {remedy}"
+
+
+def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
+    """Validate a tree of settings; every complaint names the field, what was expected and what came.
+
+    Without a `kind` it is "self_train" where there is a table `prompts`, and otherwise "co_evolve".
+    """
+    kinds: dict[Any, type[CoEvolution | SelfTraining]] = {"co_evolve": CoEvolution, "self_train": SelfTraining}
+    kind = tree.get("kind", "co_evolve" if tree.get("prompts") is None else "self_train")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ConfigError(f"{source}: kind: expected {' or '.join(kinds)}, got {repr(kind)[:_LONGEST]}")
+    try:
+        return kinds.pop(kind).model_validate(tree)
+    except ValidationError as error:
+        complaints = _complaints(error, *kinds.values())
+        raise ConfigError("\n".join([f"{source}: not a valid run configuration", *complaints])) from error
+
+
+def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
+    """One of the Solver's methods by its `type`, with its paper's numbers but for `settings`. Raises `ConfigError`."""
+    try:
+        method: Method = _METHOD.validate_python({"type": name, **(settings or {})})
+    except ValidationError as error:
+        raise ConfigError("\n".join([f"method {name}: not a valid method", *_complaints(error)])) from error
+    return method
+
+
+def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"override {dotted}: {parent} is a value, not a section")
+    if last == "type" and tree.get("type") != value:
+        tree.clear()
+    tree[last] = value
+
+
+def _complaints(error: ValidationError, other: type[CoEvolution | SelfTraining] | None = None) -> list[str]:
+    """A line each; a setting that only the `other` kind of run has is said to be that kind's."""
+    errors = error.errors()
+    named = list[str]()
+    for e in errors[:_MOST_COMPLAINTS]:
+        without_input = e["type"] in ("extra_forbidden", "missing")
+        text = e["msg"] + ("" if without_input else f" (got {repr(e['input'])[:_LONGEST]})")
+        if e["type"] == "extra_forbidden" and other is not None and _has(other, e["loc"]):
+            text = f"only a run of kind {other.model_fields['kind'].default} has this setting: leave it out"
+        named.append(f"  {'.'.join(map(str, e['loc']))[:_LONGEST] or 'run'}: {text}")
+    return [*named, f"  and {len(errors) - len(named):,} more"] if len(errors) > len(named) else named
+
+
+def _has(model: Any, setting: Sequence[int | str]) -> bool:
+    for name in setting:
+        fields = getattr(model, "model_fields", {})
+        if name not in fields:
+            return False
+        model = fields[name].annotation
+    return True

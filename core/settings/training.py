@@ -1,0 +1,126 @@
+"""How each role is trained: a preset's `[challenger]`, `[solver]` and `[labelled]`.
+
+Defaults are the papers' (R-Zero 2.2, 2.4, A.1, B.3 and E.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from core.methods import Objective, SolverReward
+from core.methods.rzero import ChallengerReward, RZero, Supervised
+from core.settings.bounds import (
+    Answers,
+    Factor,
+    LearningRate,
+    Part,
+    Positive,
+    Scale,
+    Temperature,
+    Tokens,
+    Workers,
+)
+from core.settings.prompts import Prompts
+from core.settings.serving import Signals
+
+
+def trained_rollouts(rollouts: int, objective: Objective) -> int:
+    """How many of a prompt's rollouts are trained on: `trained_share`, and at least two."""
+    return max(2, round(rollouts * objective.trained_share))
+
+
+class Sampling(Part):
+    """How rollouts are drawn."""
+
+    temperature: Temperature = 1.0
+    top_p: float = Field(0.99, gt=0, le=1)
+    max_tokens: Tokens = 4096
+
+
+class Training(Part):
+    """How much one role trains, and on what (R-Zero E.1, A.1). What it minimises is its reward's `Objective`."""
+
+    steps: Positive = 15
+    prompts_per_step: Positive = 128
+    rollouts_per_prompt: Annotated[Answers, Field(ge=2)] | None = None  # None: as many as the reward's paper takes
+    learning_rate: LearningRate = 1e-6
+    weight_decay: Factor = 1e-2
+    max_grad_norm: Scale = 1.0
+    prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all of the step's prompts
+    updates_per_step: Positive = 1  # passes over its rollouts; with one mini-batch and one pass nothing is clipped
+    micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
+    checkpoint_every: Positive = 5
+    workers: Workers = 1  # data-parallel
+    sharded: bool = False  # weights, gradients and AdamW's moments over the workers (FSDP); nothing to a single one
+    sampling: Sampling = Sampling()
+
+
+class Challenger(Part):
+    """How the Challenger is trained. `trained=False` is the paper's baseline of Table 1: it stays the base model."""
+
+    trained: bool = True
+    reward: ChallengerReward = ChallengerReward()
+    training: Training = Training(steps=5)
+
+    @property
+    def rollouts(self) -> int:
+        """How many a prompt gets."""
+        return self.training.rollouts_per_prompt or self.reward.rollouts
+
+
+class Solver(Part):
+    """How the Solver is trained: `reward` names the method, `core.methods`."""
+
+    reward: SolverReward = RZero()
+    training: Training = Training()
+    signals: Signals = Signals()
+
+    @property
+    def rollouts(self) -> int:
+        """How many a prompt gets; all of them vote."""
+        return self.training.rollouts_per_prompt or self.reward.rollouts
+
+    @model_validator(mode="after")
+    def _sets_fit(self) -> Solver:
+        self.reward.check_group_size(trained_rollouts(self.rollouts, self.reward))
+        return self
+
+
+class Labelled(Part):
+    """Labelled data that the Solver learns from at the end of each iteration (R-Zero B.3), by the same GRPO."""
+
+    file: str  # JSONL or Parquet, or "micro"
+    question: str = "problem"  # columns
+    answer: str = "answer"
+    limit: Positive | None = None
+    reward: Supervised = Supervised()
+    training: Training = Training()
+
+    @model_validator(mode="after")
+    def _a_prompt_set_with_answers(self) -> Labelled:
+        if self.file == "benchmark" or (self.file == "micro" and self.limit is None):
+            raise ValueError('file: expected a file of labelled questions, or "micro" with a limit')
+        return self
+
+    @property
+    def rollouts(self) -> int:
+        """How many a prompt gets."""
+        return self.training.rollouts_per_prompt or self.reward.rollouts
+
+    @property
+    def prompts(self) -> Prompts:
+        """The same as a prompt set."""
+        return Prompts(file=self.file, question=self.question, answer=self.answer, labels="given", limit=self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTraining:
+    """One of the trainings of an iteration; `table` is the setting's name."""
+
+    table: str
+    training: Training
+    objective: Objective
+    rollouts: int  # a prompt
