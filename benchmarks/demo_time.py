@@ -59,12 +59,12 @@ def _sampling(home: Home) -> list[Interval]:
 
 def _iteration(store: Store, t: int, at_work: Sequence[Interval]) -> dict[str, Any]:
     with store.read() as session:
-        rows = queries.stages_of(session, RUN)
+        rows = queries.ledger.stages_of(session, RUN)
         steps = {
             f"train_{role}": sum(
                 metric.value or 0.0
                 for name in _STEP
-                for metric in queries.train_metrics_of(session, RUN, iteration=t, role=role, name=name)
+                for metric in queries.figures.train_metrics_of(session, RUN, iteration=t, role=role, name=name)
             )
             for role in ("challenger", "solver")
         }

@@ -62,12 +62,12 @@ def _fill(home: Path, groups: Sequence[Sequence[str | None]]) -> None:
         for j, answer in enumerate(group)
     ]
     with open_store(f"sqlite:///{home}/coevo.db", create=True).write() as session:
-        queries.create_run(session, name=_RUN, config=CoEvolution())
-        queries.add_checkpoint(session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {})
-        queries.add_questions(session, questions)
-        queries.add_rollouts(session, rollouts)
+        queries.runs.create_run(session, name=_RUN, config=CoEvolution())
+        queries.checkpoints.add_checkpoint(session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {})
+        queries.questions.add_questions(session, questions)
+        queries.questions.add_rollouts(session, rollouts)
         labelled = zip(questions, labels, strict=True)
-        queries.add_labels(session, [LabelledQuestion(q.id, q.text, label, "kept") for q, label in labelled])
+        queries.questions.add_labels(session, [LabelledQuestion(q.id, q.text, label, "kept") for q, label in labelled])
     writer = TextWriter(home / "texts", _RUN, 1, "label_questions")
     writer.add(0, rollouts)
     writer.finish()

@@ -77,7 +77,7 @@ def _measure(url: str, shape: Shape, seconds: float) -> dict[str, Any]:
 def _is_filled(url: str) -> bool:
     try:
         with open_store(url).read() as session:
-            return queries.list_runs(session) != []
+            return queries.runs.list_runs(session) != []
     except StoreError:
         return False
 

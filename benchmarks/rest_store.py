@@ -100,8 +100,8 @@ def fill(url: str, shape: Shape) -> None:
 def _start(store: Store, run: str, iterations: int) -> None:
     base = Checkpoint(checkpoint_id(run, "base", 0), run, "base", 0, 0, "/m/base", "0" * 64, None)
     with store.write() as session:
-        queries.create_run(session, name=run, config=CoEvolution(iterations=iterations), preset="bench")
-        queries.add_checkpoint(session, base, {"model.safetensors": "0" * 64})
+        queries.runs.create_run(session, name=run, config=CoEvolution(iterations=iterations), preset="bench")
+        queries.checkpoints.add_checkpoint(session, base, {"model.safetensors": "0" * 64})
 
 
 def _iteration(session: Session, rng: random.Random, run: str, iteration: int, shape: Shape) -> None:
@@ -120,11 +120,11 @@ def _iteration(session: Session, rng: random.Random, run: str, iteration: int, s
         (_oracle_row(question.question, question.said) for question in made if question.said),
     )
     stats = statistics([question.labelled for question in made])
-    queries.add_filter_stats(session, run=run, iteration=iteration, stats=stats)
+    queries.figures.add_filter_stats(session, run=run, iteration=iteration, stats=stats)
     _figures(session, rng, run, iteration, solver)
     for stage in _STAGES:
-        queries.claim_stage(session, run=run, iteration=iteration, stage=stage, owner="bench", lease_seconds=60)
-        queries.finish_stage(session, run=run, iteration=iteration, stage=stage, owner="bench", result={})
+        queries.ledger.claim_stage(session, run=run, iteration=iteration, stage=stage, owner="bench", lease_seconds=60)
+        queries.ledger.finish_stage(session, run=run, iteration=iteration, stage=stage, owner="bench", result={})
 
 
 def _checkpoints(session: Session, run: str, iteration: int) -> tuple[str, str]:
@@ -134,7 +134,7 @@ def _checkpoints(session: Session, run: str, iteration: int) -> tuple[str, str]:
         parent = checkpoint_id(run, role, iteration - 1) if iteration > 1 else checkpoint_id(run, "base", 0)
         key = checkpoint_id(run, role, iteration)
         written = Checkpoint(key, run, role, iteration, _STEPS, f"/m/{key}", "0" * 64, parent)
-        queries.add_checkpoint(session, written, {"model.safetensors": "0" * 64})
+        queries.checkpoints.add_checkpoint(session, written, {"model.safetensors": "0" * 64})
         ids.append(key)
     return ids[0], ids[1]
 
@@ -149,11 +149,11 @@ def _figures(session: Session, rng: random.Random, run: str, iteration: int, sol
         for name in _SERIES
         for over in _OVERS
     ]
-    queries.put_series(session, run, points)
+    queries.series.put_series(session, run, points)
     items = [
         Evaluated(f"{i:04d}", None, 8, rng.randint(0, 8), rng.random() < 0.5, rng.random() < 0.6) for i in range(_ITEMS)
     ]
-    queries.add_evaluations(session, checkpoint=solver, benchmark="micro", items=items)
+    queries.figures.add_evaluations(session, checkpoint=solver, benchmark="micro", items=items)
 
 
 @dataclass(frozen=True, slots=True)

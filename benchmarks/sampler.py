@@ -23,8 +23,8 @@ from benchmarks.smollm2 import gguf_file, write_smollm2
 from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
-from services.inference.engine import Prompt
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.base import Prompt
+from services.inference.engines.embedded import TransformersEngine
 from trainers.micro import world
 
 _FLOAT = 4  # bytes

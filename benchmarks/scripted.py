@@ -27,7 +27,7 @@ from orchestrator.ledger import run_once
 from orchestrator.stages.context import Context
 from orchestrator.stages.functions import STAGE_FUNCTIONS
 from services.inference.client import InferenceClient
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from storage import queries
 from storage.session import open_store
 
@@ -54,8 +54,10 @@ def data_set(candidates: int) -> dict[str, float]:
         config = load_config(PRESETS / "demo.toml", settings)
         base = checkpoint_id(_RUN, "base", 0)
         with store.write() as session:
-            queries.create_run(session, name=_RUN, config=config)
-            queries.add_checkpoint(session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {})
+            queries.runs.create_run(session, name=_RUN, config=config)
+            queries.checkpoints.add_checkpoint(
+                session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {}
+            )
         context = _Scripted(home, store, Services("", "", url, "", "", {}), _RUN, config, 1, lambda *_: None)
         stages, processor = dict[str, float](), time.process_time()
         for stage in _STAGES:
@@ -63,7 +65,7 @@ def data_set(candidates: int) -> dict[str, float]:
             run_once(store, _RUN, 1, stage, partial(STAGE_FUNCTIONS[stage], context))
             stages[f"{stage}_s"] = round(time.perf_counter() - began, 2)
         with store.read() as session:
-            votes = len(queries.rollouts_of(session, _RUN, 1))
+            votes = len(queries.questions.rollouts_of(session, _RUN, 1))
         if votes != candidates * _VOTES:
             raise RuntimeError(f"expected {candidates * _VOTES} votes, got {votes}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

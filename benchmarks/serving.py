@@ -26,7 +26,7 @@ from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.serving.applications import read_applications
 from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference.client import InferenceClient
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from trainers.micro import world
 
 _ROUNDS, _VOTES = 4, 8

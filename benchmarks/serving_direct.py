@@ -25,8 +25,8 @@ def main(engine: str, size: str, folder: Path) -> None:
 def _transformers(size: str, folder: Path) -> Callable[[], int]:
     import torch
 
-    from services.inference.engine import WAITING_ROWS
-    from services.inference.transformers_engine import TransformersEngine
+    from services.inference.engines.base import WAITING_ROWS
+    from services.inference.engines.embedded import TransformersEngine
 
     torch.set_num_threads(1)
     engine, prompts = TransformersEngine(folder, waiting_rows=WAITING_ROWS), prompts_of(size)

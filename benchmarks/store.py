@@ -42,13 +42,13 @@ def _measure(url: str) -> dict[str, Any]:
     store, name = open_store(url, create=True), f"bench-{uuid4().hex}"
     base = checkpoint_id(name, "base", 0)
     with store.write() as session:
-        queries.create_run(session, name=name, config=CoEvolution())
-        queries.add_checkpoint(session, Checkpoint(base, name, "base", 0, 0, "/base", "0" * 64, None), {})
+        queries.runs.create_run(session, name=name, config=CoEvolution())
+        queries.checkpoints.add_checkpoint(session, Checkpoint(base, name, "base", 0, 0, "/base", "0" * 64, None), {})
     batches = [_batch(name, base, start) for start in range(0, QUESTIONS, BATCH)]
     figures = {"questions": QUESTIONS, "votes": QUESTIONS * VOTES, **_writes(store, batches), **_reads(store, name)}
     started = time.perf_counter()
     with store.write() as session:
-        queries.delete_run(session, name)
+        queries.runs.delete_run(session, name)
     store.close()
     return {**figures, "delete_s": round(time.perf_counter() - started, 3)}
 
@@ -63,19 +63,19 @@ def _writes(store: Store, batches: list[Batch]) -> dict[str, float]:
         started = time.perf_counter()
         for questions, rollouts, labels in batches:
             with store.write() as session:
-                queries.add_questions(session, questions)
-                queries.add_rollouts(session, rollouts)
-                queries.add_labels(session, labels)
+                queries.questions.add_questions(session, questions)
+                queries.questions.add_rollouts(session, rollouts)
+                queries.questions.add_labels(session, labels)
         figures[figure] = round(time.perf_counter() - started, 3)
     return figures
 
 
 def _reads(store: Store, name: str) -> dict[str, float]:
     pages = [
-        _milliseconds(store, partial(queries.labels_of, run=name, iteration=1, after=after, limit=PAGE))
+        _milliseconds(store, partial(queries.questions.labels_of, run=name, iteration=1, after=after, limit=PAGE))
         for after in range(-1, QUESTIONS - 1, PAGE)
     ]
-    votes = _milliseconds(store, partial(queries.rollouts_of, run=name, iteration=1))
+    votes = _milliseconds(store, partial(queries.questions.rollouts_of, run=name, iteration=1))
     return {"read_page_ms": round(median(pages), 2), "read_votes_ms": round(votes, 1)}
 
 

@@ -29,7 +29,7 @@ from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 
 _SWAPS, _CALLERS = 6, 8
 _SAMPLING = Sampling(temperature=0, max_tokens=60)

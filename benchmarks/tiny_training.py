@@ -33,8 +33,8 @@ from core.settings.parsing import parse_method
 from core.settings.training import Sampling, Training
 from core.statistics.guard import Guard
 from core.types import Checkpoint
-from services.inference.engine import Completion, Prompt
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.base import Completion, Prompt
+from services.inference.engines.embedded import TransformersEngine
 from trainers.base import SolverJob, TrainQuestion
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks

@@ -17,6 +17,7 @@ Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver
 Denominator = Literal["all", "parsed"]
 OracleVerdict = Literal["right", "wrong", "ill_posed", "unknown"]
 FinishReason = Literal["stop", "length"]
+ResourceKind = Literal["CPU", "GPU"]  # what the worker pool shares, in Ray's words
 Stage = Literal[
     "train_challenger",
     "generate_questions",

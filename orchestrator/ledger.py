@@ -45,21 +45,22 @@ def run_held(store: Store, run: str) -> Iterator[None]:
     if not _claim_run(store, run, me):
         yield
         return
-    renew = partial(queries.renew_run, run=run, owner=me, lease_seconds=LEASE_S)
+    renew = partial(queries.run_leases.renew_run, run=run, owner=me, lease_seconds=LEASE_S)
     try:
         with _renewed(store, renew, f"lease of run {run}"):
             yield
     finally:
         with suppress(DBAPIError), store.write() as session:  # otherwise it runs out
-            queries.release_run(session, run=run, owner=me)
+            queries.run_leases.release_run(session, run=run, owner=me)
 
 
 def refuse_held(store: Store, run: str) -> None:
     """Raise `RunHeld` when another live process works on the run: for whoever is about to start one that would."""
     if (holder := other_holder(store, run)) is not None:
         raise RunHeld(
-            f"run {run}: {queries.process_of(holder.owner)} works on it; nothing was changed. Wait until it ends, or "
-            f"end it: with Ctrl-C in its terminal, or with `coevo runs cancel {run}` where Prefect started it"
+            f"run {run}: {queries.run_leases.process_of(holder.owner)} works on it; nothing was changed. Wait "
+            f"until it ends, or end it: with Ctrl-C in its terminal, or with `coevo runs cancel {run}` where Prefect "
+            "started it"
         )
 
 
@@ -73,15 +74,15 @@ def other_holder(store: Store, run: str) -> RunLease | None:
 def _claim_run(store: Store, run: str, me: str) -> bool:
     with store.write() as session:
         _live_holder(session, run)
-        return queries.claim_run(session, run=run, owner=me, lease_seconds=LEASE_S)
+        return queries.run_leases.claim_run(session, run=run, owner=me, lease_seconds=LEASE_S)
 
 
 def _live_holder(session: Session, run: str) -> RunLease | None:
-    holder = queries.run_holder(session, run)
+    holder = queries.run_leases.run_holder(session, run)
     if holder is None or is_alive(holder.owner):
         return holder
     # Killed on this very machine: no need to wait until its leases run out.
-    queries.release_leases(session, run=run, owner=holder.owner)
+    queries.ledger.release_leases(session, run=run, owner=holder.owner)
     return None
 
 
@@ -94,17 +95,21 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     row = _claim(store, run, iteration, stage, me)
     if row.status == "done":
         return row.result or {}
-    renew = partial(queries.renew_lease, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+    renew = partial(
+        queries.ledger.renew_lease, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S
+    )
     with _renewed(store, renew, f"lease of {stage}"):
         try:
             last_write = body()
             with store.write() as session:
                 result = last_write(session)
-                queries.finish_stage(session, run=run, iteration=iteration, stage=stage, owner=me, result=dict(result))
+                queries.ledger.finish_stage(
+                    session, run=run, iteration=iteration, stage=stage, owner=me, result=dict(result)
+                )
         except Exception as error:  # noted, then raised again
             with store.write() as session:
                 why = f"{type(error).__name__}: {error}"
-                queries.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=why)
+                queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=why)
             raise
     return result
 
@@ -112,23 +117,25 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
 def note_progress(store: Store, run: str, iteration: int, stage: Stage, done: int, total: int, note: str) -> None:
     """Write how far a stage of this process is into the ledger."""
     with suppress(DBAPIError), store.write() as session:  # a busy database: the next report says it
-        queries.note_progress(
+        queries.ledger.note_progress(
             session, run=run, iteration=iteration, stage=stage, owner=owner(), done=done, total=total, note=note
         )
 
 
 def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> StageRow:
-    claim = partial(queries.claim_stage, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+    claim = partial(
+        queries.ledger.claim_stage, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S
+    )
     try:
         with store.write() as session:
             return claim(session)
     except StageHeld:
         with store.write() as session:
-            row = queries.find_stage(session, run=run, iteration=iteration, stage=stage)
+            row = queries.ledger.find_stage(session, run=run, iteration=iteration, stage=stage)
             if row is None or is_alive(row.owner):
                 raise
             # Its owner was killed on this very machine: no need to wait until the lease runs out.
-            queries.release_leases(session, run=run, owner=row.owner)
+            queries.ledger.release_leases(session, run=run, owner=row.owner)
             return claim(session)
 
 

@@ -57,8 +57,8 @@ def prepare(
     if preset:
         _create(home, store, run, preset, config)
     with store.write() as session:
-        if config.iterations > queries.get_run(session, run).config["iterations"]:
-            queries.set_iterations(session, run, config.iterations)
+        if config.iterations > queries.runs.get_run(session, run).config["iterations"]:
+            queries.runs.set_iterations(session, run, config.iterations)
     return stored_config(store, run)
 
 
@@ -74,7 +74,7 @@ def startable(
         raise RunError(f"iterations: expected 1 or more, or 0 for what the preset says, got {iterations}")
     if overrides and not preset:
         raise RunError("overrides: a run that exists keeps its settings; give a preset to make another run")
-    queries.refuse_name(run)
+    queries.runs.refuse_name(run)
     row = _row(store, run)
     if preset:
         more = {"iterations": iterations} if iterations else {}
@@ -84,7 +84,7 @@ def startable(
         config = config.model_copy(update={"iterations": iterations or config.iterations})
     _check_flow(config, flow, f"preset {preset}" if preset else f"run {run}")
     if row is not None:
-        queries.refuse_other_settings(row, config)
+        queries.runs.refuse_other_settings(row, config)
         has = row.config["iterations"]
         config = config.model_copy(update={"iterations": max(has, config.iterations)})
         if config.iterations > has and row.status == "stopped":
@@ -106,15 +106,15 @@ def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) 
         folder = base_model(config)
         base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
     with store.write() as session:
-        queries.create_run(session, name=run, config=config, preset=preset)
+        queries.runs.create_run(session, name=run, config=config, preset=preset)
         if base is not None:
-            queries.add_checkpoint(session, base, published_manifest(Path(base.path)))
+            queries.checkpoints.add_checkpoint(session, base, published_manifest(Path(base.path)))
 
 
 def _row(store: Store, run: str) -> RunRow | None:
     try:
         with store.read() as session:
-            return queries.get_run(session, run)
+            return queries.runs.get_run(session, run)
     except NotThere:
         return None
 
@@ -122,7 +122,7 @@ def _row(store: Store, run: str) -> RunRow | None:
 def stored_config(store: Store, run: str) -> RunConfig:
     """A run's settings as they were stored. Raises `StoreError` when there is no such run."""
     with store.read() as session:
-        return parse_config(queries.get_run(session, run).config, source=f"run {run}")
+        return parse_config(queries.runs.get_run(session, run).config, source=f"run {run}")
 
 
 def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> None:
@@ -130,7 +130,7 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> No
     if not 1 <= iteration <= config.iterations:
         raise RunError(f"t: run {run}: expected an iteration from 1 to {config.iterations}, got {iteration}")
     with store.read() as session:
-        done = {(row.iteration, row.stage) for row in queries.stages_of(session, run) if row.status == "done"}
+        done = {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, run) if row.status == "done"}
     for t in range(1, iteration):
         if (action := decision(store, run, t)["action"]) in ("pause", "stop"):
             why = "waits for a person's decision" if action == "pause" else "was stopped"
@@ -163,7 +163,7 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
 def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
     """What was decided after an iteration, by a person where one was asked: `action`, and `back_to`."""
     with store.read() as session:
-        stages = (queries.find_stage(session, run=run, iteration=iteration, stage=s) for s in _DECIDE)
+        stages = (queries.ledger.find_stage(session, run=run, iteration=iteration, stage=s) for s in _DECIDE)
         done = [row.result for row in stages if row is not None and row.status == "done" and row.result]
     return {"action": "ignore", "back_to": None, "warnings": [], **(done[0] if done else {})}
 
@@ -171,8 +171,8 @@ def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
 def result_of(store: Store, run: str) -> str:
     """The Solver that a run came to: its last one, or the one that it went back to."""
     with store.read() as session:
-        solvers = [c for c in queries.checkpoints_of(session, run) if c.role in ("base", "solver")]
-        back = queries.rolled_back(session, run)
+        solvers = [c for c in queries.checkpoints.checkpoints_of(session, run) if c.role in ("base", "solver")]
+        back = queries.ledger.rolled_back(session, run)
     if back and back[-1][0] >= solvers[-1].iteration:
         return back[-1][1]["solver"]
     return solvers[-1].id
@@ -180,9 +180,9 @@ def result_of(store: Store, run: str) -> str:
 
 def status_of(store: Store, run: str) -> RunStatus:
     with store.read() as session:
-        return queries.get_run(session, run).status
+        return queries.runs.get_run(session, run).status
 
 
 def set_status(store: Store, run: str, status: RunStatus) -> None:
     with store.write() as session:
-        queries.set_run_status(session, run, status)
+        queries.runs.set_run_status(session, run, status)

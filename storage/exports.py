@@ -82,10 +82,10 @@ def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind:
     Raises `NotThere`, and `NotFinal` before all is labelled.
     """
     with store.read() as session:
-        config = queries.get_run(session, run).config
-        if not queries.all_labelled(session, run, iteration):
+        config = queries.runs.get_run(session, run).config
+        if not queries.questions.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
-        audited = queries.audit_counts(session, run, iteration)
+        audited = queries.browse.audit_counts(session, run, iteration)
     state = hashlib.sha256(repr((_EDITION, audited)).encode()).hexdigest()[:12]
     path = root / run / str(iteration) / f"{run}-{iteration}-{only}-{state}.{_SUFFIX[kind]}"
     written = path.with_name(f"{path.name}.manifest.json")
@@ -131,14 +131,14 @@ class _Counted:
 
 def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[Row]]:
     verdicts: tuple[Verdict, ...] = ("kept",) if only == "kept" else ()
-    wanted, after = queries.QuestionFilter(verdicts=verdicts), tuple[float, ...]()
+    wanted, after = queries.browse.QuestionFilter(verdicts=verdicts), tuple[float, ...]()
     while True:
         with store.read() as session:  # one a page: on SQLite a long one would keep writers waiting
-            page = queries.browse(session, run, iteration, wanted, after=after, limit=_PAGE)
+            page = queries.browse.list_questions(session, run, iteration, wanted, after=after, limit=_PAGE)
         if not page:
             return
         yield [_row(question) for question in page]
-        after = queries.place_of(page[-1], "index")
+        after = queries.browse.sort_key_of(page[-1], "index")
 
 
 def _row(question: QuestionSummary) -> Row:
@@ -250,8 +250,11 @@ def _digest(file: Any) -> str:
 def _makers(store: Store, run: str, iteration: int) -> dict[str, Any]:
     """Checkpoint -> sha256 of those that wrote the questions and the votes."""
     with store.read() as session:
-        wrote, voted = queries.makers(session, run, iteration)
-        digests = {checkpoint: queries.get_checkpoint(session, checkpoint).sha256 for checkpoint in {*wrote, *voted}}
+        wrote, voted = queries.questions.makers(session, run, iteration)
+        digests = {
+            checkpoint: queries.checkpoints.get_checkpoint(session, checkpoint).sha256
+            for checkpoint in {*wrote, *voted}
+        }
     return {
         "asked_by": {checkpoint: digests[checkpoint] for checkpoint in wrote},
         "voted_by": {checkpoint: digests[checkpoint] for checkpoint in voted},

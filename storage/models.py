@@ -212,14 +212,14 @@ class AuditSamples(Base):
     """The pseudo-labels drawn for an oracle that grades a sample: what its figures are weighted by."""
 
     __tablename__ = "audit_samples"
-    __table_args__ = (Index(None, "run", "iteration", "oracle", "place"),)
+    __table_args__ = (Index(None, "run", "iteration", "oracle", "position"),)
 
     question_id: Mapped[str] = _question()
     oracle: Mapped[str] = mapped_column(primary_key=True)
     run: Mapped[str]
     iteration: Mapped[int]
     stratum: Mapped[str]
-    place: Mapped[int]  # the order in which they are asked, the same in a larger sample
+    position: Mapped[int]  # the order in which they are asked, the same in a larger sample
 
 
 class Annotations(Base):

@@ -15,6 +15,7 @@ from core.types import (
     OracleVerdict,
     PseudoLabel,
     Question,
+    ResourceKind,
     Role,
     Stage,
     Verdict,
@@ -91,7 +92,7 @@ class PoolRow:
     iteration: int
     stage: Stage
     owner: str
-    kind: Literal["CPU", "GPU"]
+    kind: ResourceKind
     units: float
     priority: int
     status: PoolStatus
@@ -175,14 +176,14 @@ Severity = Literal["warning", "critical"]
 
 @dataclass(frozen=True, slots=True)
 class SampleRow:
-    """A pseudo-label drawn for an oracle; `place` is the order in which they are asked."""
+    """A pseudo-label drawn for an oracle; `position` counts from 0 in the order in which they are asked."""
 
     question_id: str
     oracle: str
     run: str
     iteration: int
     stratum: str
-    place: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def _migrate(target: URL) -> None:
 def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     if target.get_backend_name() == "postgresql":
         engine = create_engine(target, **_JSON, **_POOL)
-        _ask_the_rested(engine)
+        _ping_idle_connections(engine)
         return engine
     engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS}, **_JSON, **_POOL)
 
@@ -166,7 +166,7 @@ def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     return engine
 
 
-def _ask_the_rested(engine: Engine) -> None:
+def _ping_idle_connections(engine: Engine) -> None:
     """Ask a connection that has rested whether it is alive before it is used, and replace it where it is not.
 
     A stage may take hours between two writes; the server, or a proxy, may have hung up meanwhile. SQLAlchemy's own

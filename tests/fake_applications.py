@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.installation.home import Services
-from services.inference.engine import Completion
+from services.inference.engines.base import Completion
 from services.inference.openai_api import chat_response
 from tests.http_server import Handler, listening
 

@@ -60,7 +60,7 @@ START = datetime(2025, 3, 1, 9, 0, tzinfo=UTC)
 
 def create(session: Session, run: str, config: RunConfig = CONFIG) -> None:
     """A run with its base model, and nothing done yet."""
-    queries.create_run(session, name=run, config=config, preset="demo")
+    queries.runs.create_run(session, name=run, config=config, preset="demo")
     _checkpoint(session, run, "base", 0, None)
 
 
@@ -72,7 +72,7 @@ def fill_run(store: Store, run: str, per_level: int = 40, seed: int = 1) -> None
         evaluate(session, run, 0, _held_out(rng, 0, per_level), took=49.0)
         for t in range(1, 4):
             add_iteration(session, run, t, rng, per_level)
-        queries.set_run_status(session, run, "done")
+        queries.runs.set_run_status(session, run, "done")
 
 
 def add_iteration(session: Session, run: str, t: int, rng: random.Random, per_level: int) -> None:
@@ -89,9 +89,11 @@ def add_iteration(session: Session, run: str, t: int, rng: random.Random, per_le
 
 def finish(session: Session, run: str, t: int, stage: str, result: dict[str, object], took: float) -> None:
     """Mark a stage done in the ledger, as if it had taken so many seconds."""
-    queries.claim_stage(session, run=run, iteration=t, stage=stage, owner="me", lease_seconds=60)
-    if any(s.stage == stage and s.iteration == t and s.status == "running" for s in queries.stages_of(session, run)):
-        queries.finish_stage(session, run=run, iteration=t, stage=stage, owner="me", result=result)
+    queries.ledger.claim_stage(session, run=run, iteration=t, stage=stage, owner="me", lease_seconds=60)
+    if any(
+        s.stage == stage and s.iteration == t and s.status == "running" for s in queries.ledger.stages_of(session, run)
+    ):
+        queries.ledger.finish_stage(session, run=run, iteration=t, stage=stage, owner="me", result=result)
     key = (Stages.run == run, Stages.iteration == t, Stages.stage == stage)
     times = {"started_at": START, "finished_at": START + timedelta(seconds=took)}
     session.execute(update(Stages).where(*key).values(**times))
@@ -107,7 +109,7 @@ def held_out(correct: list[int], greedy: list[int], majority: list[int]) -> list
 def evaluate(session: Session, run: str, t: int, items: Iterable[Evaluated], took: float) -> None:
     """A finished evaluation of iteration t's Solver."""
     checkpoint = checkpoint_id(run, "solver" if t else "base", t)
-    queries.add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
+    queries.figures.add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
     finish(session, run, t, "evaluate", {"checkpoint": checkpoint}, took)
 
 
@@ -119,13 +121,13 @@ def label(
         Question(question_id(run, t, i), run, t, i, text, text or "<question>", f"{run}/base/0", i)
         for i, (text, _) in enumerate(questions)
     ]
-    queries.add_questions(session, asked)
+    queries.questions.add_questions(session, asked)
     refused = filter_questions(asked, ())
     rows = [_labelled(q, vote, refused, config) for q, (_, vote) in zip(asked, questions, strict=True)]
-    queries.add_labels(session, rows)
-    queries.add_filter_stats(session, run=run, iteration=t, stats=statistics(rows))
+    queries.questions.add_labels(session, rows)
+    queries.figures.add_filter_stats(session, run=run, iteration=t, stats=statistics(rows))
     audited = [exact.audit(row.question_id, row.text or "", row.label.answer) for row in rows if row.label]
-    queries.add_oracle_labels(session, audited)
+    queries.questions.add_oracle_labels(session, audited)
     finish(session, run, t, "audit_labels", {"oracle": "exact", "audited": len(audited)}, 0.4)
 
 
@@ -186,12 +188,12 @@ def _training(session: Session, run: str, t: int, role: Role, rng: random.Random
             "entropy": 0.6 - 0.1 * done * t + rng.gauss(0, 0.01),
             "response_length": 24 + 8 * done + rng.gauss(0, 1),
         }
-        queries.add_train_metrics(session, run=run, iteration=t, role=role, step=step, metrics=metrics)
+        queries.figures.add_train_metrics(session, run=run, iteration=t, role=role, step=step, metrics=metrics)
 
 
 def _checkpoint(session: Session, run: str, role: Role | str, t: int, parent: str | None) -> None:
     key = f"{run}/{role}/{t}"
-    queries.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})  # type: ignore[arg-type]
+    queries.checkpoints.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})  # type: ignore[arg-type]
 
 
 def context_of(
@@ -205,7 +207,7 @@ def context_of(
 ) -> Context:
     """What a stage of a run that is in the store is given; with its stored settings, unless others are given."""
     with store.read() as session:
-        config = config or parse_config(queries.get_run(session, run).config, run)
+        config = config or parse_config(queries.runs.get_run(session, run).config, run)
     return Context(Home(home), store, services, run, config, iteration, lambda *_: None)
 
 

@@ -58,7 +58,7 @@ def test_an_iteration_s_overhead_is_what_no_training_sampling_or_grading_took(tm
     store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     spans = {(0, "evaluate"): (0, 10), (1, "train_solver"): (12, 32), (1, "evaluate"): (33, 43)}
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=load_config(PRESETS / "demo.toml"))
+        queries.runs.create_run(session, name=RUN, config=load_config(PRESETS / "demo.toml"))
         session.add_all(
             Stages(
                 **{"run": RUN, "iteration": t, "stage": stage, "status": "done", "owner": "", "attempt": 1},
@@ -70,7 +70,7 @@ def test_an_iteration_s_overhead_is_what_no_training_sampling_or_grading_took(tm
         )
         for step in (1, 2):
             seconds = {"sample_seconds": 4.0, "reward_seconds": 1.5, "update_seconds": 3.0, "reward_mean": 99.0}
-            queries.add_train_metrics(session, run=RUN, iteration=1, role="solver", step=step, metrics=seconds)
+            queries.figures.add_train_metrics(session, run=RUN, iteration=1, role="solver", step=step, metrics=seconds)
     zero = _BEGIN.timestamp()
     # The first interval lies in the training, whose steps have counted it.
     at_work = [(zero + begin, zero + end) for begin, end in ((13, 20), (34, 40), (39, 42.5))]

@@ -15,10 +15,10 @@ HOUSE = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"
 INFERENCE = {
     "services.inference.access",
     "services.inference.client",
-    "services.inference.engine",
+    "services.inference.engines.base",
     "services.inference.keys",
-    "services.inference.signals",
-    "services.inference.transformers_engine",
+    "services.signals",
+    "services.inference.engines.embedded",
 }
 # package -> prefixes of ours that it may import
 MAY = {

@@ -12,7 +12,7 @@ from core.methods import Method, Signal
 from core.methods.rzero import ChallengerReward
 from core.settings.serving import Service, Signals
 from core.settings.training import Sampling, Training, trained_rollouts
-from core.statistics.guard import Before, Guard
+from core.statistics.guard import Guard, TrainingHistory
 from core.types import Checkpoint, Denominator, Role
 
 
@@ -54,7 +54,7 @@ class TrainJob:
     work_dir: Path  # holds step_K folders while the job runs, so that a killed one resumes; the caller removes it
     reference: Checkpoint | None = None  # of the KL term; None: `start`
     steps_before: int = 0  # of the same training, in jobs that came before: prompts and seeds go on from there
-    before: Before = field(default_factory=Before)  # the same, for the guard
+    history: TrainingHistory = field(default_factory=TrainingHistory)  # the same, for the guard
     guard: Guard | None = None  # ends the job at the first step whose figures call for it
 
     @property

@@ -22,8 +22,8 @@ from core.rollouts.groups import make_groups
 from core.settings.serving import Signals
 from core.types import Group, PseudoLabel, Score, Scored
 from services.inference.client import InferenceClient
-from services.inference.engine import Prompt
-from services.inference.signals import with_signals
+from services.inference.engines.base import Prompt
+from services.signals import with_signals
 from trainers.base import SolverService, TrainQuestion
 
 Ask = Callable[[Sequence[Prompt]], list[list[str]]]  # the Solver's answers, texts[i][j] to the j-th sample of prompt i

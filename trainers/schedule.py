@@ -7,7 +7,7 @@ from itertools import product
 
 from core.questions.prompts import challenger_messages, solver_messages
 from core.seeds import seed_for
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from trainers.base import SolverJob, TrainJob, TrainQuestion
 
 

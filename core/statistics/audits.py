@@ -29,11 +29,11 @@ class AuditError(CoevoError):
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A question of a sample. `place` counts from 0: the order in which they are asked."""
+    """A question of a sample. `position` counts from 0: the order in which they are asked."""
 
     question_id: str
     stratum: str
-    place: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def draw(rows: Sequence[tuple[str, float, Verdict]], size: int, seed: int) -> list[Drawn]:
-    """A stratified random sample of (question id, p_hat, verdict), in order of place; all of them where they are
+    """A stratified random sample of (question id, p_hat, verdict), in order of position; all of them where they are
     fewer than `size`.
 
     There is one sequence for a seed and a set of rows, in whatever order these come, and a sample is its first `size`:

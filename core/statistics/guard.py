@@ -95,7 +95,7 @@ def ends_training(action: Action) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class TrainingHistory:
     """Of a training that goes on in another job, what the guard must know: the metrics of its first steps, from which a
     rise is measured, and of those just before the job."""
 
@@ -103,7 +103,9 @@ class Before:
     last: tuple[dict[str, float], ...] = ()
 
 
-def step_alarms(metrics: Sequence[Mapping[str, float]], guard: Guard, before: Before = Before()) -> list[Alarm]:
+def step_alarms(
+    metrics: Sequence[Mapping[str, float]], guard: Guard, before: TrainingHistory = TrainingHistory()
+) -> list[Alarm]:
     """The signals at the last of a job's steps so far, from all of its metrics in order.
 
     Metrics that a step lacks (all its prompts were dropped, say) make no signal, nor do fewer steps than the window.

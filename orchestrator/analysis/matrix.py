@@ -24,7 +24,7 @@ from core.statistics.estimates import Estimate, share
 from core.types import BenchmarkItem, Checkpoint, Evaluated, question_key
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from storage import queries
 from storage.rows import Over
 
@@ -66,9 +66,9 @@ def question_sets(session: Session, run: str, oracle: str, size: int) -> dict[st
     """
     if size < 1:
         raise MatrixError(f"size: expected at least 1, got {size}")
-    seed = queries.get_run(session, run).seed
+    seed = queries.runs.get_run(session, run).seed
     sets = dict[str, list[BenchmarkItem]]()
-    for iteration in queries.oracles_of(session, run).get(oracle, []):
+    for iteration in queries.audits.oracles_of(session, run).get(oracle, []):
         _refuse_sample(session, run, iteration, oracle)
         if items := _known(session, run, iteration, oracle):
             sets[set_name(iteration, oracle)] = draw(items, size, seed)
@@ -79,8 +79,8 @@ def question_sets(session: Session, run: str, oracle: str, size: int) -> dict[st
 
 def _refuse_sample(session: Session, run: str, iteration: int, oracle: str) -> None:
     """An audit's sample is stratified by p_hat: shares of it, unweighted, are not those of the questions."""
-    drawn, graded = queries.sample_progress(session, run, iteration, oracle)
-    labelled = len(queries.auditable(session, run, iteration)) if drawn else 0
+    drawn, graded = queries.audits.sample_progress(session, run, iteration, oracle)
+    labelled = len(queries.audits.auditable(session, run, iteration)) if drawn else 0
     if graded < labelled:
         raise MatrixError(
             f"oracle: expected one that has graded all questions of an iteration, got {oracle!r}, which has graded "
@@ -89,9 +89,9 @@ def _refuse_sample(session: Session, run: str, iteration: int, oracle: str) -> N
 
 
 def _known(session: Session, run: str, iteration: int, oracle: str) -> list[BenchmarkItem]:
-    labels = queries.oracle_labels_of(session, run, iteration, oracle)
+    labels = queries.questions.oracle_labels_of(session, run, iteration, oracle)
     truths = {label.question_id: label.truth for label in labels if label.verdict in ("right", "wrong")}
-    rows = [(row, truths.get(row.question_id)) for row in queries.labels_of(session, run, iteration)]
+    rows = [(row, truths.get(row.question_id)) for row in queries.questions.labels_of(session, run, iteration)]
     return [
         BenchmarkItem(row.question_id, row.text, truth, row.verdict)
         for row, truth in rows
@@ -107,14 +107,16 @@ def draw(items: Sequence[BenchmarkItem], size: int, seed: int) -> list[Benchmark
 
 def solvers_of(session: Session, run: str) -> list[Checkpoint]:
     """S(0), which is the base model, and every Solver that the run has trained, by iteration."""
-    return [checkpoint for checkpoint in queries.checkpoints_of(session, run) if checkpoint.role != "challenger"]
+    return [
+        checkpoint for checkpoint in queries.checkpoints.checkpoints_of(session, run) if checkpoint.role != "challenger"
+    ]
 
 
 def left(session: Session, solver: str, sets: Sets) -> dict[str, list[BenchmarkItem]]:
     """What a Solver has not been asked; a set that it has been asked all of is not in it."""
     missing = dict[str, list[BenchmarkItem]]()
     for name, items in sets.items():
-        done = {row.item_id for row in queries.evaluations_of(session, solver, name)}
+        done = {row.item_id for row in queries.figures.evaluations_of(session, solver, name)}
         if rest := [item for item in items if item.id not in done]:
             missing[name] = rest
     return missing
@@ -146,7 +148,7 @@ def ask(context: Context, solver: Checkpoint, sets: Sets, grader: Grader) -> Non
         for (name, part), replies in zip(parts, answered, strict=True):
             rows = [*_graded(part, replies, grader)]
             with context.store.write() as session:
-                queries.add_evaluations(session, checkpoint=solver.id, benchmark=name, items=rows)
+                queries.figures.add_evaluations(session, checkpoint=solver.id, benchmark=name, items=rows)
             done += len(part)
             context.progress(done, total, f"questions, by {solver.id}")
 
@@ -171,17 +173,20 @@ def cells(session: Session, run: str, oracle: str) -> list[Cell]:
     """What is stored, set by set: the Solvers by iteration, then the pseudo-labels of the same questions; over all of
     the set and over those of it that were kept. A cell of no question is not there."""
     asked: dict[int, dict[str, list[Evaluated]]] = {}
-    for solver, name in queries.evaluated(session, run):
+    for solver, name in queries.figures.evaluated(session, run):
         match = _NAME.fullmatch(name)
         if match and match[2] == oracle:
-            asked.setdefault(int(match[1]), {})[solver] = queries.evaluations_of(session, solver, name)
+            asked.setdefault(int(match[1]), {})[solver] = queries.figures.evaluations_of(session, solver, name)
     return [cell for iteration in sorted(asked) for cell in _row(session, run, iteration, oracle, asked[iteration])]
 
 
 def _row(
     session: Session, run: str, iteration: int, oracle: str, asked: Mapping[str, Sequence[Evaluated]]
 ) -> Iterator[Cell]:
-    verdicts = {label.question_id: label.verdict for label in queries.oracle_labels_of(session, run, iteration, oracle)}
+    verdicts = {
+        label.question_id: label.verdict
+        for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)
+    }
     labels = {
         item.item_id: (item.level, verdicts[item.item_id] == "right") for items in asked.values() for item in items
     }

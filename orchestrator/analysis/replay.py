@@ -99,10 +99,10 @@ def _estimated(votes: _Votes) -> dict[str, Any]:
 
 def _stored(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
     with store.read() as session:
-        oracle = parse_config(queries.get_run(session, run).config, f"run {run}").audit.label
-        labelled = queries.labels_of(session, run, iteration, "kept" if kept else None)
-        rows = queries.rollouts_of(session, run, iteration)
-        audited = queries.oracle_labels_of(session, run, iteration, oracle) if oracle else []
+        oracle = parse_config(queries.runs.get_run(session, run).config, f"run {run}").audit.label
+        labelled = queries.questions.labels_of(session, run, iteration, "kept" if kept else None)
+        rows = queries.questions.rollouts_of(session, run, iteration)
+        audited = queries.questions.oracle_labels_of(session, run, iteration, oracle) if oracle else []
     by_question = {key: list(group) for key, group in groupby(rows, key=lambda row: row.question_id)}
     questions = [
         question for question in labelled if question.label is not None and question.question_id in by_question

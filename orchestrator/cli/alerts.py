@@ -33,8 +33,8 @@ def list_(
     with clear_errors():
         with open_store(home().database).read() as session:
             if run is not None:
-                queries.get_run(session, run)
-            rows = queries.list_alerts(session, run=run, acknowledged=False if open_ else None, limit=limit)
+                queries.runs.get_run(session, run)
+            rows = queries.alerts.list_alerts(session, run=run, acknowledged=False if open_ else None, limit=limit)
         if as_json:
             print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
         else:
@@ -51,7 +51,7 @@ def acknowledge(
     """Say that somebody has seen to an alert: once."""
     with clear_errors():
         with open_store(home().database).write() as session:
-            row = queries.acknowledge(session, alert, by or getpass.getuser(), note)
+            row = queries.alerts.acknowledge(session, alert, by or getpass.getuser(), note)
         print(f"acknowledged by {row.acknowledged_by}: {row.text}")
 
 

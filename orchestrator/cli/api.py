@@ -131,7 +131,7 @@ def list_() -> None:
     """Show the keys that there are, not the keys themselves."""
     with clear_errors():
         with open_store(home().database).read() as session:
-            rows = queries.list_keys(session)
+            rows = queries.keys.list_keys(session)
         table = Table("key", "may", "made (UTC)", "revoked (UTC)", box=SIMPLE_HEAD)
         for row in rows:
             revoked = f"{row.revoked_at:%F %H:%M}" if row.revoked_at else ""
@@ -144,7 +144,7 @@ def revoke(name: KeyName) -> None:
     """Let a key do nothing from now on."""
     with clear_errors():
         with open_store(home().database).write() as session:
-            queries.revoke_key(session, name)
+            queries.keys.revoke_key(session, name)
         print(f"revoked: {name}")
 
 

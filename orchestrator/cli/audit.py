@@ -70,7 +70,7 @@ def draw(
         store = open_store(home().database)
         rows = draw_sample(store, run, iteration, oracle, size)
         with store.read() as session:
-            strata = queries.named_strata_of(session, run, iteration, oracle)
+            strata = queries.audits.named_strata_of(session, run, iteration, oracle)
         counts = {name: sum(row.stratum == name for row in rows) for name in strata}
         if as_json:
             print(json.dumps({"oracle": oracle, "drawn": len(rows), "strata": counts}, indent=1))
@@ -83,7 +83,7 @@ def show(run: RunName, as_json: AsJson = False) -> None:
     """Show label accuracy by iteration and oracle, what was asked for it, and how far those who graded agree."""
     with clear_errors():
         with open_store(home().database).read() as session:
-            queries.get_run(session, run)
+            queries.runs.get_run(session, run)
             audits = audits_of(session, run)
         if as_json:
             from services.api.audits import RunAudits  # FastAPI, half a second, for this alone

@@ -41,7 +41,7 @@ def matrix(
         if not stored:
             _ask(store, run, oracle, size)
         with store.read() as session:
-            queries.get_run(session, run)
+            queries.runs.get_run(session, run)
             rows = cells(session, run, oracle)
         if not rows:
             raise MatrixError(f"run {run}: no Solver was asked questions that {oracle} has graded")
@@ -55,7 +55,7 @@ def matrix(
 def _ask(store: Store, run: str, oracle: str, size: int) -> None:
     with store.read() as session:
         sets = question_sets(session, run, oracle, size)
-        config = parse_config(queries.get_run(session, run).config, f"run {run}")
+        config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
         done = not any(left(session, solver.id, sets) for solver in solvers_of(session, run))
     if not done:  # else the services may well be down
         coevo_home = home()

@@ -33,11 +33,11 @@ def series(
     with clear_errors():
         store = open_store(home().database)
         with store.read() as session:
-            queries.get_run(session, run)
+            queries.runs.get_run(session, run)
         if again:
             _refresh(store, run)
         with store.read() as session:
-            points = queries.series_of(session, run, name)
+            points = queries.series.series_of(session, run, name)
         if as_json:
             print(json.dumps([asdict(point) for point in points], indent=1, allow_nan=False))
         else:
@@ -47,7 +47,7 @@ def series(
 def _refresh(store: Store, run: str) -> None:
     """One transaction an iteration: on SQLite nobody else writes meanwhile."""
     with store.read() as session:
-        iterations = {stage.iteration for stage in queries.stages_of(session, run) if stage.status == "done"}
+        iterations = {stage.iteration for stage in queries.ledger.stages_of(session, run) if stage.status == "done"}
     for iteration in sorted(iterations):
         with store.write() as session:
             refresh(session, run, iteration)

@@ -70,8 +70,8 @@ def status(
             print("\n".join(addresses(coevo_home, coevo_home.services(), secrets)))
         store = open_store(coevo_home.database)
         with store.read() as session:
-            runs = [(row, queries.stages_of(session, row.name)) for row in queries.list_runs(session)]
-            trainings = [row for row in queries.pool_jobs(session) if row.status != "done"]
+            runs = [(row, queries.ledger.stages_of(session, row.name)) for row in queries.runs.list_runs(session)]
+            trainings = [row for row in queries.pool.pool_jobs(session) if row.status != "done"]
         table = Table("run", "status", "preset", "stages done", "now", box=SIMPLE_HEAD)
         for row, stages in runs:
             done = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)

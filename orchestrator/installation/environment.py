@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from orchestrator.installation.home import Home, Services
-from services.inference import proxy
+from services.inference.server import proxy
 
 
 def environment(home: Home, services: Services) -> dict[str, str]:

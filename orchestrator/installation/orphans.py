@@ -107,8 +107,8 @@ def _end_run(store: Store, flow_run: FlowRun) -> None:
     name = str(flow_run.parameters.get("run"))
     with store.write() as session:
         try:
-            at_work = queries.get_run(session, name).status in ("running", "paused")
+            at_work = queries.runs.get_run(session, name).status in ("running", "paused")
         except NotThere:  # it ended before the run was made
             return
         if at_work:
-            queries.set_run_status(session, name, "cancelled" if _was_cancelled(flow_run) else "failed")
+            queries.runs.set_run_status(session, name, "cancelled" if _was_cancelled(flow_run) else "failed")

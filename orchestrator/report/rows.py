@@ -47,17 +47,17 @@ class RunRows:
 def read_rows(store: Store, run: str) -> RunRows:
     """Read a run, however far it is. Raises `StoreError` when there is no such run."""
     with store.read() as session:
-        row = queries.get_run(session, run)
+        row = queries.runs.get_run(session, run)
         config = parse_config(row.config, source=f"run {run}")
         by_iteration: dict[int, dict[str, StageRow]] = {0: {}}
-        for stage in queries.stages_of(session, run):
+        for stage in queries.ledger.stages_of(session, run):
             by_iteration.setdefault(stage.iteration, {})[stage.stage] = stage
-        stats = queries.filter_stats_of(session, run)
+        stats = queries.figures.filter_stats_of(session, run)
         iterations = [
             _iteration(session, row, config, t, by_iteration.get(t, {}), stats.get(t))
             for t in range(max(by_iteration) + 1)
         ]
-        return RunRows(row, config, iterations, queries.train_metrics_of(session, run))
+        return RunRows(row, config, iterations, queries.figures.train_metrics_of(session, run))
 
 
 def _iteration(
@@ -68,11 +68,11 @@ def _iteration(
     checkpoint = done.get("evaluate", {}).get("checkpoint")
     benchmark, stopping = config.evaluation.benchmark, config.early_stopping
     validation = stopping.benchmark if stopping and stopping.benchmark != benchmark else None
-    evaluated = queries.evaluations_of(session, checkpoint, benchmark) if checkpoint else []
-    validated = queries.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
-    labelled = queries.labels_of(session, run.name, t) if stats is not None else []
+    evaluated = queries.figures.evaluations_of(session, checkpoint, benchmark) if checkpoint else []
+    validated = queries.figures.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
+    labelled = queries.questions.labels_of(session, run.name, t) if stats is not None else []
     oracle = config.audit.label if "audit_labels" in done else None
-    audited = queries.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
+    audited = queries.questions.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
     points = label_points(session, run.name, t) if stats is not None else ()
     audits = [point for point in points if point.oracle != config.audit.label or oracle is not None]
     in_training = {p.name: p.estimate for p in training_label_points(session, run.name, t) if p.estimate}

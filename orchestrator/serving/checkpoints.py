@@ -17,12 +17,11 @@ import httpx
 
 from core.errors import CoevoError
 from core.settings.serving import Serving
-from core.types import Checkpoint
+from core.types import Checkpoint, ResourceKind
 from core.waiting import wait_until
 from orchestrator.installation.home import Home, Services
 from orchestrator.serving.applications import Application, read_applications, refuse_missing
 from storage.checkpoints import verify
-from trainers.pool import Kind
 
 _HICCUP_S = 60.0
 _POLL_S = 0.1
@@ -90,7 +89,7 @@ def held_checkpoints(services: Services) -> dict[str, str]:
     return {name: config["checkpoint"] for name, config in configs.items() if config}
 
 
-def reserved(services: Services) -> dict[Kind, float]:
+def reserved(services: Services) -> dict[ResourceKind, float]:
     """What the applications' replicas hold of Ray's CPUs and GPUs."""
     with _dashboard(services) as http:
         grouped, applications = _in_placement_groups(http), _applications(http)
@@ -99,7 +98,7 @@ def reserved(services: Services) -> dict[Kind, float]:
         for name, deployment in description["deployments"].items():
             if f"{application}#{name}" not in grouped:
                 held += [_of_a_replica(deployment["deployment_config"])] * len(deployment["replicas"])
-    return {kind: sum(resources.get(kind, 0.0) for resources in held) for kind in get_args(Kind)}
+    return {kind: sum(resources.get(kind, 0.0) for resources in held) for kind in get_args(ResourceKind)}
 
 
 def _in_placement_groups(http: httpx.Client) -> dict[str, list[dict[str, float]]]:

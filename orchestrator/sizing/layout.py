@@ -13,7 +13,7 @@ from orchestrator.serving.applications import ROLES, Application, is_vllm, read_
 from orchestrator.sizing.assumptions import GIB, Assumptions
 from orchestrator.sizing.shapes import SizingError
 from orchestrator.sizing.work import Holder
-from services.inference.engine import MAX_ROWS, WAITING_ROWS
+from services.inference.engines.base import MAX_ROWS, WAITING_ROWS
 from trainers.base import TrainError
 from trainers.easyr1.fit import refuse_layout
 

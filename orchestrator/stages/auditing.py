@@ -33,7 +33,7 @@ def audit_labels(context: Context) -> LastWrite:
     audited = _graded(context)
 
     def last_write(session: Session) -> dict[str, Any]:
-        queries.add_oracle_labels(session, audited)
+        queries.questions.add_oracle_labels(session, audited)
         return {"oracle": audit.oracle, "audited": len(audited)}
 
     return last_write
@@ -58,9 +58,9 @@ def ask_judge(
     """
     oracle, size = settings.oracle, settings.batch
     with store.read() as session:
-        population = len(queries.auditable(session, run, iteration))
-        done = {label.question_id for label in queries.oracle_labels_of(session, run, iteration, oracle)}
-        seed = seed_for(queries.get_run(session, run).seed, "judge", iteration)
+        population = len(queries.audits.auditable(session, run, iteration))
+        done = {label.question_id for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)}
+        seed = seed_for(queries.runs.get_run(session, run).seed, "judge", iteration)
     drawn = draw_sample(store, run, iteration, oracle, sample or population) if population else []
     cases = _cases(store, run, iteration)
     batches: list[judge.JudgedBatch] = []
@@ -70,10 +70,12 @@ def ask_judge(
         if batch:
             batches.append(judge.audit(batch, settings, process_grader(), seed))
             with store.write() as session:
-                queries.add_oracle_labels(session, batches[-1].labels)
+                queries.questions.add_oracle_labels(session, batches[-1].labels)
     progress(len(drawn), len(drawn), f"pseudo-labels, by {oracle}")
     with store.read() as session:
-        verdicts = Counter(label.verdict for label in queries.oracle_labels_of(session, run, iteration, oracle))
+        verdicts = Counter(
+            label.verdict for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)
+        )
     audited = {"population": population, "audited": verdicts.total(), "verdicts": dict(verdicts)}
     return {"oracle": oracle, **audited, **_spent(batches)}
 
@@ -95,7 +97,9 @@ def _cases(store: Store, run: str, iteration: int) -> dict[str, Case]:
 
 def _labelled(store: Store, run: str, iteration: int) -> tuple[list[LabelledQuestion], list[Question]]:
     with store.read() as session:
-        return queries.labels_of(session, run, iteration), queries.questions_of(session, run, iteration)
+        return queries.questions.labels_of(session, run, iteration), queries.questions.questions_of(
+            session, run, iteration
+        )
 
 
 def _truths(questions: Sequence[Question]) -> dict[str, str]:

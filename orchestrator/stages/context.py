@@ -13,12 +13,12 @@ from typing_extensions import TypeVar
 from core.errors import CoevoError
 from core.seeds import seed_for
 from core.settings.config import CoEvolution, RunConfig
-from core.statistics.guard import WATCHED, Before
+from core.statistics.guard import WATCHED, TrainingHistory
 from core.types import Checkpoint, Role, checkpoint_id
 from orchestrator.installation.home import Home, Services
 from orchestrator.serving.checkpoints import serve_checkpoints, turn
 from services.inference.client import InferenceClient, Reply
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from storage import queries
 from storage.session import Store
 
@@ -32,7 +32,7 @@ class StageError(CoevoError):
 def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, float]]:
     """The metrics of the Solver's training in an iteration, step by step; what was not a number is left out."""
     steps: dict[int, dict[str, float]] = {}
-    for metric in queries.train_metrics_of(session, run, iteration=iteration, role="solver"):
+    for metric in queries.figures.train_metrics_of(session, run, iteration=iteration, role="solver"):
         if metric.value is not None:
             steps.setdefault(metric.step, {})[metric.name] = metric.value
     return [steps[step] for step in sorted(steps)]
@@ -56,10 +56,10 @@ class Context(Generic[Config_co]):
     progress: Progress
 
     def seed(self, *key: str | int) -> int:
-        return seed_for(self.config.seed, self.run_key, *key)
+        return seed_for(self.config.seed, self.iteration_key, *key)
 
     @property
-    def run_key(self) -> str:
+    def iteration_key(self) -> str:
         """What seeds derive from: not the run's name, so that a run under another name repeats this one."""
         return f"iteration {self.iteration}"
 
@@ -68,32 +68,38 @@ class Context(Generic[Config_co]):
         there is none."""
         with self.store.read() as session:
             back = [
-                (t, to) for t, to in queries.rolled_back(session, self.run) if t <= iteration and t < self.iteration
+                (t, to)
+                for t, to in queries.ledger.rolled_back(session, self.run)
+                if t <= iteration and t < self.iteration
             ]
             since, to = back[-1] if back else (-1, {})
-            own = [c for c in queries.checkpoints_of(session, self.run, role) if since < c.iteration <= iteration]
+            own = [
+                c
+                for c in queries.checkpoints.checkpoints_of(session, self.run, role)
+                if since < c.iteration <= iteration
+            ]
             if own:
                 return own[-1]
-            return queries.get_checkpoint(session, to.get(role) or checkpoint_id(self.run, "base", 0))
+            return queries.checkpoints.get_checkpoint(session, to.get(role) or checkpoint_id(self.run, "base", 0))
 
-    def before(self) -> Before:
+    def training_history(self) -> TrainingHistory:
         """For the guard, where rounds on given prompts are one training: the steps that led to this round's start.
 
         Not those just before it where a person has looked at them and said to go on.
         """
         if isinstance(self.config, CoEvolution):
-            return Before()
+            return TrainingHistory()
         start, rounds = self.checkpoint("solver", self.iteration - 1), list[Checkpoint]()
         with self.store.read() as session:
             while start.role == "solver":
                 rounds.insert(0, start)
-                start = queries.get_checkpoint(session, start.parent or checkpoint_id(self.run, "base", 0))
+                start = queries.checkpoints.get_checkpoint(session, start.parent or checkpoint_id(self.run, "base", 0))
             done = [step for done_round in rounds for step in solver_steps(session, self.run, done_round.iteration)]
             last = rounds[-1].iteration if rounds else 0
-            asked = queries.find_stage(session, run=self.run, iteration=last, stage="ask_a_person")
+            asked = queries.ledger.find_stage(session, run=self.run, iteration=last, stage="ask_a_person")
         looked_at = [{name: step[name] for name in WATCHED if name in step} for step in done]
         window = self.config.guard.window
-        return Before(tuple(looked_at[:window]), () if asked else tuple(looked_at[-window:]))
+        return TrainingHistory(tuple(looked_at[:window]), () if asked else tuple(looked_at[-window:]))
 
     @contextmanager
     def serving(

@@ -21,11 +21,11 @@ def given_questions(context: Context, prompts: Prompts) -> tuple[TrainQuestion, 
     along for the figures.
     """
     with context.store.read() as session:
-        questions = {question.id: question for question in queries.questions_of(session, context.run, 0)}
-        labelled = queries.labels_of(session, context.run, 0)
+        questions = {question.id: question for question in queries.questions.questions_of(session, context.run, 0)}
+        labelled = queries.questions.labels_of(session, context.run, 0)
         votes: dict[str, list[RolloutRow]] = {}
         by_pass_rate = prompts.easiest < 1 and prompts.easiest_by == "pass_rate"
-        for row in queries.rollouts_of(session, context.run, 0) if by_pass_rate else ():
+        for row in queries.questions.rollouts_of(session, context.run, 0) if by_pass_rate else ():
             votes.setdefault(row.question_id, []).append(row)
     usable = [row for row in labelled if row.verdict != "duplicate" and _has_label(prompts, row)]
     if prompts.easiest < 1:

@@ -22,7 +22,7 @@ from orchestrator.question_sets.held_out import held_out_texts
 from orchestrator.question_sets.prompts import read_prompts as read_prompt_set
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from storage import queries
 from storage.rows import ClusterRow
 from storage.texts import TextWriter
@@ -36,7 +36,7 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
     t, wanted = context.iteration, context.config.dataset.candidates
     challenger = context.checkpoint("challenger", t)
     with context.store.read() as session:
-        done = queries.count_questions(session, context.run, t)
+        done = queries.questions.count_questions(session, context.run, t)
     starts = range(done - done % BATCH, wanted, BATCH)
     batches = ([*_challenger_prompts(context, start, min(start + BATCH, wanted))] for start in starts)
     with (
@@ -48,13 +48,13 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
             written = [reply for group in replies for reply in group]
             questions = [_question(context, start + i, reply) for i, reply in enumerate(written)]
             with context.store.write() as session:
-                queries.add_questions(session, questions)
+                queries.questions.add_questions(session, questions)
             context.progress(start + len(written), wanted, "questions")
     with context.store.read() as session:
-        alike = _clusters(context, queries.questions_of(session, context.run, t))
+        alike = _clusters(context, queries.questions.questions_of(session, context.run, t))
 
     def last_write(session: Session) -> dict[str, Any]:
-        queries.add_clusters(session, alike)
+        queries.traces.add_clusters(session, alike)
         return {"candidates": wanted, "challenger": challenger.id}
 
     return last_write
@@ -96,8 +96,8 @@ def label_questions(context: Context) -> LastWrite:
     t, dataset = context.iteration, context.config.dataset
     solver = context.checkpoint("solver", t - 1)
     with context.store.read() as session:
-        questions = queries.questions_of(session, context.run, t)
-        labelled = {row.question_id for row in queries.labels_of(session, context.run, t)}
+        questions = queries.questions.questions_of(session, context.run, t)
+        labelled = {row.question_id for row in queries.questions.labels_of(session, context.run, t)}
     refused = refused_questions(context, questions)
     asked = [question for question in questions if question.id not in refused]
     writer = TextWriter(context.home.texts, context.run, t, "label_questions")
@@ -119,12 +119,12 @@ def label_questions(context: Context) -> LastWrite:
             ]
             writer.add(batch, _with_text(context, groups, labels))
             with context.store.write() as session:
-                queries.add_rollouts(session, [rollout for group in groups for rollout in group])
-                queries.add_labels(session, labels)
+                queries.questions.add_rollouts(session, [rollout for group in groups for rollout in group])
+                queries.questions.add_labels(session, labels)
     context.progress(len(asked), len(asked), "questions labelled")
     writer.finish()
     with context.store.write() as session:
-        queries.gather_statistics(session)
+        queries.questions.gather_statistics(session)
     return lambda session: _finish_labels(session, context, questions, refused)
 
 
@@ -144,15 +144,15 @@ def read_prompts(context: Context[SelfTraining]) -> LastWrite:
     refused = refused_questions(context, questions)
 
     def last_write(session: Session) -> dict[str, Any]:
-        queries.add_questions(session, questions)
+        queries.questions.add_questions(session, questions)
         if not config.prompts.voted:
             labelled = [
                 LabelledQuestion(question.id, question.text, None, refused.get(question.id, "kept"))
                 for question in questions
             ]
-            queries.add_labels(session, labelled)
-            queries.add_filter_stats(session, run=run, iteration=0, stats=statistics(labelled))
-            queries.gather_statistics(session)
+            queries.questions.add_labels(session, labelled)
+            queries.figures.add_filter_stats(session, run=run, iteration=0, stats=statistics(labelled))
+            queries.questions.gather_statistics(session)
         return {"prompts": len(questions), "refused": len(refused)}
 
     return last_write
@@ -166,9 +166,9 @@ def _finish_labels(
         for question in questions
         if question.id in refused
     ]
-    queries.add_labels(session, never_asked)
-    stats = statistics(queries.labels_of(session, context.run, context.iteration))
-    queries.add_filter_stats(session, run=context.run, iteration=context.iteration, stats=stats)
+    queries.questions.add_labels(session, never_asked)
+    stats = statistics(queries.questions.labels_of(session, context.run, context.iteration))
+    queries.figures.add_filter_stats(session, run=context.run, iteration=context.iteration, stats=stats)
     return asdict(stats)
 
 

@@ -40,7 +40,7 @@ def check_health(context: Context) -> LastWrite:
         signals = {**_label_signals(session, context), **_challenger_signals(session, context)}
         signals |= _held_out_signals(session, context)
         steps = solver_steps(session, context.run, context.iteration)
-        back = queries.rolled_back(session, context.run)
+        back = queries.ledger.rolled_back(session, context.run)
         best = _best(session, context)
         before = _best(session, context, without={context.iteration, *_left(session, context)})
     guard = context.config.guard
@@ -102,7 +102,7 @@ def _back_to(context: Context, action: Action, best: int, before: int) -> dict[R
 def _first_of_each(steps: Sequence[dict[str, float]], context: Context) -> list[Alarm]:
     """Each signal of the training at the first step where it showed."""
     first: dict[str, Alarm] = {}
-    before = context.before()
+    before = context.training_history()
     for end in range(1, len(steps) + 1):
         for alarm in step_alarms(steps[:end], context.config.guard, before):
             first.setdefault(alarm.signal, alarm)
@@ -126,10 +126,10 @@ def _label_signals(session: Session, context: Context) -> dict[str, Any]:
 def _challenger_signals(session: Session, context: Context) -> dict[str, Any]:
     """How much the Challenger repeats itself: the share of its last step's questions that are in a cluster with
     another, or of duplicates among the candidates, whichever is greater."""
-    stats = queries.filter_stats_of(session, context.run).get(context.iteration)
+    stats = queries.figures.filter_stats_of(session, context.run).get(context.iteration)
     if stats is None or not stats.candidates:
         return {}
-    clustered = queries.train_metrics_of(
+    clustered = queries.figures.train_metrics_of(
         session, context.run, iteration=context.iteration, role="challenger", name="repeated_share"
     )
     last = clustered[-1].value if clustered else None
@@ -152,7 +152,7 @@ def _held_out(session: Session, context: Context) -> list[float | None]:
 
 def _left(session: Session, context: Context) -> set[int]:
     """The iterations whose alarm made the run go back: early in its hacking a policy may well be the best."""
-    return {t for t, _ in queries.rolled_back(session, context.run)}
+    return {t for t, _ in queries.ledger.rolled_back(session, context.run)}
 
 
 def _best(session: Session, context: Context, without: Set[int] = frozenset()) -> int:
@@ -169,7 +169,7 @@ def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
         trained = {
             role: checkpoint.id
             for role in context.config.roles
-            for checkpoint in queries.checkpoints_of(session, context.run, role)
+            for checkpoint in queries.checkpoints.checkpoints_of(session, context.run, role)
             if checkpoint.iteration == iteration
         }
     return {role: trained.get(role) or context.checkpoint(role, iteration).id for role in context.config.roles}

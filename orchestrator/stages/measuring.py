@@ -16,7 +16,7 @@ from orchestrator.ledger import LastWrite
 from orchestrator.question_sets.held_out import load_benchmark
 from orchestrator.stages.context import BATCH, Context
 from services.inference.client import Reply
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from storage import queries
 
 
@@ -36,7 +36,7 @@ def evaluate(context: Context) -> LastWrite:
 def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str) -> int:
     items = load_benchmark(benchmark)
     with context.store.read() as session:
-        done = {row.item_id for row in queries.evaluations_of(session, solver.id, benchmark)}
+        done = {row.item_id for row in queries.figures.evaluations_of(session, solver.id, benchmark)}
     whole = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
     parts = [part for part in whole if not all(item.id in done for item in part)]
     context.progress(len(items) - sum(map(len, parts)), len(items), "benchmark questions")
@@ -45,7 +45,7 @@ def _evaluate_on(context: Context, solver: Checkpoint, benchmark: str) -> int:
         for part, replies in zip(parts, answered, strict=True):
             evaluated = graded(part, replies, process_grader())
             with context.store.write() as session:
-                queries.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=evaluated)
+                queries.figures.add_evaluations(session, checkpoint=solver.id, benchmark=benchmark, items=evaluated)
             context.progress(items.index(part[-1]) + 1, len(items), "benchmark questions")
     return len(items)
 

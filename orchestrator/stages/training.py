@@ -17,10 +17,10 @@ from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSetting
 from core.settings.training import Labelled
 from core.types import Stage
 from orchestrator.ledger import LastWrite
+from orchestrator.pool.slot import Preempted, demand_of, training_slot
 from orchestrator.question_sets.prompts import trained_on
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
-from orchestrator.stages.pool import Preempted, demand_of, place
 from services.inference import access
 from services.oracles import exact
 from storage import queries
@@ -96,14 +96,14 @@ def _solver_job(context: Context, key: str, questions: tuple[TrainQuestion, ...]
         work_dir=context.home.work / context.run / str(context.iteration) / "train_solver",
         signals=solver.signals.model_copy(update=own),
         guard=context.config.guard,
-        before=context.before(),
+        history=context.training_history(),
     )
 
 
 def _steps_before(context: Context) -> int:
     """How many steps the rounds before this one took."""
     with context.store.read() as session:
-        rounds = [row for row in queries.stages_of(session, context.run) if row.stage == "train_solver"]
+        rounds = [row for row in queries.ledger.stages_of(session, context.run) if row.stage == "train_solver"]
     return sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < context.iteration)
 
 
@@ -141,7 +141,7 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
     while True:
         with (
             suppress(Preempted),
-            place(context, stage, demand, say, has_turn) as give_up_if_asked,
+            training_slot(context, stage, demand, say, has_turn) as give_up_if_asked,
         ):
 
             def progress(step: int, metrics: Mapping[str, float], check: Callable[[], None] = give_up_if_asked) -> None:
@@ -175,7 +175,7 @@ def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
         StageError: nothing was kept.
     """
     with context.store.read() as session:
-        kept = queries.labels_of(session, context.run, context.iteration, "kept")
+        kept = queries.questions.labels_of(session, context.run, context.iteration, "kept")
     # Labels that are made during training are audited there, so the trainer gets the truth, which no reward sees.
     audited = context.config.solver.reward.labels == "online" and context.config.audit.oracle == "exact"
     questions = tuple(
@@ -228,9 +228,11 @@ def _train(context: Context, job: TrainJob, then: Callable[[TrainResult], TrainJ
     learned_from = _learned_from(job, checkpoint.id, min(result.step, job.training.steps))
 
     def last_write(session: Session) -> dict[str, Any]:
-        queries.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
-        queries.add_trained_on(session, learned_from)
-        add = partial(queries.add_train_metrics, session, run=context.run, iteration=context.iteration, role=job.role)
+        queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
+        queries.traces.add_trained_on(session, learned_from)
+        add = partial(
+            queries.figures.add_train_metrics, session, run=context.run, iteration=context.iteration, role=job.role
+        )
         for step, metrics in enumerate(result.metrics, 1):
             add(step=step, metrics=metrics)
         return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.api.given import OfStore, Reading
+from services.api.dependencies import ReadSession, StoreDependency
 from services.api.keys import new_key
 from services.api.origins import same_site
 from services.api.problems import documented
@@ -35,13 +35,13 @@ class NewKey(BaseModel):
 
 
 @router.get("")
-def list_keys(session: Reading) -> list[KeyRow]:
+def list_keys(session: ReadSession) -> list[KeyRow]:
     """All keys, the oldest first, those revoked among them; not the keys themselves."""
-    return queries.list_keys(session)
+    return queries.keys.list_keys(session)
 
 
 @router.post("", status_code=201, responses=documented(409, 415), dependencies=[Depends(same_site)])
-def add_key(store: OfStore, wanted: KeyWanted) -> NewKey:
+def add_key(store: StoreDependency, wanted: KeyWanted) -> NewKey:
     """Make a key, whatever its scopes."""
     try:
         key = new_key(store, wanted.name, wanted.scopes)
@@ -51,7 +51,7 @@ def add_key(store: OfStore, wanted: KeyWanted) -> NewKey:
 
 
 @router.delete("/{key}", responses=documented(404), dependencies=[Depends(same_site)])
-def revoke_key(store: OfStore, key: Annotated[str, Path(pattern=_NAME, examples=["ann"])]) -> KeyRow:
+def revoke_key(store: StoreDependency, key: Annotated[str, Path(pattern=_NAME, examples=["ann"])]) -> KeyRow:
     """Let a key do nothing from now on, the asking one's own too."""
     with store.write() as session:
-        return queries.revoke_key(session, key)
+        return queries.keys.revoke_key(session, key)

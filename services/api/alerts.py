@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.api.given import Limit, Reading
+from services.api.dependencies import Limit, ReadSession
 from services.api.origins import same_site
 from services.api.problems import documented, invalid
 from storage import queries
@@ -42,7 +42,7 @@ class Acknowledgement(BaseModel):
 
 @router.get("", responses=documented(400))
 def list_alerts(
-    session: Reading,
+    session: ReadSession,
     run: Annotated[str | None, Query(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])] = None,
     severity: Severity | None = None,
     acknowledged: Annotated[bool | None, Query(description="Whether somebody has seen to it.")] = None,
@@ -51,7 +51,7 @@ def list_alerts(
 ) -> AlertPage:
     """Alerts of all runs or of one, the newest first."""
     last = _last(session, after)
-    alerts = queries.list_alerts(
+    alerts = queries.alerts.list_alerts(
         session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1
     )
     items = alerts[:limit]
@@ -59,9 +59,11 @@ def list_alerts(
 
 
 @router.get("/{alert}", responses=documented(404))
-def get_alert(session: Reading, alert: AlertId) -> AlertDetail:
+def get_alert(session: ReadSession, alert: AlertId) -> AlertDetail:
     """One alert, and how it fares on its way to each target."""
-    return AlertDetail(alert=queries.get_alert(session, alert), deliveries=queries.deliveries_of(session, alert))
+    return AlertDetail(
+        alert=queries.alerts.get_alert(session, alert), deliveries=queries.alerts.deliveries_of(session, alert)
+    )
 
 
 @acknowledging.post(
@@ -74,13 +76,13 @@ def acknowledge_alert(request: Request, alert: AlertId, said: Acknowledgement) -
         raise invalid("by", "expected a name, since no keys are asked for; got none")
     with request.app.state.store.write() as session:
         try:
-            return queries.acknowledge(session, alert, by, said.note)
+            return queries.alerts.acknowledge(session, alert, by, said.note)
         except AlreadyAcknowledged as error:
             raise HTTPException(409, str(error)) from error
 
 
-def _last(session: Reading, after: str | None) -> AlertRow | None:
+def _last(session: ReadSession, after: str | None) -> AlertRow | None:
     try:
-        return None if after is None else queries.get_alert(session, after)
+        return None if after is None else queries.alerts.get_alert(session, after)
     except NotThere as error:
         raise HTTPException(400, f"after: expected `next` of a page before, got {after!r}") from error

@@ -24,8 +24,8 @@ from services.api import (
     traces,
     triggers,
 )
-from services.api.bodies import SmallBodiesOnly
-from services.api.given import in_own_threads
+from services.api.body_limit import BodyLimit
+from services.api.dependencies import in_own_threads
 from services.api.headers import SafeHeaders
 from services.api.keys import needs
 from services.api.origins import REFUSALS, OwnMachineOnly
@@ -86,7 +86,7 @@ def create_app(
     if ask_for_keys:
         may_administer, answers = [Depends(needs("admin"))], {**refusals, **REFUSALS}
         app.include_router(administration.router, prefix=PREFIX, dependencies=may_administer, responses=answers)
-    app.add_middleware(SmallBodiesOnly)
+    app.add_middleware(BodyLimit)
     if not ask_for_keys:
         app.add_middleware(OwnMachineOnly)
     app.add_middleware(SafeHeaders)

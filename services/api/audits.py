@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from core.statistics.audits import AuditError
 from core.statistics.calibration import Fold
 from core.statistics.estimates import Estimate
-from services.api.given import Iteration, Reading, RunName
+from services.api.dependencies import Iteration, ReadSession, RunName
 from services.api.origins import same_site
 from services.api.problems import documented
 from services.oracles.accuracy import (
@@ -136,32 +136,32 @@ def draw(request: Request, run: RunName, iteration: Iteration, wanted: SampleWan
 
 
 @router.get("/iterations/{iteration}/samples/{oracle}", responses=documented(404))
-def get_sample(session: Reading, run: RunName, iteration: Iteration, oracle: Oracle) -> Sample:
+def get_sample(session: ReadSession, run: RunName, iteration: Iteration, oracle: Oracle) -> Sample:
     """How far an oracle's sample is audited, by stratum; `drawn` is 0 where there is none."""
-    queries.get_run(session, run)
+    queries.runs.get_run(session, run)
     return _sample(session, run, iteration, oracle)
 
 
 @router.get("/audits", responses=documented(404))
-def get_audits(session: Reading, run: RunName) -> RunAudits:
+def get_audits(session: ReadSession, run: RunName) -> RunAudits:
     """Label accuracy by iteration and oracle with what the oracle was asked of, the estimates between audits with
     their check, and how far those who graded agree."""
-    queries.get_run(session, run)
+    queries.runs.get_run(session, run)
     return RunAudits.of(audits_of(session, run))
 
 
 @router.get("/agreement", responses=documented(404))
-def get_agreement(session: Reading, run: RunName) -> Agreements:
+def get_agreement(session: ReadSession, run: RunName) -> Agreements:
     """How far the oracles agree on the run's pseudo-labels, and how far the annotators do."""
-    queries.get_run(session, run)
+    queries.runs.get_run(session, run)
     return Agreements(oracles=between_oracles(session, run), annotators=between_annotators(session, run))
 
 
 def _sample(session: Session, run: str, iteration: int, oracle: str) -> Sample:
-    drawn, settled = queries.sample_progress(session, run, iteration, oracle)
-    by_stratum = queries.drawn_by_stratum(session, run, iteration, oracle)
-    strata = queries.named_strata_of(session, run, iteration, oracle)
-    counts = queries.count_said(session, run, iteration) if oracle == ORACLE else {}
+    drawn, settled = queries.audits.sample_progress(session, run, iteration, oracle)
+    by_stratum = queries.audits.drawn_by_stratum(session, run, iteration, oracle)
+    strata = queries.audits.named_strata_of(session, run, iteration, oracle)
+    counts = queries.audits.annotation_counts(session, run, iteration) if oracle == ORACLE else {}
     return Sample(
         run=run,
         iteration=iteration,

@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter
 
 from core.types import Checkpoint, Role, checkpoint_id
-from services.api.given import Iteration, Reading, RunName
+from services.api.dependencies import Iteration, ReadSession, RunName
 from services.api.problems import documented
 from services.api.schemas import CheckpointDetail
 from storage import queries
@@ -16,23 +16,23 @@ router = APIRouter(prefix="/runs/{run}/checkpoints", tags=["checkpoints"])
 
 
 @router.get("", responses=documented(404))
-def list_checkpoints(session: Reading, run: RunName) -> list[Checkpoint]:
+def list_checkpoints(session: ReadSession, run: RunName) -> list[Checkpoint]:
     """A run's checkpoints by iteration, the base model first."""
-    queries.get_run(session, run)
-    return queries.checkpoints_of(session, run)
+    queries.runs.get_run(session, run)
+    return queries.checkpoints.checkpoints_of(session, run)
 
 
 @router.get("/{role}/{iteration}", responses=documented(404))
 def get_checkpoint(
-    session: Reading, run: RunName, role: Role | Literal["base"], iteration: Iteration
+    session: ReadSession, run: RunName, role: Role | Literal["base"], iteration: Iteration
 ) -> CheckpointDetail:
     """One checkpoint: its files, where it comes from, and what was trained from it."""
     key = checkpoint_id(run, role, iteration)
-    checkpoint, *ancestors = queries.lineage(session, key)
+    checkpoint, *ancestors = queries.checkpoints.lineage(session, key)
     return CheckpointDetail(
         checkpoint=checkpoint,
-        manifest=queries.manifest_of(session, key),
+        manifest=queries.checkpoints.manifest_of(session, key),
         ancestors=ancestors,
-        children=queries.children_of(session, key),
-        descendants=queries.descendants_of(session, key),
+        children=queries.checkpoints.children_of(session, key),
+        descendants=queries.checkpoints.descendants_of(session, key),
     )

@@ -17,7 +17,6 @@ from pydantic import TypeAdapter
 from core.types import Checkpoint, OracleVerdict, Role
 from services.api.administration import NewKey
 from services.api.alerts import AlertDetail
-from services.api.asking import ApiError, Asking
 from services.api.audits import Agreements, RunAudits, Sample
 from services.api.labelling import Labelling
 from services.api.pages import LARGEST_PAGE
@@ -35,6 +34,7 @@ from services.api.schemas import (
     Triggered,
 )
 from services.api.traces import ClusterSummary, VoteText
+from services.api.transport import ApiError, Transport
 from storage.rows import AlertRow, KeyRow, Scope, SeriesPoint, StepLabelFigures, TrainMetric
 
 if TYPE_CHECKING:
@@ -227,5 +227,5 @@ class ApiClient:
         return self._asking.json(method, path, **sent)
 
     @property
-    def _asking(self) -> Asking:
-        return Asking(self.url, self.key, self.timeout_s)
+    def _asking(self) -> Transport:
+        return Transport(self.url, self.key, self.timeout_s)

@@ -14,7 +14,7 @@ from anyio import Lock
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import FileResponse
 
-from services.api.given import Iteration, RunName, in_own_threads
+from services.api.dependencies import Iteration, RunName, in_own_threads
 from services.api.problems import documented
 from services.api.schemas import Manifest
 from storage.exports import Export, Format, NotFinal, Only, export

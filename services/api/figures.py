@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from core.statistics.accuracy import accuracy_of_sums
 from core.types import Role
-from services.api.given import Reading, RunName
+from services.api.dependencies import ReadSession, RunName
 from services.api.problems import documented
 from services.api.schemas import Evaluation
 from services.drift.training_labels import labels_by_step
@@ -19,9 +19,9 @@ router = APIRouter(prefix="/runs/{run}", tags=["figures"])
 
 
 @router.get("/evaluations", responses=documented(404))
-def list_evaluations(session: Reading, run: RunName) -> list[Evaluation]:
+def list_evaluations(session: ReadSession, run: RunName) -> list[Evaluation]:
     """How the run's checkpoints did on benchmarks."""
-    queries.get_run(session, run)
+    queries.runs.get_run(session, run)
     return [
         Evaluation(
             checkpoint=row.checkpoint,
@@ -31,28 +31,28 @@ def list_evaluations(session: Reading, run: RunName) -> list[Evaluation]:
             greedy=accuracy.greedy,
             majority=accuracy.majority,
         )
-        for row in queries.evaluation_sums(session, run)
+        for row in queries.figures.evaluation_sums(session, run)
         if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     ]
 
 
 @router.get("/training-labels", responses=documented(404))
-def list_training_labels(session: Reading, run: RunName) -> list[StepLabelFigures]:
+def list_training_labels(session: ReadSession, run: RunName) -> list[StepLabelFigures]:
     """Label accuracy of the Solver's method in training, step by step, where the truth is known: `accuracy` of the
     labels, the share of the prompts that were `labelled`, and, for SCRL, the accuracy of the `negatives`, the answers
     that it took for wrong. Each n counts different questions. The figures of a whole training are among the series."""
-    queries.get_run(session, run)
+    queries.runs.get_run(session, run)
     return labels_by_step(session, run)
 
 
 @router.get("/metrics", responses=documented(404))
 def list_metrics(
-    session: Reading,
+    session: ReadSession,
     run: RunName,
     iteration: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
     role: Role | None = None,
     name: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_./@-]{1,100}$", examples=["reward_mean"])] = None,
 ) -> list[TrainMetric]:
     """Training metrics, by iteration, role, step and name."""
-    queries.get_run(session, run)
-    return queries.train_metrics_of(session, run, iteration=iteration, role=role, name=name)
+    queries.runs.get_run(session, run)
+    return queries.figures.train_metrics_of(session, run, iteration=iteration, role=role, name=name)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from services.api.prefect import FlowRun
 from services.api.problems import documented
 from services.api.schemas import FlowRunState
-from services.api.triggers import Reading, Triggering
+from services.api.triggers import ReadSession, Triggering
 from storage import queries
 from storage.queries.runs import RUN_NAME
 
@@ -22,7 +22,7 @@ _TOLERANCE = timedelta(seconds=10)
 
 @router.get("/flow-runs", responses=documented(503))
 def list_flow_runs(
-    store: Reading,
+    store: ReadSession,
     prefect: Triggering,
     run: Annotated[
         str | None, Query(pattern=f"^{RUN_NAME.pattern}$", description="Only of this run, be it in the store or not.")
@@ -38,7 +38,7 @@ def list_flow_runs(
     if run is not None:
         newest = {name: flow_run for name, flow_run in newest.items() if name == run}
     with store.read() as session:
-        changed = queries.runs_changed(session, newest)
+        changed = queries.runs.runs_changed(session, newest)
     return [
         FlowRunState(
             run=flow_run.run,

@@ -27,7 +27,7 @@ def new_key(store: Store, name: str, scopes: Sequence[Scope]) -> str:
     """Make a key and say it. Raises `StoreError` when the name is none, or taken."""
     key = _PREFIX + secrets.token_urlsafe(32)
     with store.write() as session:
-        queries.add_key(session, name=name, sha256=_hash(key), scopes=scopes)
+        queries.keys.add_key(session, name=name, sha256=_hash(key), scopes=scopes)
     return key
 
 
@@ -39,10 +39,10 @@ def accept_home_key(store: Store, key: str) -> None:
     sha256 = _hash(key)
     name = f"{_HOME}{sha256[:8]}"
     with store.write() as session:
-        if queries.key_of(session, sha256) is not None:
+        if queries.keys.key_of(session, sha256) is not None:
             return
         try:
-            queries.add_key(session, name=name, sha256=sha256, scopes=get_args(Scope))
+            queries.keys.add_key(session, name=name, sha256=sha256, scopes=get_args(Scope))
         except StoreError as error:
             raise StoreError(f"key {name}: it was revoked, and so it lets nobody in") from error
 
@@ -56,7 +56,7 @@ def needs(scope: Scope) -> Callable[..., None]:
             raise HTTPException(401, "Authorization: expected `Bearer KEY`, got none", ask)
         store: Store = request.app.state.store
         with store.read() as session:
-            key = queries.key_of(session, _hash(credentials.credentials))
+            key = queries.keys.key_of(session, _hash(credentials.credentials))
         if key is None:
             raise HTTPException(401, "Authorization: this key is not known, or was revoked", ask)
         if scope not in key.scopes:

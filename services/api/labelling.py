@@ -11,14 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from core.types import OracleVerdict, question_id
-from services.api.given import Index, Iteration, Reading, RunName
+from services.api.dependencies import Index, Iteration, ReadSession, RunName
 from services.api.origins import same_site
 from services.api.problems import documented
 from services.drift.alerts import look
 from services.drift.series import refresh_labels
 from services.oracles import human
 from storage import queries
-from storage.queries import AlreadySaid
+from storage.queries.audits import AlreadyAnnotated
 from storage.rows import AnnotationRow, QuestionEntry
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}/labelling", tags=["labelling"])
@@ -73,7 +73,7 @@ class Word(BaseModel):
 @router.get("/next", responses=documented(404))
 def next_question(
     request: Request,
-    session: Reading,
+    session: ReadSession,
     run: RunName,
     iteration: Iteration,
     annotator: Annotated[str | None, Query(pattern=_NAME, examples=["ann"], description=_WHO)] = None,
@@ -81,7 +81,7 @@ def next_question(
     """The next question of the iteration's human sample, in the order of the draw: not settled, and nothing said of it
     by this annotator."""
     who = _annotator(request, annotator, "query")
-    queries.get_run(session, run)
+    queries.runs.get_run(session, run)
     return _labelling(session, run, iteration, who)
 
 
@@ -92,10 +92,10 @@ def say(request: Request, run: RunName, iteration: Iteration, index: Index, word
     who = _annotator(request, word.annotator, "body")
     row = AnnotationRow(question_id(run, iteration, index), who, word.verdict, word.note, datetime.now(UTC))
     with request.app.state.store.write() as session:
-        queries.get_run(session, run)
+        queries.runs.get_run(session, run)
         try:
             counts = human.annotate(session, row)
-        except AlreadySaid as error:
+        except AlreadyAnnotated as error:
             raise HTTPException(409, str(error)) from error
         if counts:
             refresh_labels(session, run, iteration)
@@ -114,9 +114,9 @@ def _annotator(request: Request, given: str | None, where: str) -> str:
 
 
 def _labelling(session: Session, run: str, iteration: int, annotator: str) -> Labelling:
-    entry = queries.next_to_label(session, run, iteration, annotator)
-    drawn, settled = queries.sample_progress(session, run, iteration, human.ORACLE)
-    counts = queries.count_said(session, run, iteration).get(annotator, {})
+    entry = queries.audits.next_to_label(session, run, iteration, annotator)
+    drawn, settled = queries.audits.sample_progress(session, run, iteration, human.ORACLE)
+    counts = queries.audits.annotation_counts(session, run, iteration).get(annotator, {})
     return Labelling(
         annotator=annotator,
         question=ToLabel.of(entry) if entry else None,

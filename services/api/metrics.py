@@ -18,10 +18,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from sqlalchemy.orm import Session
 
+from core.types import ResourceKind
 from services.api.figure_metrics import figures
 from services.drift.outbox import ATTEMPTS
-from storage.queries import metrics as queries
-from storage.queries.metrics import POOL_KINDS, PoolLoad
+from storage import queries
+from storage.queries.metrics import PoolLoad
 from storage.rows import PoolStatus, RunStatus, Severity
 from storage.session import Store
 
@@ -52,13 +53,13 @@ class _StoreCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         with self._store.read() as session:  # one state of the store
-            count, watched = queries.watched_runs(session, LARGEST)
+            count, watched = queries.metrics.watched_runs(session, LARGEST)
             runs = [name for name, _ in watched]
             return [
                 _gauge("runs", f"Runs in the store; metrics are of at most {LARGEST} of them.", [((), count)]),
                 _statuses(watched),
                 *_stages(session, runs),
-                *figures(queries.latest_series(session, runs)),
+                *figures(queries.metrics.latest_series(session, runs)),
                 _questions(session, runs),
                 *_alerts(session, runs),
                 *_pool(session),
@@ -75,16 +76,16 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
     yield _gauge(
         "iteration",
         "The last iteration of the run whose every stage is done.",
-        (((run,), t) for run, t in queries.finished_iterations(session, runs).items()),
+        (((run,), t) for run, t in queries.metrics.finished_iterations(session, runs).items()),
         "run",
     )
     yield _gauge(
         "stage_duration_seconds",
         "How long the stage took when it was last done; where it was done again after a crash, its last attempt.",
-        (((stage.run, stage.stage), stage.seconds) for stage in queries.last_stages(session, runs)),
+        (((stage.run, stage.stage), stage.seconds) for stage in queries.metrics.last_stages(session, runs)),
         *("run", "stage"),
     )
-    running = queries.stages_under_way(session, runs)
+    running = queries.metrics.stages_under_way(session, runs)
     yield _gauge(
         "stage_running_seconds",
         "How long the stage has been running, since its last attempt began; by the ledger, whose word a dead process "
@@ -106,14 +107,14 @@ def _questions(session: Session, runs: Sequence[str]) -> Metric:
         "Questions that got a verdict, of all iterations of the run.",
         labels=("run", "verdict"),
     )
-    for run, counts in queries.verdict_totals(session, runs).items():
+    for run, counts in queries.metrics.verdict_totals(session, runs).items():
         for verdict, count in counts.items():
             family.add_metric((run, verdict), count)
     return family
 
 
 def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
-    counts = queries.alert_counts(session, runs)
+    counts = queries.metrics.alert_counts(session, runs)
     severities: tuple[Severity, ...] = get_args(Severity)
     yield _gauge(
         "alerts",
@@ -126,33 +127,33 @@ def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
         ),
         *("run", "severity", "acknowledged"),
     )
-    late = queries.late_deliveries(session, most=ATTEMPTS, forgotten=_FORGOTTEN)
+    late = queries.metrics.late_deliveries(session, most=ATTEMPTS, forgotten=_FORGOTTEN)
     text = "Deliveries of alerts that were tried, have not arrived, and are not given up."
     yield _gauge("alert_deliveries_late", text, [((), late)])
     yield CounterMetricFamily(
         "coevo_alert_deliveries_given_up",
         f"Deliveries of alerts that have not arrived in {ATTEMPTS} attempts, and are not tried again.",
-        queries.given_up_deliveries(session, most=ATTEMPTS),
+        queries.metrics.given_up_deliveries(session, most=ATTEMPTS),
     )
 
 
 def _pool(session: Session) -> Iterator[Metric]:
-    rows = queries.pool_load(session)
+    rows = queries.metrics.pool_load(session)
     statuses: tuple[PoolStatus, ...] = get_args(PoolStatus)
-    none = [PoolLoad(kind, status, 0, 0.0, 0.0, 0.0) for kind in POOL_KINDS for status in statuses]
+    none = [PoolLoad(kind, status, 0, 0.0, 0.0, 0.0) for kind in get_args(ResourceKind) for status in statuses]
     load = {(row.status, row.kind): row for row in (*none, *rows)}
     jobs = ((key, row.jobs) for key, row in load.items())
     yield _gauge("pool_jobs", "Trainings that the worker pool knows.", jobs, "status", "kind")
     asked = ((key, row.units) for key, row in load.items() if row.status != "done")
     yield _gauge("pool_units", "CPUs or GPUs that trainings have, or wait for.", asked, "status", "kind")
-    waits = (((kind,), load["queued", kind].longest_seconds) for kind in POOL_KINDS)
+    waits = (((kind,), load["queued", kind].longest_seconds) for kind in get_args(ResourceKind))
     yield _gauge("pool_wait_seconds", "How long the training that waits longest has waited.", waits, "kind")
     used = CounterMetricFamily(
         "coevo_pool_unit_seconds",
         "CPU-seconds or GPU-seconds that trainings of the worker pool have used; counted when they give them back.",
         labels=("kind",),
     )
-    for kind in POOL_KINDS:
+    for kind in get_args(ResourceKind):
         used.add_metric((kind,), sum(row.used for row in load.values() if row.kind == kind))
     yield used
 

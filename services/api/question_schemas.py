@@ -14,7 +14,7 @@ from core.types import Denominator, FinishReason, OracleVerdict, PseudoLabel, Ve
 from storage.rows import AnnotationRow, ClusterRow, QuestionEntry, RolloutRow, TrainedOnRow
 
 
-class OracleSaid(BaseModel):
+class AuditVerdict(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     oracle: str
@@ -43,7 +43,7 @@ class Question(BaseModel):
     parsed: int | None
     p_hat: float | None
     denominator: Denominator | None  # p_hat is votes by `m` where it is all, and by `parsed` where it is parsed
-    oracles: list[OracleSaid]
+    oracles: list[AuditVerdict]
 
 
 class QuestionPage(BaseModel):
@@ -132,7 +132,7 @@ class QuestionDetail(Question):
             **{name: getattr(asked, name) for name in _OF_QUESTION},
             **{name: getattr(label, name, None) for name in _OF_LABEL},
             verdict=entry.verdict,
-            oracles=[OracleSaid.model_validate(label) for label in entry.oracles],
+            oracles=[AuditVerdict.model_validate(label) for label in entry.oracles],
             given_answer=asked.answer,
             classes=[AnswerClass(answer=a, votes=n) for a, n in label.classes] if label else [],
             rollouts=Vote.all_of(votes, label),

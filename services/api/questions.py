@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.statistics.estimates import share
 from core.types import OracleVerdict, Verdict, question_id
-from services.api.given import Index, Iteration, OfStore, RunName, as_json, asked_most
+from services.api.dependencies import Index, Iteration, RunName, StoreDependency, as_json, frequent_route
 from services.api.pages import LARGEST_PAGE, cursor, place
 from services.api.problems import documented
 from services.api.question_schemas import Bin, QuestionDetail, QuestionPage, Statistics
@@ -19,7 +19,7 @@ from storage import queries
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
 
 
-class Wanted(BaseModel):
+class QuestionQuery(BaseModel):
     """Which questions, in which order."""
 
     model_config = ConfigDict(extra="forbid")
@@ -31,16 +31,18 @@ class Wanted(BaseModel):
     oracle: str | None = Field(None, pattern=r"^[a-z_0-9]{1,40}$", description="It has said something of the label.")
     oracle_verdict: OracleVerdict | None = Field(None, description="An oracle, or the one named, has said this.")
     cluster: int | None = Field(None, ge=0, le=2**31 - 1, description="Of this number in /clusters.")
-    sort: queries.Sort = Field("index", description="In order of p_hat there are only those that were voted on.")
+    sort: queries.browse.Sort = Field("index", description="In order of p_hat there are only those that were voted on.")
     limit: int = Field(50, ge=1, le=LARGEST_PAGE, description="Entries a page.")
     after: str | None = Field(None, max_length=200, description="`next` of the page before.")
 
 
 @router.get("/questions", response_model=QuestionPage, responses=documented(400, 404))
-@asked_most
-def list_questions(store: OfStore, run: RunName, iteration: Iteration, wanted: Annotated[Wanted, Query()]) -> Response:
+@frequent_route
+def list_questions(
+    store: StoreDependency, run: RunName, iteration: Iteration, wanted: Annotated[QuestionQuery, Query()]
+) -> Response:
     """A page of an iteration's questions."""
-    fits = queries.QuestionFilter(
+    fits = queries.browse.QuestionFilter(
         tuple(wanted.verdict),
         wanted.p_hat_min,
         wanted.p_hat_max,
@@ -51,40 +53,40 @@ def list_questions(store: OfStore, run: RunName, iteration: Iteration, wanted: A
     )
     after, limit = place(wanted.after, 2 if wanted.sort.endswith("p_hat") else 1), wanted.limit + 1
     with store.read_once() as session:
-        rows = queries.browse(session, run, iteration, fits, sort=wanted.sort, after=after, limit=limit)
+        rows = queries.browse.list_questions(session, run, iteration, fits, sort=wanted.sort, after=after, limit=limit)
         if not rows:
-            queries.get_run(session, run)
+            queries.runs.get_run(session, run)
     page = rows[: wanted.limit]
-    more = cursor(queries.place_of(page[-1], wanted.sort)) if len(rows) > wanted.limit else None
+    more = cursor(queries.browse.sort_key_of(page[-1], wanted.sort)) if len(rows) > wanted.limit else None
     return as_json(QuestionPage.model_validate({"items": page, "next": more}))
 
 
 @router.get("/questions/{index}", response_model=QuestionDetail, responses=documented(404))
-@asked_most
-def get_question(store: OfStore, run: RunName, iteration: Iteration, index: Index) -> Response:
+@frequent_route
+def get_question(store: StoreDependency, run: RunName, iteration: Iteration, index: Index) -> Response:
     """One question with every vote, all answers, the checkpoints that wrote them, what oracles and people said, its
     cluster, and which checkpoints learned from it."""
     key = question_id(run, iteration, index)
     with store.read() as session:
         detail = QuestionDetail.with_votes(
-            queries.get_question(session, key),
-            queries.rollouts_of_question(session, key),
-            queries.annotations_of(session, [key]),
-            queries.cluster_of(session, key),
-            queries.trained_on_of(session, key),
+            queries.browse.get_question(session, key),
+            queries.questions.rollouts_of_question(session, key),
+            queries.audits.annotations_of(session, [key]),
+            queries.traces.cluster_of(session, key),
+            queries.traces.trained_on_of(session, key),
         )
     return as_json(detail)
 
 
 @router.get("/statistics", response_model=Statistics, responses=documented(404))
-@asked_most
-def get_statistics(store: OfStore, run: RunName, iteration: Iteration) -> Response:
+@frequent_route
+def get_statistics(store: StoreDependency, run: RunName, iteration: Iteration) -> Response:
     """How many questions have which verdict, and the histogram of p_hat."""
     with store.read() as session:
-        counts = queries.vote_counts(session, run, iteration)
+        counts = queries.browse.vote_counts(session, run, iteration)
         if not counts:
-            queries.get_run(session, run)
-        stats = queries.filter_stats_of(session, run).get(iteration)
+            queries.runs.get_run(session, run)
+        stats = queries.figures.filter_stats_of(session, run).get(iteration)
     verdicts = Counter[Verdict]()
     for verdict, _, count in counts:
         verdicts[verdict] += count

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from fastapi import APIRouter
 
-from services.api.given import After, Limit, Reading, RunName
+from services.api.dependencies import After, Limit, ReadSession, RunName
 from services.api.pages import run_cursor, run_place
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, Job, Run, RunDetail, RunPage, Stage
@@ -16,37 +16,37 @@ router = APIRouter(tags=["runs"])
 
 
 @router.get("/runs", responses=documented(400))
-def list_runs(session: Reading, limit: Limit = 50, after: After = None) -> RunPage:
+def list_runs(session: ReadSession, limit: Limit = 50, after: After = None) -> RunPage:
     """Runs, the newest first."""
-    rows = queries.page_of_runs(session, after=run_place(after), limit=limit + 1)
+    rows = queries.runs.page_of_runs(session, after=run_place(after), limit=limit + 1)
     page = rows[:limit]
     more = run_cursor(page[-1].created_at, page[-1].name) if len(rows) > limit else None
     return RunPage(items=[Run.of(row) for row in page], next=more)
 
 
 @router.get("/runs/{run}", responses=documented(404))
-def get_run(session: Reading, run: RunName) -> RunDetail:
+def get_run(session: ReadSession, run: RunName) -> RunDetail:
     """A run with its whole configuration."""
-    return RunDetail.of(queries.get_run(session, run))
+    return RunDetail.of(queries.runs.get_run(session, run))
 
 
 @router.get("/runs/{run}/stages", responses=documented(404))
-def list_stages(session: Reading, run: RunName) -> list[Stage]:
+def list_stages(session: ReadSession, run: RunName) -> list[Stage]:
     """The stages that were started, by iteration and start."""
-    queries.get_run(session, run)
-    return [Stage.of(row) for row in queries.stages_of(session, run)]
+    queries.runs.get_run(session, run)
+    return [Stage.of(row) for row in queries.ledger.stages_of(session, run)]
 
 
 @router.get("/runs/{run}/iterations", responses=documented(404))
-def list_iterations(session: Reading, run: RunName) -> list[IterationSummary]:
+def list_iterations(session: ReadSession, run: RunName) -> list[IterationSummary]:
     """The iterations that were begun, with their stages and what became of their questions."""
-    queries.get_run(session, run)
-    stats, now = queries.filter_stats_of(session, run), queries.database_time(session)
-    stages = groupby(queries.stages_of(session, run), key=lambda row: row.iteration)
+    queries.runs.get_run(session, run)
+    stats, now = queries.figures.filter_stats_of(session, run), queries.tables.database_time(session)
+    stages = groupby(queries.ledger.stages_of(session, run), key=lambda row: row.iteration)
     return [IterationSummary.of(t, list(rows), stats.get(t), now) for t, rows in stages]
 
 
 @router.get("/pool")
-def list_jobs(session: Reading) -> list[Job]:
+def list_jobs(session: ReadSession) -> list[Job]:
     """The worker pool: trainings that wait, are at work, or were."""
-    return [Job.model_validate(row) for row in queries.pool_jobs(session)]
+    return [Job.model_validate(row) for row in queries.pool.pool_jobs(session)]

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
-from core.types import Checkpoint, Verdict
+from core.types import Checkpoint, ResourceKind, Verdict
 from core.types import Stage as StageName
 from storage.rows import (
+    PoolStatus,
     RunRow,
     RunStatus,
     StageRow,
@@ -142,10 +143,10 @@ class Job(BaseModel):
     run: str
     iteration: int
     stage: StageName
-    kind: Literal["CPU", "GPU"]
+    kind: ResourceKind
     units: float
     priority: int
-    status: Literal["queued", "running", "done"]
+    status: PoolStatus
     since: datetime
     preempted: bool
     used: float  # unit-seconds

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
 from core.types import question_id
-from services.api.given import Index, Iteration, Reading, RunName
+from services.api.dependencies import Index, Iteration, ReadSession, RunName
 from services.api.problems import documented
 from services.api.question_schemas import Vote
 from storage import queries
@@ -34,23 +34,23 @@ class VoteText(Vote):
 
 @router.get("/clusters", responses=documented(404))
 def list_clusters(
-    session: Reading, run: RunName, iteration: Iteration, limit: Annotated[int, Query(ge=1, le=200)] = 20
+    session: ReadSession, run: RunName, iteration: Iteration, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[ClusterSummary]:
     """Questions that are alike by BLEU, the largest clusters first; none of given prompts, nor where an iteration has
     too many questions to compare."""
-    queries.get_run(session, run)
-    clusters = queries.largest_clusters(session, run, iteration, limit)
+    queries.runs.get_run(session, run)
+    clusters = queries.traces.largest_clusters(session, run, iteration, limit)
     return [ClusterSummary(number=number, size=size, example=example) for number, size, example in clusters]
 
 
 @router.get("/questions/{index}/votes/{sample_index}", responses=documented(404))
 def get_vote(
-    request: Request, session: Reading, run: RunName, iteration: Iteration, index: Index, sample_index: SampleIndex
+    request: Request, session: ReadSession, run: RunName, iteration: Iteration, index: Index, sample_index: SampleIndex
 ) -> VoteText:
     """One vote with the text that the Solver wrote."""
     key = question_id(run, iteration, index)
-    label = queries.get_question(session, key).label
-    for vote in Vote.all_of(queries.rollouts_of_question(session, key), label):
+    label = queries.browse.get_question(session, key).label
+    for vote in Vote.all_of(queries.questions.rollouts_of_question(session, key), label):
         if vote.sample_index == sample_index:
             return VoteText(**vote.model_dump(), text=_text(request, run, iteration, key, sample_index))
     raise NotThere(f"vote {sample_index} of question {key!r}: there is none of this number")

@@ -13,7 +13,7 @@ from core.settings.bounds import Iterations
 from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
 from core.types import Flow
-from services.api.given import RunName
+from services.api.dependencies import RunName
 from services.api.origins import same_site
 from services.api.prefect import FlowRun, Prefect
 from services.api.presets import Override, Presets, Setting, about, configured
@@ -37,7 +37,7 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class RunWanted(_Body):
+class RunRequest(_Body):
     """A run to start, or to go on with where one of this name was made from the same preset and settings."""
 
     name: str = Field(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])
@@ -52,11 +52,11 @@ class RunWanted(_Body):
     flow: Flow | None = Field(None, description="The preset's own where it is not given.")
 
 
-class CancelWanted(_Body):
+class CancelRequest(_Body):
     why: _Text | None = Field(None, max_length=500, description="Prefect shows it with the flow run.")
 
 
-class ResumeWanted(_Body):
+class ResumeRequest(_Body):
     iterations: Iterations | None = Field(None, description="Go on to this many.")
 
 
@@ -83,7 +83,7 @@ def _store(request: Request) -> Store:
 
 
 Triggering = Annotated[Prefect, Depends(_prefect)]
-Reading = Annotated[Store, Depends(_store)]
+ReadSession = Annotated[Store, Depends(_store)]
 Checking = Annotated[RefuseUnready, Depends(_refuse_unready)]
 _WRITES: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
 _REFUSALS = documented(409, 503)
@@ -96,7 +96,9 @@ def list_presets(presets: Presets) -> list[Preset]:
 
 
 @router.post("/runs", responses=_REFUSALS, **_WRITES)
-def create_run(store: Reading, prefect: Triggering, presets: Presets, check: Checking, wanted: RunWanted) -> Triggered:
+def create_run(
+    store: ReadSession, prefect: Triggering, presets: Presets, check: Checking, wanted: RunRequest
+) -> Triggered:
     """Start a run, which is in the store once its flow has begun; one that was made of the same goes on.
 
     It is checked before whether the run can start, so far as this process can know it (docs/api.md); /flow-runs has
@@ -108,7 +110,7 @@ def create_run(store: Reading, prefect: Triggering, presets: Presets, check: Che
         raise invalid("flow", f"expected {flow}, whose preset {wanted.preset} is, got {wanted.flow}")
     try:
         with store.read() as session:
-            row = queries.get_run(session, wanted.name)
+            row = queries.runs.get_run(session, wanted.name)
     except NotThere:
         new = True
     else:
@@ -124,21 +126,23 @@ def create_run(store: Reading, prefect: Triggering, presets: Presets, check: Che
 
 
 @router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **_WRITES)
-def cancel_run(store: Reading, prefect: Triggering, run: RunName, wanted: CancelWanted) -> list[Triggered]:
+def cancel_run(store: ReadSession, prefect: Triggering, run: RunName, wanted: CancelRequest) -> list[Triggered]:
     """End what is at a run, or waits to be; what is done stays, and it can be resumed."""
     active = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.active]
     with store.read() as session:
         if not active:
-            raise HTTPException(409, f"run {run}: nobody is at it; it is {queries.get_run(session, run).status}")
-        holder = queries.run_holder(session, run)
+            raise HTTPException(409, f"run {run}: nobody is at it; it is {queries.runs.get_run(session, run).status}")
+        holder = queries.run_leases.run_holder(session, run)
     if holder is not None and not all(flow_run.deployed for flow_run in active):
-        who = queries.process_of(holder.owner)
+        who = queries.run_leases.process_of(holder.owner)
         raise HTTPException(409, f"run {run}: {who} works on it, started by `coevo run`: stop it with Ctrl-C there")
     return [_said(prefect, prefect.cancel(flow_run, wanted.why)) for flow_run in active]
 
 
 @router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **_WRITES)
-def resume_run(store: Reading, prefect: Triggering, check: Checking, run: RunName, wanted: ResumeWanted) -> Triggered:
+def resume_run(
+    store: ReadSession, prefect: Triggering, check: Checking, run: RunName, wanted: ResumeRequest
+) -> Triggered:
     """Go on with a run where it was, or for longer; nothing that is done is done again."""
     row = _row(store, run)
     has = row.config["iterations"]
@@ -154,7 +158,7 @@ def resume_run(store: Reading, prefect: Triggering, check: Checking, run: RunNam
 
 
 @router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **_WRITES)
-def decide(store: Reading, prefect: Triggering, run: RunName, wanted: Decision) -> Triggered:
+def decide(store: ReadSession, prefect: Triggering, run: RunName, wanted: Decision) -> Triggered:
     """Answer a run that is paused until a person says what to do."""
     row = _row(store, run)
     paused = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.state == "PAUSED"]
@@ -166,14 +170,14 @@ def decide(store: Reading, prefect: Triggering, run: RunName, wanted: Decision) 
 def _started(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
     """Early refusals; that of two processes one works on the run is the ledger's to see to."""
     with store.read() as session:
-        holder = queries.run_holder(session, run)
+        holder = queries.run_leases.run_holder(session, run)
     seen = prefect.flow_runs(run)
     for flow_run in seen:
         if flow_run.active:
             where = prefect.page_of(flow_run)
             raise HTTPException(409, f"run {run}: expected nobody at it; a flow run is {flow_run.state}: {where}")
     if holder is not None:
-        who, until = queries.process_of(holder.owner), f"{holder.expires:%H:%M:%S}"
+        who, until = queries.run_leases.process_of(holder.owner), f"{holder.expires:%H:%M:%S}"
         raise HTTPException(409, f"run {run}: {who} works on it; if it has died, it is free after {until} UTC")
     return _said(prefect, prefect.start(flow, run, settings, seen))
 
@@ -186,7 +190,7 @@ def _refuse_another(row: RunRow, preset: str, config: RunConfig) -> None:
     if row.preset != preset:
         raise HTTPException(409, f"run {row.name}: exists, of preset {row.preset}, got {preset}. Choose another name")
     try:
-        queries.refuse_other_settings(row, config)
+        queries.runs.refuse_other_settings(row, config)
     except StoreError as error:
         raise HTTPException(409, str(error)) from error
 
@@ -198,4 +202,4 @@ def _refuse_ended(row: RunRow, iterations: int) -> None:
 
 def _row(store: Store, run: str) -> RunRow:
     with store.read() as session:
-        return queries.get_run(session, run)
+        return queries.runs.get_run(session, run)

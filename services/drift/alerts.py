@@ -42,10 +42,10 @@ def record(session: Session, run: str, iteration: int, alarms: Sequence[Alarm] =
     What was raised before stays as it is, so that recording twice is recording once. Raises `NotThere`.
     """
     for t in (0, 1) if iteration == 1 else (iteration,):
-        queries.put_series(session, run, points_of(session, run, t))
-    now = queries.database_time(session)
-    config = parse_config(queries.get_run(session, run).config, f"run {run}")
-    queries.add_alerts(session, [_of_alarm(run, iteration, alarm, config, now) for alarm in alarms])
+        queries.series.put_series(session, run, points_of(session, run, t))
+    now = queries.tables.database_time(session)
+    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    queries.alerts.add_alerts(session, [_of_alarm(run, iteration, alarm, config, now) for alarm in alarms])
     return look(session, run, iteration)
 
 
@@ -58,11 +58,11 @@ def look(session: Session, run: str, iteration: int) -> list[AlertRow]:
     iteration, not of one for every label that comes in. An audit may come after those of later iterations: it has
     changed what these are compared with, so their figures by the same oracle are tested again.
     """
-    settings = parse_config(queries.get_run(session, run).config, f"run {run}").alerts
+    settings = parse_config(queries.runs.get_run(session, run).config, f"run {run}").alerts
     refresh_estimates(session, run)
     # What was estimated is not tested: it follows from p_hat, which has a rule of its own.
-    measured = [point for point in queries.series_of(session, run) if not point.estimated]
-    left = {t for t, _ in queries.rolled_back(session, run)}
+    measured = [point for point in queries.series.series_of(session, run) if not point.estimated]
+    left = {t for t, _ in queries.ledger.rolled_back(session, run)}
     findings = _findings_at(iteration, measured, left, settings)
     of_labels = [point for point in measured if point.name in OF_LABELS]
     here = _audited(session, run, iteration, of_labels)
@@ -74,12 +74,12 @@ def look(session: Session, run: str, iteration: int) -> list[AlertRow]:
         for finding in _findings_at(t, of_labels, left, settings)
         if finding.series.oracle in here & _audited(session, run, t, of_labels)
     ]
-    now = queries.database_time(session)
-    queries.add_alerts(session, [_of_finding(run, finding, now) for finding in [*findings, *later]])
+    now = queries.tables.database_time(session)
+    queries.alerts.add_alerts(session, [_of_finding(run, finding, now) for finding in [*findings, *later]])
     ids = [alert_id(run, finding.point.iteration, finding.rule, finding.series) for finding in later]
     return [
-        *queries.list_alerts(session, run=run, iteration=iteration, limit=_MOST),
-        *(queries.get_alert(session, finding) for finding in ids),
+        *queries.alerts.list_alerts(session, run=run, iteration=iteration, limit=_MOST),
+        *(queries.alerts.get_alert(session, finding) for finding in ids),
     ]
 
 

@@ -83,19 +83,21 @@ def deliver_one(store: Store, target: Target) -> bool:
     Raises `DBAPIError`.
     """
     with store.read() as session:
-        if not queries.delivery_due(session, target.name, most=ATTEMPTS, first_sight=FIRST_SIGHT):
+        if not queries.alerts.delivery_due(session, target.name, most=ATTEMPTS, first_sight=FIRST_SIGHT):
             return False
     with store.write() as session:
-        claimed = queries.claim_delivery(session, target.name, most=ATTEMPTS, first_sight=FIRST_SIGHT, put_off=_PUT_OFF)
+        claimed = queries.alerts.claim_delivery(
+            session, target.name, most=ATTEMPTS, first_sight=FIRST_SIGHT, put_off=_PUT_OFF
+        )
     if claimed is None:  # another process was faster
         return False
     alert, _ = claimed
     error = _try(target, alert)
     with store.write() as session:
         if error is None:
-            queries.mark_delivered(session, alert.id, target.name)
+            queries.alerts.mark_delivered(session, alert.id, target.name)
         else:
-            queries.mark_failed(session, alert.id, target.name, error)
+            queries.alerts.mark_failed(session, alert.id, target.name, error)
     return True
 
 

@@ -42,31 +42,31 @@ _SLICES: tuple[tuple[Over, tuple[bool, ...]], ...] = (("kept", (True,)), ("all",
 
 def refresh(session: Session, run: str, iteration: int) -> None:
     """Work all of an iteration's series out and store them, in place of what was stored. Raises `NotThere`."""
-    queries.put_series(session, run, points_of(session, run, iteration))
+    queries.series.put_series(session, run, points_of(session, run, iteration))
     refresh_estimates(session, run)
 
 
 def refresh_labels(session: Session, run: str, iteration: int) -> None:
     """The same for what oracles say of one iteration, whenever labels were added: in the transaction that adds them,
     or after it."""
-    queries.put_series(session, run, label_points(session, run, iteration))
+    queries.series.put_series(session, run, label_points(session, run, iteration))
 
 
 def refresh_estimates(session: Session, run: str) -> None:
     """Label accuracy of the iterations that an oracle has not audited, from p_hat and those that it has."""
-    labelled, audited = queries.voted_iterations(session, run), queries.oracles_of(session, run)
+    labelled, audited = queries.series.voted_iterations(session, run), queries.audits.oracles_of(session, run)
     lacking = [oracle for oracle, iterations in audited.items() if labelled - {*iterations}]
     known = measured(session, run) if lacking else []
     for oracle in lacking:
         for over in SLICES:
             points, _ = estimated(session, run, oracle, over, known)
             rows = [_point(point.iteration, "label_accuracy", over, point.figure, oracle) for point in points]
-            queries.put_series(session, run, [replace(row, estimated=True) for row in rows])
+            queries.series.put_series(session, run, [replace(row, estimated=True) for row in rows])
 
 
 def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
     """An iteration's series as far as they can be told. Raises `NotThere`."""
-    config = parse_config(queries.get_run(session, run).config, f"run {run}")
+    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
     return [
         *label_points(session, run, iteration),
         *_of_votes(session, run, iteration),
@@ -79,7 +79,7 @@ def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
 
 def label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
     """What each oracle says of an iteration's pseudo-labels: label accuracy and the share of ill-posed questions."""
-    for oracle in queries.oracles_at(session, run, iteration):
+    for oracle in queries.series.oracles_at(session, run, iteration):
         for accuracy in measured_in(session, run, iteration, oracle):
             yield _point(iteration, "label_accuracy", accuracy.over, accuracy.figure, oracle)
         for over, figure in ill_posed_in(session, run, iteration, oracle).items():
@@ -89,7 +89,7 @@ def label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesP
 def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, Estimate]:
     """The share of the pseudo-labels whose question the oracle calls ill-posed, over the kept ones and over all, as
     `measured_in` has label accuracy: of a sample it is weighted to the whole. A slice with no audit is not in it."""
-    sampled = queries.sample_progress(session, run, iteration, oracle)[0] > 0
+    sampled = queries.audits.sample_progress(session, run, iteration, oracle)[0] > 0
     figures = {}
     for over, strata in _ill_posed(session, run, iteration, oracle).items():
         n, ill_posed = sum(stratum.n for stratum in strata), sum(stratum.right for stratum in strata)
@@ -101,8 +101,8 @@ def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dic
 
 def _ill_posed(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
     """Strata in which those that the oracle calls ill-posed stand for the right ones."""
-    strata = queries.named_strata_of(session, run, iteration, oracle, unanswered=True)
-    counts = queries.ill_posed_by_stratum(session, run, iteration, oracle)
+    strata = queries.audits.named_strata_of(session, run, iteration, oracle, unanswered=True)
+    counts = queries.series.ill_posed_by_stratum(session, run, iteration, oracle)
     named = {name: Stratum(stratum.size, stratum.n, counts[name]) for name, stratum in strata.items()}
     return {
         over: [stratum for name, stratum in named.items() if name.startswith("kept") in wanted]
@@ -111,7 +111,10 @@ def _ill_posed(session: Session, run: str, iteration: int, oracle: str) -> dict[
 
 
 def _of_votes(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
-    labels, votes = queries.label_sums(session, run, iteration), queries.vote_sums(session, run, iteration)
+    labels, votes = (
+        queries.series.label_sums(session, run, iteration),
+        queries.series.vote_sums(session, run, iteration),
+    )
     shares = {"p_hat": labels["p_hat"], "unparsed_share": labels["unparsed"], "truncated_share": votes["truncated"]}
     means = {"vote_entropy": _entropies(session, run, iteration), "response_length": votes["tokens"]}
     for over, wanted in _SLICES:
@@ -125,7 +128,7 @@ def _of_votes(session: Session, run: str, iteration: int) -> Iterator[SeriesPoin
 
 def _entropies(session: Session, run: str, iteration: int) -> Mapping[bool, Sums]:
     entropies: dict[bool, Sums] = {}
-    for kept, votes in queries.vote_classes(session, run, iteration):
+    for kept, votes in queries.series.vote_classes(session, run, iteration):
         total = sum(votes)
         entropy = -sum(count / total * math.log(count / total) for count in votes if count)
         entropies[kept] = entropies.get(kept, Sums(0, 0.0, 0.0)) + Sums(1, entropy, entropy * entropy)
@@ -137,14 +140,14 @@ def _added(by_kept: Mapping[bool, Sums], wanted: Sequence[bool]) -> Sums:
 
 
 def _of_candidates(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
-    stats = queries.filter_stats_of(session, run).get(iteration)
+    stats = queries.figures.filter_stats_of(session, run).get(iteration)
     if stats is not None:
         counts = {"kept_share": stats.kept, "duplicate_share": stats.duplicate, "malformed_share": stats.malformed}
         for name, count in counts.items():
             figure = share(count, stats.candidates)
             if figure is not None:
                 yield _point(iteration, name, "all", figure)
-    clustered = queries.cluster_sizes(session, run, iteration)
+    clustered = queries.series.cluster_sizes(session, run, iteration)
     if clustered is not None:
         largest, n = clustered
         yield SeriesPoint(iteration, "largest_cluster_share", "all", "", largest / n, None, None, n)
@@ -153,7 +156,7 @@ def _of_candidates(session: Session, run: str, iteration: int) -> Iterator[Serie
 def _of_training(session: Session, run: str, iteration: int, window: int) -> Iterator[SeriesPoint]:
     for role, names in _OF_TRAINING.items():
         for name, metric in names.items():
-            steps = queries.train_metrics_of(session, run, iteration=iteration, role=role, name=metric)
+            steps = queries.figures.train_metrics_of(session, run, iteration=iteration, role=role, name=metric)
             last = [step.value for step in steps[-window:] if step.value is not None and math.isfinite(step.value)]
             if last:
                 yield SeriesPoint(iteration, name, "", "", fmean(last), None, None, len(last))
@@ -167,10 +170,12 @@ def _of_evaluation(session: Session, run: str, iteration: int, config: RunConfig
 
 def accuracies(session: Session, run: str, benchmark: str) -> dict[int, Accuracy]:
     """Iteration -> how its Solver did on a benchmark; 0 is the base model. One that is not evaluated is not there."""
-    solvers = {row.id: row.iteration for row in queries.checkpoints_of(session, run) if row.role != "challenger"}
+    solvers = {
+        row.id: row.iteration for row in queries.checkpoints.checkpoints_of(session, run) if row.role != "challenger"
+    }
     return {
         solvers[row.checkpoint]: accuracy
-        for row in queries.evaluation_sums(session, run)
+        for row in queries.figures.evaluation_sums(session, run)
         if row.benchmark == benchmark and row.checkpoint in solvers
         if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     }

@@ -48,9 +48,9 @@ def training_label_points(session: Session, run: str, iteration: int) -> Iterato
     oracle = _oracle(session, run)
     if oracle is None:
         return
-    config = parse_config(queries.get_run(session, run).config, f"run {run}")
-    questions = queries.count_learned_from(session, checkpoint_id(run, "solver", iteration))
-    trained = queries.train_metrics_of(session, run, iteration=iteration, role="solver", name="majority_share")
+    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    questions = queries.traces.count_learned_from(session, checkpoint_id(run, "solver", iteration))
+    trained = queries.figures.train_metrics_of(session, run, iteration=iteration, role="solver", name="majority_share")
     in_steps = len(trained) * min(questions, config.solver.training.prompts_per_step)
     steps = [*_steps(session, run, iteration).values()]
     for name, metrics in _METRICS.items():
@@ -62,7 +62,7 @@ def training_label_points(session: Session, run: str, iteration: int) -> Iterato
 
 def _oracle(session: Session, run: str) -> str | None:
     """Who knows the truth: the prompts' own answers, or the exact oracle. None where training makes no labels."""
-    config = parse_config(queries.get_run(session, run).config, f"run {run}")
+    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
     if config.solver.reward.labels != "online":
         return None
     return "exact" if isinstance(config, CoEvolution) else "given"
@@ -71,7 +71,7 @@ def _oracle(session: Session, run: str) -> str | None:
 def _steps(session: Session, run: str, iteration: int | None = None) -> dict[tuple[int, int], dict[str, float]]:
     steps: dict[tuple[int, int], dict[str, float]] = {}
     for name in (name for names in _METRICS.values() for name in names):
-        for metric in queries.train_metrics_of(session, run, iteration=iteration, role="solver", name=name):
+        for metric in queries.figures.train_metrics_of(session, run, iteration=iteration, role="solver", name=name):
             if metric.value is not None:
                 steps.setdefault((metric.iteration, metric.step), {})[name] = metric.value
     return dict(sorted(steps.items()))

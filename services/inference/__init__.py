@@ -1,1 +1,1 @@
-"""The Ray Serve applications that sample (the embedded engine, vLLM), and the client that asks them."""
+"""Sampling from the models: the client that asks, and the Ray Serve applications that answer."""

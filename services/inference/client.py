@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from core.errors import CoevoError
 from core.types import FinishReason
 from services.inference import access
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from services.inference.openai_api import ChatBatchResponse, ChatResponse
 
 T = TypeVar("T")

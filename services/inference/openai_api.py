@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from core.settings.bounds import Answers, Seed, Temperature, Tokens
 from core.settings.training import Sampling
 from core.types import FinishReason
-from services.inference.engine import Completion, Prompt
+from services.inference.engines.base import Completion, Prompt
 
 CHATS_AT_ONCE = 64  # in one request, at most
 

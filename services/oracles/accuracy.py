@@ -47,7 +47,7 @@ def measured(session: Session, run: str) -> list[Accuracy]:
     said so far."""
     return [
         accuracy
-        for oracle, iterations in queries.oracles_of(session, run).items()
+        for oracle, iterations in queries.audits.oracles_of(session, run).items()
         for iteration in iterations
         for accuracy in measured_in(session, run, iteration, oracle)
     ]
@@ -55,9 +55,9 @@ def measured(session: Session, run: str) -> list[Accuracy]:
 
 def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list[Accuracy]:
     """The same of one iteration and oracle; nothing where nothing was audited."""
-    sampled = queries.sample_progress(session, run, iteration, oracle)[0] > 0
+    sampled = queries.audits.sample_progress(session, run, iteration, oracle)[0] > 0
     accuracies = []
-    for over, strata in queries.strata_of(session, run, iteration, oracle).items():
+    for over, strata in queries.audits.strata_of(session, run, iteration, oracle).items():
         n, right = sum(stratum.n for stratum in strata), sum(stratum.right for stratum in strata)
         figure = stratified_share(strata) if sampled else share(right, n)
         if figure is not None and over != "":
@@ -71,8 +71,8 @@ def estimated(
 ) -> tuple[list[Accuracy], Check | None]:
     """Label accuracy of the iterations that the oracle has not audited, from p_hat (`core.statistics.calibration`), and
     how well the same does on those it has audited; `known` is what was `measured`."""
-    cells = queries.audited_cells(session, run, oracle, kept_only=over == "kept")
-    populations = queries.p_hats_of(session, run, kept_only=over == "kept")
+    cells = queries.audits.audited_cells(session, run, oracle, kept_only=over == "kept")
+    populations = queries.audits.p_hats_of(session, run, kept_only=over == "kept")
     figures = {
         accuracy.iteration: accuracy.figure for accuracy in known if (accuracy.oracle, accuracy.over) == (oracle, over)
     }
@@ -85,14 +85,14 @@ def estimated(
 
 def between_oracles(session: Session, run: str) -> list[Agreement]:
     """Of every two oracles that have said something of a same pseudo-label."""
-    oracles = sorted(queries.oracles_of(session, run))
-    pairs = {(a, b): queries.agreement(session, run, a, b) for a, b in combinations(oracles, 2)}
+    oracles = sorted(queries.audits.oracles_of(session, run))
+    pairs = {(a, b): queries.audits.agreement(session, run, a, b) for a, b in combinations(oracles, 2)}
     return _agreements({names: counts for names, counts in pairs.items() if counts})
 
 
 def between_annotators(session: Session, run: str) -> list[Agreement]:
     """Of every two people who have said something of a same pseudo-label."""
-    return _agreements(queries.annotator_agreement(session, run))
+    return _agreements(queries.audits.annotator_agreement(session, run))
 
 
 @dataclass(frozen=True, slots=True)

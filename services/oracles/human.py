@@ -27,17 +27,17 @@ def annotate(session: Session, row: AnnotationRow, needed: int = NEEDED) -> bool
 
     Raises:
         NotThere: the question is not in the sample.
-        AlreadySaid: this annotator has said something of it before.
+        AlreadyAnnotated: this annotator has said something of it before.
     """
-    queries.lock_sample(session, row.question_id, ORACLE)
-    queries.add_annotation(session, row)
-    if queries.has_label(session, row.question_id, ORACLE):
+    queries.audits.lock_sample(session, row.question_id, ORACLE)
+    queries.audits.add_annotation(session, row)
+    if queries.audits.has_label(session, row.question_id, ORACLE):
         return False
-    verdicts = [annotation.verdict for annotation in queries.annotations_of(session, [row.question_id])]
+    verdicts = [annotation.verdict for annotation in queries.audits.annotations_of(session, [row.question_id])]
     verdict = settled(verdicts, needed)
     if verdict is None:
         return len(verdicts) == needed
-    queries.add_oracle_labels(session, [OracleLabel(row.question_id, ORACLE, verdict, None)])
+    queries.questions.add_oracle_labels(session, [OracleLabel(row.question_id, ORACLE, verdict, None)])
     return True
 
 
@@ -45,7 +45,7 @@ def is_over(session: Session, run: str, iteration: int, needed: int = NEEDED) ->
     """Whether each question that was drawn is settled, or enough have spoken of it: a sample with questions that people
     differ on or skip is over too, as no one may be there to decide, and nobody waits for who left in between. False
     where none was drawn."""
-    return queries.sample_is_over(session, run, iteration, ORACLE, needed)
+    return queries.audits.sample_is_over(session, run, iteration, ORACLE, needed)
 
 
 def settled(verdicts: Iterable[OracleVerdict], needed: int = NEEDED) -> OracleVerdict | None:

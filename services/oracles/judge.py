@@ -23,7 +23,7 @@ from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.types import OracleLabel
 from services.inference.client import InferenceError
-from services.inference.outside import RequestRefused, ask_each, post
+from services.inference.external import RequestRefused, ask_each, post
 
 _SEEDS = 2**31  # what every service takes for a seed
 

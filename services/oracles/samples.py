@@ -11,7 +11,7 @@ from storage.session import Store
 
 def draw_sample(store: Store, run: str, iteration: int, oracle: str, size: int) -> list[SampleRow]:
     """Draw a sample of an iteration's pseudo-labels for an oracle, or extend the one that there is; all of it, in
-    order of place. A smaller `size` than before changes nothing.
+    order of position. A smaller `size` than before changes nothing.
 
     The draw derives from the run's seed and the iteration, not from the oracle: what a person grades the judge has
     graded too, so that the two can be compared. So two who draw at once draw the same, and nothing is computed while
@@ -24,17 +24,17 @@ def draw_sample(store: Store, run: str, iteration: int, oracle: str, size: int) 
     """
     at = f"run {run}, iteration {iteration}"
     with store.read() as session:
-        seed = seed_for(queries.get_run(session, run).seed, "audit", iteration)
-        if not queries.all_labelled(session, run, iteration):
+        seed = seed_for(queries.runs.get_run(session, run).seed, "audit", iteration)
+        if not queries.questions.all_labelled(session, run, iteration):
             raise AuditError(f"{at}: its questions are not all labelled yet")
-        rows = queries.auditable(session, run, iteration)  # they do not change any more
+        rows = queries.audits.auditable(session, run, iteration)  # they do not change any more
     if not rows:
         raise AuditError(f"{at}: no question has a pseudo-label to be audited")
-    drawn = [SampleRow(e.question_id, oracle, run, iteration, e.stratum, e.place) for e in draw(rows, size, seed)]
+    drawn = [SampleRow(e.question_id, oracle, run, iteration, e.stratum, e.position) for e in draw(rows, size, seed)]
     with store.write() as session:
-        graded = iteration in queries.oracles_of(session, run).get(oracle, [])
-        if graded and not queries.sample_progress(session, run, iteration, oracle)[0]:
+        graded = iteration in queries.audits.oracles_of(session, run).get(oracle, [])
+        if graded and not queries.audits.sample_progress(session, run, iteration, oracle)[0]:
             raise AuditError(f"{at}: {oracle} has graded it without a sample already")
-        queries.add_samples(session, drawn)
+        queries.audits.add_samples(session, drawn)
     with store.read() as session:
-        return queries.samples_of(session, run, iteration, oracle)
+        return queries.audits.samples_of(session, run, iteration, oracle)

@@ -25,11 +25,11 @@ from storage.rows import AnnotationRow, Over, QuestionEntry, SampleRow
 
 HUMAN = "human"
 _LABELLED = PseudoLabels.answer.is_not(None)
-# By the place and not by the id: an index has what is counted of an iteration, in this order.
+# By the position and not by the id: an index has what is counted of an iteration, in this order.
 _ON = and_(*(getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")))
 
 
-class AlreadySaid(StoreError):
+class AlreadyAnnotated(StoreError):
     """An annotator's second word on a question."""
 
 
@@ -41,21 +41,21 @@ def auditable(session: Session, run: str, iteration: int) -> list[tuple[str, flo
 
 
 def add_samples(session: Session, rows: Iterable[SampleRow]) -> None:
-    """Store what was drawn; a question that is in the sample already keeps its place."""
+    """Store what was drawn; a question that is in the sample already keeps its position."""
     insert_carriers(session, AuditSamples, rows, SampleRow)
 
 
 def samples_of(session: Session, run: str, iteration: int, oracle: str) -> list[SampleRow]:
-    """An oracle's sample in order of place; empty where none was drawn."""
+    """An oracle's sample in order of position; empty where none was drawn."""
     statement = select(*columns(AuditSamples, SampleRow)).where(*_drawn(run, iteration, oracle))
-    return [SampleRow(*row) for row in session.execute(statement.order_by(AuditSamples.place))]
+    return [SampleRow(*row) for row in session.execute(statement.order_by(AuditSamples.position))]
 
 
 def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
     """A question of an oracle's sample, on which only this transaction works until it ends: on the whole of it, since
     its figures are worked out from all of its labels. Raises `NotThere`."""
     run, iteration, _ = question_key(question_id)
-    first = select(AuditSamples.place).where(*_drawn(run, iteration, oracle), AuditSamples.place == 0)
+    first = select(AuditSamples.position).where(*_drawn(run, iteration, oracle), AuditSamples.position == 0)
     session.execute(first.with_for_update())
     key = [AuditSamples.question_id == question_id, AuditSamples.oracle == oracle]
     row = session.execute(select(*columns(AuditSamples, SampleRow)).where(*key).with_for_update()).one_or_none()
@@ -65,12 +65,12 @@ def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
 
 
 def add_annotation(session: Session, row: AnnotationRow) -> None:
-    """Store what somebody said. Raises `AlreadySaid` when they have said something of this question before."""
+    """Store what somebody said. Raises `AlreadyAnnotated` when they have said something of this question before."""
     values = {name: getattr(row, name) for name in AnnotationRow.__dataclass_fields__}
     insert = insert_into(session, Annotations).values(values)
     stored = insert.on_conflict_do_nothing(index_elements=["question_id", "annotator"]).returning(Annotations.annotator)
     if session.execute(stored).one_or_none() is None:
-        raise AlreadySaid(f"question {row.question_id!r}: {row.annotator!r} has said something of it already")
+        raise AlreadyAnnotated(f"question {row.question_id!r}: {row.annotator!r} has said something of it already")
 
 
 def annotations_of(session: Session, question_ids: Sequence[str]) -> list[AnnotationRow]:
@@ -90,7 +90,7 @@ def annotations_in(session: Session, run: str, iteration: int | None = None) -> 
 
 
 def next_to_label(session: Session, run: str, iteration: int, annotator: str) -> QuestionEntry | None:
-    """The first question of the human sample, by place, that is not settled and of which this annotator has said
+    """The first question of the human sample, by position, that is not settled and of which this annotator has said
     nothing; None where there is none."""
     annotators = select(Annotations.annotator).where(
         Annotations.question_id == AuditSamples.question_id, Annotations.annotator == annotator
@@ -98,7 +98,7 @@ def next_to_label(session: Session, run: str, iteration: int, annotator: str) ->
     waiting = select(AuditSamples.question_id).where(
         *_drawn(run, iteration, HUMAN), ~annotators.exists(), ~_settled(HUMAN).exists()
     )
-    question = session.scalar(waiting.order_by(AuditSamples.place).limit(1))
+    question = session.scalar(waiting.order_by(AuditSamples.position).limit(1))
     return None if question is None else get_question(session, question)
 
 
@@ -133,7 +133,7 @@ def drawn_by_stratum(session: Session, run: str, iteration: int, oracle: str) ->
     return dict(iter(rows))
 
 
-def count_said(session: Session, run: str, iteration: int) -> dict[str, dict[OracleVerdict, int]]:
+def annotation_counts(session: Session, run: str, iteration: int) -> dict[str, dict[OracleVerdict, int]]:
     """Annotator -> verdict -> how many questions of the iteration they said it of; skipped ones are `unknown`."""
     key = (Annotations.annotator, Annotations.verdict)
     counted = select(*key, func.count()).join(Questions).where(Questions.run == run, Questions.iteration == iteration)
@@ -152,13 +152,13 @@ def named_strata_of(
     key = (PseudoLabels.p_hat, PseudoLabels.verdict)
     of_oracle = and_(_ON, OracleLabels.oracle == oracle)
     counted = select(*key, func.count(), func.count(OracleLabels.verdict), func.sum(_is_right()))
-    if session.scalar(select(AuditSamples.place).where(*_drawn(run, iteration, oracle)).limit(1)) is None:
+    if session.scalar(select(AuditSamples.position).where(*_drawn(run, iteration, oracle)).limit(1)) is None:
         joined = counted.join_from(PseudoLabels, OracleLabels, of_oracle, isouter=True)
         joined = joined if unanswered else joined.where(_LABELLED)
     else:
         drawn = and_(AuditSamples.question_id == PseudoLabels.question_id, AuditSamples.oracle == oracle)
         sampled = counted.join_from(PseudoLabels, AuditSamples, drawn, isouter=True).where(_LABELLED)
-        joined = sampled.join(OracleLabels, and_(of_oracle, AuditSamples.place.is_not(None)), isouter=True)
+        joined = sampled.join(OracleLabels, and_(of_oracle, AuditSamples.position.is_not(None)), isouter=True)
     sums: dict[str, list[int]] = {}
     for p_hat, verdict, *counts in session.execute(_of(joined, run, iteration).group_by(*key)):
         total = sums.setdefault(stratum_of(p_hat, cast(Verdict, verdict)), [0, 0, 0])

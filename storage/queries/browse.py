@@ -54,7 +54,7 @@ class QuestionFilter:
     cluster: int | None = None  # of questions that are alike
 
 
-def browse(
+def list_questions(
     session: Session,
     run: str,
     iteration: int,
@@ -66,8 +66,8 @@ def browse(
 ) -> list[QuestionSummary]:
     """A page of an iteration's questions with their labels and what oracles said of them.
 
-    `after` is `place_of` the last entry of the page before, in the same order. In order of p_hat there are only those
-    that were voted on.
+    `after` is the `sort_key_of` of the last entry of the page before, in the same order. In order of p_hat there are
+    only those that were voted on.
     """
     given = {**_given(wanted), **{f"after_{name}": at for name, at in zip(_order(sort), after, strict=False)}}
     parameters = {"run": run, "iteration": iteration, "limit": limit}
@@ -75,7 +75,7 @@ def browse(
     return [QuestionSummary(*row) for row in rows]
 
 
-def place_of(question: QuestionSummary, sort: Sort) -> tuple[float, ...]:
+def sort_key_of(question: QuestionSummary, sort: Sort) -> tuple[float, ...]:
     """Where a question is in an order: what `browse` goes on after."""
     if not sort.endswith("p_hat"):
         return (question.index,)

@@ -6,18 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from sqlalchemy import ColumnElement, and_, case, func, select
 from sqlalchemy.orm import Session
 
-from core.types import Stage, Verdict
+from core.types import ResourceKind, Stage, Verdict
 from storage.models import Alerts, Deliveries, FilterStatistics, PoolJobs, Runs, Series, Stages
 from storage.queries.tables import columns, database_time
 from storage.rows import PoolStatus, RunStatus, SeriesPoint, Severity
-
-PoolKind = Literal["CPU", "GPU"]
-POOL_KINDS: tuple[PoolKind, ...] = get_args(PoolKind)
 
 _UNDER_WAY: tuple[RunStatus, ...] = ("running", "paused")
 _LAST_STAGE: Stage = "check_health"  # of every iteration after 0
@@ -37,7 +34,7 @@ class StageClock:
 class PoolLoad:
     """The worker pool's jobs of one kind and status."""
 
-    kind: PoolKind
+    kind: ResourceKind
     status: PoolStatus
     jobs: int
     units: float

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
 from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts
+from storage.queries.ledger import find_stage
 from storage.queries.tables import columns, insert_carriers, insert_new, is_postgresql, table_of
 from storage.rows import RolloutRow
 
@@ -125,6 +126,18 @@ def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, 
     of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
     rows = session.execute(counted.where(*of_iteration).group_by(PseudoLabels.verdict))
     return {cast(Verdict, verdict): count for verdict, count in rows}
+
+
+def all_labelled(session: Session, run: str, iteration: int) -> bool:
+    """Whether `label_questions` is done; where there is none, since nobody votes on the given prompts, whether
+    `read_prompts` is and has given every question its verdict."""
+    voted = find_stage(session, run=run, iteration=iteration, stage="label_questions")
+    if voted is not None:
+        return voted.status == "done"
+    read = find_stage(session, run=run, iteration=iteration, stage="read_prompts")
+    if read is None or read.status != "done":
+        return False
+    return sum(count_verdicts(session, run, iteration).values()) == count_questions(session, run, iteration)
 
 
 def gather_statistics(session: Session) -> None:

@@ -78,7 +78,7 @@ def test_allocation_by_hand() -> None:
 def test_a_larger_sample_keeps_a_smaller_one(counts: dict, size: int, seed: int, shuffler: object) -> None:
     made = rows(counts)
     drawn = draw(made, size, seed)
-    assert [each.place for each in drawn] == [*range(min(size, len(made)))]
+    assert [each.position for each in drawn] == [*range(min(size, len(made)))]
     assert len({each.question_id for each in drawn}) == len(drawn)
     shuffler.shuffle(made)
     assert draw(made, size + 17, seed)[:size] == drawn  # in whatever order the rows come

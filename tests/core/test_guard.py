@@ -6,9 +6,9 @@ import pytest
 
 from core.statistics.guard import (
     Action,
-    Before,
     Guard,
     LoopGuard,
+    TrainingHistory,
     ends_training,
     iteration_alarms,
     step_alarms,
@@ -58,14 +58,17 @@ def test_a_rise_is_measured_from_the_first_steps_of_the_whole_training() -> None
     later = steps(majority_share=[0.7, 0.7, 0.7], entropy=[0.04, 0.04, 0.04], kl=[0.3, 0.3, 0.3])
     assert signals(later) == []
     first = steps(majority_share=[0.5, 0.5], entropy=[0.5, 0.5])
-    assert [alarm.signal for alarm in step_alarms(later, GUARD, Before(tuple(first)))] == ["hacking", "no_entropy"]
+    assert [alarm.signal for alarm in step_alarms(later, GUARD, TrainingHistory(tuple(first)))] == [
+        "hacking",
+        "no_entropy",
+    ]
 
 
 def test_a_job_that_goes_on_is_watched_from_its_first_step() -> None:
     last = steps(same_label_share=[0.1, 0.4])
     job = steps(same_label_share=[0.5])
     assert signals(job) == []
-    [alarm] = step_alarms(job, GUARD, Before(last=tuple(last)))
+    [alarm] = step_alarms(job, GUARD, TrainingHistory(last=tuple(last)))
     assert (alarm.signal, alarm.value, alarm.step) == ("one_answer", pytest.approx(0.45), 1)
 
 

@@ -41,13 +41,13 @@ Rows = list[dict[str, Any]]
 def filled(store: Store) -> Store:
     """A run of two iterations, at its third."""
     with store.write() as session:
-        queries.create_run(session, name="demo", config=CoEvolution(iterations=3), preset="demo")
-        queries.create_run(session, name="waits", config=CoEvolution(iterations=3))
-        queries.set_run_status(session, "demo", "running")
+        queries.runs.create_run(session, name="demo", config=CoEvolution(iterations=3), preset="demo")
+        queries.runs.create_run(session, name="waits", config=CoEvolution(iterations=3))
+        queries.runs.set_run_status(session, "demo", "running")
         insert_new(session, Series, [point for t in (0, 1, 2) for point in _points(t)])
         for t in (1, 2):
             stats = FilterStats(10, 5, 1, 2, 0, 1, 1, 0.5, 0.0, 0)
-            queries.add_filter_stats(session, run="demo", iteration=t, stats=stats)
+            queries.figures.add_filter_stats(session, run="demo", iteration=t, stats=stats)
         insert_new(session, Stages, [_stage(t, stage, NOW) for t in (1, 2) for stage in STAGES])
         insert_new(session, Stages, [_stage(3, "train_solver", None)])
         insert_new(session, Alerts, [_alert(i, severity) for i, severity in enumerate(("warning", "critical"))])

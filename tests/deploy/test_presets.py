@@ -127,9 +127,9 @@ def test_what_is_swapped_has_our_server_and_its_deployments_name(name: str) -> N
         if "deployments" not in app:
             continue
         model = config["model_loading_config"]["model_id"]
-        assert app["import_path"] == "services.inference.vllm_app:build"
-        assert config["server_cls"] == "services.inference.vllm_server.SwappedLLMServer"
-        assert config["engine_kwargs"]["worker_extension_cls"] == "services.inference.vllm_weights.SwappedWeights"
+        assert app["import_path"] == "services.inference.vllm.app:build"
+        assert config["server_cls"] == "services.inference.vllm.server.SwappedLLMServer"
+        assert config["engine_kwargs"]["worker_extension_cls"] == "services.inference.vllm.weights.SwappedWeights"
         assert (app["name"], app["deployments"]) == (model, [{"name": f"SwappedLLMServer:{model}"}])
         assert "max_ongoing_requests" not in config["deployment_config"]  # control calls share its slots
 

@@ -48,7 +48,7 @@ def fill_judged_run(store: Store, run: str) -> None:
     with store.write() as session:
         for t in _AUDITED:
             said = [OracleLabel(key, JUDGE, _said(rng, known.get(key, "right")), None) for key in drawn[t]]
-            queries.add_oracle_labels(session, said)
+            queries.questions.add_oracle_labels(session, said)
         _annotate(session, for_people, known, rng)
         _ask_solvers(session, run, rng)
         for t in (1, 2, 3):
@@ -56,7 +56,7 @@ def fill_judged_run(store: Store, run: str) -> None:
 
 
 def _exact(session: Session, run: str, t: int) -> Sequence[OracleLabel]:
-    return queries.oracle_labels_of(session, run, t, "exact")
+    return queries.questions.oracle_labels_of(session, run, t, "exact")
 
 
 def _said(rng: random.Random, truth: OracleVerdict) -> OracleVerdict:
@@ -69,9 +69,11 @@ def _said(rng: random.Random, truth: OracleVerdict) -> OracleVerdict:
 def _add_half(session: Session, run: str) -> None:
     key, text = question_id(run, 1, HALF), "What is 1 / 2?"
     vote = PseudoLabel(SPELLINGS[1], 3, 4, 4, 0, 0.75, "all", ((SPELLINGS[1], 3), (SPELLINGS[3], 1)))
-    queries.add_questions(session, [Question(key, run, 1, HALF, text, text, f"{run}/base/0", 0)])
-    queries.add_labels(session, [LabelledQuestion(key, text, vote, "too_easy")])
-    queries.add_rollouts(session, [_rollout(key, run, place, answer) for place, answer in enumerate(SPELLINGS)])
+    queries.questions.add_questions(session, [Question(key, run, 1, HALF, text, text, f"{run}/base/0", 0)])
+    queries.questions.add_labels(session, [LabelledQuestion(key, text, vote, "too_easy")])
+    queries.questions.add_rollouts(
+        session, [_rollout(key, run, place, answer) for place, answer in enumerate(SPELLINGS)]
+    )
 
 
 def _rollout(key: str, run: str, place: int, answer: str) -> Rollout:
@@ -92,6 +94,6 @@ def _ask_solvers(session: Session, run: str, rng: random.Random) -> None:
         for asked in (1, 2, 3):
             right = [rng.random() < 0.4 + 0.1 * solver - 0.05 * asked for _ in range(80)]
             items = [Evaluated(f"{i}", None, 1, int(one), one, one) for i, one in enumerate(right)]
-            queries.add_evaluations(
+            queries.figures.add_evaluations(
                 session, checkpoint=f"{run}/solver/{solver}", benchmark=f"questions/{asked}/exact", items=items
             )

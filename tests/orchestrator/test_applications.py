@@ -53,7 +53,7 @@ def test_a_method_whose_application_is_missing_is_refused_and_leaves_nothing(sql
     with pytest.raises(ConfigError, match="embedded has no application embedder; it has challenger, solver"):
         prepare(Home(tmp_path), sqlite, "a", "demo", 0, settings)
     with sqlite.read() as session:
-        assert queries.list_runs(session) == []
+        assert queries.runs.list_runs(session) == []
     with_it = tmp_path / "with.yaml"
     with_it.write_text(PAIR + ", {name: embedder}]")
     prepare(Home(tmp_path), sqlite, "a", "demo", 0, {**settings, "serving.applications": str(with_it)})

@@ -51,15 +51,15 @@ def by_judge(service: Service, sample: int | None = 40, **settings: Any) -> Audi
 
 def stored(store: Store, oracle: str = "judge_m") -> tuple[list[SampleRow], dict[str, OracleLabel]]:
     with store.read() as session:
-        labels = queries.oracle_labels_of(session, "demo", 3, oracle)
-        return queries.samples_of(session, "demo", 3, oracle), {label.question_id: label for label in labels}
+        labels = queries.questions.oracle_labels_of(session, "demo", 3, oracle)
+        return queries.audits.samples_of(session, "demo", 3, oracle), {label.question_id: label for label in labels}
 
 
 def test_a_judge_is_asked_about_a_sample_batch_by_batch(run: Store) -> None:
     with fake_service(judge_that(solved)) as (service, asked):
         result = audited(run, by_judge(service))
     samples, labels = stored(run)
-    assert [row.place for row in samples] == list(range(40))
+    assert [row.position for row in samples] == list(range(40))
     assert labels.keys() == {row.question_id for row in samples}
     _, exact = stored(run, "exact")
     # Where the judge boxes what the program finds, its verdict is the program's.
@@ -85,7 +85,7 @@ def test_nothing_is_kept_of_a_batch_thrown_away_and_a_restart_asks_only_the_rest
             audited(run, by_judge(service))
         assert len(asked) == 3 * first_batch  # the second batch twice
     samples, before = stored(run)
-    assert before.keys() == {row.question_id for row in samples if row.place < BATCH}
+    assert before.keys() == {row.question_id for row in samples if row.position < BATCH}
     assert not any(label.truth == "-98765" for label in before.values())
     with fake_service(judge_that(solved)) as (service, asked):
         result = audited(run, by_judge(service))
@@ -125,9 +125,9 @@ def test_questions_that_came_with_answers_can_be_judged_by_the_papers_prompt(sto
     with store.write() as session:
         create(session, "given")
         asked = [Question(key, "given", 0, i, f"q{i}", "", None, i, answer=str(i)) for i, key in enumerate(ids)]
-        queries.add_questions(session, asked)
+        queries.questions.add_questions(session, asked)
         vote = vote_of(("0", 6))  # right for the first, wrong for the second
-        queries.add_labels(session, [LabelledQuestion(each.id, each.text, vote, "kept") for each in asked])
+        queries.questions.add_labels(session, [LabelledQuestion(each.id, each.text, vote, "kept") for each in asked])
         finish(session, "given", 0, "label_questions", {}, took=1)
     with fake_service(judge_that(checked)) as (service, _):
         result = audited(store, by_judge(service, None, prompt="equivalence"), "given", 0)
@@ -135,7 +135,7 @@ def test_questions_that_came_with_answers_can_be_judged_by_the_papers_prompt(sto
     assert audited(store, Audit(oracle="given"), "given", 0) == {"oracle": "given", "audited": 2}
     with store.read() as session:
         said_by = [
-            [(label.verdict, label.truth) for label in queries.oracle_labels_of(session, "given", 0, oracle)]
+            [(label.verdict, label.truth) for label in queries.questions.oracle_labels_of(session, "given", 0, oracle)]
             for oracle in ("given", "judge_m")
         ]
     assert said_by == [[("right", "0"), ("wrong", "1")]] * 2
@@ -159,7 +159,7 @@ def test_a_key_that_is_not_set_is_refused_before_a_run_is_made(tmp_path: Path, m
     with pytest.raises(InferenceError, match="key_variable: NO_SUCH_KEY is not set in the environment"):
         prepare(place, store, "a", "demo", 0, {"audit.oracle": "judge", "audit.judge": judge})
     with store.read() as session:
-        assert queries.list_runs(session) == []
+        assert queries.runs.list_runs(session) == []
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     fill_run(store, "demo", per_level=2)
     with store.write() as session:
-        queries.add_clusters(session, [ClusterRow(question_id("demo", 1, 7), "demo", 1, 0, 2)])
+        queries.traces.add_clusters(session, [ClusterRow(question_id("demo", 1, 7), "demo", 1, 0, 2)])
         session.execute(update(Questions).where(Questions.id == "demo/1/000007").values(text=f"What?{ODD}"))
     store.close()
     return tmp_path
@@ -110,9 +110,9 @@ def test_a_homes_key_is_known_once_and_not_after_it_was_revoked(place: Path) -> 
     accept_home_key(store, "coevo_1")
     accept_home_key(store, "coevo_1")
     with store.read() as session:
-        [row] = queries.list_keys(session)
+        [row] = queries.keys.list_keys(session)
     with store.write() as session:
-        queries.revoke_key(session, row.name)
+        queries.keys.revoke_key(session, row.name)
     with pytest.raises(StoreError, match=f"^key {row.name}: it was revoked"):
         accept_home_key(store, "coevo_1")
 

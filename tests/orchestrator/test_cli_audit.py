@@ -51,10 +51,12 @@ def test_a_sample_is_drawn_and_shown(place: Store) -> None:
     assert (first["oracle"], first["drawn"], sum(first["strata"].values())) == ("human", 20, 20)
     assert said("draw", "demo", "1", "--size", "30").startswith("30 drawn for human: ")
     with place.write() as session:
-        rows = queries.samples_of(session, "demo", 1, "human")
-        exact = {each.question_id: each.verdict for each in queries.oracle_labels_of(session, "demo", 1, "exact")}
+        rows = queries.audits.samples_of(session, "demo", 1, "human")
+        exact = {
+            each.question_id: each.verdict for each in queries.questions.oracle_labels_of(session, "demo", 1, "exact")
+        }
         agreeing = [OracleLabel(row.question_id, "human", exact[row.question_id], None) for row in rows]
-        queries.add_oracle_labels(session, agreeing)
+        queries.questions.add_oracle_labels(session, agreeing)
     found = told("show", "demo")
     [kept, every] = [each for each in found["measured"] if each["oracle"] == "human"]
     assert (every["iteration"], every["over"], every["frame"], every["figure"]["n"]) == (1, "all", "sample", 30)

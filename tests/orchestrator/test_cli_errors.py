@@ -108,7 +108,7 @@ def test_a_run_that_cannot_start_is_refused_before_its_flow_begins(
     home = services_up(place)
     refused(coevo("run", "demo", "--set", setting), *words)
     with open_store(home.database).read() as session:
-        assert queries.list_runs(session) == []
+        assert queries.runs.list_runs(session) == []
     assert not home.checkpoints.exists()
 
 
@@ -123,13 +123,13 @@ def test_a_run_that_another_process_works_on_is_refused_and_nothing_is_changed(
         name = f"{host}:{other.pid}:{processes.started(other.pid):.0f}"
         with store.write() as session:
             create(session, "busy")
-            queries.claim_run(session, run="busy", owner=name, lease_seconds=600)
+            queries.run_leases.claim_run(session, run="busy", owner=name, lease_seconds=600)
         with store.read() as session:
-            before = queries.get_run(session, "busy")
+            before = queries.runs.get_run(session, "busy")
         refused(coevo(*arguments), "run busy: ", f"process {other.pid} on {host} works on it", "coevo runs cancel busy")
         with store.read() as session:
-            assert queries.get_run(session, "busy") == before
-            assert queries.stages_of(session, "busy") == []
+            assert queries.runs.get_run(session, "busy") == before
+            assert queries.ledger.stages_of(session, "busy") == []
         other.kill()
 
 
@@ -199,8 +199,8 @@ def test_a_flipped_bit_in_a_checkpoint_is_found_and_named(live: Live) -> None:
     with live.store().read() as session:
         from storage import queries
 
-        assert queries.get_run(session, "flipped").status == "failed"
-        assert queries.evaluations_of(session, "flipped/base/0", str(live.home.path / "benchmark.jsonl")) == []
+        assert queries.runs.get_run(session, "flipped").status == "failed"
+        assert queries.figures.evaluations_of(session, "flipped/base/0", str(live.home.path / "benchmark.jsonl")) == []
 
 
 def test_an_error_inside_a_stage_is_said_once_and_kept_with_the_run(live: Live) -> None:
@@ -214,8 +214,11 @@ def test_an_error_inside_a_stage_is_said_once_and_kept_with_the_run(live: Live) 
     with live.store().read() as session:
         from storage import queries
 
-        assert queries.get_run(session, "unkept").status == "failed"
-        assert [(s.stage, s.status) for s in queries.stages_of(session, "unkept")][-1] == ("train_solver", "failed")
+        assert queries.runs.get_run(session, "unkept").status == "failed"
+        assert [(s.stage, s.status) for s in queries.ledger.stages_of(session, "unkept")][-1] == (
+            "train_solver",
+            "failed",
+        )
 
 
 def test_home_forgets_no_services(tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store:
         with store.write() as session:
             last_write(session)
     with store.read() as session:
-        assert [point.iteration for point in queries.series_of(session, "h", "held_out")] == [0]
-        [accuracy] = queries.series_of(session, "h", "label_accuracy", over="all")
-        [alert] = queries.list_alerts(session)
+        assert [point.iteration for point in queries.series.series_of(session, "h", "held_out")] == [0]
+        [accuracy] = queries.series.series_of(session, "h", "label_accuracy", over="all")
+        [alert] = queries.alerts.list_alerts(session)
     assert (accuracy.value, accuracy.n) == (0.75, 8)
     assert (alert.iteration, alert.rule, alert.severity, alert.value) == (1, "ill_posed", "critical", 0.25)
     assert [each["id"] for each in json.loads(said("alerts", "list", "h", "--open", "--json"))] == [alert.id]

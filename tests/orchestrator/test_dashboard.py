@@ -93,7 +93,7 @@ def test_ten_labels_by_keyboard(live: Live, address: str, page: Page) -> None:
             expect(page.get_by_text(re.compile(f"^{count} of [0-9]+ by you"))).to_be_visible()
             expect(page.locator(".labelling h2")).not_to_have_text(shown or "")
     with live.store().read() as session:
-        said = queries.count_said(session, RUN, 1)
+        said = queries.audits.annotation_counts(session, RUN, 1)
     assert said == {"ann": {"right": 4, "wrong": 3, "ill_posed": 2, "unknown": 1}}
     with without_complaints(page), page.expect_response("**/labelling/*") as answer:
         page.keyboard.press("s")
@@ -121,7 +121,7 @@ def test_an_alert_is_seen_to(live: Live, address: str, page: Page) -> None:
         raised_at=datetime.now(UTC),
     )
     with live.store().write() as session:
-        queries.add_alerts(session, [row, replace(row, id="fedcba9876543210", severity="warning")])
+        queries.alerts.add_alerts(session, [row, replace(row, id="fedcba9876543210", severity="warning")])
     with without_complaints(page):
         page.goto(f"{address}/alerts")
         critical = page.locator(".alert.is-critical", has_text=RUN)  # other tests' runs have alerts of their own

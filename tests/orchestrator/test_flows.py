@@ -39,7 +39,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     opened = open_store(Home(tmp_path).database, create=True)
     with opened.write() as session:
         create(session, "r")
-        queries.set_run_status(session, "r", "running")
+        queries.runs.set_run_status(session, "r", "running")
     return opened
 
 
@@ -47,14 +47,14 @@ def _status_after_a_cancellation(store: Store) -> str:
     [hook] = co_evolve.on_cancellation_hooks
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Cancelled())
     with store.read() as session:
-        return queries.get_run(session, "r").status
+        return queries.runs.get_run(session, "r").status
 
 
 def test_a_cancelled_flow_run_marks_the_run_that_it_worked_on_and_no_other(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         name = f"{owner().split(':')[0]}:{other.pid}:{processes.started(other.pid):.0f}"
         with store.write() as session:
-            queries.claim_run(session, run="r", owner=name, lease_seconds=600)
+            queries.run_leases.claim_run(session, run="r", owner=name, lease_seconds=600)
         # One that waited, say, while this other process works on the run.
         assert _status_after_a_cancellation(store) == "running"
         other.kill()
@@ -69,11 +69,11 @@ def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
 ) -> None:
     """Prefect calls a crash what ends a flow by Ctrl-C, after the flow has noted that its run is cancelled."""
     with store.write() as session:
-        queries.set_run_status(session, "r", before)
+        queries.runs.set_run_status(session, "r", before)
     [hook] = co_evolve.on_crashed_hooks
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
     with store.read() as session:
-        assert queries.get_run(session, "r").status == after
+        assert queries.runs.get_run(session, "r").status == after
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def asking(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
 
 def _has_failed_and_asks_again(store: Store) -> bool:
     with store.read() as session:
-        asked = queries.find_stage(session, run="r", iteration=1, stage="ask_a_person")
-        return queries.get_run(session, "r").status == "failed" and asked is None
+        asked = queries.ledger.find_stage(session, run="r", iteration=1, stage="ask_a_person")
+        return queries.runs.get_run(session, "r").status == "failed" and asked is None
 
 
 @pytest.mark.usefixtures("prefect")

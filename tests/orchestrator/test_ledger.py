@@ -43,14 +43,14 @@ def other() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 def _claim(store: Store, name: str, lease_seconds: float = 600) -> None:
     with store.write() as session:
-        queries.claim_stage(session, run="r", iteration=1, stage=STAGE, owner=name, lease_seconds=lease_seconds)
+        queries.ledger.claim_stage(session, run="r", iteration=1, stage=STAGE, owner=name, lease_seconds=lease_seconds)
 
 
 def _writing(text: str) -> LastWrite:
     """A last write whose row shows whether it was committed."""
 
     def last_write(session: Session) -> Result:
-        queries.add_train_metrics(session, run="r", iteration=1, role="solver", step=1, metrics={text: 1.0})
+        queries.figures.add_train_metrics(session, run="r", iteration=1, role="solver", step=1, metrics={text: 1.0})
         return {"wrote": text}
 
     return last_write
@@ -58,7 +58,7 @@ def _writing(text: str) -> LastWrite:
 
 def _written(store: Store) -> list[str]:
     with store.read() as session:
-        return [metric.name for metric in queries.train_metrics_of(session, "r")]
+        return [metric.name for metric in queries.figures.train_metrics_of(session, "r")]
 
 
 def test_what_is_done_is_not_done_again(store: Store) -> None:
@@ -74,7 +74,7 @@ def test_a_failure_is_noted_and_the_stage_can_be_run_again(store: Store) -> None
     with pytest.raises(ValueError, match="no luck"):
         run_once(store, "r", 1, STAGE, fail)
     with store.read() as session:
-        row = queries.find_stage(session, run="r", iteration=1, stage=STAGE)
+        row = queries.ledger.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.error) == ("failed", "ValueError: no luck")
     assert run_once(store, "r", 1, STAGE, lambda: _writing("again")) == {"wrote": "again"}
@@ -97,7 +97,7 @@ def test_an_owner_elsewhere_keeps_it_while_its_lease_lasts(store: Store) -> None
     with pytest.raises(StageHeld, match="process 1 on elsewhere"):
         run_once(store, "r", 1, STAGE, lambda: _writing("x"))
     with store.write() as session:
-        queries.release_leases(session, run="r", owner="elsewhere:1:1")
+        queries.ledger.release_leases(session, run="r", owner="elsewhere:1:1")
     assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
 
 
@@ -106,7 +106,7 @@ def test_who_lost_the_stage_writes_nothing(store: Store) -> None:
 
     def slow() -> LastWrite:
         with store.write() as session:
-            queries.release_leases(session, run="r", owner=owner())
+            queries.ledger.release_leases(session, run="r", owner=owner())
         _claim(store, "elsewhere:1:1")
         return _writing("too late")
 
@@ -114,7 +114,7 @@ def test_who_lost_the_stage_writes_nothing(store: Store) -> None:
         run_once(store, "r", 1, STAGE, slow)
     assert _written(store) == []
     with store.read() as session:
-        row = queries.find_stage(session, run="r", iteration=1, stage=STAGE)
+        row = queries.ledger.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.owner) == ("running", "elsewhere:1:1")
 
@@ -139,7 +139,7 @@ def test_the_leases_are_renewed_while_the_block_runs(store: Store, monkeypatch: 
 
 def _hold(store: Store, name: str) -> None:
     with store.write() as session:
-        queries.claim_run(session, run="r", owner=name, lease_seconds=600)
+        queries.run_leases.claim_run(session, run="r", owner=name, lease_seconds=600)
 
 
 def test_a_run_that_is_worked_on_is_refused_between_its_stages_too(
@@ -149,7 +149,7 @@ def test_a_run_that_is_worked_on_is_refused_between_its_stages_too(
     _hold(store, name)
     _claim(store, name)
     with store.write() as session:
-        queries.finish_stage(session, run="r", iteration=1, stage=STAGE, owner=name, result={})
+        queries.ledger.finish_stage(session, run="r", iteration=1, stage=STAGE, owner=name, result={})
     with pytest.raises(RunHeld, match=f"run r: process {process.pid} on .* works on it; nothing was changed"):
         refuse_held(store, "r")
     with pytest.raises(RunHeld, match=f"but process {process.pid} on"), run_held(store, "r"):
@@ -177,7 +177,7 @@ def test_a_run_is_free_when_the_outermost_block_ends(store: Store) -> None:
         with run_held(store, "r"):
             pass
         with store.write() as session, pytest.raises(RunHeld):
-            queries.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=600)
+            queries.run_leases.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=600)
         refuse_held(store, "r")  # others; this process has it
     _hold(store, "elsewhere:1:1")
     holder = other_holder(store, "r")

@@ -76,12 +76,16 @@ def test_an_oracle_that_graded_a_sample_is_refused(store: Store) -> None:
     fill_run(store, "r", per_level=1)
     rows = draw_sample(store, "r", 1, "judge_x", 20)
     with store.write() as session:
-        queries.add_oracle_labels(session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows])
+        queries.questions.add_oracle_labels(
+            session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows]
+        )
     with store.read() as session, pytest.raises(MatrixError, match=r"'judge_x', which has graded 20 of \d+ in iter"):
         question_sets(session, "r", "judge_x", 200)
     rows = draw_sample(store, "r", 1, "judge_x", 1000)
     with store.write() as session:  # and is not, once it has graded all
-        queries.add_oracle_labels(session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows])
+        queries.questions.add_oracle_labels(
+            session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows]
+        )
     with store.read() as session:
         assert len(question_sets(session, "r", "judge_x", 1000)["questions/1/judge_x"]) == len(rows)
 
@@ -91,7 +95,7 @@ def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(store: Store
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 30)
         solvers = solvers_of(session, "r")
-        before = queries.evaluations_of(session, "r/solver/2", "micro")
+        before = queries.figures.evaluations_of(session, "r/solver/2", "micro")
     assert [solver.id for solver in solvers] == ["r/base/0", "r/solver/1", "r/solver/2", "r/solver/3"]
     items = sets[SETS[1]]
     says = {items[0].problem: [rf"It is \boxed{{{items[0].answer}}}."], items[1].problem: [r"\boxed{1000001}"]}
@@ -107,13 +111,15 @@ def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(store: Store
     with store.read() as session:
         assert left(session, "r/solver/2", sets) == {}
         assert {name: len(rest) for name, rest in left(session, "r/solver/1", sets).items()} == dict.fromkeys(sets, 30)
-        rows = {row.item_id: row for row in queries.evaluations_of(session, "r/solver/2", SETS[1])}
+        rows = {row.item_id: row for row in queries.figures.evaluations_of(session, "r/solver/2", SETS[1])}
         right = [row for row in rows.values() if row.greedy_correct]
         alike = {item.id for item in items if item.problem == items[0].problem}
         assert {row.item_id for row in right} == alike
         assert all((row.samples, row.correct, row.majority_correct) == (1, 1, True) for row in right)
         assert {rows[item.id].level for item in items} == {item.level for item in items}
-        assert queries.evaluations_of(session, "r/solver/2", "micro") == before  # the held-out figures know nothing
+        assert (
+            queries.figures.evaluations_of(session, "r/solver/2", "micro") == before
+        )  # the held-out figures know nothing
 
 
 def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, grader: Grader) -> None:
@@ -121,7 +127,7 @@ def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, gr
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 60)
         solvers = solvers_of(session, "r")
-        said = {each.question_id: each for each in queries.oracle_labels_of(session, "r", 2, "exact")}
+        said = {each.question_id: each for each in queries.questions.oracle_labels_of(session, "r", 2, "exact")}
     items = sets[SETS[2]]
     kept = [item for item in items if item.level == "kept"]
     assert 0 < len(kept) < 60
@@ -173,9 +179,9 @@ def test_two_solvers_are_served_in_turn(live: Live) -> None:
     store = live.store()
     config = runs.prepare(live.home, store, "matrix", "demo", 1, {}, flow="co_evolve")
     with store.write() as session:
-        base = queries.get_checkpoint(session, "matrix/base/0")
+        base = queries.checkpoints.get_checkpoint(session, "matrix/base/0")
         same = Checkpoint("matrix/solver/1", "matrix", "solver", 1, 1, base.path, base.sha256, base.id)
-        queries.add_checkpoint(session, same, queries.manifest_of(session, base.id))
+        queries.checkpoints.add_checkpoint(session, same, queries.checkpoints.manifest_of(session, base.id))
         asked = [(f"What is {i} + {i + 3}?", vote_of((str(2 * i + 3), 6))) for i in range(1, 31)]
         label(session, "matrix", 1, asked, config)
     result = live.coevo("matrix", "matrix", "--size", "20", "--json")

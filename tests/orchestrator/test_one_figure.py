@@ -47,12 +47,12 @@ def run(sqlite: Store) -> Store:
         train(session, RUN, 1)
         evaluate(session, RUN, 1, held_out([8, 6, 8, 7], [1, 1, 1, 1], [1, 1, 0, 1]), took=5)
     with sqlite.read() as session:
-        exact = {row.question_id: row.verdict for row in queries.oracle_labels_of(session, RUN, 1, "exact")}
+        exact = {row.question_id: row.verdict for row in queries.questions.oracle_labels_of(session, RUN, 1, "exact")}
     drawn = [row.question_id for row in draw_sample(sqlite, RUN, 1, JUDGE, 6)]
     with sqlite.write() as session:
         unknown: OracleVerdict = "unknown"
         labels = [OracleLabel(key, JUDGE, exact[key] if i else unknown, None) for i, key in enumerate(drawn)]
-        queries.add_oracle_labels(session, labels)
+        queries.questions.add_oracle_labels(session, labels)
         for t in (0, 1):
             refresh(session, RUN, t)
     return sqlite
@@ -61,14 +61,14 @@ def run(sqlite: Store) -> Store:
 def train(session: Session, run: str, t: int) -> None:
     """An iteration's Solver, which learned from three questions in two steps and labelled them anew in each."""
     solver = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, f"/checkpoints/{run}/{t}", "0" * 64, f"{run}/base/0")
-    queries.add_checkpoint(session, solver, {})
-    queries.add_trained_on(session, [TrainedOnRow(question_id(run, t, i), solver.id, [1, 2]) for i in range(3)])
+    queries.checkpoints.add_checkpoint(session, solver, {})
+    queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, t, i), solver.id, [1, 2]) for i in range(3)])
     every = {"majority_share": 0.5}
     first = every | {"truths_known": 3, "labelled_share": 2 / 3, "labels_checked": 2, "label_accuracy": 0.5}
     second = every | {"truths_known": 3, "labelled_share": 1.0, "labels_checked": 3, "label_accuracy": 1 / 3}
     negatives = {"negatives_checked": 1, "negative_label_accuracy": 1.0}
     for step, metrics in enumerate((first | negatives, second), 1):
-        queries.add_train_metrics(
+        queries.figures.add_train_metrics(
             session, run=run, iteration=t, role="solver", step=step, metrics={**metrics, "step": step}
         )
 
@@ -88,7 +88,7 @@ def reported(store: Store) -> dict[tuple[str, str], Figure]:
 def stored(store: Store) -> dict[tuple[str, str], Figure]:
     """The series', which alerts and the guard go by."""
     with store.read() as session:
-        points = queries.series_of(session, RUN, "label_accuracy")
+        points = queries.series.series_of(session, RUN, "label_accuracy")
     return {(p.oracle, p.over): (p.value, p.lo, p.hi, p.n) for p in points if p.lo is not None and p.hi is not None}
 
 
@@ -156,7 +156,7 @@ def test_every_view_has_the_same_accuracy_on_the_benchmark(run: Store, tmp_path:
     of_report = [(i["pass_at_1"], *i["ci95"], i["n"]) for i in report]
     assert of_report[1] == latest
     with run.read() as session:
-        points = queries.series_of(session, RUN, "held_out")
+        points = queries.series.series_of(session, RUN, "held_out")
     evaluations = [e["pass_at_1"] for e in api.get(f"{PREFIX}/runs/{RUN}/evaluations").json()]
     series = api.get(f"{PREFIX}/runs/{RUN}/series", params={"name": "held_out"}).json()
     for t, figure in enumerate(of_report):
@@ -174,8 +174,8 @@ def test_every_view_has_the_same_agreement(run: Store, tmp_path: Path) -> None:
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
     report: Any = figures(run, RUN)["iterations"][1]["p_hat"]
     with run.read() as session:
-        [point] = queries.series_of(session, RUN, "p_hat", over="all")
-        statistics = queries.filter_stats_of(session, RUN)[1]
+        [point] = queries.series.series_of(session, RUN, "p_hat", over="all")
+        statistics = queries.figures.filter_stats_of(session, RUN)[1]
     figure = (point.value, point.lo, point.hi, point.n)
     assert (report["value"], *report["ci95"], report["n"]) == pytest.approx(figure)
     assert scraped(api, "p_hat", "n")["", "all"] == figure
@@ -197,7 +197,7 @@ def test_every_view_has_the_same_labels_of_the_training(
     printed = json.loads(CliRunner().invoke(app, ["series", RUN, "--json"]).stdout)
     for name, (value, n) in expected.items():
         with run.read() as session:
-            [point] = queries.series_of(session, RUN, name)
+            [point] = queries.series.series_of(session, RUN, name)
         figure = (point.value, point.lo, point.hi, point.n)
         assert figure == (pytest.approx(value), *wilson_at(point.value, n), n)
         assert (of_report[name]["value"], *of_report[name]["ci95"], of_report[name]["n"]) == figure
@@ -220,4 +220,4 @@ def test_the_guard_sees_the_label_accuracy_of_the_series(run: Store, tmp_path: P
 
 def _verdicts(store: Store, oracle: str) -> list[OracleVerdict]:
     with store.read() as session:
-        return [row.verdict for row in queries.oracle_labels_of(session, RUN, 1, oracle)]
+        return [row.verdict for row in queries.questions.oracle_labels_of(session, RUN, 1, oracle)]

@@ -47,8 +47,8 @@ ELSEWHERE = "another-host:7:1"
 def store(sqlite: Store) -> Store:
     with sqlite.write() as session:
         for name in ("killed", "asked", "alive", "elsewhere", "waiting", "theirs", "goes-on"):
-            queries.create_run(session, name=name, config=load_config(PRESETS / "demo.toml"), preset="demo")
-            queries.set_run_status(session, name, "running")
+            queries.runs.create_run(session, name=name, config=load_config(PRESETS / "demo.toml"), preset="demo")
+            queries.runs.set_run_status(session, name, "running")
     return sqlite
 
 
@@ -82,10 +82,10 @@ def test_those_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectCli
     holders = {"killed": DEAD, "alive": owner(), "elsewhere": ELSEWHERE, "goes-on": ELSEWHERE}
     with store.write() as session:
         for run, holder in holders.items():
-            queries.claim_run(session, run=run, owner=holder, lease_seconds=600)
+            queries.run_leases.claim_run(session, run=run, owner=holder, lease_seconds=600)
     assert sorted(end_orphans(store, mine)) == ["asked", "goes-on", "killed", "waiting"]
     with store.read() as session:
-        leases = {run: queries.run_holder(session, run) for run in holders}
+        leases = {run: queries.run_leases.run_holder(session, run) for run in holders}
     assert {run: lease and lease.owner for run, lease in leases.items()} == {**holders, "killed": None}
     assert {name: state_of(prefect, id_) for name, id_ in made.items()} == {
         "killed": StateType.CRASHED,
@@ -98,7 +98,7 @@ def test_those_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectCli
     }
     assert state_of(prefect, again) == StateType.RUNNING
     with store.read() as session:
-        assert {row.name: row.status for row in queries.list_runs(session)} == {
+        assert {row.name: row.status for row in queries.runs.list_runs(session)} == {
             "killed": "failed",
             "asked": "cancelled",
             "alive": "running",

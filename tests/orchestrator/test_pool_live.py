@@ -33,7 +33,7 @@ def _run(live: Live, name: str, *more: str) -> list[str]:
 
 def jobs(live: Live) -> list[PoolRow]:
     with live.store().read() as session:
-        return queries.pool_jobs(session)
+        return queries.pool.pool_jobs(session)
 
 
 def at_work(live: Live) -> dict[str, str]:
@@ -46,9 +46,9 @@ def queued(live: Live) -> list[str]:
 
 
 @contextmanager
-def pool_place(live: Live) -> Iterator[subprocess.Popen[str]]:
+def pool_driver(live: Live) -> Iterator[subprocess.Popen[str]]:
     """Another driver, which asks for a place when it is told to."""
-    command = [sys.executable, str(Path(__file__).with_name("pool_place.py"))]
+    command = [sys.executable, str(Path(__file__).with_name("pool_driver.py"))]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=live.environment, **pipes) as process, terminated(process):
         assert process.stdout is not None
@@ -68,7 +68,7 @@ def told(process: subprocess.Popen[str], line: str) -> str:
 def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live: Live) -> None:
     """It has the place twice: the first time it gives it back, the second time it is killed."""
     steps = 40
-    with pool_place(live) as urgent:
+    with pool_driver(live) as urgent:
         patient = live.start(*_run(live, "patient", f"solver.training.steps={steps}", *BOTH))
         wait_until(lambda: at_work(live) == {"patient": "train_solver"}, "the patient run to train its Solver")
         assert told(urgent, "urgent 2 train_solver") == "began"
@@ -84,8 +84,8 @@ def test_an_urgent_training_takes_the_place_of_another_which_loses_nothing(live:
         urgent.kill()
         assert patient.wait(timeout=300) == 0
     with live.store().read() as session:
-        rewards = queries.train_metrics_of(session, "patient", role="solver", name="reward_mean")
-        stages = queries.stages_of(session, "patient")
+        rewards = queries.figures.train_metrics_of(session, "patient", role="solver", name="reward_mean")
+        stages = queries.ledger.stages_of(session, "patient")
     assert [metric.step for metric in rewards] == [*range(1, steps + 1)]
     assert {stage.attempt for stage in stages} == {1}  # to give a place up is no failure
     assert {row.status for row in jobs(live)} == {"done"}
@@ -104,7 +104,7 @@ def test_what_a_training_can_never_have_is_refused_at_once(live: Live, tmp_path:
         "beside 2 train_challenger": "run beside: the training asks for 2 CPU, beside the inference applications there "
         "are 1",
     }
-    with pool_place(live) as driver:
+    with pool_driver(live) as driver:
         assert {request: told(driver, request) for request in refusals} == refusals
     assert {"greedy", "beside", "limited", "misled"}.isdisjoint(row.run for row in jobs(live))
     serve_checkpoints(live.services, {}, Serving(release=True))
@@ -155,5 +155,5 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
     assert max(held["train_challenger"]) == 1
     for run in ("a", "b"):
         with gpus.store().read() as session:
-            assert {row.status for row in queries.stages_of(session, run)} == {"done"}
+            assert {row.status for row in queries.ledger.stages_of(session, run)} == {"done"}
     assert [row.used > 0 for row in jobs(gpus)] == [True] * 4

@@ -20,9 +20,11 @@ from tests.processes import descendants
 def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, straight: WholeRun) -> None:
     """With labelled data after the Solver's own (R-Zero B.3): one checkpoint comes of both trainings."""
     with live.store().read() as session:
-        stages = {(row.iteration, row.stage): row.status for row in queries.stages_of(session, straight.name)}
-        [solver] = queries.checkpoints_of(session, straight.name, "solver")
-        rewards = queries.train_metrics_of(session, straight.name, role="solver", name="labelled_label_accuracy")
+        stages = {(row.iteration, row.stage): row.status for row in queries.ledger.stages_of(session, straight.name)}
+        [solver] = queries.checkpoints.checkpoints_of(session, straight.name, "solver")
+        rewards = queries.figures.train_metrics_of(
+            session, straight.name, role="solver", name="labelled_label_accuracy"
+        )
     assert (solver.parent, solver.step) == (f"{straight.name}/base/0", 3 + 2)
     assert [(metric.step, metric.value) for metric in rewards] == [(4, 1), (5, 1)]  # true labels, after three steps
     assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in LOOP}}

@@ -61,10 +61,10 @@ def fill(store: Store, texts: Path | None, entropies: bool = True, entropy_error
     ]
     with store.write() as session:
         create(session, RUN)
-        queries.add_questions(session, questions)
-        queries.add_rollouts(session, rollouts)
-        queries.add_labels(session, labels)
-        queries.add_oracle_labels(session, [OracleLabel(q.id, "exact", "right", "7") for q in questions])
+        queries.questions.add_questions(session, questions)
+        queries.questions.add_rollouts(session, rollouts)
+        queries.questions.add_labels(session, labels)
+        queries.questions.add_oracle_labels(session, [OracleLabel(q.id, "exact", "right", "7") for q in questions])
     if texts is not None:
         writer = TextWriter(texts, RUN, 1, "label_questions")
         writer.add(0, rollouts)

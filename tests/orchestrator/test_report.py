@@ -62,7 +62,7 @@ def small_run(store: Store, config: RunConfig = CONFIG) -> None:
         create(session, "small", config)
         evaluate(session, "small", 0, held_out([2, 4, 0, 8], [1, 0, 0, 1], [0, 0, 0, 1]), took=5)
         solver = Checkpoint("small/solver/1", "small", "solver", 1, 20, "/models", "sha", "small/base/0")
-        queries.add_checkpoint(session, solver, {})
+        queries.checkpoints.add_checkpoint(session, solver, {})
         evaluate(session, "small", 1, held_out([4, 6, 2, 8], [1, 1, 1, 1], [1, 1, 0, 1]), took=7.5)
         questions = [
             ("What is 1 + 2?", vote_of(("3", 5), ("2", 5))),  # right, kept
@@ -77,7 +77,9 @@ def small_run(store: Store, config: RunConfig = CONFIG) -> None:
         label(session, "small", 1, questions, config)
         for step, reward in enumerate((0.1, math.inf, 0.3), 1):
             metrics = {"reward_mean": reward, "kl": math.nan}
-            queries.add_train_metrics(session, run="small", iteration=1, role="challenger", step=step, metrics=metrics)
+            queries.figures.add_train_metrics(
+                session, run="small", iteration=1, role="challenger", step=step, metrics=metrics
+            )
 
 
 def test_held_out_figures_by_hand(store: Store) -> None:
@@ -150,10 +152,10 @@ def test_half_a_benchmark_is_not_a_figure(sqlite: Store) -> None:
     small_run(sqlite)
     with sqlite.write() as session:
         solver = Checkpoint("small/solver/2", "small", "solver", 2, 20, "/models", "sha", "small/solver/1")
-        queries.add_checkpoint(session, solver, {})
-        queries.claim_stage(session, run="small", iteration=2, stage="evaluate", owner="me", lease_seconds=60)
+        queries.checkpoints.add_checkpoint(session, solver, {})
+        queries.ledger.claim_stage(session, run="small", iteration=2, stage="evaluate", owner="me", lease_seconds=60)
         items = held_out([8, 8], [1, 1], [1, 1])
-        queries.add_evaluations(session, checkpoint=solver.id, benchmark="micro", items=items)
+        queries.figures.add_evaluations(session, checkpoint=solver.id, benchmark="micro", items=items)
     begun = iterations(sqlite, "small")[2]
     assert (begun["pass_at_1"], begun["gain_over_base"], begun["by_level"], begun["seconds"]) == (None, None, None, {})
     assert begun["pseudo_label_accuracy"] == {"kept": None, "all": None, "oracle": "exact", "others": {}}
@@ -226,9 +228,9 @@ def test_what_a_model_wrote_is_shown_and_never_markup(sqlite: Store, tmp_path: P
         evaluate(session, "run", 0, items, took=1)
         hostile = f"\"'>{SCRIPT} {{{{ 7 * 7 }}}} \ud800 \x00 \u202e " + "x" * 1000
         label(session, "run", 1, [(hostile, vote_of((SCRIPT, 5), ("\\frac$", 4)))], CONFIG)
-        queries.claim_stage(session, run="run", iteration=1, stage="train_solver", owner="me", lease_seconds=60)
+        queries.ledger.claim_stage(session, run="run", iteration=1, stage="train_solver", owner="me", lease_seconds=60)
         fail = {"run": "run", "iteration": 1, "stage": "train_solver", "owner": "me"}
-        queries.fail_stage(session, **fail, error=f"StageError: {SCRIPT}")
+        queries.ledger.fail_stage(session, **fail, error=f"StageError: {SCRIPT}")
     page = write_report(sqlite, "run", tmp_path / "reports").read_text(encoding="utf-8")
     assert "<script" not in page
     assert "<b>0" not in page
@@ -242,7 +244,7 @@ def test_a_run_in_progress_has_a_page(sqlite: Store, tmp_path: Path) -> None:
     rng = random.Random(3)
     with sqlite.write() as session:
         create(session, "run")
-        queries.claim_stage(session, run="run", iteration=0, stage="evaluate", owner="me", lease_seconds=60)
+        queries.ledger.claim_stage(session, run="run", iteration=0, stage="evaluate", owner="me", lease_seconds=60)
     page = write_report(sqlite, "run", tmp_path).read_text(encoding="utf-8")
     assert "no model of this run has been evaluated" in page
     assert "No model of this run has been evaluated yet" in page
@@ -252,7 +254,9 @@ def test_a_run_in_progress_has_a_page(sqlite: Store, tmp_path: Path) -> None:
     assert "only the base model has been evaluated, with 43.8%" in headline(measure(sqlite, "run"))
     with sqlite.write() as session:
         add_iteration(session, "run", 1, rng, per_level=4)
-        queries.claim_stage(session, run="run", iteration=2, stage="train_challenger", owner="me", lease_seconds=60)
+        queries.ledger.claim_stage(
+            session, run="run", iteration=2, stage="train_challenger", owner="me", lease_seconds=60
+        )
     page = write_report(sqlite, "run", tmp_path).read_text(encoding="utf-8")
     assert "1 of 3 iterations evaluated" in page
     assert "Train challenger of iteration 2 is running" in page

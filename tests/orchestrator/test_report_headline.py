@@ -28,7 +28,7 @@ def test_the_headline_says_what_the_figures_bear(sqlite: Store, correct: int, gr
         create(session, "run")
         evaluate(session, "run", 0, held_out([2] * 20, [0] * 20, [0] * 20), took=1)
         solver = Checkpoint("run/solver/1", "run", "solver", 1, 20, "/models", "sha", "run/base/0")
-        queries.add_checkpoint(session, solver, {})
+        queries.checkpoints.add_checkpoint(session, solver, {})
         evaluate(session, "run", 1, held_out([correct] * 20, [greedy] * 20, [0] * 20), took=1)
     measures = measure(sqlite, "run")
     assert said in headline(measures).replace("\N{NO-BREAK SPACE}", " ")
@@ -41,7 +41,7 @@ def test_a_fall_since_the_best_iteration_is_told(sqlite: Store) -> None:
         evaluate(session, "run", 0, held_out([1] * 20, [0] * 20, [0] * 20), took=1)
         for t, correct in ((1, 7), (2, 4)):
             solver = Checkpoint(f"run/solver/{t}", "run", "solver", t, 20, "/models", "sha", "run/base/0")
-            queries.add_checkpoint(session, solver, {})
+            queries.checkpoints.add_checkpoint(session, solver, {})
             evaluate(session, "run", t, held_out([correct] * 20, [1] * 20, [1] * 20), took=1)
     measures = measure(sqlite, "run")
     assert figures(sqlite, "run")["best_iteration"] == 1

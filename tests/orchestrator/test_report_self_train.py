@@ -38,7 +38,7 @@ def rounds(store: Store, settings: RunConfig, *correct: int) -> None:
         for t, right in enumerate(correct):
             if t:
                 one = Checkpoint(f"st/solver/{t}", "st", "solver", t, 2 * t, "/m", f"sha{t}", "st/base/0")
-                queries.add_checkpoint(session, one, {})
+                queries.checkpoints.add_checkpoint(session, one, {})
             evaluate(session, "st", t, held_out([right] * 20, [right > 3] * 20, [0] * 20), took=1)
 
 
@@ -122,13 +122,13 @@ def test_labels_made_in_training_are_counted_with_n(sqlite: Store) -> None:
     second = every | {"labelled_share": 1.0, "labels_checked": 4, "label_accuracy": 0.5}
     with sqlite.write() as session:
         for step, metrics in enumerate((first, second), 1):
-            queries.add_train_metrics(session, **add, iteration=1, step=step, metrics=metrics)
+            queries.figures.add_train_metrics(session, **add, iteration=1, step=step, metrics=metrics)
         none = every | {"labelled_share": 0.0}
-        queries.add_train_metrics(session, **add, iteration=2, step=1, metrics=none)
+        queries.figures.add_train_metrics(session, **add, iteration=2, step=1, metrics=none)
         label(session, "st", 0, [(f"What is {i} + 1?", vote_of((str(i), 4))) for i in range(5)], config())
         for t in (1, 2):
             rows = [TrainedOnRow(f"st/0/{i:06d}", f"st/solver/{t}", [1]) for i in range(5)]
-            queries.add_trained_on(session, rows)
+            queries.traces.add_trained_on(session, rows)
     _, one, two = iterations(sqlite, "st")
     found = one["training_label_accuracy"]
     assert (found["value"], found["n"]) == (pytest.approx(3 / 7), 5)
@@ -150,7 +150,7 @@ def test_the_page_and_the_table_are_about_given_prompts(sqlite: Store, tmp_path:
         label(session, "st", 0, questions, settings)
         for checkpoint, right in (("st/base/0", 2), ("st/solver/1", 4)):
             items = held_out([right] * 10, [0] * 10, [0] * 10)
-            queries.add_evaluations(session, checkpoint=checkpoint, benchmark="micro-validation", items=items)
+            queries.figures.add_evaluations(session, checkpoint=checkpoint, benchmark="micro-validation", items=items)
     decide(sqlite, 2, "stop", "st/solver/1")
     base, one, _ = iterations(sqlite, "st")
     assert base["pseudo_label_accuracy"]["kept"]["value"] == 0.5

@@ -59,7 +59,7 @@ def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Li
     assert whole_runs.rows(live, RUN) == straight.rows
     assert whole_runs.texts(live, RUN) == straight.texts
     with live.store().read() as session:
-        stages = {stage.stage: stage for stage in queries.stages_of(session, RUN) if stage.iteration == 1}
+        stages = {stage.stage: stage for stage in queries.ledger.stages_of(session, RUN) if stage.iteration == 1}
     assert {name: stage.status for name, stage in stages.items()} == dict.fromkeys(LOOP, "done")
     assert stages["train_challenger"].attempt == 2
 
@@ -89,7 +89,7 @@ def _is_refused_while_somebody_works_on_it(live: Live) -> None:
 def _kill(live: Live) -> None:
     """The process that works on the run."""
     with live.store().read() as session:
-        holder = queries.run_holder(session, RUN)
+        holder = queries.run_leases.run_holder(session, RUN)
     assert holder is not None
     process = psutil.Process(int(holder.owner.split(":")[1]))
     os.kill(process.pid, signal.SIGKILL)
@@ -105,7 +105,7 @@ def _count(live: Live, table: str) -> int:
 
 def test_the_checkpoints_are_those_of_the_manifest(live: Live, straight: WholeRun) -> None:
     with live.store().read() as session:
-        checkpoints = queries.checkpoints_of(session, straight.name)
+        checkpoints = queries.checkpoints.checkpoints_of(session, straight.name)
     assert [c.role for c in checkpoints] == ["base", "challenger", "solver"]
     for checkpoint in checkpoints:
         verify(Path(checkpoint.path), checkpoint.sha256)

@@ -45,14 +45,14 @@ def own(sqlite: Store) -> Store:
 
 def _names(store: Store) -> list[str]:
     with store.read() as session:
-        return [row.name for row in queries.list_runs(session)]
+        return [row.name for row in queries.runs.list_runs(session)]
 
 
 def test_a_run_that_is_there_has_its_base_model(home: Home, own: Store) -> None:
     config = prepare(home, own, "a", "demo", 0, {"seed": 5})
     assert (config.seed, config.iterations) == (5, 3)
     with own.read() as session:
-        assert queries.get_checkpoint(session, "a/base/0").role == "base"
+        assert queries.checkpoints.get_checkpoint(session, "a/base/0").role == "base"
 
 
 def test_a_crash_while_the_base_model_is_copied_leaves_no_run_and_no_trap(
@@ -127,7 +127,7 @@ def test_a_run_is_gone_on_with_only_where_it_can_start(home: Home, own: Store, t
     with pytest.raises(BenchmarkError, match=r"evaluation\.benchmark: benchmark .*own\.jsonl: cannot read"):
         prepare(home, own, "a", "", 9, {})
     with own.read() as session:
-        assert queries.get_run(session, "a").config["iterations"] == 3
+        assert queries.runs.get_run(session, "a").config["iterations"] == 3
 
 
 def test_an_iteration_can_begin_when_all_before_it_is_done(home: Home, own: Store) -> None:

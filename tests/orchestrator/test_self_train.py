@@ -37,12 +37,12 @@ def run(live: Live, name: str, *settings: str) -> tuple[int, str]:
 
 def results(live: Live, name: str) -> dict[tuple[int, str], dict[str, Any]]:
     with live.store().read() as session:
-        return {(s.iteration, s.stage): dict(s.result or {}) for s in queries.stages_of(session, name)}
+        return {(s.iteration, s.stage): dict(s.result or {}) for s in queries.ledger.stages_of(session, name)}
 
 
 def status(live: Live, name: str) -> str | None:
     with live.store().read() as session:
-        return next((row.status for row in queries.list_runs(session) if row.name == name), None)
+        return next((row.status for row in queries.runs.list_runs(session) if row.name == name), None)
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
     assert "the run has gone back 1 times already, as often as guard.max_roll_backs lets it" in second["warnings"]
     assert (3, "train_solver") not in done
     with live.store().read() as session:
-        parents = {c.id: c.parent for c in queries.checkpoints_of(session, "guarded", "solver")}
+        parents = {c.id: c.parent for c in queries.checkpoints.checkpoints_of(session, "guarded", "solver")}
     assert parents["guarded/solver/2"] == first["back_to"]["solver"]
     assert f"its Solver is {second['back_to']['solver']}" in said
     again, said = run(
@@ -134,7 +134,7 @@ def _the_person_was_obeyed(live: Live) -> None:
     solver = f"asked/solver/{best}" if best else "asked/base/0"
     assert (second["action"], second["back_to"]) == ("stop", {"solver": solver})  # the best of all
     with live.store().read() as session:
-        parents = [c.parent for c in queries.checkpoints_of(session, "asked", "solver")]
+        parents = [c.parent for c in queries.checkpoints.checkpoints_of(session, "asked", "solver")]
     assert parents == ["asked/base/0", "asked/base/0"]
 
 
@@ -144,10 +144,12 @@ def _the_easiest_were_trained_on(live: Live) -> None:
     assert done[0, "read_prompts"] == {"prompts": 24, "refused": 0}
     assert done[0, "audit_labels"]["audited"] == 24
     with live.store().read() as session:
-        questions = queries.questions_of(session, "asked", 0)
-        p_hats = {row.question_id: row.label.p_hat for row in queries.labels_of(session, "asked", 0) if row.label}
-        trained_on = {question.id for question in questions if queries.trained_on_of(session, question.id)}
-        metrics = queries.train_metrics_of(session, "asked")
+        questions = queries.questions.questions_of(session, "asked", 0)
+        p_hats = {
+            row.question_id: row.label.p_hat for row in queries.questions.labels_of(session, "asked", 0) if row.label
+        }
+        trained_on = {question.id for question in questions if queries.traces.trained_on_of(session, question.id)}
+        metrics = queries.figures.train_metrics_of(session, "asked")
     assert {question.checkpoint for question in questions} == {None}
     assert all(question.answer is not None for question in questions)
     easiest = sorted(questions, key=lambda question: (-p_hats[question.id], question.index))[:12]

@@ -14,7 +14,7 @@ def test_after_a_roll_back_the_next_iteration_goes_on_from_what_it_went_back_to(
         create(session, "r")
         for t in (1, 2, 3):
             one = Checkpoint(f"r/solver/{t}", "r", "solver", t, 1, "/m", f"sha{t}", "r/base/0")
-            queries.add_checkpoint(session, one, {})
+            queries.checkpoints.add_checkpoint(session, one, {})
         finish(session, "r", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "r/solver/1"}}, 1)
 
     def solver(at: int, up_to: int) -> str:

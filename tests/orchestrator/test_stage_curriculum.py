@@ -33,10 +33,10 @@ def chosen(store: Store, **prompts: object) -> list[tuple[str, str | None, str |
         create(session, "r", config)
         for index, (truth, votes) in enumerate(PROMPTS):
             key, text = question_id("r", 0, index), f"prompt {index}"
-            queries.add_questions(session, [Question(key, "r", 0, index, text, text, None, 0, truth)])
-            queries.add_labels(session, [LabelledQuestion(key, text, vote(votes, None), "kept")])
+            queries.questions.add_questions(session, [Question(key, "r", 0, index, text, text, None, 0, truth)])
+            queries.questions.add_labels(session, [LabelledQuestion(key, text, vote(votes, None), "kept")])
             rows = [Rollout(key, j, "", answer, 7, "stop", None, None, "r/base/0", j) for j, answer in enumerate(votes)]
-            queries.add_rollouts(session, rows)
+            queries.questions.add_rollouts(session, rows)
     return [(row.text, row.label, row.truth) for row in given_questions(context_of(store, "r", 1), config.prompts)]
 
 

@@ -34,15 +34,15 @@ def test_the_texts_that_the_run_is_to_keep_are_kept(
     keys = [question_id("a", 1, index) for index in range(4)]
     with sqlite.write() as session:
         questions = zip(keys, [*SAYS, None], strict=True)
-        queries.add_questions(
+        queries.questions.add_questions(
             session, [Question(key, "a", 1, i, text, "", "a/base/0", i) for i, (key, text) in enumerate(questions)]
         )
     with fake_applications(SAYS) as (services, _):
         last_write = label_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
     with sqlite.write() as session:
         last_write(session)
-        assert [row.verdict for row in queries.labels_of(session, "a", 1)] == VERDICTS
-        assert len(queries.rollouts_of(session, "a", 1)) == 12
+        assert [row.verdict for row in queries.questions.labels_of(session, "a", 1)] == VERDICTS
+        assert len(queries.questions.rollouts_of(session, "a", 1)) == 12
     answered = zip(keys[:with_text], SAYS.values(), strict=False)
     expected = [RolloutText(key, sample, text) for key, texts in answered for sample, text in enumerate(texts)]
     assert read_texts(tmp_path / "texts", "a", 1, "label_questions") == expected

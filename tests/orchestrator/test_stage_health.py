@@ -9,7 +9,7 @@ import pytest
 
 from core.settings.config import Audit
 from core.settings.parsing import parse_config
-from core.statistics.guard import Before
+from core.statistics.guard import TrainingHistory
 from core.types import Checkpoint, Evaluated, question_id
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import check_health
@@ -41,7 +41,7 @@ def signals(store: Store, correct: tuple[int, int], asked: int, audited: bool = 
     config = CONFIG if audited else CONFIG.model_copy(update={"audit": Audit(oracle=None)})
     with store.write() as session:
         create(session, "h", config)
-        queries.add_checkpoint(session, solver("h", 1, "base/0"), {})
+        queries.checkpoints.add_checkpoint(session, solver("h", 1, "base/0"), {})
         for t, right in enumerate(correct):
             evaluate(session, "h", t, ten_items(right), 1)
         well = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(asked - 2)]
@@ -85,10 +85,10 @@ def test_a_sample_is_weighted_to_all_pseudo_labels(sqlite: Store) -> None:
         strata = ["kept 0.6-0.8" if index < 90 else "kept 0.4-0.6" for index in drawn]
         keys = [question_id("h", 1, index) for index in drawn]
         rows = [SampleRow(keys[i], "exact", "h", 1, strata[i], i) for i in range(20)]
-        queries.add_samples(session, rows)
+        queries.audits.add_samples(session, rows)
     found = checked(context_of(sqlite, "h", 1))
     with sqlite.read() as session:
-        series = {(p.name, p.over): p for p in queries.series_of(session, "h") if p.oracle == "exact"}
+        series = {(p.name, p.over): p for p in queries.series.series_of(session, "h") if p.oracle == "exact"}
     expected = {
         "label_accuracy_kept": ("label_accuracy", "kept", 0.95),
         "ill_posed_share": ("ill_posed_share", "all", 0.05),
@@ -112,7 +112,7 @@ def after_a_roll_back(store: Store, *right: int, run: str = "h") -> dict[str, An
         create(session, run, parse_config({**SELF_TRAINED, **patient}, "a test"))
         for t, count in enumerate(right):
             if t:
-                queries.add_checkpoint(session, solver(run, t, "base/0"), {})
+                queries.checkpoints.add_checkpoint(session, solver(run, t, "base/0"), {})
             evaluate(session, run, t, ten_items(count), 1)
         finish(session, run, 2, "check_health", {"action": "roll_back", "back_to": {"solver": f"{run}/solver/1"}}, 1)
     return checked(context_of(store, run, len(right) - 1))
@@ -144,18 +144,20 @@ def test_the_guard_watches_the_steps_that_led_to_a_round(sqlite: Store, asked: b
     with sqlite.write() as session:
         create(session, "h", parse_config({**SELF_TRAINED, "guard": {"window": 3}}, "a test"))
         for t, parent in ((1, "base/0"), (2, "solver/1"), (3, "solver/1")):
-            queries.add_checkpoint(session, solver("h", t, parent), {})
+            queries.checkpoints.add_checkpoint(session, solver("h", t, parent), {})
             for step in (1, 2):
                 metrics = {"kl": t + step / 10, "response_length": 9.0}
-                queries.add_train_metrics(session, run="h", iteration=t, role="solver", step=step, metrics=metrics)
+                queries.figures.add_train_metrics(
+                    session, run="h", iteration=t, role="solver", step=step, metrics=metrics
+                )
         finish(session, "h", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "h/solver/1"}}, 1)
         if asked:
             finish(session, "h", 3, "ask_a_person", {"action": "warn", "back_to": None}, 1)
-    before = context_of(sqlite, "h", 4).before()
+    before = context_of(sqlite, "h", 4).training_history()
     assert [step["kl"] for step in before.first] == [1.1, 1.2, 3.1]
     assert [step["kl"] for step in before.last] == ([] if asked else [1.2, 3.1, 3.2])
     assert all(step.keys() == {"kl"} for step in before.first)
-    assert context_of(sqlite, "h", 1).before() == Before()
+    assert context_of(sqlite, "h", 1).training_history() == TrainingHistory()
 
 
 def test_a_run_that_stops_ends_with_the_best_and_one_that_goes_on_leaves_the_alarm(sqlite: Store) -> None:
@@ -166,10 +168,10 @@ def test_a_run_that_stops_ends_with_the_best_and_one_that_goes_on_leaves_the_ala
             create(session, run, parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
             for t, count in enumerate((3, 6, 9)):
                 if t:
-                    queries.add_checkpoint(session, solver(run, t, "base/0"), {})
+                    queries.checkpoints.add_checkpoint(session, solver(run, t, "base/0"), {})
                 evaluate(session, run, t, ten_items(count), 1)
             metrics = {"same_label_share": 0.9, "step": 1.0}
-            queries.add_train_metrics(session, run=run, iteration=2, role="solver", step=1, metrics=metrics)
+            queries.figures.add_train_metrics(session, run=run, iteration=2, role="solver", step=1, metrics=metrics)
         found = checked(context_of(sqlite, run, 2))
         assert (found["action"], found["back_to"]) == (action, {"solver": best.replace("h/", f"{run}/")})
 
@@ -182,11 +184,11 @@ def test_a_run_goes_back_as_often_as_it_may(sqlite: Store, max_roll_backs: int, 
         create(session, "h", parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
         for t in (0, 1, 2):
             if t:
-                queries.add_checkpoint(session, solver("h", t, "base/0"), {})
+                queries.checkpoints.add_checkpoint(session, solver("h", t, "base/0"), {})
             evaluate(session, "h", t, ten_items(5), 1)
         finish(session, "h", 1, "check_health", {"action": "roll_back", "back_to": {"solver": "h/base/0"}}, 1)
         metrics = {"same_label_share": 0.9, "step": 1.0}
-        queries.add_train_metrics(session, run="h", iteration=2, role="solver", step=1, metrics=metrics)
+        queries.figures.add_train_metrics(session, run="h", iteration=2, role="solver", step=1, metrics=metrics)
     result = checked(context_of(sqlite, "h", 2))
     limit = "the run has gone back 1 times already, as often as guard.max_roll_backs lets it"
     assert (result["action"], limit in result["warnings"]) == (expected, expected == "stop")

@@ -60,7 +60,7 @@ class WholeRun:
 def status(live: Live, run: str) -> str | None:
     """What the store says of a run; None before it is there."""
     with live.store().read() as session:
-        return next((row.status for row in queries.list_runs(session) if row.name == run), None)
+        return next((row.status for row in queries.runs.list_runs(session) if row.name == run), None)
 
 
 def rows(live: Live, run: str) -> dict[str, list[Any]]:

@@ -38,30 +38,32 @@ MADE: tuple[tuple[str | None, Verdict, int | None, OracleVerdict | None], ...] =
 def fill(store: Store) -> None:
     """Iteration 1 as it is made above, iteration 2 not labelled yet."""
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=CoEvolution(iterations=2), preset="demo")
+        queries.runs.create_run(session, name=RUN, config=CoEvolution(iterations=2), preset="demo")
         base = Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m/base", "aa", None)
-        queries.add_checkpoint(session, base, {"model.safetensors": "00"})
+        queries.checkpoints.add_checkpoint(session, base, {"model.safetensors": "00"})
         trained = Checkpoint(f"{RUN}/solver/1", RUN, "solver", 1, 20, "/m/solver", "bb", base.id)
-        queries.add_checkpoint(session, trained, {"model.safetensors": "11"})
+        queries.checkpoints.add_checkpoint(session, trained, {"model.safetensors": "11"})
         questions, labels = zip(*map(_made, range(len(MADE))), strict=True)
-        queries.add_questions(session, questions)
-        queries.add_labels(session, labels)
+        queries.questions.add_questions(session, questions)
+        queries.questions.add_labels(session, labels)
         votes = [_vote(i, sample, n) for i, (_, _, n, _) in enumerate(MADE) if n is not None for sample in range(4)]
-        queries.add_rollouts(session, votes)
+        queries.questions.add_rollouts(session, votes)
         said = [(i, verdict) for i, (*_, verdict) in enumerate(MADE) if verdict]
         truths = [OracleLabel(question_id(RUN, 1, i), "exact", verdict, _answer(i, "3")) for i, verdict in said]
-        queries.add_oracle_labels(session, truths)
-        queries.add_clusters(session, [ClusterRow(question_id(RUN, 1, 4), RUN, 1, 0, 1)])
-        queries.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
+        queries.questions.add_oracle_labels(session, truths)
+        queries.traces.add_clusters(session, [ClusterRow(question_id(RUN, 1, 4), RUN, 1, 0, 1)])
+        queries.figures.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
         for stage in ("label_questions", "evaluate"):
-            queries.claim_stage(session, run=RUN, iteration=1, stage=stage, owner="me", lease_seconds=60)
-            queries.finish_stage(session, run=RUN, iteration=1, stage=stage, owner="me", result={})
-        queries.add_train_metrics(
+            queries.ledger.claim_stage(session, run=RUN, iteration=1, stage=stage, owner="me", lease_seconds=60)
+            queries.ledger.finish_stage(session, run=RUN, iteration=1, stage=stage, owner="me", result={})
+        queries.figures.add_train_metrics(
             session, run=RUN, iteration=1, role="solver", step=1, metrics={"reward_mean": 0.5, "kl": float("nan")}
         )
         items = [Evaluated(f"i{i}", None, 8, 2 * i, i > 1, i > 0) for i in range(4)]
-        queries.add_evaluations(session, checkpoint=trained.id, benchmark="micro", items=items)
-        queries.add_questions(session, [Question(question_id(RUN, 2, 0), RUN, 2, 0, "later", "later", base.id, 1)])
+        queries.figures.add_evaluations(session, checkpoint=trained.id, benchmark="micro", items=items)
+        queries.questions.add_questions(
+            session, [Question(question_id(RUN, 2, 0), RUN, 2, 0, "later", "later", base.id, 1)]
+        )
 
 
 def _made(index: int) -> tuple[Question, LabelledQuestion]:

@@ -44,9 +44,9 @@ def test_runs(api: TestClient, store: Store) -> None:
     assert (run["name"], run["preset"], run["status"], run["iterations"]) == (RUN, "demo", "created", 2)
     assert get(api, f"/runs/{RUN}")["config"]["dataset"]["votes"] == 10
     with store.write() as session:
-        config = queries.get_run(session, RUN).config
+        config = queries.runs.get_run(session, RUN).config
         for name in ("a", "b"):
-            queries.create_run(session, name=name, config=parse_config(config, "a test"))
+            queries.runs.create_run(session, name=name, config=parse_config(config, "a test"))
     first = get(api, "/runs", limit=2)
     rest = get(api, "/runs", limit=2, after=first["next"])
     assert ([each["name"] for each in first["items"] + rest["items"]], rest["next"]) == (["b", "a", RUN], None)
@@ -62,7 +62,7 @@ def test_stages_and_their_times(api: TestClient) -> None:
 def test_iterations_and_what_became_of_them(api: TestClient, store: Store) -> None:
     with store.write() as session:
         for stage, lease in (("read_prompts", 0), ("generate_questions", 60)):
-            queries.claim_stage(session, run=RUN, iteration=2, stage=stage, owner="me", lease_seconds=lease)
+            queries.ledger.claim_stage(session, run=RUN, iteration=2, stage=stage, owner="me", lease_seconds=lease)
     first, second = get(api, f"/runs/{RUN}/iterations")
     assert (first["iteration"], first["questions"], first["now"]) == (1, 5, None)
     assert (first["kept"]["value"], first["kept"]["n"], first["mean_p_hat"]) == (0.4, 5, 0.625)
@@ -132,10 +132,10 @@ def test_what_a_model_wrote_is_shown_whatever_characters_are_in_it(store: Store,
     with store.write() as session:
         for index in range(odd):  # who labels has seen all but this one
             said = AnnotationRow(question_id(RUN, 1, index), "ann", "unknown", "", datetime.now(UTC))
-            queries.add_annotation(session, said)
+            queries.audits.add_annotation(session, said)
         place = {"run": RUN, "iteration": 2, "stage": "generate_questions", "owner": "me"}
-        queries.claim_stage(session, **place, lease_seconds=60)
-        queries.fail_stage(session, **place, error=f"a reply of{ODD}")
+        queries.ledger.claim_stage(session, **place, lease_seconds=60)
+        queries.ledger.fail_stage(session, **place, error=f"a reply of{ODD}")
     api = TestClient(create_app(store, exports, ask_for_keys=False, texts=tmp_path), "http://localhost")
     assert get(api, f"{ITERATION}/questions", text="<b>7")["items"][0]["answer"] == f"3{SHOWN}"
     detail = get(api, f"{ITERATION}/questions/{odd}")
@@ -282,13 +282,13 @@ def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
 
 def test_prompts_that_nobody_votes_on_are_exported_and_have_nothing_to_audit(api: TestClient, store: Store) -> None:
     with store.write() as session:
-        queries.create_run(session, name="given", config=CoEvolution())
+        queries.runs.create_run(session, name="given", config=CoEvolution())
         prompt = Question(question_id("given", 0, 0), "given", 0, 0, "What is 1 + 2?", "What is 1 + 2?", None, 0, "3")
-        queries.add_questions(session, [prompt])
-        queries.add_labels(session, [LabelledQuestion(prompt.id, prompt.text, None, "kept")])
+        queries.questions.add_questions(session, [prompt])
+        queries.questions.add_labels(session, [LabelledQuestion(prompt.id, prompt.text, None, "kept")])
         place = {"run": "given", "iteration": 0, "stage": "read_prompts", "owner": "me"}
-        queries.claim_stage(session, **place, lease_seconds=60)
-        queries.finish_stage(session, **place, result={})
+        queries.ledger.claim_stage(session, **place, lease_seconds=60)
+        queries.ledger.finish_stage(session, **place, result={})
     [row] = map(json.loads, api.get(f"{PREFIX}/runs/given/iterations/0/exports/jsonl").text.splitlines())
     assert (row["question"], row["verdict"], row["answer"], row["p_hat"]) == ("What is 1 + 2?", "kept", None, None)
     refused = api.post(f"{PREFIX}/runs/given/iterations/0/samples", json={"oracle": "human", "size": 1})

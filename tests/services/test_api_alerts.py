@@ -34,8 +34,10 @@ def filled(store: Store) -> Store:
     fill(store)
     with store.write() as session:
         refresh(session, RUN, 1)
-        queries.add_alerts(session, [alert(1), alert(2, "critical"), alert(3)])
-        queries.claim_delivery(session, "there", most=1, first_sight=timedelta(days=1), put_off=[timedelta(seconds=30)])
+        queries.alerts.add_alerts(session, [alert(1), alert(2, "critical"), alert(3)])
+        queries.alerts.claim_delivery(
+            session, "there", most=1, first_sight=timedelta(days=1), put_off=[timedelta(seconds=30)]
+        )
     return store
 
 
@@ -116,7 +118,7 @@ def test_the_client(filled: Store, tmp_path: Path) -> None:
         assert [each.text for each in client.alerts(RUN)] == ["alert 3", "alert 2", "alert 1"]
         assert [each.text for each in client.alerts(severity="critical")] == ["alert 2"]
         with filled.read() as session:
-            assert client.series(RUN, name="held_out") == queries.series_of(session, RUN, "held_out")
+            assert client.series(RUN, name="held_out") == queries.series.series_of(session, RUN, "held_out")
         assert client.acknowledge(alert(3).id, by="ann").acknowledged_by == "ann"
         assert client.alert(alert(3).id).alert.acknowledged_by == "ann"
         with pytest.raises(ApiError, match="HTTP 409: alert 0000000000000003: ann acknowledged it"):

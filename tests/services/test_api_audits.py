@@ -19,9 +19,11 @@ def test_each_figure_says_what_was_asked_for_it(store: Store, tmp_path: Path) ->
     fill_run(store, "demo", per_level=2)
     drawn = draw_sample(store, "demo", 1, "human", 30)
     with store.write() as session:
-        exact = {each.question_id: each.verdict for each in queries.oracle_labels_of(session, "demo", 1, "exact")}
+        exact = {
+            each.question_id: each.verdict for each in queries.questions.oracle_labels_of(session, "demo", 1, "exact")
+        }
         agreeing = [OracleLabel(row.question_id, "human", exact[row.question_id], None) for row in drawn]
-        queries.add_oracle_labels(session, agreeing)
+        queries.questions.add_oracle_labels(session, agreeing)
     api = TestClient(create_app(store, tmp_path, ask_for_keys=False), base_url="http://127.0.0.1")
     found = api.get(f"{PREFIX}/runs/demo/audits").json()
     frames = {(each["oracle"], each["iteration"], each["over"]): each["frame"] for each in found["measured"]}

@@ -27,7 +27,7 @@ from tests.api_server import served
 def filled(sqlite: Store) -> Store:
     fill(sqlite)
     with sqlite.write() as session:
-        queries.add_alerts(session, [alert("0123456789abcdef")])
+        queries.alerts.add_alerts(session, [alert("0123456789abcdef")])
     return sqlite
 
 
@@ -98,7 +98,7 @@ def test_a_part_of_an_older_export_is_none_of_the_new_one(filled: Store, tmp_pat
         with pytest.raises(ApiError):
             api.export(RUN, 1, "jsonl", to)
         with filled.write() as session:
-            queries.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "human", "right", None)])
+            queries.questions.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "human", "right", None)])
         manifest = api.export(RUN, 1, "jsonl", to)
     assert breaking.ranges == [None, None]
     assert hashlib.sha256(to.read_bytes()).hexdigest() == manifest.sha256

@@ -48,7 +48,7 @@ def test_a_file_is_made_once_and_health_does_not_wait_for_it(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on, made = threading.Event(), list[Path]()
-    write, get_run = exports._write, queries.get_run
+    write, get_run = exports._write, queries.runs.get_run
 
     def slow_write(path: Path, *given: Any) -> Any:
         made.append(path)
@@ -66,7 +66,7 @@ def test_a_file_is_made_once_and_health_does_not_wait_for_it(
         app.wait_for(8)
         assert http.get(f"{url}/healthz").status_code == 200
         # These hold every thread that routes share.
-        monkeypatch.setattr(queries, "get_run", slow_run)
+        monkeypatch.setattr(queries.runs, "get_run", slow_run)
         others = [clients.submit(http.get, f"{url}{PREFIX}/runs/{RUN}") for _ in range(_MANY - 8)]
         app.wait_for(1 + len(others))
         assert http.get(f"{url}/healthz").status_code == 200

@@ -54,14 +54,14 @@ def test_every_route_wants_a_key_when_keys_are_on(store: Store, tmp_path: Path) 
     assert api.get(f"{PREFIX}/runs").headers["www-authenticate"] == "Bearer"
     assert api.get("/healthz").status_code == 200
     with store.write() as session:
-        queries.revoke_key(session, "read")
+        queries.keys.revoke_key(session, "read")
     assert status(routes[0], keys["read"]) == 401
 
 
 def test_keys_are_stored_by_their_hash(store: Store) -> None:
     key = new_key(store, "me", ("read", "run"))
     with store.read() as session:
-        [row] = queries.list_keys(session)
+        [row] = queries.keys.list_keys(session)
     assert (row.name, row.scopes, row.revoked_at) == ("me", ["read", "run"], None)
     assert key not in repr(row)
     with pytest.raises(StoreError, match="'me': there is one of this name already"):
@@ -69,4 +69,4 @@ def test_keys_are_stored_by_their_hash(store: Store) -> None:
     with pytest.raises(StoreError, match="'a key': expected up to 60 letters"):
         new_key(store, "a key", ("read",))
     with pytest.raises(StoreError, match="'you': there is none of this name that is in use"), store.write() as session:
-        queries.revoke_key(session, "you")
+        queries.keys.revoke_key(session, "you")

@@ -37,7 +37,7 @@ def test_every_answer_is_as_described(store: Store, tmp_path: Path, prefect_url:
     fill(store)
     draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:
-        queries.add_alerts(session, [alert(_ALERT)])
+        queries.alerts.add_alerts(session, [alert(_ALERT)])
     key = new_key(store, "tester", get_args(Scope))
     new_key(store, "spare", ["read"])
     app = create_app(store, tmp_path, ask_for_keys=True, prefect=known(prefect_url), presets=_PRESETS)

@@ -17,8 +17,8 @@ from core.types import Checkpoint
 from orchestrator.serving.checkpoints import held_checkpoints, serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
-from services.inference.engine import Prompt
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.base import Prompt
+from services.inference.engines.embedded import TransformersEngine
 from storage.errors import CheckpointError
 from tests.live import Live, wait_until
 from tests.served import PROMPTS, replicas

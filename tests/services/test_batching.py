@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from core.settings.training import Sampling
-from services.inference.batching import Batcher
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
+from services.inference.server.batching import Batcher
 
 
 def prompt(text: str, n: int = 1) -> Prompt:

@@ -31,12 +31,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     fill_run(opened, RUN, per_level=2)
     with opened.write() as session:
         create(session, BEGUN)
-        queries.set_run_status(session, BEGUN, "running")
+        queries.runs.set_run_status(session, BEGUN, "running")
         stage = {"run": BEGUN, "iteration": 1, "stage": "train_challenger", "owner": "host:1:1"}
-        queries.claim_stage(session, **stage, lease_seconds=600)
+        queries.ledger.claim_stage(session, **stage, lease_seconds=600)
         path = f"/srv/{'folder_' * 20}/{BEGUN}/solver/1"
         solver = Checkpoint(f"{BEGUN}/solver/1", BEGUN, "solver", 1, 20, path, "f" * 64, f"{BEGUN}/base/0")
-        queries.add_checkpoint(session, solver, {"model.safetensors": "f" * 64})
+        queries.checkpoints.add_checkpoint(session, solver, {"model.safetensors": "f" * 64})
     yield opened
     opened.close()
 
@@ -86,7 +86,7 @@ def test_what_is_half_typed_outlives_a_redraw(address: str, store: Store, page: 
     run = "typed-into"
     with store.write() as session:
         create(session, run)
-        queries.set_run_status(session, run, "running")
+        queries.runs.set_run_status(session, run, "running")
     page.clock.install()
     page.goto(f"{address}/runs/{run}/1")
     field, kept = page.get_by_label("p̂ from"), page.locator(".tile", has_text="Kept").get_by_text("n 1")
@@ -166,7 +166,7 @@ def test_what_was_accepted_is_seen_until_it_begins_or_fails(address: str, prefec
 def test_a_run_that_is_to_go_on_says_so_on_its_page(address: str, prefect_url: str, store: Store, page: Page) -> None:
     with store.write() as session:
         create(session, "stopped-short")
-        queries.set_run_status(session, "stopped-short", "failed")
+        queries.runs.set_run_status(session, "stopped-short", "failed")
     with without_complaints(page):
         page.goto(f"{address}/runs/stopped-short")
         page.get_by_role("button", name="Resume").click()
@@ -209,12 +209,12 @@ def test_labels_that_are_made_in_training_are_drawn_by_step_and_by_iteration(
         create(session, run, config)
         label(session, run, 0, [(f"What is {i} + 1?", vote_of((str(i + 1), 4))) for i in range(4)], config)
         solver = Checkpoint(f"{run}/solver/1", run, "solver", 1, 2, "/srv/solver/1", "f" * 64, f"{run}/base/0")
-        queries.add_checkpoint(session, solver, {})
-        queries.add_trained_on(session, [TrainedOnRow(question_id(run, 0, i), solver.id, [1]) for i in range(4)])
+        queries.checkpoints.add_checkpoint(session, solver, {})
+        queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, 0, i), solver.id, [1]) for i in range(4)])
         for step, right in enumerate((0.75, 0.5), 1):
             metrics = {"truths_known": 4, "labelled_share": 1.0, "labels_checked": 4, "label_accuracy": right}
             metrics |= {"negatives_checked": 2, "negative_label_accuracy": 1.0, "majority_share": 0.5}
-            queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=step, metrics=metrics)
+            queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=step, metrics=metrics)
         refresh(session, run, 1)
     with without_complaints(page):
         page.goto(f"{address}/runs/{run}")

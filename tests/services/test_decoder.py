@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from services.inference.decoder import _MIN_ROWS
+from services.inference.engines.decoder import _MIN_ROWS
 
 
 @pytest.mark.parametrize(("inner", "outer"), [(96, 96), (96, 32), (96, 288), (288, 96), (96, 512), (896, 4864)])

@@ -79,7 +79,7 @@ def test_figures_of_the_votes(store: Store) -> None:
     fill(store)
     with store.write() as session:
         rows = [ClusterRow(question_id(RUN, 1, i), RUN, 1, i // 3, 3 if i < 3 else 1) for i in (0, 1, 2, 4)]
-        queries.add_clusters(session, rows)
+        queries.traces.add_clusters(session, rows)
     found = points(store)
     # 2, 3, 4 and 1 of four votes are for the one of two classes
     entropy = (math.log(2) + 2 * (2 * math.log(2) - 0.75 * math.log(3)) + 0) / 4
@@ -95,12 +95,16 @@ def test_a_sample_is_weighted_to_the_whole(store: Store) -> None:
     fill(store)
     with store.write() as session:
         for place, (index, stratum) in enumerate([(0, "kept 0.4-0.6"), (2, "not kept 0.8-1.0")]):
-            queries.add_samples(session, [SampleRow(question_id(RUN, 1, index), "judge", RUN, 1, stratum, place)])
+            queries.audits.add_samples(
+                session, [SampleRow(question_id(RUN, 1, index), "judge", RUN, 1, stratum, place)]
+            )
         said = [(0, "right"), (2, "ill_posed"), (4, "right")]
-        queries.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, i), "judge", v, None) for i, v in said])
+        queries.questions.add_oracle_labels(
+            session, [OracleLabel(question_id(RUN, 1, i), "judge", v, None) for i, v in said]
+        )
     found = points(store)
     with store.read() as session:
-        strata = queries.named_strata_of(session, RUN, 1, "judge")
+        strata = queries.audits.named_strata_of(session, RUN, 1, "judge")
     assert sorted((s.size, s.n, s.right) for s in strata.values()) == [(1, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)]
     ill_posed = [Stratum(s.size, s.n, int(name == "not kept 0.8-1.0")) for name, s in strata.items()]
     assert figure(found["label_accuracy", "all", "judge"]) == stratified_share([*strata.values()])
@@ -112,13 +116,13 @@ def test_refreshing_puts_new_figures_in_place_of_old_ones(store: Store) -> None:
     fill(store)
     with store.write() as session:
         refresh(session, RUN, 1)
-        before = queries.series_of(session, RUN)
+        before = queries.series.series_of(session, RUN)
         refresh(session, RUN, 1)
-        assert queries.series_of(session, RUN) == before
+        assert queries.series.series_of(session, RUN) == before
         assert before
-        queries.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "judge", "wrong", None)])
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "judge", "wrong", None)])
         refresh_labels(session, RUN, 1)
-        judged = queries.series_of(session, RUN, "label_accuracy", oracle="judge")
+        judged = queries.series.series_of(session, RUN, "label_accuracy", oracle="judge")
         assert [(each.over, each.value, each.n) for each in judged] == [("all", 0.0, 1), ("kept", 0.0, 1)]
         with pytest.raises(NotThere):
             refresh(session, "nobody", 1)
@@ -129,12 +133,20 @@ def test_an_iteration_without_an_audit_has_an_estimate_that_an_audit_replaces(st
     with store.write() as session:
         for t in (1, 2, 3):
             refresh(session, run, t)
-        third = [each for each in queries.series_of(session, run, "label_accuracy", over="kept") if each.iteration == 3]
+        third = [
+            each
+            for each in queries.series.series_of(session, run, "label_accuracy", over="kept")
+            if each.iteration == 3
+        ]
         assert [(each.estimated, each.n) for each in third] == [(True, 600)]
         labels = [OracleLabel(question_id(run, 3, i), "exact", "right", None) for i in range(300)]
-        queries.add_oracle_labels(session, labels)
+        queries.questions.add_oracle_labels(session, labels)
         refresh_labels(session, run, 3)
-        third = [each for each in queries.series_of(session, run, "label_accuracy", over="kept") if each.iteration == 3]
+        third = [
+            each
+            for each in queries.series.series_of(session, run, "label_accuracy", over="kept")
+            if each.iteration == 3
+        ]
         assert [(each.estimated, each.value, each.n) for each in third] == [(False, 1.0, 300)]
 
 
@@ -142,16 +154,20 @@ def _audited(store: Store, right: list[int | None], n: int = 300) -> str:
     """A run whose iterations have n kept questions, of which so many labels are right; None: not audited."""
     label = PseudoLabel("3", 6, 10, 10, 0, 0.6, "all", (("3", 6), ("4", 4)))
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=CoEvolution(iterations=10))
-        queries.add_checkpoint(session, Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m", "aa", None), {})
+        queries.runs.create_run(session, name=RUN, config=CoEvolution(iterations=10))
+        queries.checkpoints.add_checkpoint(
+            session, Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m", "aa", None), {}
+        )
         for t, count in enumerate(right, 1):
             keys = [question_id(RUN, t, i) for i in range(n)]
-            queries.add_questions(session, [Question(k, RUN, t, i, "q", "q", None, i) for i, k in enumerate(keys)])
-            queries.add_labels(session, [LabelledQuestion(key, "q", label, "kept") for key in keys])
+            queries.questions.add_questions(
+                session, [Question(k, RUN, t, i, "q", "q", None, i) for i, k in enumerate(keys)]
+            )
+            queries.questions.add_labels(session, [LabelledQuestion(key, "q", label, "kept") for key in keys])
             if count is not None:
                 said = [OracleLabel(k, "exact", "right" if i < count else "wrong", None) for i, k in enumerate(keys)]
-                queries.add_oracle_labels(session, said)
-        queries.gather_statistics(session)
+                queries.questions.add_oracle_labels(session, said)
+        queries.questions.gather_statistics(session)
     return RUN
 
 
@@ -173,7 +189,7 @@ def test_a_drop_is_raised_once_and_in_its_iteration(store: Store) -> None:
     assert alert.threshold == pytest.approx(limit)
     assert alert.id == alert_id(run, 4, "sudden", ("label_accuracy", "kept", "exact"))
     with store.read() as session:
-        assert queries.list_alerts(session) == [alert]
+        assert queries.alerts.list_alerts(session) == [alert]
 
 
 def test_iterations_that_the_run_went_back_from_are_not_compared_with(store: Store) -> None:
@@ -184,8 +200,10 @@ def test_iterations_that_the_run_went_back_from_are_not_compared_with(store: Sto
             record(session, run, t)
         left = {"action": "roll_back", "back_to": {"solver": f"{run}/base/0"}}
         for t in (2, 3):
-            queries.claim_stage(session, run=run, iteration=t, stage="check_health", owner="me", lease_seconds=60)
-            queries.finish_stage(session, run=run, iteration=t, stage="check_health", owner="me", result=left)
+            queries.ledger.claim_stage(
+                session, run=run, iteration=t, stage="check_health", owner="me", lease_seconds=60
+            )
+            queries.ledger.finish_stage(session, run=run, iteration=t, stage="check_health", owner="me", result=left)
         assert record(session, run, 4) == []
 
 
@@ -195,7 +213,7 @@ def test_an_audit_that_comes_later_is_looked_at(store: Store) -> None:
         for t in (1, 2, 3, 4):
             assert record(session, run, t) == []  # an estimate is not tested
         said = [OracleLabel(question_id(run, 4, i), "exact", "wrong", None) for i in range(300)]
-        queries.add_oracle_labels(session, said)
+        queries.questions.add_oracle_labels(session, said)
         refresh_labels(session, run, 4)
         [alert] = look(session, run, 4)
     assert (alert.series, alert.value) == ("label_accuracy", 0.0)
@@ -206,7 +224,7 @@ def test_a_drop_is_found_in_whichever_order_the_iterations_are_audited(store: St
     run = _audited(store, [None] * 6, n=400)
     with store.write() as session:
         raised = [_audit(session, run, t, 320 if t < 6 else 200, n=400) for t in order]
-        alerts = queries.list_alerts(session)
+        alerts = queries.alerts.list_alerts(session)
     assert [(alert.iteration, alert.rule, alert.series, alert.severity) for alert in alerts] == [
         (6, "sudden", "label_accuracy", "critical")
     ]
@@ -227,7 +245,7 @@ def test_a_late_audit_looks_at_later_iterations_of_its_own_oracle_only(store: St
     run = _audited(store, [None] * 3)
     with store.write() as session:
         _audit(session, run, 2, 240)
-        queries.put_series(session, run, [_share(t, "given", count) for t, count in ((2, 240), (3, 150))])
+        queries.series.put_series(session, run, [_share(t, "given", count) for t, count in ((2, 240), (3, 150))])
         assert _audit(session, run, 1, 240) == []  # 3 has not been looked at, and its own oracle did not speak
         [alert] = look(session, run, 2)
     assert (alert.iteration, alert.oracle) == (3, "given")
@@ -239,10 +257,10 @@ def test_what_people_are_still_at_is_not_looked_at(store: Store) -> None:
     with store.write() as session:
         for t in (1, 2):
             rows = [SampleRow(question_id(run, t, i), "human", run, t, "kept 0.6-0.8", i) for i in range(300)]
-            queries.add_samples(session, rows)
+            queries.audits.add_samples(session, rows)
         _audit(session, run, 2, 150, n=299, oracle="human")
         assert _audit(session, run, 1, 240, oracle="human") == []
-        queries.add_oracle_labels(session, [OracleLabel(question_id(run, 2, 299), "human", "wrong", None)])
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 2, 299), "human", "wrong", None)])
         refresh_labels(session, run, 2)
         [alert] = look(session, run, 1)
     assert (alert.iteration, alert.oracle, alert.n) == (2, "human", 300)
@@ -252,8 +270,8 @@ def test_a_later_iteration_is_not_compared_with_what_the_run_went_back_from(stor
     run = _audited(store, [None] * 3)
     with store.write() as session:
         left = {"action": "roll_back", "back_to": {"solver": f"{run}/base/0"}}
-        queries.claim_stage(session, run=run, iteration=2, stage="check_health", owner="me", lease_seconds=60)
-        queries.finish_stage(session, run=run, iteration=2, stage="check_health", owner="me", result=left)
+        queries.ledger.claim_stage(session, run=run, iteration=2, stage="check_health", owner="me", lease_seconds=60)
+        queries.ledger.finish_stage(session, run=run, iteration=2, stage="check_health", owner="me", result=left)
         assert [_audit(session, run, t, {2: 285}.get(t, 190)) for t in (3, 2, 1)] == [[], [], []]
 
 
@@ -276,7 +294,7 @@ def _audit(session: Session, run: str, t: int, right: int, n: int = 300, oracle:
     """An oracle says of n labels of an iteration that so many are right, and the rules look."""
     verdicts = ["right"] * right + ["wrong"] * (n - right)
     said = [OracleLabel(question_id(run, t, i), oracle, verdict, None) for i, verdict in enumerate(verdicts)]
-    queries.add_oracle_labels(session, said)
+    queries.questions.add_oracle_labels(session, said)
     refresh_labels(session, run, t)
     return look(session, run, t)
 
@@ -305,6 +323,6 @@ def test_an_alarms_figures_that_overflowed_are_stored_as_the_largest_number(stor
     with store.write() as session:
         record(session, RUN, 1, [alarm])
     with store.read() as session:
-        [alert] = queries.list_alerts(session, run=RUN)
+        [alert] = queries.alerts.list_alerts(session, run=RUN)
     assert (alert.value, alert.threshold) == (-sys.float_info.max, sys.float_info.max)
     assert alert.text == f"{alarm.text}; it overflowed, 1.8e+308 stands for infinity"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from services.inference.entropy import entropy_bounds, mean_entropy, sampled_first
+from services.inference.vllm.entropy import entropy_bounds, mean_entropy, sampled_first
 
 
 def listed(logits: NDArray[np.float64], sampled: int, count: int) -> tuple[list[float], float]:

@@ -59,8 +59,8 @@ def put(prefect_url: str, flow_run: str, *states: str, message: str | None = Non
 def mark(store: Store, name: str, status: RunStatus) -> None:
     """What a flow does once it has begun."""
     with store.write() as session:
-        queries.create_run(session, name=name, config=load_config(PRESETS / "demo.toml", {}), preset="demo")
-        queries.set_run_status(session, name, status)
+        queries.runs.create_run(session, name=name, config=load_config(PRESETS / "demo.toml", {}), preset="demo")
+        queries.runs.set_run_status(session, name, status)
 
 
 def seen(api: TestClient, name: str) -> dict[str, Any] | None:

@@ -9,8 +9,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from core.settings.serving import Service
-from services.inference import access, proxy
+from services.inference import access
 from services.inference.keys import keys_of
+from services.inference.server import proxy
 
 TOKEN = "0123abcd" * 8
 

@@ -11,7 +11,7 @@ import pytest
 
 from core.settings.training import Sampling
 from services.inference.client import InferenceClient, InferenceError
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from tests.http_server import Handler, listening, sending_elsewhere
 
 PROMPT = Prompt(({"role": "user", "content": "?"},), 5, 2, Sampling())

@@ -14,7 +14,7 @@ from core.judging.replies import Case, Claimed, Truth
 from core.settings.audit import Judge
 from core.settings.serving import Service
 from services.inference.client import InferenceError
-from services.inference.engine import Completion
+from services.inference.engines.base import Completion
 from services.inference.openai_api import ChatRequest, chat_response
 from services.oracles import exact
 from services.oracles.judge import JudgeError, Tally, audit

@@ -78,7 +78,7 @@ def test_an_annotator_is_shown_the_question_and_nothing_that_others_said(api: Te
     draw(api, 4)
     with store.write() as session:
         keys = [question_id(RUN, 1, index) for index in (0, 1, 2, 4)]
-        queries.add_oracle_labels(session, [OracleLabel(key, "judge", "wrong", "secret") for key in keys])
+        queries.questions.add_oracle_labels(session, [OracleLabel(key, "judge", "wrong", "secret") for key in keys])
     for name in ("ann", "bob"):
         index = following(api, name)["question"]["index"]
         say(api, index, name, "right" if name == "ann" else "wrong", note="secret")
@@ -115,7 +115,7 @@ def test_two_who_agree_settle_it_and_a_third_decides(api: TestClient, store: Sto
     say(api, first, "carol", "wrong")  # kept, and changes nothing
     assert _human(store) == {first: "right", second: "wrong"}
     with store.read() as session:  # the figure is there as soon as there is a label
-        every = queries.series_of(session, RUN, "label_accuracy", over="all", oracle="human")
+        every = queries.series.series_of(session, RUN, "label_accuracy", over="all", oracle="human")
     assert [(point.iteration, point.n, point.estimated) for point in every] == [(1, 2, False)]
 
 
@@ -174,7 +174,7 @@ def test_a_sample_is_drawn_and_extended(api: TestClient, store: Store) -> None:
     assert (empty["drawn"], empty["settled"], empty["measured"], empty["annotators"]) == (0, 0, [], {})
     drawn = draw(api, 2)
     places = _samples(store)
-    assert (drawn["drawn"], [row.place for row in places]) == (2, [0, 1])
+    assert (drawn["drawn"], [row.position for row in places]) == (2, [0, 1])
     assert draw(api, 100)["drawn"] == 4  # the malformed question cannot be audited
     assert _samples(store)[:2] == places
     assert draw(api, 1)["drawn"] == 4
@@ -194,7 +194,7 @@ def test_a_sample_is_drawn_and_extended(api: TestClient, store: Store) -> None:
     lo, hi = wilson(2, 4) or (0, 0)
     assert every["label_accuracy"] == pytest.approx({"value": 0.5, "lo": lo, "hi": hi, "n": 4})
     with store.read() as session:
-        assert stratified_share(queries.strata_of(session, RUN, 1, "human")["all"]).n == 4
+        assert stratified_share(queries.audits.strata_of(session, RUN, 1, "human")["all"]).n == 4
 
 
 def test_what_cannot_be_drawn_is_said(api: TestClient, store: Store) -> None:
@@ -225,7 +225,7 @@ def test_nobody_waits_for_a_draw_to_be_worked_out(
 
     def while_others_write(*given: Any) -> list[Drawn]:
         with store.write() as session:  # fails after a wait where a transaction is open that writes
-            queries.create_run(session, name="other", config=CoEvolution())
+            queries.runs.create_run(session, name="other", config=CoEvolution())
         drawn.append(len(given[0]))
         return core_draw(*given)
 
@@ -272,12 +272,15 @@ def test_with_keys_the_key_says_who_speaks(store: Store, tmp_path: Path) -> None
 
 def _samples(store: Store) -> list[Any]:
     with store.read() as session:
-        return queries.samples_of(session, RUN, 1, "human")
+        return queries.audits.samples_of(session, RUN, 1, "human")
 
 
 def _human(store: Store) -> dict[int, str]:
     with store.read() as session:
-        return {_index(said.question_id): said.verdict for said in queries.oracle_labels_of(session, RUN, 1, "human")}
+        return {
+            _index(said.question_id): said.verdict
+            for said in queries.questions.oracle_labels_of(session, RUN, 1, "human")
+        }
 
 
 def _index(key: str) -> int:

@@ -57,14 +57,14 @@ def watch(store: Store, run: str = RUN) -> None:
     with store.write() as session:
         insert_new(session, Series, [{"run": run, **each} for each in map(_fields, points)])
         stats = FilterStats(10, 5, 1, 2, 0, 1, 1, 0.5, 0.0, 0)
-        queries.add_filter_stats(session, run=run, iteration=2, stats=stats)
+        queries.figures.add_filter_stats(session, run=run, iteration=2, stats=stats)
         insert_new(session, Stages, [_stage(run, t, 90 * t, "check_health") for t in (1, 2)])
         insert_new(session, Stages, [_stage(run, 3, None, "train_solver")])
-        queries.set_run_status(session, run, "running")
+        queries.runs.set_run_status(session, run, "running")
         insert_new(session, Alerts, [_alert(run, f"{run}-{i}", NOW if i else None) for i in range(3)])
         late = {"alert": f"{run}-0", "next_at": NOW, "delivered_at": None, "error": "refused"}
         insert_new(session, Deliveries, [{**late, "target": name, "attempts": n} for name, n in (("a", 2), ("b", 0))])
-        queries.join_pool(
+        queries.pool.join_pool(
             session, run=run, iteration=3, stage="train_solver", owner="me", kind="GPU", units=2.0, priority=0
         )
 
@@ -138,8 +138,8 @@ def test_what_was_measured_stays_when_a_later_iteration_is_estimated_or_another_
         SeriesPoint(3, "label_accuracy", "kept", "judge", 0.75, 0.7, 0.8, 200),
     ]
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=CoEvolution())
-        queries.put_series(session, RUN, points)
+        queries.runs.create_run(session, name=RUN, config=CoEvolution())
+        queries.series.put_series(session, RUN, points)
     found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
     exact = {"run": RUN, "oracle": "exact", "slice": "kept"}
     assert value(found, "coevo_pseudo_label_accuracy_ratio", **exact) == 0.8
@@ -200,7 +200,7 @@ def test_an_empty_store_has_metrics_too(store: Store, tmp_path: Path) -> None:
 def test_labels_are_bounded_and_never_an_id(api: TestClient, store: Store) -> None:
     with store.write() as session:
         for i in range(LARGEST + 5):
-            queries.create_run(session, name=f"later-{i}", config=CoEvolution(iterations=1))
+            queries.runs.create_run(session, name=f"later-{i}", config=CoEvolution(iterations=1))
     found = samples(scraped(api))
     labels = {key: {dict(each)[key] for _, each in found if key in dict(each)} for key in _label_names(found)}
     assert labels.keys() == {

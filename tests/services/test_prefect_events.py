@@ -59,14 +59,14 @@ def alert_of(run: str, severity: Severity = "critical") -> AlertRow:
 def raise_one(store: Store, run: str) -> AlertRow:
     alert = alert_of(run)
     with store.write() as session:
-        queries.create_run(session, name=run, config=CoEvolution())
-        queries.add_alerts(session, [alert])
+        queries.runs.create_run(session, name=run, config=CoEvolution())
+        queries.alerts.add_alerts(session, [alert])
     return alert
 
 
 def delivery(store: Store, alert: AlertRow, target: str = "prefect") -> DeliveryRow:
     with store.read() as session:
-        [row] = [each for each in queries.deliveries_of(session, alert.id) if each.target == target]
+        [row] = [each for each in queries.alerts.deliveries_of(session, alert.id) if each.target == target]
         return row
 
 
@@ -136,7 +136,7 @@ def test_what_people_find_long_after_the_flow_arrives_too(store: Store, prefect:
     fill(store)
     before = SeriesPoint(0, "label_accuracy", "kept", "human", 1.0, *(share(300, 300).lo, 1.0), 300)
     with store.write() as session:
-        queries.put_series(session, RUN, [before])
+        queries.series.put_series(session, RUN, [before])
         session.execute(
             update(table_of(Runs)).values(config=CoEvolution(alerts=Alerts(min_n=1)).model_dump(mode="json"))
         )
@@ -148,7 +148,7 @@ def test_what_people_find_long_after_the_flow_arrives_too(store: Store, prefect:
             said = api.post(f"{at}/labelling/{index}", json={"annotator": name, "verdict": "wrong"})
             assert said.status_code == 201
     with store.read() as session:
-        [alert] = queries.list_alerts(session, run=RUN)
+        [alert] = queries.alerts.list_alerts(session, run=RUN)
     assert deliver_one(store, PrefectEvents(known(prefect)))
     wait_until(lambda: bool(events(prefect, alert)), "Prefect to store the event")
     [stored] = events(prefect, alert)
@@ -183,9 +183,9 @@ def test_an_answer_that_is_not_prefects_is_noted(store: Store, run: str) -> None
 
 def _arrived(store: Store, alert: AlertRow) -> bool:
     with store.read() as session:
-        return any(row.delivered_at for row in queries.deliveries_of(session, alert.id))
+        return any(row.delivered_at for row in queries.alerts.deliveries_of(session, alert.id))
 
 
 def _noted(store: Store, alert: AlertRow) -> bool:
     with store.read() as session:
-        return any(row.target == "prefect" and row.error for row in queries.deliveries_of(session, alert.id))
+        return any(row.target == "prefect" and row.error for row in queries.alerts.deliveries_of(session, alert.id))

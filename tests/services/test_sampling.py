@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.inference.sampling import Uniforms, draw
+from services.inference.engines.sampling import Uniforms, draw
 
 LOGITS = torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log()
 

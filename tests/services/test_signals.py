@@ -9,7 +9,7 @@ import pytest
 
 from core.settings.serving import Signals
 from services.inference.client import InferenceError
-from services.inference.signals import cluster, embed
+from services.signals import cluster, embed
 from tests.fake_service import fake_service, lengths
 from tests.http_server import sending_elsewhere
 

@@ -15,7 +15,7 @@ from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference.client import InferenceClient
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 from storage.checkpoints import publish
 from tests.live import Live
 

@@ -13,9 +13,9 @@ from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
 from core.questions.prompts import challenger_messages, solver_messages
 from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
-from services.inference.decoder import Decoder, can_join
-from services.inference.engine import Completion, ModelMismatch, Prompt, PromptTooLong
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.base import Completion, ModelMismatch, Prompt, PromptTooLong
+from services.inference.engines.decoder import Decoder, can_join
+from services.inference.engines.embedded import TransformersEngine
 
 QUESTIONS = [
     "What is 3 + 4?",

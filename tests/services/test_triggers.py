@@ -54,8 +54,8 @@ def made(store: Store, name: str, status: RunStatus, preset: str = "demo", **ove
     """A run as its flow would have made it."""
     with store.write() as session:
         config = load_config(PRESETS / f"{preset}.toml", overrides)
-        queries.create_run(session, name=name, config=config, preset=preset)
-        queries.set_run_status(session, name, status)
+        queries.runs.create_run(session, name=name, config=config, preset=preset)
+        queries.runs.set_run_status(session, name, status)
 
 
 def flow_run(prefect_url: str, found: dict[str, str]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_one_in_a_terminal_is_not_ours_to_cancel(api: TestClient, prefect_url: s
     """`coevo run` has its flow runs in Prefect too, of no deployment; one that was killed stays there as running."""
     made(store, name, "running")
     with store.write() as session:
-        queries.claim_run(session, run=name, owner="host:7:0", lease_seconds=60)
+        queries.run_leases.claim_run(session, run=name, owner="host:7:0", lease_seconds=60)
     [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
     running = {"type": "RUNNING"}
     body = {"flow_id": flow["id"], "name": name, "parameters": {"run": name, "preset": "demo"}, "state": running}
@@ -132,7 +132,7 @@ def test_one_in_a_terminal_is_not_ours_to_cancel(api: TestClient, prefect_url: s
     refused = send(api, f"/runs/{name}/cancel", 409)
     assert refused == f"run {name}: process 7 on host works on it, started by `coevo run`: stop it with Ctrl-C there"
     with store.write() as session:
-        queries.release_run(session, run=name, owner="host:7:0")
+        queries.run_leases.release_run(session, run=name, owner="host:7:0")
     assert [ended["state"] for ended in send(api, f"/runs/{name}/cancel")] == ["CANCELLED"]
     send(api, f"/runs/{name}/resume")
 
@@ -142,7 +142,7 @@ def test_a_run_that_a_process_works_on_is_refused_though_prefect_knows_of_none(
 ) -> None:
     made(store, name, "running")
     with store.write() as session:
-        queries.claim_run(session, run=name, owner="node-1:7:0", lease_seconds=60)
+        queries.run_leases.claim_run(session, run=name, owner="node-1:7:0", lease_seconds=60)
     for path, body in ((f"/runs/{name}/resume", {}), ("/runs", {"name": name, "preset": "demo"})):
         assert send(api, path, 409, **body).startswith(f"run {name}: process 7 on node-1 works on it; if it has died,")
 
@@ -197,7 +197,7 @@ def test_a_run_that_ended_or_is_another_is_not_gone_on_with(api: TestClient, sto
     assert f"run {name}: exists with another configuration: dataset.candidates is" in other
     send(api, "/runs", name=name, preset="demo", iterations=3)
     with store.write() as session:
-        queries.set_run_status(session, name, "stopped")
+        queries.runs.set_run_status(session, name, "stopped")
     assert "it is stopped" in send(api, f"/runs/{name}/resume", 409, iterations=9)
     assert send(api, "/runs/nobody/resume", 404).startswith("run nobody: no such run")
     assert send(api, "/runs/nobody/cancel", 404).startswith("run nobody: no such run")

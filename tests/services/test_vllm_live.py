@@ -23,9 +23,9 @@ from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL
 from orchestrator.serving.checkpoints import ServeError, held_checkpoints, reserved, serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
-from services.inference.engine import Prompt
-from services.inference.signals import embed
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.base import Prompt
+from services.inference.engines.embedded import TransformersEngine
+from services.signals import embed
 from storage import queries
 from storage.checkpoints import publish
 from tests.live import Live, wait_until
@@ -219,9 +219,9 @@ def test_an_iteration_of_micro_vllm_in_small(live: Live) -> None:
     held = held_checkpoints(live.services)
     assert held == {"challenger": "on-vllm/challenger/1", "solver": "on-vllm/solver/1"}
     with live.store().read() as session:
-        stages = queries.stages_of(session, "on-vllm")
-        votes = queries.rollouts_of(session, "on-vllm", 1)
-        evaluated = queries.evaluated(session, "on-vllm")
+        stages = queries.ledger.stages_of(session, "on-vllm")
+        votes = queries.questions.rollouts_of(session, "on-vllm", 1)
+        evaluated = queries.figures.evaluated(session, "on-vllm")
     assert {(stage.status, stage.attempt) for stage in stages} == {("done", 1)}
     assert votes
     assert all(vote.checkpoint == "on-vllm/base/0" for vote in votes)

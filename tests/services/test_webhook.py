@@ -44,20 +44,20 @@ def receiver() -> Iterator[Receiver]:
 
 def raise_one(store: Store, number: int = 1) -> AlertRow:
     with store.write() as session:
-        if not queries.list_runs(session):
-            queries.create_run(session, name=RUN, config=CoEvolution())
+        if not queries.runs.list_runs(session):
+            queries.runs.create_run(session, name=RUN, config=CoEvolution())
         raised = datetime.now(UTC) + timedelta(milliseconds=number)
         row = AlertRow(
             *(f"{number:016x}", RUN, 1, "sudden", "label_accuracy", "kept", "exact", "critical"),
             *(0.7, 0.6, 0.8, 400, 0.8, 0.75, "it fell", raised),
         )
-        queries.add_alerts(session, [row])
+        queries.alerts.add_alerts(session, [row])
         return row
 
 
 def delivery(store: Store, alert: AlertRow) -> DeliveryRow:
     with store.read() as session:
-        [row] = queries.deliveries_of(session, alert.id)
+        [row] = queries.alerts.deliveries_of(session, alert.id)
         return row
 
 
@@ -200,7 +200,7 @@ def test_an_alert_that_json_does_not_have_keeps_none_of_the_others_back(store: S
 def test_a_kl_that_overflowed_arrives_as_a_number(store: Store, receiver: Receiver) -> None:
     alarm = Alarm("hacking", "stop", math.inf, 0.15, 7, "step 7: at a KL of inf nats a token")
     with store.write() as session:
-        queries.create_run(session, name=RUN, config=CoEvolution())
+        queries.runs.create_run(session, name=RUN, config=CoEvolution())
         [alert] = record(session, RUN, 1, [alarm])
     assert (alert.value, alert.threshold) == (sys.float_info.max, 0.15)
     assert deliver_one(store, Webhook(receiver.url, KEY))

@@ -51,27 +51,27 @@ def fresh_run(store: Store) -> str:
     """A new run with its base model; its name."""
     name = f"run-{uuid4().hex}"
     with store.write() as session:
-        queries.create_run(session, name=name, config=CoEvolution())
-        queries.add_checkpoint(session, checkpoint(name), {"model.safetensors": "00"})
+        queries.runs.create_run(session, name=name, config=CoEvolution())
+        queries.checkpoints.add_checkpoint(session, checkpoint(name), {"model.safetensors": "00"})
     return name
 
 
 def fill(session: Session, run: str) -> None:
     """Something of everything."""
-    queries.claim_run(session, run=run, owner="me", lease_seconds=60)
-    queries.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
+    queries.run_leases.claim_run(session, run=run, owner="me", lease_seconds=60)
+    queries.ledger.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
     place = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0, "priority": 0}
-    queries.join_pool(session, run=run, iteration=1, **place)
-    queries.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
-    queries.add_questions(session, [question(run, index) for index in range(3)])
-    queries.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])
-    queries.add_labels(session, [label(run, index) for index in range(3)])
-    queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "exact", "right", "3")])
-    queries.add_clusters(session, [ClusterRow(question_id(run, 1, 0), run, 1, 0, 1)])
-    queries.add_trained_on(session, [TrainedOnRow(question_id(run, 1, 0), f"{run}/solver/1", [1])])
-    queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=0, metrics={"reward": 0.5})
+    queries.pool.join_pool(session, run=run, iteration=1, **place)
+    queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
+    queries.questions.add_questions(session, [question(run, index) for index in range(3)])
+    queries.questions.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])
+    queries.questions.add_labels(session, [label(run, index) for index in range(3)])
+    queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "exact", "right", "3")])
+    queries.traces.add_clusters(session, [ClusterRow(question_id(run, 1, 0), run, 1, 0, 1)])
+    queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, 1, 0), f"{run}/solver/1", [1])])
+    queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=0, metrics={"reward": 0.5})
     items = [Evaluated("item", None, 8, 3, True, False)]
-    queries.add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)
+    queries.figures.add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)
     _watch(session, run)
 
 

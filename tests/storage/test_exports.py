@@ -30,13 +30,13 @@ def run(store: Store) -> str:
     run = fresh_run(store)
     asked = [question(run, index, text) for index, text in enumerate(TEXTS)]
     with store.write() as session:
-        queries.add_questions(session, asked)
-        queries.add_rollouts(session, [rollout(run, 0, 0)])
+        queries.questions.add_questions(session, asked)
+        queries.questions.add_rollouts(session, [rollout(run, 0, 0)])
         kept = [replace(label(run, index), text=TEXTS[index]) for index in (0, 2, 4)]
         easy = [replace(label(run, index), text=TEXTS[index], verdict="too_easy") for index in (1, 3)]
-        queries.add_labels(session, [*kept, *easy, LabelledQuestion(asked[5].id, None, None, "malformed")])
-        queries.claim_stage(session, run=run, iteration=1, stage="label_questions", owner="me", lease_seconds=60)
-        queries.finish_stage(session, run=run, iteration=1, stage="label_questions", owner="me", result={})
+        queries.questions.add_labels(session, [*kept, *easy, LabelledQuestion(asked[5].id, None, None, "malformed")])
+        queries.ledger.claim_stage(session, run=run, iteration=1, stage="label_questions", owner="me", lease_seconds=60)
+        queries.ledger.finish_stage(session, run=run, iteration=1, stage="label_questions", owner="me", result={})
     return run
 
 
@@ -100,7 +100,7 @@ def test_what_is_for_hugging_face_says_in_itself_what_it_is(store: Store, run: s
     assert f"- voted on by: `{run}/base/0` (sha256 sha of {run}/base/0)" in card
     assert f"sha256 {rows}" in card
     with store.write() as session:
-        queries.set_iterations(session, run, found.manifest["config"]["iterations"] + 1)
+        queries.runs.set_iterations(session, run, found.manifest["config"]["iterations"] + 1)
     longer = export(store, tmp_path / "longer", run, 1, "all", "huggingface")
     assert longer.path.read_bytes() == found.path.read_bytes()
 
@@ -124,7 +124,7 @@ def test_lone_surrogates_and_nul_are_replaced_in_what_an_oracle_said(
     """Those too that a version before this one stored as they were."""
     with store.write() as session:
         said = [OracleLabel(f"{run}/1/{index:06d}", "judge", "wrong", "2\ud83d\0") for index in (0, 2)]
-        queries.add_oracle_labels(session, said)
+        queries.questions.add_oracle_labels(session, said)
         before = {"truth": "2\ue000d83d\ue0000000", "key": said[0].question_id}
         session.execute(text("UPDATE oracle_labels SET truth = :truth WHERE question_id = :key"), before)
     found = export(store, tmp_path, run, 1, "kept", kind)
@@ -141,7 +141,7 @@ def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path
     before = export(store, tmp_path, run, 1, "all", "jsonl")
     assert export(store, tmp_path, run, 1, "all", "jsonl").path == before.path
     with store.write() as session:
-        queries.add_oracle_labels(session, [OracleLabel(f"{run}/1/000002", "exact", "wrong", "8")])
+        queries.questions.add_oracle_labels(session, [OracleLabel(f"{run}/1/000002", "exact", "wrong", "8")])
     after = export(store, tmp_path, run, 1, "all", "jsonl")
     assert after.path != before.path
     assert [row["oracles"] for row in read(after.path, "jsonl")] == [{}, {}, {"exact": ["wrong", "8"]}, {}, {}, {}]
@@ -154,22 +154,22 @@ def test_prompts_that_are_not_voted_on_are_final_once_they_are_read(store: Store
     asked = [replace(question(run, index), checkpoint=None) for index in range(2)]
     place = {"run": run, "iteration": 1, "stage": "read_prompts", "owner": "me"}
     with store.write() as session:
-        queries.claim_stage(session, **place, lease_seconds=60)
-        queries.add_questions(session, asked)
-        queries.add_labels(session, [LabelledQuestion(asked[0].id, asked[0].text, None, "kept")])
+        queries.ledger.claim_stage(session, **place, lease_seconds=60)
+        queries.questions.add_questions(session, asked)
+        queries.questions.add_labels(session, [LabelledQuestion(asked[0].id, asked[0].text, None, "kept")])
     with pytest.raises(NotFinal):
         export(store, tmp_path, run, 1, "all", "jsonl")
     with store.write() as session:
-        queries.finish_stage(session, **place, result={})
+        queries.ledger.finish_stage(session, **place, result={})
     with pytest.raises(NotFinal):
         export(store, tmp_path, run, 1, "all", "jsonl")
     with store.write() as session:
-        queries.add_labels(session, [LabelledQuestion(asked[1].id, asked[1].text, None, "malformed")])
+        queries.questions.add_labels(session, [LabelledQuestion(asked[1].id, asked[1].text, None, "malformed")])
     found = export(store, tmp_path, run, 1, "all", "jsonl")
     assert [row["verdict"] for row in read(found.path, "jsonl")] == ["kept", "malformed"]
     assert (found.manifest["asked_by"], found.manifest["voted_by"]) == ({}, {})
     with store.write() as session:
-        queries.claim_stage(session, **{**place, "stage": "label_questions"}, lease_seconds=60)
+        queries.ledger.claim_stage(session, **{**place, "stage": "label_questions"}, lease_seconds=60)
     with pytest.raises(NotFinal):
         export(store, tmp_path, run, 1, "all", "jsonl")
 

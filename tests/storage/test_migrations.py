@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, update
+from alembic import command
+from sqlalchemy import Connection, MetaData, Table, create_engine
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import load_config, parse_config
+from core.types import question_id
 from storage import queries
-from storage.models import Runs
-from storage.queries.tables import table_of
+from storage.schema import alembic_config
 from storage.session import open_store
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
@@ -29,20 +33,53 @@ def as_stored_by_0010(config: RunConfig) -> dict[str, Any]:
     return {**loop, **stored}
 
 
+@contextmanager
+def database_of_version(url: str, revision: str) -> Iterator[Connection]:
+    """A new database with the tables of an earlier version, in a transaction."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        alembic = alembic_config()
+        alembic.attributes["connection"] = connection
+        command.upgrade(alembic, revision)
+        yield connection
+    engine.dispose()
+
+
+def insert(connection: Connection, table: str, **values: Any) -> None:
+    reflected = Table(table, MetaData(), autoload_with=connection)
+    connection.execute(reflected.insert().values(**values))
+
+
+def insert_run(connection: Connection, config: dict[str, Any]) -> None:
+    now = datetime(2026, 3, 1)
+    values = {"preset": None, "seed": 7, "status": "done", "config": config, "created_at": now, "updated_at": now}
+    insert(connection, "runs", name="old", **values)
+
+
 @pytest.mark.parametrize(("preset", "kind"), [("demo", CoEvolution), ("micro", SelfTraining)])
 def test_0011_a_run_becomes_one_of_its_kind(database_url: str, preset: str, kind: type) -> None:
     config = load_config(RUNS / f"{preset}.toml", {"seed": 7, "guard.decline": "stop"})
     assert isinstance(config, kind)
-    store = open_store(database_url, create=True)
-    with store.write() as session:
-        queries.create_run(session, name="old", config=config)
-        session.execute(update(table_of(Runs)).values(config=as_stored_by_0010(config)))
-    store.close()
-    engine = create_engine(database_url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0010'")
-    engine.dispose()
+    with database_of_version(database_url, "0010") as connection:
+        insert_run(connection, as_stored_by_0010(config))
     upgraded = open_store(database_url, create=True)
     with upgraded.read() as session:
-        assert parse_config(queries.get_run(session, "old").config, "stored") == config
+        assert parse_config(queries.runs.get_run(session, "old").config, "stored") == config
     upgraded.close()
+
+
+def test_0012_an_audit_sample_keeps_its_order(database_url: str) -> None:
+    with database_of_version(database_url, "0011") as connection:
+        insert_run(connection, CoEvolution().model_dump(mode="json"))
+        for index in range(3):
+            key, where = question_id("old", 1, index), {"run": "old", "iteration": 1}
+            insert(connection, "questions", id=key, **where, index=index, raw="2 + 2?", seed=index)
+            sample = {"oracle": "human", "stratum": "kept 0.4-0.6", "place": 2 - index}
+            insert(connection, "audit_samples", question_id=key, **where, **sample)
+    upgraded = open_store(database_url, create=True)
+    with upgraded.read() as session:
+        samples = queries.audits.samples_of(session, "old", 1, "human")
+    upgraded.close()
+    assert [(row.question_id, row.position) for row in samples] == [
+        (question_id("old", 1, index), 2 - index) for index in (2, 1, 0)
+    ]

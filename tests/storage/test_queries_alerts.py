@@ -32,17 +32,17 @@ def alert(run: str, number: int, age: timedelta = timedelta(), **more: object) -
 
 def claim(store: Store, most: int = 3) -> tuple[AlertRow, DeliveryRow] | None:
     with store.write() as session:
-        return queries.claim_delivery(session, TARGET, most=most, first_sight=DAY, put_off=PUT_OFF)
+        return queries.alerts.claim_delivery(session, TARGET, most=most, first_sight=DAY, put_off=PUT_OFF)
 
 
 def due(store: Store, most: int = 3) -> bool:
     with store.read() as session:
-        return queries.delivery_due(session, TARGET, most=most, first_sight=DAY)
+        return queries.alerts.delivery_due(session, TARGET, most=most, first_sight=DAY)
 
 
 def raise_(store: Store, *alerts: AlertRow) -> None:
     with store.write() as session:
-        queries.add_alerts(session, alerts)
+        queries.alerts.add_alerts(session, alerts)
 
 
 def in_the_past(store: Store) -> None:
@@ -58,28 +58,30 @@ def test_an_alert_is_raised_once_and_listed_newest_first(store: Store) -> None:
     raise_(store, *rows, alert(other, 9, severity="critical", iteration=2))
     raise_(store, replace(rows[0], text="again"))
     with store.read() as session:
-        assert queries.list_alerts(session, run=run) == rows[::-1]
-        assert queries.list_alerts(session, run=run, after=rows[2], limit=1) == [rows[1]]
-        assert [each.run for each in queries.list_alerts(session, severity="critical")] == [other]
-        assert [each.run for each in queries.list_alerts(session, iteration=2)] == [other]
-        assert queries.get_alert(session, rows[0].id) == rows[0]
+        assert queries.alerts.list_alerts(session, run=run) == rows[::-1]
+        assert queries.alerts.list_alerts(session, run=run, after=rows[2], limit=1) == [rows[1]]
+        assert [each.run for each in queries.alerts.list_alerts(session, severity="critical")] == [other]
+        assert [each.run for each in queries.alerts.list_alerts(session, iteration=2)] == [other]
+        assert queries.alerts.get_alert(session, rows[0].id) == rows[0]
         with pytest.raises(NotThere, match="alert 'x': there is none"):
-            queries.get_alert(session, "x")
+            queries.alerts.get_alert(session, "x")
 
 
 def test_it_is_acknowledged_once(store: Store) -> None:
     run = fresh_run(store)
     raise_(store, alert(run, 1), alert(run, 2))
     with store.write() as session:
-        done = queries.acknowledge(session, alert(run, 1).id, "ann", "restarted")
+        done = queries.alerts.acknowledge(session, alert(run, 1).id, "ann", "restarted")
     assert (done.acknowledged_by, done.note, done.acknowledged_at is not None) == ("ann", "restarted", True)
     with store.write() as session, pytest.raises(AlreadyAcknowledged, match="ann acknowledged it at 2"):
-        queries.acknowledge(session, done.id, "bob")
+        queries.alerts.acknowledge(session, done.id, "bob")
     with store.write() as session, pytest.raises(NotThere):
-        queries.acknowledge(session, "x", "bob")
+        queries.alerts.acknowledge(session, "x", "bob")
     with store.read() as session:
-        assert queries.list_alerts(session, run=run, acknowledged=True) == [done]
-        assert [each.id for each in queries.list_alerts(session, run=run, acknowledged=False)] == [alert(run, 2).id]
+        assert queries.alerts.list_alerts(session, run=run, acknowledged=True) == [done]
+        assert [each.id for each in queries.alerts.list_alerts(session, run=run, acknowledged=False)] == [
+            alert(run, 2).id
+        ]
 
 
 def test_a_delivery_is_claimed_put_off_and_done(store: Store) -> None:
@@ -95,15 +97,15 @@ def test_a_delivery_is_claimed_put_off_and_done(store: Store) -> None:
     assert second.id == alert(run, 2).id
     assert (due(store), claim(store)) == (False, None)
     with store.write() as session:
-        queries.mark_delivered(session, first.id, TARGET)
-        queries.mark_failed(session, second.id, TARGET, "HTTP 500")
+        queries.alerts.mark_delivered(session, first.id, TARGET)
+        queries.alerts.mark_failed(session, second.id, TARGET, "HTTP 500")
     in_the_past(store)
     before = datetime.now(UTC)
     again, row = claim(store)
     assert before <= row.next_at - PUT_OFF[1] <= datetime.now(UTC)
     assert (again.id, row.attempts, row.error) == (second.id, 2, "HTTP 500")
     with store.read() as session:
-        [delivered] = queries.deliveries_of(session, first.id)
+        [delivered] = queries.alerts.deliveries_of(session, first.id)
     assert (delivered.error, delivered.delivered_at is not None) == (None, True)
 
 
@@ -151,7 +153,7 @@ def test_alerts_and_series_go_with_their_run(store: Store) -> None:
     raise_(store, alert(run, 1))
     assert claim(store) is not None
     with store.write() as session:
-        queries.delete_run(session, run)
+        queries.runs.delete_run(session, run)
     with store.read() as session:
-        assert queries.list_alerts(session) == []
-        assert queries.deliveries_of(session, alert(run, 1).id) == []
+        assert queries.alerts.list_alerts(session) == []
+        assert queries.alerts.deliveries_of(session, alert(run, 1).id) == []

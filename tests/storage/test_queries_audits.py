@@ -12,7 +12,7 @@ from core.statistics.calibration import Cell
 from core.types import LabelledQuestion, OracleLabel, OracleVerdict, PseudoLabel, Verdict, question_id
 from storage import queries
 from storage.errors import NotThere
-from storage.queries import AlreadySaid
+from storage.queries.audits import AlreadyAnnotated
 from storage.rows import AnnotationRow, SampleRow
 from storage.session import Store
 
@@ -34,15 +34,15 @@ def run(store: Store) -> str:
     """A run whose first iteration is MADE."""
     name = fresh_run(store)
     with store.write() as session:
-        queries.add_questions(session, [question(name, index) for index in range(len(MADE))])
-        queries.add_labels(session, [_labelled(name, index) for index in range(len(MADE))])
+        queries.questions.add_questions(session, [question(name, index) for index in range(len(MADE))])
+        queries.questions.add_labels(session, [_labelled(name, index) for index in range(len(MADE))])
     return name
 
 
 def test_what_can_be_audited_was_voted_on_and_has_a_label(store: Store, run: str) -> None:
     with store.read() as session:
-        found = queries.auditable(session, run, 1)
-        assert queries.auditable(session, run, 2) == []
+        found = queries.audits.auditable(session, run, 1)
+        assert queries.audits.auditable(session, run, 2) == []
     assert [(p_hat, verdict) for _, p_hat, verdict in found] == [
         (0.5, "kept"),
         (0.5, "kept"),
@@ -57,91 +57,98 @@ def test_what_can_be_audited_was_voted_on_and_has_a_label(store: Store, run: str
 def test_a_sample_grows_and_keeps_its_places(store: Store, run: str) -> None:
     first, more = _sample(run, [2, 0]), _sample(run, [2, 0, 3])
     with store.write() as session:
-        queries.add_samples(session, first)
-        queries.add_samples(session, more)
-        queries.add_samples(session, _sample(run, [5], oracle="judge"))
+        queries.audits.add_samples(session, first)
+        queries.audits.add_samples(session, more)
+        queries.audits.add_samples(session, _sample(run, [5], oracle="judge"))
     with store.read() as session:
-        assert queries.samples_of(session, run, 1, "human") == more
-        assert queries.samples_of(session, run, 1, "judge") == _sample(run, [5], oracle="judge")
-        assert queries.samples_of(session, run, 2, "human") == []
-        assert queries.drawn_by_stratum(session, run, 1, "human") == {"a": 3}
+        assert queries.audits.samples_of(session, run, 1, "human") == more
+        assert queries.audits.samples_of(session, run, 1, "judge") == _sample(run, [5], oracle="judge")
+        assert queries.audits.samples_of(session, run, 2, "human") == []
+        assert queries.audits.drawn_by_stratum(session, run, 1, "human") == {"a": 3}
     with store.write() as session, pytest.raises(NotThere, match="it is not in the sample of human"):
-        queries.lock_sample(session, question_id(run, 1, 5), "human")
+        queries.audits.lock_sample(session, question_id(run, 1, 5), "human")
 
 
 def test_an_annotator_speaks_once_of_a_question(store: Store, run: str) -> None:
     said = _said(run, 0, "ann", "right")
     with store.write() as session:
-        queries.add_annotation(session, said)
-        queries.add_annotation(session, _said(run, 0, "bob", "wrong", minutes=-1))
+        queries.audits.add_annotation(session, said)
+        queries.audits.add_annotation(session, _said(run, 0, "bob", "wrong", minutes=-1))
     with store.write() as session:
-        with pytest.raises(AlreadySaid, match="'ann' has said something of it already"):
-            queries.add_annotation(session, _said(run, 0, "ann", "wrong"))
-        queries.add_annotation(session, _said(run, 2, "ann", "unknown"))  # the transaction goes on
+        with pytest.raises(AlreadyAnnotated, match="'ann' has said something of it already"):
+            queries.audits.add_annotation(session, _said(run, 0, "ann", "wrong"))
+        queries.audits.add_annotation(session, _said(run, 2, "ann", "unknown"))  # the transaction goes on
     with store.read() as session:
-        found = queries.annotations_of(session, [question_id(run, 1, 0)])
+        found = queries.audits.annotations_of(session, [question_id(run, 1, 0)])
         assert [(each.annotator, each.verdict) for each in found] == [("bob", "wrong"), ("ann", "right")]
         assert found[1] == said
-        assert len(queries.annotations_in(session, run)) == len(queries.annotations_in(session, run, 1)) == 3
-        assert queries.annotations_in(session, run, 2) == []
-        assert queries.count_said(session, run, 1) == {"ann": {"right": 1, "unknown": 1}, "bob": {"wrong": 1}}
-        assert queries.annotator_agreement(session, run) == {("ann", "bob"): Counter({("right", "wrong"): 1})}
+        assert (
+            len(queries.audits.annotations_in(session, run)) == len(queries.audits.annotations_in(session, run, 1)) == 3
+        )
+        assert queries.audits.annotations_in(session, run, 2) == []
+        assert queries.audits.annotation_counts(session, run, 1) == {
+            "ann": {"right": 1, "unknown": 1},
+            "bob": {"wrong": 1},
+        }
+        assert queries.audits.annotator_agreement(session, run) == {("ann", "bob"): Counter({("right", "wrong"): 1})}
 
 
 def test_the_next_question_is_by_place_and_open(store: Store, run: str) -> None:
     def following(annotator: str) -> int | None:
         with store.read() as session:
-            entry = queries.next_to_label(session, run, 1, annotator)
+            entry = queries.audits.next_to_label(session, run, 1, annotator)
         return None if entry is None else entry.question.index
 
     assert following("ann") is None
     with store.write() as session:
-        queries.add_samples(session, _sample(run, [4, 0, 2]))
-        queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 4), "exact", "right", "3")])
+        queries.audits.add_samples(session, _sample(run, [4, 0, 2]))
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 4), "exact", "right", "3")])
     assert (following("ann"), following("bob")) == (4, 4)  # what others have graded is open to people
     with store.write() as session:
-        queries.add_annotation(session, _said(run, 4, "ann", "unknown"))
+        queries.audits.add_annotation(session, _said(run, 4, "ann", "unknown"))
     assert (following("ann"), following("bob")) == (0, 4)
     with store.write() as session:
-        queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
     assert (following("ann"), following("bob")) == (2, 4)
     with store.read() as session:
-        assert queries.sample_progress(session, run, 1, "human") == (3, 1)
-        assert queries.sample_progress(session, run, 1, "judge") == (0, 0)
+        assert queries.audits.sample_progress(session, run, 1, "human") == (3, 1)
+        assert queries.audits.sample_progress(session, run, 1, "judge") == (0, 0)
 
 
 def test_a_sample_is_over_when_each_of_it_is_settled_or_enough_have_spoken(store: Store, run: str) -> None:
     def is_over(needed: int = 2) -> bool:
         with store.read() as session:
-            return queries.sample_is_over(session, run, 1, "human", needed)
+            return queries.audits.sample_is_over(session, run, 1, "human", needed)
 
     assert not is_over()  # nothing was drawn
     with store.write() as session:
-        queries.add_samples(session, [*_sample(run, [0, 2]), *_sample(run, [4], oracle="judge")])
-        queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
-        queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 2), "judge", "right", None)])
-        queries.add_annotation(session, _said(run, 2, "ann", "wrong"))
-        assert queries.has_label(session, question_id(run, 1, 0), "human")
-        assert not queries.has_label(session, question_id(run, 1, 2), "human")
+        queries.audits.add_samples(session, [*_sample(run, [0, 2]), *_sample(run, [4], oracle="judge")])
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 2), "judge", "right", None)])
+        queries.audits.add_annotation(session, _said(run, 2, "ann", "wrong"))
+        assert queries.audits.has_label(session, question_id(run, 1, 0), "human")
+        assert not queries.audits.has_label(session, question_id(run, 1, 2), "human")
     assert (is_over(), is_over(1)) == (False, True)
     with store.write() as session:
-        queries.add_annotation(session, _said(run, 2, "bob", "unknown"))
+        queries.audits.add_annotation(session, _said(run, 2, "bob", "unknown"))
     assert (is_over(), is_over(3)) == (True, False)
 
 
 def test_strata_of_a_sample_count_the_sample_only(store: Store, run: str) -> None:
     with store.write() as session:
-        queries.add_samples(session, _sample(run, [0, 3, 5]))
+        queries.audits.add_samples(session, _sample(run, [0, 3, 5]))
         said: list[tuple[int, OracleVerdict]] = [(0, "right"), (1, "right"), (3, "unknown"), (4, "right")]
-        queries.add_oracle_labels(session, [OracleLabel(question_id(run, 1, i), "human", v, None) for i, v in said])
+        queries.questions.add_oracle_labels(
+            session, [OracleLabel(question_id(run, 1, i), "human", v, None) for i, v in said]
+        )
     with store.read() as session:
         # 1 and 4 were graded and not drawn; 5 was drawn and is not graded; 6 has no label.
-        assert list(queries.named_strata_of(session, run, 1, "human").items()) == [
+        assert list(queries.audits.named_strata_of(session, run, 1, "human").items()) == [
             ("not kept 0.0-0.2", Stratum(1, 0, 0)),
             ("kept 0.4-0.6", Stratum(3, 1, 1)),
             ("not kept 0.8-1.0", Stratum(2, 1, 0)),
         ]
-        over = queries.strata_of(session, run, 1, "human")
+        over = queries.audits.strata_of(session, run, 1, "human")
         assert over["kept"] == [Stratum(3, 1, 1)]
         assert len(over["all"]) == 3
 
@@ -150,20 +157,23 @@ def test_strata_of_an_oracle_that_was_asked_of_everything(store: Store, run: str
     said: list[OracleVerdict] = ["right", "wrong", "ill_posed", "right", "right", "wrong", "unknown"]
     with store.write() as session:
         labels = [OracleLabel(question_id(run, 1, i), "exact", verdict, "3") for i, verdict in enumerate(said)]
-        queries.add_oracle_labels(session, labels)
+        queries.questions.add_oracle_labels(session, labels)
     with store.read() as session:
         strata = {
             "not kept 0.0-0.2": Stratum(1, 1, 0),  # without the one that nobody answered
             "kept 0.4-0.6": Stratum(3, 3, 1),
             "not kept 0.8-1.0": Stratum(2, 2, 2),
         }
-        assert queries.named_strata_of(session, run, 1, "exact") == strata
+        assert queries.audits.named_strata_of(session, run, 1, "exact") == strata
         with_it = {**strata, "not kept 0.0-0.2": Stratum(2, 2, 0)}
-        assert queries.named_strata_of(session, run, 1, "exact", unanswered=True) == with_it
-        assert queries.named_strata_of(session, run, 2, "exact") == {}
-        assert queries.oracles_of(session, run) == {"exact": [1]}
-        assert queries.audited_cells(session, run, "exact", kept_only=True) == [Cell(1, 0.4, 1, 0), Cell(1, 0.5, 2, 1)]
-        assert queries.audited_cells(session, run, "exact")[0] == Cell(1, 0.1, 1, 0)
+        assert queries.audits.named_strata_of(session, run, 1, "exact", unanswered=True) == with_it
+        assert queries.audits.named_strata_of(session, run, 2, "exact") == {}
+        assert queries.audits.oracles_of(session, run) == {"exact": [1]}
+        assert queries.audits.audited_cells(session, run, "exact", kept_only=True) == [
+            Cell(1, 0.4, 1, 0),
+            Cell(1, 0.5, 2, 1),
+        ]
+        assert queries.audits.audited_cells(session, run, "exact")[0] == Cell(1, 0.1, 1, 0)
 
 
 def test_what_another_oracle_drew_and_graded_changes_nothing(store: Store, run: str) -> None:
@@ -173,29 +183,29 @@ def test_what_another_oracle_drew_and_graded_changes_nothing(store: Store, run: 
         "judge": {0: "wrong", 5: "right", 3: "right"},
     }
     with store.write() as session:
-        queries.add_samples(session, [*_sample(run, [0, 3]), *_sample(run, [0, 5], oracle="judge")])
+        queries.audits.add_samples(session, [*_sample(run, [0, 3]), *_sample(run, [0, 5], oracle="judge")])
         for oracle, graded in verdicts.items():
             labels = [OracleLabel(question_id(run, 1, i), oracle, verdict, None) for i, verdict in graded.items()]
-            queries.add_oracle_labels(session, labels)
+            queries.questions.add_oracle_labels(session, labels)
     with store.read() as session:
-        assert queries.named_strata_of(session, run, 1, "human") == {
+        assert queries.audits.named_strata_of(session, run, 1, "human") == {
             "not kept 0.0-0.2": Stratum(1, 0, 0),
             "kept 0.4-0.6": Stratum(3, 1, 1),
             "not kept 0.8-1.0": Stratum(2, 1, 0),
         }
-        assert queries.named_strata_of(session, run, 1, "judge") == {
+        assert queries.audits.named_strata_of(session, run, 1, "judge") == {
             "not kept 0.0-0.2": Stratum(1, 1, 1),
             "kept 0.4-0.6": Stratum(3, 1, 0),
             "not kept 0.8-1.0": Stratum(2, 0, 0),
         }
         cells = [Cell(1, 0.1, 1, 1), Cell(1, 0.5, 1, 1), Cell(1, 1.0, 1, 0)]  # drawn or not
-        assert queries.audited_cells(session, run, "human") == cells
+        assert queries.audits.audited_cells(session, run, "human") == cells
 
 
 def test_the_p_hats_are_those_of_pseudo_labels(store: Store, run: str) -> None:
     with store.read() as session:
-        assert queries.p_hats_of(session, run) == {1: {0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
-        assert queries.p_hats_of(session, run, kept_only=True) == {1: {0.4: 1, 0.5: 2}}
+        assert queries.audits.p_hats_of(session, run) == {1: {0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
+        assert queries.audits.p_hats_of(session, run, kept_only=True) == {1: {0.4: 1, 0.5: 2}}
 
 
 def test_agreement_is_over_what_both_said(store: Store, run: str) -> None:
@@ -204,32 +214,38 @@ def test_agreement_is_over_what_both_said(store: Store, run: str) -> None:
     with store.write() as session:
         for oracle, verdicts in (("judge", judge), ("exact", exact)):
             labels = [OracleLabel(question_id(run, 1, i), oracle, v, None) for i, v in enumerate(verdicts)]
-            queries.add_oracle_labels(session, labels)
+            queries.questions.add_oracle_labels(session, labels)
     with store.read() as session:
-        assert queries.agreement(session, run, "judge", "exact") == {("right", "right"): 2, ("wrong", "right"): 1}
-        assert queries.agreement(session, run, "exact", "judge") == {("right", "right"): 2, ("right", "wrong"): 1}
-        assert queries.agreement(session, run, "exact", "human") == {}
-        assert queries.oracles_of(session, run) == {"exact": [1], "judge": [1]}
+        assert queries.audits.agreement(session, run, "judge", "exact") == {
+            ("right", "right"): 2,
+            ("wrong", "right"): 1,
+        }
+        assert queries.audits.agreement(session, run, "exact", "judge") == {
+            ("right", "right"): 2,
+            ("right", "wrong"): 1,
+        }
+        assert queries.audits.agreement(session, run, "exact", "human") == {}
+        assert queries.audits.oracles_of(session, run) == {"exact": [1], "judge": [1]}
 
 
 def test_one_at_a_time_works_on_a_sampled_question(store: Store, run: str) -> None:
     """The second waits at the lock until the first has committed, and then sees what it wrote."""
     key, locked, seen = question_id(run, 1, 0), threading.Event(), []
     with store.write() as session:
-        queries.add_samples(session, _sample(run, [0]))
+        queries.audits.add_samples(session, _sample(run, [0]))
 
     def second() -> None:
         locked.wait(timeout=30)
         with store.write() as session:
-            queries.lock_sample(session, key, "human")
-            seen.extend(queries.annotations_of(session, [key]))
+            queries.audits.lock_sample(session, key, "human")
+            seen.extend(queries.audits.annotations_of(session, [key]))
 
     other = threading.Thread(target=second)
     other.start()
     with store.write() as session:
-        queries.lock_sample(session, key, "human")
+        queries.audits.lock_sample(session, key, "human")
         locked.set()
-        queries.add_annotation(session, _said(run, 0, "ann", "right"))
+        queries.audits.add_annotation(session, _said(run, 0, "ann", "right"))
     other.join(timeout=60)
     assert [each.annotator for each in seen] == ["ann"]
 

@@ -15,7 +15,7 @@ from store_examples import fresh_run, label, question
 from core.types import LabelledQuestion, OracleLabel, OracleVerdict, PseudoLabel, Question, Verdict
 from storage import queries
 from storage.errors import StoreError
-from storage.queries import QuestionFilter, Sort, browse, get_question, place_of, vote_counts
+from storage.queries.browse import QuestionFilter, Sort, get_question, list_questions, sort_key_of, vote_counts
 from storage.rows import QuestionEntry, QuestionSummary
 from storage.session import Store
 
@@ -60,14 +60,14 @@ def test_pages_are_what_was_asked_for_in_order(
     if sort.endswith("p_hat"):
         fits = [entry for entry in fits if entry.label]
     summaries = [_summary(entry) for entry in fits]
-    expected = sorted(summaries, key=lambda each: place_of(each, sort), reverse=sort.startswith("-"))
+    expected = sorted(summaries, key=lambda each: sort_key_of(each, sort), reverse=sort.startswith("-"))
     found, after = list[QuestionSummary](), ()
     with store.read() as session:
-        while page := browse(session, run, 1, wanted, sort=sort, after=after, limit=limit):
+        while page := list_questions(session, run, 1, wanted, sort=sort, after=after, limit=limit):
             assert len(page) <= limit
             found += page
-            after = place_of(page[-1], sort)
-        assert browse(session, run, 2, wanted, sort=sort) == []
+            after = sort_key_of(page[-1], sort)
+        assert list_questions(session, run, 2, wanted, sort=sort) == []
         assert [get_question(session, entry.question.id) for entry in every] == every
         counted = Counter((e.verdict, e.label.p_hat if e.label else None) for e in every if e.verdict)
         assert {(verdict, p_hat): count for verdict, p_hat, count in vote_counts(session, run, 1)} == counted
@@ -82,10 +82,10 @@ def test_a_question_that_is_not_there_is_said(store: Store) -> None:
 def test_labels_are_where_their_questions_are(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
-        queries.add_questions(session, [question(run, 0), question(run, 1)])
-        queries.add_labels(session, [label(run, 1)])
+        queries.questions.add_questions(session, [question(run, 0), question(run, 1)])
+        queries.questions.add_labels(session, [label(run, 1)])
     with store.read() as session:
-        [entry] = browse(session, run, 1, QuestionFilter(), sort="p_hat")
+        [entry] = list_questions(session, run, 1, QuestionFilter(), sort="p_hat")
         assert entry == _summary(QuestionEntry(question(run, 1), "kept", label(run, 1).label, ()))
 
 
@@ -108,14 +108,14 @@ def _summary(entry: QuestionEntry) -> QuestionSummary:
 
 def _write(store: Store, made: Sequence[QuestionEntry]) -> None:
     with store.write() as session:
-        queries.add_questions(session, [entry.question for entry in made])
+        queries.questions.add_questions(session, [entry.question for entry in made])
         labels = [
             LabelledQuestion(entry.question.id, entry.question.text, entry.label, entry.verdict)
             for entry in made
             if entry.verdict
         ]
-        queries.add_labels(session, labels)
-        queries.add_oracle_labels(session, [said for entry in made for said in entry.oracles])
+        queries.questions.add_labels(session, labels)
+        queries.questions.add_oracle_labels(session, [said for entry in made for said in entry.oracles])
 
 
 def _fits(entry: QuestionEntry, wanted: QuestionFilter) -> bool:

@@ -16,16 +16,18 @@ def test_lineage_goes_up_to_the_base(store: Store) -> None:
     parent = f"{run}/base/0"
     chain = [checkpoint(run)]
     with store.write() as session:
-        queries.add_checkpoint(session, checkpoint(run, "challenger", 1, parent), {})  # a sibling, not in the line
+        queries.checkpoints.add_checkpoint(
+            session, checkpoint(run, "challenger", 1, parent), {}
+        )  # a sibling, not in the line
         for iteration in (1, 2, 3):
             chain.append(checkpoint(run, "solver", iteration, chain[-1].id))
-            queries.add_checkpoint(session, chain[-1], {})
+            queries.checkpoints.add_checkpoint(session, chain[-1], {})
     with store.read() as session:
-        assert queries.lineage(session, f"{run}/solver/3") == chain[::-1]
-        assert queries.lineage(session, parent) == chain[:1]
-        solvers = queries.checkpoints_of(session, run, role="solver")
+        assert queries.checkpoints.lineage(session, f"{run}/solver/3") == chain[::-1]
+        assert queries.checkpoints.lineage(session, parent) == chain[:1]
+        solvers = queries.checkpoints.checkpoints_of(session, run, role="solver")
         assert solvers == chain[1:]
-        everything = [each.id.removeprefix(f"{run}/") for each in queries.checkpoints_of(session, run)]
+        everything = [each.id.removeprefix(f"{run}/") for each in queries.checkpoints.checkpoints_of(session, run)]
         assert everything == ["base/0", "challenger/1", "solver/1", "solver/2", "solver/3"]
 
 
@@ -34,15 +36,15 @@ def test_what_came_of_a_checkpoint_is_told_the_nearest_first(store: Store) -> No
     base, near, far, last = f"{run}/base/0", f"{run}/solver/1", f"{run}/solver/2", f"{run}/solver/3"
     with store.write() as session:
         for iteration, parent in ((1, base), (2, near), (3, far)):
-            queries.add_checkpoint(session, checkpoint(run, "solver", iteration, parent), {})
-        queries.add_checkpoint(session, checkpoint(run, "challenger", 1, base), {})
-        queries.add_checkpoint(session, checkpoint(run, "challenger", 4, base), {})  # late, and yet a child
+            queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", iteration, parent), {})
+        queries.checkpoints.add_checkpoint(session, checkpoint(run, "challenger", 1, base), {})
+        queries.checkpoints.add_checkpoint(session, checkpoint(run, "challenger", 4, base), {})  # late, and yet a child
     with store.read() as session:
-        below = [each.id for each in queries.descendants_of(session, base)]
+        below = [each.id for each in queries.checkpoints.descendants_of(session, base)]
         assert below == [f"{run}/challenger/1", near, f"{run}/challenger/4", far, last]
-        assert below[:3] == [each.id for each in queries.children_of(session, base)]
-        assert [each.id for each in queries.descendants_of(session, near)] == [far, last]
-        assert queries.descendants_of(session, last) == []
+        assert below[:3] == [each.id for each in queries.checkpoints.children_of(session, base)]
+        assert [each.id for each in queries.checkpoints.descendants_of(session, near)] == [far, last]
+        assert queries.checkpoints.descendants_of(session, last) == []
 
 
 def test_a_checkpoint_again_is_nothing_new_and_other_bytes_are_refused(store: Store) -> None:
@@ -50,22 +52,22 @@ def test_a_checkpoint_again_is_nothing_new_and_other_bytes_are_refused(store: St
     solver = checkpoint(run, "solver", 1, f"{run}/base/0")
     files = {"model.safetensors": "ab", "config.json": "cd"}
     with store.write() as session:
-        queries.add_checkpoint(session, solver, files)
-        queries.add_checkpoint(session, solver, files)
+        queries.checkpoints.add_checkpoint(session, solver, files)
+        queries.checkpoints.add_checkpoint(session, solver, files)
     with store.write() as session, pytest.raises(StoreError, match=f"checkpoint {solver.id}: exists with sha256"):
-        queries.add_checkpoint(session, replace(solver, sha256="other"), files)
+        queries.checkpoints.add_checkpoint(session, replace(solver, sha256="other"), files)
     with store.read() as session:
-        assert queries.get_checkpoint(session, solver.id) == solver
-        assert queries.manifest_of(session, solver.id) == files
+        assert queries.checkpoints.get_checkpoint(session, solver.id) == solver
+        assert queries.checkpoints.manifest_of(session, solver.id) == files
 
 
 def test_a_parent_must_be_there(store: Store) -> None:
     run = fresh_run(store)
     with pytest.raises(IntegrityError), store.write() as session:
-        queries.add_checkpoint(session, checkpoint(run, "solver", 1, "nobody/base/0"), {})
+        queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", 1, "nobody/base/0"), {})
 
 
 def test_an_unknown_checkpoint_is_named(store: Store) -> None:
-    for query in (queries.get_checkpoint, queries.lineage, queries.manifest_of):
+    for query in (queries.checkpoints.get_checkpoint, queries.checkpoints.lineage, queries.checkpoints.manifest_of):
         with store.read() as session, pytest.raises(StoreError, match="checkpoint demo/solver/9: no such checkpoint"):
             query(session, "demo/solver/9")

@@ -18,22 +18,22 @@ def test_filter_statistics_by_iteration(store: Store) -> None:
     some = statistics([label(run, 0), LabelledQuestion("x", None, None, "malformed")])
     none = statistics([])
     with store.write() as session:
-        queries.add_filter_stats(session, run=run, iteration=2, stats=none)
-        queries.add_filter_stats(session, run=run, iteration=1, stats=some)
-        queries.add_filter_stats(session, run=run, iteration=1, stats=none)  # already there: the first stays
+        queries.figures.add_filter_stats(session, run=run, iteration=2, stats=none)
+        queries.figures.add_filter_stats(session, run=run, iteration=1, stats=some)
+        queries.figures.add_filter_stats(session, run=run, iteration=1, stats=none)  # already there: the first stays
     with store.read() as session:
-        assert list(queries.filter_stats_of(session, run).items()) == [(1, some), (2, none)]
+        assert list(queries.figures.filter_stats_of(session, run).items()) == [(1, some), (2, none)]
 
 
 def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
     run = fresh_run(store)
     figures = {"reward": 0.1, "kl": math.inf, "loss": math.nan, "tokens": 1e-300, "steps": 3}
     with store.write() as session:
-        queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=10, metrics=figures)
-        queries.add_train_metrics(session, run=run, iteration=1, role="solver", step=9, metrics={"reward": 1.0})
-        queries.add_train_metrics(session, run=run, iteration=1, role="challenger", step=0, metrics={})
+        queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=10, metrics=figures)
+        queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=9, metrics={"reward": 1.0})
+        queries.figures.add_train_metrics(session, run=run, iteration=1, role="challenger", step=0, metrics={})
     with store.read() as session:
-        found = queries.train_metrics_of(session, run)
+        found = queries.figures.train_metrics_of(session, run)
         assert found == [
             TrainMetric(1, "solver", 9, "reward", 1.0),
             TrainMetric(1, "solver", 10, "kl", math.inf),
@@ -42,32 +42,32 @@ def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
             TrainMetric(1, "solver", 10, "steps", 3.0),
             TrainMetric(1, "solver", 10, "tokens", 1e-300),
         ]
-        assert queries.train_metrics_of(session, run, name="reward") == [found[0], found[3]]
-        assert queries.train_metrics_of(session, run, iteration=2) == []
-        assert queries.train_metrics_of(session, run, role="challenger") == []
+        assert queries.figures.train_metrics_of(session, run, name="reward") == [found[0], found[3]]
+        assert queries.figures.train_metrics_of(session, run, iteration=2) == []
+        assert queries.figures.train_metrics_of(session, run, role="challenger") == []
 
 
 def test_evaluations_by_checkpoint_and_benchmark(store: Store) -> None:
     run = fresh_run(store)
     items = [Evaluated("b", "2", 8, 3, True, False), Evaluated("a", None, 8, 0, False, True)]
     with store.write() as session:
-        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
-        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
+        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
+        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
     with store.read() as session:
-        assert queries.evaluations_of(session, f"{run}/base/0", "micro") == items[::-1]
-        assert queries.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
-        assert queries.evaluations_of(session, f"{run}/solver/1", "micro") == []
+        assert queries.figures.evaluations_of(session, f"{run}/base/0", "micro") == items[::-1]
+        assert queries.figures.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
+        assert queries.figures.evaluations_of(session, f"{run}/solver/1", "micro") == []
 
 
 def test_evaluations_in_sums(store: Store) -> None:
     run = fresh_run(store)
     items = [Evaluated("b", "2", 8, 2, True, False), Evaluated("a", None, 8, 4, True, True)]
     with store.write() as session:
-        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
-        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
+        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
+        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
     with store.read() as session:
-        assert queries.evaluation_sums(session, run) == [
+        assert queries.figures.evaluation_sums(session, run) == [
             EvaluationSums(f"{run}/base/0", "micro", 8, Sums(2, 0.75, 0.3125), 2, 1),
             EvaluationSums(f"{run}/base/0", "other", 8, Sums(1, 0.25, 0.0625), 1, 0),
         ]
-        assert queries.evaluation_sums(session, "another") == []
+        assert queries.figures.evaluation_sums(session, "another") == []

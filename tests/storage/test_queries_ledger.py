@@ -15,12 +15,14 @@ from storage.session import Store, open_store
 
 def claim(store: Store, run: str, owner: str, stage: str = "label_questions", lease_seconds: float = 600) -> StageRow:
     with store.write() as session:
-        return queries.claim_stage(session, run=run, iteration=1, stage=stage, owner=owner, lease_seconds=lease_seconds)
+        return queries.ledger.claim_stage(
+            session, run=run, iteration=1, stage=stage, owner=owner, lease_seconds=lease_seconds
+        )
 
 
 def finish(store: Store, run: str, owner: str) -> StageRow:
     with store.write() as session:
-        return queries.finish_stage(
+        return queries.ledger.finish_stage(
             session, run=run, iteration=1, stage="label_questions", owner=owner, result={"kept": 3}
         )
 
@@ -51,7 +53,7 @@ def test_who_claims_a_stage_anew_has_made_no_progress_yet(store: Store) -> None:
     key = {"run": run, "iteration": 1, "stage": "label_questions", "owner": "ann"}
     claim(store, run, "ann")
     with store.write() as session:
-        queries.note_progress(session, **key, done=128, total=300, note="questions labelled")
+        queries.ledger.note_progress(session, **key, done=128, total=300, note="questions labelled")
     again = claim(store, run, "ann")
     assert (again.progress_done, again.progress_total, again.progress_note) == (None, None, None)
 
@@ -62,9 +64,9 @@ def test_an_expired_lease_is_taken_and_its_owner_told(store: Store) -> None:
     assert claim(store, run, "bob").attempt == 2
     key = {"run": run, "iteration": 1, "stage": "label_questions", "owner": "ann"}
     for call in (
-        lambda session: queries.renew_lease(session, **key, lease_seconds=600),
-        lambda session: queries.finish_stage(session, **key, result={}),
-        lambda session: queries.fail_stage(session, **key, error="late"),
+        lambda session: queries.ledger.renew_lease(session, **key, lease_seconds=600),
+        lambda session: queries.ledger.finish_stage(session, **key, result={}),
+        lambda session: queries.ledger.fail_stage(session, **key, error="late"),
     ):
         with store.write() as session, pytest.raises(LeaseLost, match="expected ann to hold it, it is running in bob"):
             call(session)
@@ -74,7 +76,9 @@ def test_a_lease_that_ran_out_untaken_can_still_be_renewed(store: Store) -> None
     run = fresh_run(store)
     claim(store, run, "ann", lease_seconds=0)
     with store.write() as session:
-        queries.renew_lease(session, run=run, iteration=1, stage="label_questions", owner="ann", lease_seconds=600)
+        queries.ledger.renew_lease(
+            session, run=run, iteration=1, stage="label_questions", owner="ann", lease_seconds=600
+        )
     with pytest.raises(StageHeld):
         claim(store, run, "bob")
 
@@ -83,9 +87,11 @@ def test_a_failed_stage_keeps_its_error_until_it_is_claimed(store: Store) -> Non
     run = fresh_run(store)
     claim(store, run, "ann")
     with store.write() as session:
-        queries.fail_stage(session, run=run, iteration=1, stage="label_questions", owner="ann", error="nul \0 in it")
+        queries.ledger.fail_stage(
+            session, run=run, iteration=1, stage="label_questions", owner="ann", error="nul \0 in it"
+        )
     with store.read() as session:
-        failed = queries.find_stage(session, run=run, iteration=1, stage="label_questions")
+        failed = queries.ledger.find_stage(session, run=run, iteration=1, stage="label_questions")
     assert failed is not None
     assert (failed.status, failed.error) == ("failed", "nul \0 in it")
     again = claim(store, run, "bob")
@@ -98,7 +104,7 @@ def test_a_dead_owners_leases_are_released(store: Store) -> None:
     claim(store, run, "alive", stage="audit_labels")
     claim(store, other, "dead", stage="evaluate")
     with store.write() as session:
-        released = queries.release_leases(session, run=run, owner="dead")
+        released = queries.ledger.release_leases(session, run=run, owner="dead")
     assert [(row.stage, row.owner) for row in released] == [("evaluate", "dead")]
     assert claim(store, run, "bob", stage="evaluate").owner == "bob"
     for run_held, stage in ((run, "audit_labels"), (other, "evaluate")):
@@ -114,13 +120,13 @@ def test_rows_and_done_are_one_transaction(store: Store) -> None:
 
     def last_write() -> None:
         with store.write() as session:
-            queries.add_questions(session, [question(run, 0)])
-            queries.finish_stage(session, run=run, iteration=1, stage="label_questions", owner="ann", result={})
+            queries.questions.add_questions(session, [question(run, 0)])
+            queries.ledger.finish_stage(session, run=run, iteration=1, stage="label_questions", owner="ann", result={})
 
     with pytest.raises(LeaseLost):
         last_write()
     with store.read() as session:
-        assert queries.count_questions(session, run, 1) == 0
+        assert queries.questions.count_questions(session, run, 1) == 0
 
 
 def test_the_ledger_of_a_run(store: Store) -> None:
@@ -128,8 +134,12 @@ def test_the_ledger_of_a_run(store: Store) -> None:
     for stage in ("train_solver", "evaluate", "audit_labels"):
         claim(store, run, "ann", stage=stage)
     with store.read() as session:
-        assert [row.stage for row in queries.stages_of(session, run)] == ["train_solver", "evaluate", "audit_labels"]
-        assert queries.find_stage(session, run=run, iteration=2, stage="evaluate") is None
+        assert [row.stage for row in queries.ledger.stages_of(session, run)] == [
+            "train_solver",
+            "evaluate",
+            "audit_labels",
+        ]
+        assert queries.ledger.find_stage(session, run=run, iteration=2, stage="evaluate") is None
 
 
 def test_a_stage_of_no_run_cannot_be_claimed(store: Store) -> None:

@@ -20,25 +20,25 @@ STAGE = "train_solver"
 def join(store: Store, run: str, owner: str, *, lease_seconds: float = 600, units: float = 2) -> None:
     with store.write() as session:
         claim = {"run": run, "iteration": 1, "stage": STAGE, "owner": owner}
-        queries.claim_stage(session, **claim, lease_seconds=lease_seconds)
-        queries.join_pool(session, **claim, kind="GPU", units=units, priority=3)
+        queries.ledger.claim_stage(session, **claim, lease_seconds=lease_seconds)
+        queries.pool.join_pool(session, **claim, kind="GPU", units=units, priority=3)
 
 
 def job(store: Store, run: str) -> PoolRow:
     with store.read() as session:
-        [found] = [row for row in queries.pool_jobs(session) if row.run == run]
+        [found] = [row for row in queries.pool.pool_jobs(session) if row.run == run]
         return found
 
 
 def change(store: Store, run: str, how: str) -> None:
     with store.write() as session:
-        queries.lock_pool(session)
-        getattr(queries, how)(session, job(store, run))
+        queries.pool.lock_pool(session)
+        getattr(queries.pool, how)(session, job(store, run))
 
 
 def leave(store: Store, run: str, owner: str) -> None:
     with store.write() as session:
-        queries.leave_pool(session, run=run, iteration=1, stage=STAGE, owner=owner)
+        queries.pool.leave_pool(session, run=run, iteration=1, stage=STAGE, owner=owner)
 
 
 def begun_earlier(store: Store, run: str, seconds: float) -> None:
@@ -99,11 +99,11 @@ def test_whoever_no_longer_holds_the_stage_is_dropped(store: Store, how: str) ->
     key = {"run": run, "iteration": 1, "stage": STAGE}
     with store.write() as session:
         if how == "its stage failed":
-            queries.fail_stage(session, **key, owner="ann", error="x")
+            queries.ledger.fail_stage(session, **key, owner="ann", error="x")
         if how == "another took it over":
-            queries.claim_stage(session, **key, owner="bob", lease_seconds=600)
+            queries.ledger.claim_stage(session, **key, owner="bob", lease_seconds=600)
     with store.write() as session:
-        queries.drop_abandoned(session)
+        queries.pool.drop_abandoned(session)
     assert job(store, run).status == "done"
     assert job(store, other).status == "queued"
     if how == "another took it over":
@@ -116,6 +116,6 @@ def test_the_queue_goes_with_its_run(store: Store) -> None:
     run = fresh_run(store)
     join(store, run, "ann")
     with store.write() as session:
-        queries.delete_run(session, run)
+        queries.runs.delete_run(session, run)
     with store.read() as session:
-        assert queries.pool_jobs(session) == []
+        assert queries.pool.pool_jobs(session) == []

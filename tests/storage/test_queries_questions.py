@@ -34,15 +34,15 @@ def test_what_a_model_wrote_comes_back_as_it_was(store: Store, text: str, raw: s
     labelled = LabelledQuestion(asked.id, text, voted, "too_easy")
     oracle = OracleLabel(asked.id, "exact", "wrong", answer)
     with store.write() as session:
-        queries.add_questions(session, [asked])
-        queries.add_rollouts(session, [vote])
-        queries.add_labels(session, [labelled])
-        queries.add_oracle_labels(session, [oracle])
+        queries.questions.add_questions(session, [asked])
+        queries.questions.add_rollouts(session, [vote])
+        queries.questions.add_labels(session, [labelled])
+        queries.questions.add_oracle_labels(session, [oracle])
     with store.read() as session:
-        assert queries.questions_of(session, run, 1) == [asked]
-        assert queries.rollouts_of_question(session, asked.id)[0].answer == answer
-        assert queries.labels_of(session, run, 1) == [labelled]
-        assert queries.oracle_labels_of(session, run, 1, "exact") == [oracle]
+        assert queries.questions.questions_of(session, run, 1) == [asked]
+        assert queries.questions.rollouts_of_question(session, asked.id)[0].answer == answer
+        assert queries.questions.labels_of(session, run, 1) == [labelled]
+        assert queries.questions.oracle_labels_of(session, run, 1, "exact") == [oracle]
 
 
 def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
@@ -55,33 +55,33 @@ def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
     item = Evaluated(lone, lone, 8, 3, True, False)
     stage = {"run": run, "iteration": 1, "stage": "evaluate", "owner": "me"}
     with store.write() as session:
-        queries.add_questions(session, [asked])
-        queries.add_labels(session, [LabelledQuestion(asked.id, lone, voted, "too_easy")])
-        queries.add_oracle_labels(session, [OracleLabel(asked.id, "judge", "wrong", lone)])
-        queries.add_annotation(session, said)
-        queries.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=lone, items=[item])
-        queries.claim_stage(session, **stage, lease_seconds=60)
-        queries.finish_stage(session, **stage, result={lone: [lone]})
+        queries.questions.add_questions(session, [asked])
+        queries.questions.add_labels(session, [LabelledQuestion(asked.id, lone, voted, "too_easy")])
+        queries.questions.add_oracle_labels(session, [OracleLabel(asked.id, "judge", "wrong", lone)])
+        queries.audits.add_annotation(session, said)
+        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=lone, items=[item])
+        queries.ledger.claim_stage(session, **stage, lease_seconds=60)
+        queries.ledger.finish_stage(session, **stage, result={lone: [lone]})
     with store.read() as session:
-        assert queries.questions_of(session, run, 1) == [replace(asked, text=held, raw=held)]
-        found = queries.labels_of(session, run, 1)[0].label
+        assert queries.questions.questions_of(session, run, 1) == [replace(asked, text=held, raw=held)]
+        found = queries.questions.labels_of(session, run, 1)[0].label
         assert found == replace(voted, answer=held, classes=((held, 1),))
-        assert queries.oracle_labels_of(session, run, 1, "judge")[0].truth == held
-        assert queries.annotations_in(session, run) == [replace(said, annotator=held, note=held)]
+        assert queries.questions.oracle_labels_of(session, run, 1, "judge")[0].truth == held
+        assert queries.audits.annotations_in(session, run) == [replace(said, annotator=held, note=held)]
         assert session.execute(select(Evaluations.item_id, Evaluations.level)).one() == (held, held)
-        assert queries.stages_of(session, run)[0].result == {held: [held]}
+        assert queries.ledger.stages_of(session, run)[0].result == {held: [held]}
 
 
 def test_lone_surrogates_that_an_older_version_stored_are_replaced(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
-        queries.add_questions(session, [question(run, 0)])
-        queries.add_labels(session, [label(run, 0)])
+        queries.questions.add_questions(session, [question(run, 0)])
+        queries.questions.add_labels(session, [label(run, 0)])
         session.execute(text("UPDATE questions SET raw = :raw"), {"raw": "a\ue000d83db\ue0000000"})
         session.execute(text("UPDATE pseudo_labels SET classes = :classes"), {"classes": r'[["a\ud83d\u0000", 6]]'})
     with store.read() as session:
-        assert queries.questions_of(session, run, 1)[0].raw == "a\ufffdb\0"
-        found = queries.labels_of(session, run, 1)[0].label
+        assert queries.questions.questions_of(session, run, 1)[0].raw == "a\ufffdb\0"
+        found = queries.questions.labels_of(session, run, 1)[0].label
         assert found is not None
         assert found.classes == (("a\ufffd\0", 6),)
 
@@ -102,24 +102,24 @@ def test_any_split_in_any_order_any_number_of_times_gives_the_same_rows(
     order = data.draw(st.permutations([*batches, *repeated]), label="order")
     for batch in order:
         with store.write() as session:
-            queries.add_questions(session, [question(run, index) for index in range(_QUESTIONS)])
-            queries.add_rollouts(session, batch)
-            queries.add_labels(session, [label(run, index) for index in range(_QUESTIONS)])
+            queries.questions.add_questions(session, [question(run, index) for index in range(_QUESTIONS)])
+            queries.questions.add_rollouts(session, batch)
+            queries.questions.add_labels(session, [label(run, index) for index in range(_QUESTIONS)])
     with store.read() as session:
-        assert queries.rollouts_of(session, run, 1) == [_row(vote) for vote in votes]
-        assert len(queries.questions_of(session, run, 1)) == _QUESTIONS
-        assert len(queries.labels_of(session, run, 1)) == _QUESTIONS
+        assert queries.questions.rollouts_of(session, run, 1) == [_row(vote) for vote in votes]
+        assert len(queries.questions.questions_of(session, run, 1)) == _QUESTIONS
+        assert len(queries.questions.labels_of(session, run, 1)) == _QUESTIONS
 
 
 def test_the_first_write_of_a_key_stays(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
-        queries.add_questions(session, [question(run, 0)])
-        queries.add_rollouts(session, [rollout(run, 0, 0, answer=None)])
+        queries.questions.add_questions(session, [question(run, 0)])
+        queries.questions.add_rollouts(session, [rollout(run, 0, 0, answer=None)])
     with store.write() as session:
-        queries.add_rollouts(session, [rollout(run, 0, 0, answer="other"), rollout(run, 0, 1)])
+        queries.questions.add_rollouts(session, [rollout(run, 0, 0, answer="other"), rollout(run, 0, 1)])
     with store.read() as session:
-        assert [vote.answer for vote in queries.rollouts_of(session, run, 1)] == [None, "3"]
+        assert [vote.answer for vote in queries.questions.rollouts_of(session, run, 1)] == [None, "3"]
 
 
 def test_every_kind_of_label_comes_back(store: Store) -> None:
@@ -133,12 +133,12 @@ def test_every_kind_of_label_comes_back(store: Store) -> None:
         LabelledQuestion(keys[2], "What is 1 + 2?", split, "kept"),
     ]
     with store.write() as session:
-        queries.add_questions(session, [question(run, 0, None), question(run, 1), question(run, 2)])
-        queries.add_labels(session, labelled)
+        queries.questions.add_questions(session, [question(run, 0, None), question(run, 1), question(run, 2)])
+        queries.questions.add_labels(session, labelled)
     with store.read() as session:
-        assert queries.labels_of(session, run, 1) == labelled
-        assert queries.labels_of(session, run, 1, verdict="kept") == labelled[2:]
-        assert queries.count_verdicts(session, run, 1) == {"malformed": 1, "no_majority": 1, "kept": 1}
+        assert queries.questions.labels_of(session, run, 1) == labelled
+        assert queries.questions.labels_of(session, run, 1, verdict="kept") == labelled[2:]
+        assert queries.questions.count_verdicts(session, run, 1) == {"malformed": 1, "no_majority": 1, "kept": 1}
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
@@ -147,20 +147,20 @@ def test_pages_make_the_whole(store: Store, size: int) -> None:
     with store.write() as session:
         # Out of order, and past the sixth digit, where the order of the ids is no longer that of the indices.
         indices = [3, 0, 1_000_000, 2, 999_999, 10]
-        queries.add_questions(session, [question(run, index) for index in indices])
-        queries.add_rollouts(session, [rollout(run, index, sample) for index in indices for sample in (1, 0)])
-        queries.add_labels(session, [label(run, index) for index in indices])
+        queries.questions.add_questions(session, [question(run, index) for index in indices])
+        queries.questions.add_rollouts(session, [rollout(run, index, sample) for index in indices for sample in (1, 0)])
+        queries.questions.add_labels(session, [label(run, index) for index in indices])
     asked, votes, labelled, after = [], [], [], -1
     with store.read() as session:
-        while page := queries.questions_of(session, run, 1, after=after, limit=size):
+        while page := queries.questions.questions_of(session, run, 1, after=after, limit=size):
             asked += page
-            votes += queries.rollouts_of(session, run, 1, after=after, limit=size)
-            labelled += queries.labels_of(session, run, 1, after=after, limit=size)
+            votes += queries.questions.rollouts_of(session, run, 1, after=after, limit=size)
+            labelled += queries.questions.labels_of(session, run, 1, after=after, limit=size)
             after = page[-1].index
         assert [each.index for each in asked] == sorted(indices)
-        assert asked == queries.questions_of(session, run, 1)
-        assert votes == queries.rollouts_of(session, run, 1)
-        assert labelled == queries.labels_of(session, run, 1)
+        assert asked == queries.questions.questions_of(session, run, 1)
+        assert votes == queries.questions.rollouts_of(session, run, 1)
+        assert labelled == queries.questions.labels_of(session, run, 1)
         assert [(vote.question_id, vote.sample_index) for vote in votes] == [
             (each.id, sample) for each in asked for sample in (0, 1)
         ]
@@ -170,32 +170,32 @@ def test_counts_are_of_one_iteration(store: Store) -> None:
     run, other = fresh_run(store), fresh_run(store)
     with store.write() as session:
         for name in (run, other):
-            queries.add_questions(session, [question(name, 0), question(name, 1)])
-        queries.add_rollouts(session, [rollout(run, 0, 0), rollout(run, 0, 1), rollout(other, 1, 0)])
+            queries.questions.add_questions(session, [question(name, 0), question(name, 1)])
+        queries.questions.add_rollouts(session, [rollout(run, 0, 0), rollout(run, 0, 1), rollout(other, 1, 0)])
     with store.read() as session:
-        assert queries.count_questions(session, run, 1) == 2
-        assert queries.count_questions(session, run, 2) == 0
-        assert queries.count_rollouts(session, run, 1) == {question_id(run, 1, 0): 2}
-        assert queries.count_verdicts(session, run, 1) == {}
+        assert queries.questions.count_questions(session, run, 1) == 2
+        assert queries.questions.count_questions(session, run, 2) == 0
+        assert queries.questions.count_rollouts(session, run, 1) == {question_id(run, 1, 0): 2}
+        assert queries.questions.count_verdicts(session, run, 1) == {}
 
 
 def test_a_vote_needs_its_question_and_its_checkpoint(store: Store) -> None:
     run = fresh_run(store)
     with pytest.raises(IntegrityError), store.write() as session:
-        queries.add_rollouts(session, [rollout(run, 0, 0)])
+        queries.questions.add_rollouts(session, [rollout(run, 0, 0)])
     with store.write() as session:
-        queries.add_questions(session, [question(run, 0)])
+        queries.questions.add_questions(session, [question(run, 0)])
     with pytest.raises(IntegrityError), store.write() as session:
-        queries.add_rollouts(session, [replace(rollout(run, 0, 0), checkpoint="nobody/solver/1")])
+        queries.questions.add_rollouts(session, [replace(rollout(run, 0, 0), checkpoint="nobody/solver/1")])
 
 
 def test_more_rows_than_one_statement_takes(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
-        queries.add_questions(session, (question(run, index) for index in range(5_001)))
-        queries.add_questions(session, [])
+        queries.questions.add_questions(session, (question(run, index) for index in range(5_001)))
+        queries.questions.add_questions(session, [])
     with store.read() as session:
-        assert queries.count_questions(session, run, 1) == 5_001
+        assert queries.questions.count_questions(session, run, 1) == 5_001
 
 
 def _row(vote: object) -> RolloutRow:
@@ -205,9 +205,9 @@ def _row(vote: object) -> RolloutRow:
 def test_the_planner_learns_of_a_new_run(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
-        queries.add_questions(session, [question(run, index) for index in range(20)])
-        queries.add_labels(session, [label(run, index) for index in range(20)])
-        queries.gather_statistics(session)
+        queries.questions.add_questions(session, [question(run, index) for index in range(20)])
+        queries.questions.add_labels(session, [label(run, index) for index in range(20)])
+        queries.questions.gather_statistics(session)
     with store.read() as session:
         if not is_postgresql(session):
             return  # there is nothing to learn

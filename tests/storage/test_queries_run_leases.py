@@ -15,12 +15,12 @@ ANN, BOB = "node-1:7:100", "node-2:8:200"
 
 def claim(store: Store, run: str, owner: str, lease_seconds: float = 600) -> bool:
     with store.write() as session:
-        return queries.claim_run(session, run=run, owner=owner, lease_seconds=lease_seconds)
+        return queries.run_leases.claim_run(session, run=run, owner=owner, lease_seconds=lease_seconds)
 
 
 def holder(store: Store, run: str) -> str | None:
     with store.read() as session:
-        found = queries.run_holder(session, run)
+        found = queries.run_leases.run_holder(session, run)
     return None if found is None else found.owner
 
 
@@ -30,10 +30,10 @@ def test_one_works_on_a_run_until_it_lets_go(store: Store) -> None:
     with pytest.raises(RunHeld, match="run r: expected nobody to work on it, but process 7 on node-1 does"):
         claim(store, "r", BOB)
     with store.write() as session:
-        queries.release_run(session, run="r", owner=BOB)  # another's
+        queries.run_leases.release_run(session, run="r", owner=BOB)  # another's
     assert holder(store, "r") == ANN
     with store.write() as session:
-        queries.release_run(session, run="r", owner=ANN)
+        queries.run_leases.release_run(session, run="r", owner=ANN)
     assert holder(store, "r") is None
     assert claim(store, "r", BOB)
 
@@ -44,9 +44,9 @@ def test_a_lease_that_ran_out_is_taken_and_its_owner_told(store: Store) -> None:
     assert not claim(store, "r", ANN, lease_seconds=0)
     assert claim(store, "r", BOB)
     with store.write() as session, pytest.raises(LeaseLost, match="but process 8 on node-2 does"):
-        queries.renew_run(session, run="r", owner=ANN, lease_seconds=600)
+        queries.run_leases.renew_run(session, run="r", owner=ANN, lease_seconds=600)
     with store.write() as session:
-        queries.renew_run(session, run="r", owner=BOB, lease_seconds=0)
+        queries.run_leases.renew_run(session, run="r", owner=BOB, lease_seconds=0)
     assert holder(store, "r") is None
 
 
@@ -55,15 +55,15 @@ def test_nobody_else_takes_a_stage_of_a_run_that_is_worked_on(store: Store) -> N
     run, stage = fresh_run(store), {"iteration": 1, "stage": "evaluate", "lease_seconds": 600}
     claim(store, run, ANN)
     with store.write() as session, pytest.raises(StageHeld, match=f"work on run {run}, but process 7 on node-1 does"):
-        queries.claim_stage(session, run=run, owner=BOB, **stage)
+        queries.ledger.claim_stage(session, run=run, owner=BOB, **stage)
     with store.write() as session:
-        assert queries.claim_stage(session, run=run, owner=ANN, **stage).attempt == 1
+        assert queries.ledger.claim_stage(session, run=run, owner=ANN, **stage).attempt == 1
 
 
 def test_a_dead_owners_lease_on_the_run_is_released_with_those_on_its_stages(store: Store) -> None:
     claim(store, "r", ANN)
     with store.write() as session:
-        queries.release_leases(session, run="r", owner=ANN)
+        queries.ledger.release_leases(session, run="r", owner=ANN)
     assert claim(store, "r", BOB)
 
 

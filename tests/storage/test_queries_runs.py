@@ -17,9 +17,9 @@ from storage.session import Store
 def test_a_run_comes_back_as_it_was_made(store: Store) -> None:
     config = CoEvolution(seed=2**62, dataset=Dataset(band=(0.3, 0.8)))
     with store.write() as session:
-        made = queries.create_run(session, name="demo", config=config, preset="micro")
+        made = queries.runs.create_run(session, name="demo", config=config, preset="micro")
     with store.read() as session:
-        run = queries.get_run(session, "demo")
+        run = queries.runs.get_run(session, "demo")
     assert run == made
     assert (run.preset, run.seed, run.status) == ("micro", 2**62, "created")
     assert parse_config(run.config, source="store") == config
@@ -28,16 +28,16 @@ def test_a_run_comes_back_as_it_was_made(store: Store) -> None:
 
 def test_the_same_run_again_is_the_same_run(store: Store) -> None:
     with store.write() as session:
-        first = queries.create_run(session, name="demo", config=CoEvolution(), preset="micro")
-        assert queries.create_run(session, name="demo", config=CoEvolution(), preset="other") == first
+        first = queries.runs.create_run(session, name="demo", config=CoEvolution(), preset="micro")
+        assert queries.runs.create_run(session, name="demo", config=CoEvolution(), preset="other") == first
 
 
 def test_another_configuration_under_the_same_name_names_the_fields(store: Store) -> None:
     other = CoEvolution(seed=1, dataset=Dataset(candidates=320, band=(0.3, 0.8)))
     with store.write() as session:
-        queries.create_run(session, name="demo", config=CoEvolution())
+        queries.runs.create_run(session, name="demo", config=CoEvolution())
         with pytest.raises(StoreError) as caught:
-            queries.create_run(session, name="demo", config=other)
+            queries.runs.create_run(session, name="demo", config=other)
     assert str(caught.value) == (
         "run demo: exists with another configuration: dataset.band is None, got [0.3, 0.8];"
         " dataset.candidates is 8000, got 320; seed is 0, got 1. Choose another name"
@@ -47,23 +47,23 @@ def test_another_configuration_under_the_same_name_names_the_fields(store: Store
 @pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "x" * 65, "nul\0"])
 def test_a_name_that_cannot_be_a_path_is_refused(store: Store, name: str) -> None:
     with store.write() as session, pytest.raises(StoreError, match="run name: expected"):
-        queries.create_run(session, name=name, config=CoEvolution())
+        queries.runs.create_run(session, name=name, config=CoEvolution())
 
 
 def test_an_unknown_run_is_named_with_those_there_are(store: Store) -> None:
     run = fresh_run(store)
     with store.read() as session, pytest.raises(StoreError, match=f"run demp: no such run; the store has {run}"):
-        queries.get_run(session, "demp")
+        queries.runs.get_run(session, "demp")
     with store.write() as session, pytest.raises(StoreError, match="run demp: no such run"):
-        queries.set_run_status(session, "demp", "done")
+        queries.runs.set_run_status(session, "demp", "done")
 
 
 def test_runs_are_listed_newest_first_with_their_status(store: Store) -> None:
     names = [fresh_run(store) for _ in range(3)]
     with store.write() as session:
-        queries.set_run_status(session, names[0], "failed")
+        queries.runs.set_run_status(session, names[0], "failed")
     with store.read() as session:
-        runs = queries.list_runs(session)
+        runs = queries.runs.list_runs(session)
     assert [run.name for run in runs] == names[::-1]
     assert [run.status for run in runs] == ["created", "created", "failed"]
     assert runs[-1].updated_at > runs[-1].created_at
@@ -72,13 +72,13 @@ def test_runs_are_listed_newest_first_with_their_status(store: Store) -> None:
 def test_pages_of_runs_go_on_where_the_one_before_ended(store: Store) -> None:
     names = [fresh_run(store) for _ in range(3)]
     with store.write() as session:  # two made at the very same time, in order of their names
-        last = queries.get_run(session, names[2]).created_at
+        last = queries.runs.get_run(session, names[2]).created_at
         session.execute(update(table_of(Runs)).where(Runs.name == names[1]).values(created_at=last))
     first, second = sorted(names[1:])
     with store.read() as session:
-        page = queries.page_of_runs(session, after=None, limit=1)
-        rest = queries.page_of_runs(session, after=(page[0].created_at, page[0].name), limit=5)
-        end = queries.page_of_runs(session, after=(rest[-1].created_at, rest[-1].name), limit=5)
+        page = queries.runs.page_of_runs(session, after=None, limit=1)
+        rest = queries.runs.page_of_runs(session, after=(page[0].created_at, page[0].name), limit=5)
+        end = queries.runs.page_of_runs(session, after=(rest[-1].created_at, rest[-1].name), limit=5)
     assert [run.name for run in (*page, *rest)] == [first, second, names[0]]
     assert end == []
 
@@ -86,10 +86,10 @@ def test_pages_of_runs_go_on_where_the_one_before_ended(store: Store) -> None:
 def test_a_run_can_be_made_longer_only(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
-        queries.set_iterations(session, run, 5)
-        assert queries.get_run(session, run).config == CoEvolution(iterations=5).model_dump(mode="json")
+        queries.runs.set_iterations(session, run, 5)
+        assert queries.runs.get_run(session, run).config == CoEvolution(iterations=5).model_dump(mode="json")
         with pytest.raises(StoreError, match="iterations: expected at least 5, got 4"):
-            queries.set_iterations(session, run, 4)
+            queries.runs.set_iterations(session, run, 4)
 
 
 def test_deleting_a_run_leaves_nothing_of_it_and_all_of_the_others(store: Store) -> None:
@@ -98,14 +98,14 @@ def test_deleting_a_run_leaves_nothing_of_it_and_all_of_the_others(store: Store)
     for run in (kept, gone):
         with store.write() as session:
             fill(session, run)
-            queries.add_filter_stats(session, run=run, iteration=1, stats=statistics([]))
+            queries.figures.add_filter_stats(session, run=run, iteration=1, stats=statistics([]))
     twice = _counts(store)
     with store.write() as session:
-        queries.delete_run(session, gone)
+        queries.runs.delete_run(session, gone)
     assert all(count > 0 for count in twice.values())
     assert _counts(store) == {name: count // 2 for name, count in twice.items()}
     with store.write() as session:
-        queries.delete_run(session, kept)
+        queries.runs.delete_run(session, kept)
     assert before["checkpoints"] == 2
     assert set(_counts(store).values()) == {0}
 
@@ -113,11 +113,11 @@ def test_deleting_a_run_leaves_nothing_of_it_and_all_of_the_others(store: Store)
 def test_a_run_that_others_build_on_stays(store: Store) -> None:
     old, new = fresh_run(store), fresh_run(store)
     with store.write() as session:
-        queries.add_checkpoint(session, checkpoint(new, "solver", 1, parent=f"{old}/base/0"), {})
+        queries.checkpoints.add_checkpoint(session, checkpoint(new, "solver", 1, parent=f"{old}/base/0"), {})
     with pytest.raises(StoreError, match=f"run {old}: cannot be deleted"), store.write() as session:
-        queries.delete_run(session, old)
+        queries.runs.delete_run(session, old)
     with store.read() as session:
-        assert len(queries.lineage(session, f"{new}/solver/1")) == 2
+        assert len(queries.checkpoints.lineage(session, f"{new}/solver/1")) == 2
 
 
 def _counts(store: Store) -> dict[str, int]:

@@ -34,16 +34,16 @@ def fill(store: Store) -> str:
     with store.write() as session:
         keys = [question_id(run, 1, i) for i in range(len(MADE) + 1)]
         asked = [Question(key, run, 1, i, "q", "q", f"{run}/base/0", i) for i, key in enumerate(keys)]
-        queries.add_questions(session, asked)
-        queries.add_labels(session, [_label(key, *made[:3]) for key, made in zip(keys, MADE, strict=False)])
-        queries.add_labels(session, [LabelledQuestion(keys[-1], None, None, "malformed")])
+        queries.questions.add_questions(session, asked)
+        queries.questions.add_labels(session, [_label(key, *made[:3]) for key, made in zip(keys, MADE, strict=False)])
+        queries.questions.add_labels(session, [LabelledQuestion(keys[-1], None, None, "malformed")])
         votes = [
             Rollout(key, i, "", None, tokens, "length" if i == 0 and end == "length" else "stop", None, None, x, i)
             for key, (*_, lengths, end) in zip(keys, MADE, strict=False)
             for i, tokens in enumerate(lengths)
             for x in [f"{run}/base/0"]
         ]
-        queries.add_rollouts(session, votes)
+        queries.questions.add_rollouts(session, votes)
     return run
 
 
@@ -56,22 +56,22 @@ def _label(key: str, verdict: Verdict, votes: int, parsed: int) -> LabelledQuest
 def test_sums_over_questions_and_their_votes(store: Store) -> None:
     run = fill(store)
     with store.read() as session:
-        labels, votes = queries.label_sums(session, run, 1), queries.vote_sums(session, run, 1)
+        labels, votes = queries.series.label_sums(session, run, 1), queries.series.vote_sums(session, run, 1)
         assert labels["p_hat"] == {True: Sums(2, 1.0, 0.5), False: Sums(2, 1.0, 1.0)}
         assert labels["unparsed"] == {True: Sums(2, 0.5, 0.25), False: Sums(2, 1.0, 1.0)}
         assert votes["tokens"] == {True: Sums(2, 20.0, 250.0), False: Sums(2, 10.0, 82.0)}
         assert votes["truncated"] == {True: Sums(2, 0.25, 0.0625), False: Sums(2, 0.25, 0.0625)}
-        assert list(queries.vote_classes(session, run, 1)) == [(True, [2, 2]), (True, [2]), (False, [4])]
-        assert queries.vote_sums(session, run, 2) == {"tokens": {}, "truncated": {}}
+        assert list(queries.series.vote_classes(session, run, 1)) == [(True, [2, 2]), (True, [2]), (False, [4])]
+        assert queries.series.vote_sums(session, run, 2) == {"tokens": {}, "truncated": {}}
 
 
 def test_pages_of_labels_are_put_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run = fill(store)
     with store.read() as session:
-        whole = list(queries.vote_classes(session, run, 1))
+        whole = list(queries.series.vote_classes(session, run, 1))
         for size in (1, 2, 3):
             monkeypatch.setattr("storage.queries.series._PAGE", size)
-            assert list(queries.vote_classes(session, run, 1)) == whole
+            assert list(queries.series.vote_classes(session, run, 1)) == whole
 
 
 def test_ill_posed_ones_are_counted_within_the_sample(store: Store) -> None:
@@ -80,15 +80,18 @@ def test_ill_posed_ones_are_counted_within_the_sample(store: Store) -> None:
     said: tuple[OracleVerdict, ...] = ("ill_posed", "right", "ill_posed")
     with store.write() as session:
         rows = [OracleLabel(key, "judge", verdict, None) for key, verdict in zip(keys, said, strict=True)]
-        queries.add_oracle_labels(session, rows)
+        queries.questions.add_oracle_labels(session, rows)
     with store.read() as session:
-        assert queries.oracles_at(session, run, 1) == ["judge"]
-        assert queries.oracles_at(session, run, 2) == []
-        assert queries.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1, "not kept 0.8-1.0": 1}
+        assert queries.series.oracles_at(session, run, 1) == ["judge"]
+        assert queries.series.oracles_at(session, run, 2) == []
+        assert queries.series.ill_posed_by_stratum(session, run, 1, "judge") == {
+            "kept 0.4-0.6": 1,
+            "not kept 0.8-1.0": 1,
+        }
     with store.write() as session:
-        queries.add_samples(session, [SampleRow(keys[0], "judge", run, 1, "kept 0.4-0.6", 0)])
+        queries.audits.add_samples(session, [SampleRow(keys[0], "judge", run, 1, "kept 0.4-0.6", 0)])
     with store.read() as session:
-        assert queries.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1}
+        assert queries.series.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1}
 
 
 def test_ill_posed_ones_are_those_of_the_oracles_own_sample(store: Store) -> None:
@@ -96,23 +99,23 @@ def test_ill_posed_ones_are_those_of_the_oracles_own_sample(store: Store) -> Non
     run = fill(store)
     with store.write() as session:
         for oracle, index, stratum in (("judge", 0, "kept 0.4-0.6"), ("human", 2, "not kept 0.8-1.0")):
-            queries.add_samples(session, [SampleRow(question_id(run, 1, index), oracle, run, 1, stratum, 0)])
+            queries.audits.add_samples(session, [SampleRow(question_id(run, 1, index), oracle, run, 1, stratum, 0)])
             labels = [OracleLabel(question_id(run, 1, i), oracle, "ill_posed", None) for i in (0, 2)]
-            queries.add_oracle_labels(session, labels)
+            queries.questions.add_oracle_labels(session, labels)
     with store.read() as session:
-        assert queries.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1}
-        assert queries.ill_posed_by_stratum(session, run, 1, "human") == {"not kept 0.8-1.0": 1}
+        assert queries.series.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1}
+        assert queries.series.ill_posed_by_stratum(session, run, 1, "human") == {"not kept 0.8-1.0": 1}
 
 
 def test_the_largest_cluster(store: Store) -> None:
     run = fill(store)
     with store.read() as session:
-        assert queries.cluster_sizes(session, run, 1) is None
+        assert queries.series.cluster_sizes(session, run, 1) is None
     with store.write() as session:
         rows = [ClusterRow(question_id(run, 1, i), run, 1, int(i == 2), 2 - int(i == 2)) for i in range(3)]
-        queries.add_clusters(session, rows)
+        queries.traces.add_clusters(session, rows)
     with store.read() as session:
-        assert queries.cluster_sizes(session, run, 1) == (2, 3)
+        assert queries.series.cluster_sizes(session, run, 1) == (2, 3)
 
 
 def test_points_are_replaced_but_not_by_estimates(store: Store) -> None:
@@ -122,15 +125,15 @@ def test_points_are_replaced_but_not_by_estimates(store: Store) -> None:
     guessed = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.5, 0.4, 0.6, 300, estimated=True)
     other = SeriesPoint(2, "kl", "", "", 0.1, None, None, 3)
     with store.write() as session:
-        queries.put_series(session, run, [])
+        queries.series.put_series(session, run, [])
         for point in (guessed, measured, other, guessed):
-            queries.put_series(session, run, [point])
+            queries.series.put_series(session, run, [point])
     with store.read() as session:
-        assert queries.series_of(session, run) == [other, measured]
+        assert queries.series.series_of(session, run) == [other, measured]
     with store.write() as session:
-        queries.put_series(session, run, [later])
+        queries.series.put_series(session, run, [later])
     with store.read() as session:
-        assert queries.series_of(session, run, "label_accuracy") == [later]
-        assert queries.series_of(session, run, oracle="") == [other]
-        assert queries.series_of(session, run, over="kept") == [later]
-        assert queries.series_of(session, "no such run") == []
+        assert queries.series.series_of(session, run, "label_accuracy") == [later]
+        assert queries.series.series_of(session, run, oracle="") == [other]
+        assert queries.series.series_of(session, run, over="kept") == [later]
+        assert queries.series.series_of(session, "no such run") == []

@@ -78,7 +78,7 @@ def test_another_programs_database_is_left_alone(database_url: str, create: bool
 def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="of version 0011, expected 9999"):
+    with pytest.raises(StoreError, match="of version 0012, expected 9999"):
         open_store(database_url)
 
 
@@ -96,7 +96,7 @@ def test_creating_again_keeps_what_is_there_whatever_the_folder(
     run = fresh_run(store)
     monkeypatch.chdir(tmp_path)
     with open_store(database_url, create=True).read() as session:
-        assert queries.get_run(session, run).name == run
+        assert queries.runs.get_run(session, run).name == run
 
 
 def test_two_can_create_it_at_once(database_url: str) -> None:
@@ -124,21 +124,21 @@ def test_an_exception_takes_back_the_whole_transaction(store: Store) -> None:
 
     def break_off() -> None:
         with store.write() as session:
-            queries.set_run_status(session, run, "running")
+            queries.runs.set_run_status(session, run, "running")
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         break_off()
     with store.read() as session:
-        assert queries.get_run(session, run).status == "created"
+        assert queries.runs.get_run(session, run).status == "created"
 
 
 def test_a_read_cannot_write(store: Store) -> None:
     run = fresh_run(store)
     with pytest.raises(DBAPIError, match=r"read-?\s?only"), store.read() as session:
-        queries.set_run_status(session, run, "running")
+        queries.runs.set_run_status(session, run, "running")
     with store.write() as session:  # and the connection that refused is good for writing afterwards
-        queries.set_run_status(session, run, "running")
+        queries.runs.set_run_status(session, run, "running")
 
 
 def test_a_read_sees_one_state(store: Store) -> None:
@@ -147,20 +147,20 @@ def test_a_read_sees_one_state(store: Store) -> None:
 
     def write() -> None:
         with store.write() as session:
-            queries.set_run_status(session, run, "running")
+            queries.runs.set_run_status(session, run, "running")
             wrote.set()
 
     writer = threading.Thread(target=write)
     with store.read() as session:
-        assert queries.get_run(session, run).status == "created"
+        assert queries.runs.get_run(session, run).status == "created"
         writer.start()
         assert wrote.wait(60)
         if store.address.startswith("postgresql"):
             writer.join()  # it has committed; on SQLite it now waits for this read
-        assert queries.get_run(session, run).status == "created"
+        assert queries.runs.get_run(session, run).status == "created"
     writer.join()
     with store.read() as session:
-        assert queries.get_run(session, run).status == "running"
+        assert queries.runs.get_run(session, run).status == "running"
 
 
 def test_read_then_write_is_one_step_on_sqlite(tmp_path: Path) -> None:
@@ -172,9 +172,9 @@ def test_read_then_write_is_one_step_on_sqlite(tmp_path: Path) -> None:
         mine = open_store(url)
         for _ in range(10):
             with mine.write() as session:
-                step = len(queries.train_metrics_of(session, run))
+                step = len(queries.figures.train_metrics_of(session, run))
                 key = {"run": run, "iteration": 1, "role": "solver", "step": step}
-                queries.add_train_metrics(session, **key, metrics={"reward": 1.0})  # type: ignore[arg-type]
+                queries.figures.add_train_metrics(session, **key, metrics={"reward": 1.0})  # type: ignore[arg-type]
         mine.close()
 
     threads = [threading.Thread(target=count_up) for _ in range(4)]
@@ -183,7 +183,7 @@ def test_read_then_write_is_one_step_on_sqlite(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     with open_store(url).read() as session:
-        assert [metric.step for metric in queries.train_metrics_of(session, run)] == list(range(40))
+        assert [metric.step for metric in queries.figures.train_metrics_of(session, run)] == list(range(40))
 
 
 def test_sqlite_is_set_to_lose_nothing(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_statements_that_are_read_often_are_planned_once(store: Store, reading: 
         pytest.skip("SQLite's driver keeps its statements in any case")
     for _ in range(20):  # psycopg prepares the sixth, and PostgreSQL takes five plans before it settles on one
         with reading(store) as session:
-            queries.questions_of(session, "nobody", 1)
+            queries.questions.questions_of(session, "nobody", 1)
     with reading(store) as session:
         kept = session.execute(text("SELECT max(generic_plans) FROM pg_prepared_statements"))
         assert kept.scalar_one() > 0

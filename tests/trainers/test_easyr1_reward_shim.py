@@ -20,7 +20,7 @@ from core.settings.parsing import parse_method
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
 from services.inference.client import InferenceError
-from services.inference.engine import Completion
+from services.inference.engines.base import Completion
 from tests.fake_service import fake_service
 from trainers.base import ChallengerJob, SolverService, TrainJob
 from trainers.easyr1.config import render
@@ -93,7 +93,7 @@ def batch(
     asked = questions_at(job, 1) if job.role == "solver" else [None] * len(said)
     rows = []
     for place, (question, group) in enumerate(zip(asked, said, strict=True)):
-        known: dict[str, Any] = {"step": 1, "place": place}
+        known: dict[str, Any] = {"step": 1, "index": place}
         if question is not None:
             known |= {"question_id": question.question_id, "question": question.text}
             known |= {"label": question.label, "truth": question.truth}

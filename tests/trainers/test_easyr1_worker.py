@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from core.grading.grader import Grader
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import MICRO_MODEL
-from services.inference.engine import Completion
+from services.inference.engines.base import Completion
 from tests.fake_service import fake_service
 from trainers.base import TrainJob
 from trainers.easyr1.checkpoint import merge
@@ -124,7 +124,7 @@ def groups_of(trained: Trained, number: int) -> list[list[int]]:
     """Places in EasyR1's batch, prompt by prompt as the job asks, each in the order of their texts, as the reward has
     them: of two questions the first is the hypothesis of their BLEU."""
     made, texts = trained.step(number), decoded(trained, number)
-    known = [json.loads(each)["place"] for each in made["ground_truth"]]
+    known = [json.loads(each)["index"] for each in made["ground_truth"]]
     return [
         sorted((at for at, place in enumerate(known) if place == prompt), key=lambda at: texts[at])
         for prompt in range(PROMPTS)

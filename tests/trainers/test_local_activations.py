@@ -18,7 +18,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from core.settings.trainers import LocalSettings
 from core.types import Scored
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.embedded import TransformersEngine
 from trainers.local import loop
 from trainers.local.activations import ATTENTION, checkpoint_layers, spare_attention
 from trainers.local.grpo import token_logprobs

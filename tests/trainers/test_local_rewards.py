@@ -17,7 +17,7 @@ from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
 from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
-from services.inference.engine import Completion, Prompt
+from services.inference.engines.base import Completion, Prompt
 from trainers.base import ChallengerJob, SolverService
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, solver_reward

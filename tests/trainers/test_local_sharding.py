@@ -23,7 +23,7 @@ from core.methods.evol_rl import EvolRl
 from core.settings.trainers import LocalSettings
 from core.settings.training import Sampling
 from core.types import Scored
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.embedded import TransformersEngine
 from trainers.base import TrainJob
 from trainers.local.activations import checkpoint_layers
 from trainers.local.loop import train

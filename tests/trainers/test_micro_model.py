@@ -13,8 +13,8 @@ from core.questions.prompts import challenger_messages, solver_messages
 from core.questions.voting import vote
 from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
-from services.inference.engine import Prompt
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.base import Prompt
+from services.inference.engines.embedded import TransformersEngine
 from trainers.micro import pretrain as pretraining
 from trainers.micro import world
 from trainers.micro.build import TOKENIZER_SEED, benchmark_lines

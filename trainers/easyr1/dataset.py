@@ -40,12 +40,12 @@ def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
         if not isinstance(job, SolverJob):
             prompt = _rendered(tokenizer, challenger_messages())
             for i in range(job.training.prompts_per_step):
-                yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "place": i})}
+                yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "index": i})}
             continue
         for i, question in enumerate(questions_at(job, step)):
             known = {
                 "step": step,
-                "place": i,
+                "index": i,
                 "question_id": question.question_id,
                 "question": question.text,
                 "label": question.label,

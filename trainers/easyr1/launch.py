@@ -152,7 +152,7 @@ def _guarded(job: TrainJob) -> int | None:
     if guard is None:
         return None
     for step in range(1, len(metrics) + 1):
-        if any(ends_training(alarm.action) for alarm in step_alarms(metrics[:step], guard, job.before)):
+        if any(ends_training(alarm.action) for alarm in step_alarms(metrics[:step], guard, job.history)):
             return step
     return None
 

@@ -51,7 +51,7 @@ class Rollouts:
 
     @property
     def key(self) -> tuple[int, int]:
-        return self.known["step"], self.known["place"]
+        return self.known["step"], self.known["index"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +130,7 @@ def _grouped(texts: Sequence[str], known: Sequence[dict[str, Any]], size: int) -
     """The groups in order of step and place; within one by text, which EasyR1's order has no part in."""
     by_key: dict[tuple[int, int], list[int]] = {}
     for row, facts in enumerate(known):
-        by_key.setdefault((facts["step"], facts["place"]), []).append(row)
+        by_key.setdefault((facts["step"], facts["index"]), []).append(row)
     groups = []
     for key in sorted(by_key):
         places = sorted(by_key[key], key=lambda row: texts[row])

@@ -14,8 +14,8 @@ import torch
 from core.seeds import seed_for
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
-from services.inference.engine import Completion, Prompt
-from services.inference.transformers_engine import TransformersEngine
+from services.inference.engines.base import Completion, Prompt
+from services.inference.engines.embedded import TransformersEngine
 from trainers.base import TrainError, TrainJob
 from trainers.local.activations import checkpoint_layers, spare_attention
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
@@ -83,7 +83,7 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
     the job is resumed."""
     if not metrics or len(metrics) == job.training.steps or job.guard is None:
         return len(metrics) == job.training.steps
-    return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.before))
+    return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.history))
 
 
 def _learner(

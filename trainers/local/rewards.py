@@ -11,7 +11,7 @@ from core.questions.prompts import parse_question
 from core.seeds import seed_for
 from core.types import Group, PseudoLabel, Scored
 from services.inference.client import InferenceClient
-from services.inference.engine import Completion
+from services.inference.engines.base import Completion
 from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
 from trainers.local.ranks import Ranks
 from trainers.rewards import (

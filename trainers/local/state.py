@@ -37,7 +37,7 @@ def fingerprint(job: TrainJob) -> str:
             job.reference and job.reference.sha256,
             job.steps_before,
             job.guard and job.guard.model_dump(),
-            asdict(job.before),
+            asdict(job.history),
         ],
     ]
     if isinstance(job, SolverJob):

@@ -14,14 +14,13 @@ from ray.exceptions import RayError
 
 from core.files import whole_lines
 from core.settings.trainers import LocalSettings
-from core.types import Checkpoint
+from core.types import Checkpoint, ResourceKind
 from services.inference.keys import keys_of
 from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.local import processes
 from trainers.local.order import Order, WorkersFailed
 from trainers.local.state import Metrics, final_folder, newest_step, read_state
-from trainers.pool import Kind
 
 _POLL_S = 0.1
 
@@ -130,7 +129,7 @@ class LocalTrainer:
         return kind_of(self.settings) == "CPU" and with_cpus == [ray.get_runtime_context().get_node_id()]
 
 
-def kind_of(settings: LocalSettings) -> Kind:
+def kind_of(settings: LocalSettings) -> ResourceKind:
     """What each worker has one of, on the Ray that the caller is connected to."""
     return "GPU" if settings.device == "auto" and ray.cluster_resources().get("GPU", 0) > 0 else "CPU"
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from services.inference.engine import Prompt
+from services.inference.engines.base import Prompt
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from core.settings.trainers import PoolSettings
 from core.types import STAGES, Stage
 from orchestrator.installation.home import home
 from orchestrator.ledger import LastWrite, run_once
+from orchestrator.pool.slot import LIMIT, Demand, PoolError, training_slot
 from orchestrator.stages.context import Context
-from orchestrator.stages.pool import LIMIT, Demand, PoolError, place
 from storage import queries
 from storage.session import open_store
 
@@ -38,12 +38,14 @@ def _asked(run: str, units: float, stage: Stage) -> str:
     here = home()
     store, config = open_store(here.database), CoEvolution(pool=PoolSettings(priority=1))
     with store.write() as session:
-        queries.create_run(session, name=run, config=config)
+        queries.runs.create_run(session, name=run, config=config)
     context = Context(here, store, here.services(), run, config, 1, lambda *_: None)
 
     def body() -> LastWrite:
         # The applications stay as they are while a Challenger trains.
-        with place(context, stage, Demand("CPU", units), lambda _word: None, has_turn=stage == "train_challenger"):
+        with training_slot(
+            context, stage, Demand("CPU", units), lambda _word: None, has_turn=stage == "train_challenger"
+        ):
             print("began", flush=True)
             sys.stdin.readline()
         return lambda _session: {}

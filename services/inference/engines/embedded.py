@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
-from services.inference.decoder import Decoder, can_join, padded_width
-from services.inference.engine import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptTooLong
-from services.inference.model_files import architecture, text_side
-from services.inference.sampling import Draw, Uniforms, draw
+from services.inference.engines.base import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptTooLong
+from services.inference.engines.decoder import Decoder, can_join, padded_width
+from services.inference.engines.model_files import architecture, text_side
+from services.inference.engines.sampling import Draw, Uniforms, draw
 
 _SHRINK = 0.75  # finished rows leave the batch when fewer than this share are live
 

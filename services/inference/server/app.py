@@ -24,8 +24,7 @@ from ray.serve import Application
 
 from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
-from services.inference.batching import Batcher
-from services.inference.engine import (
+from services.inference.engines.base import (
     MAX_ROWS,
     WAITING_ROWS,
     Completion,
@@ -43,7 +42,8 @@ from services.inference.openai_api import (
     ModelList,
     chat_response,
 )
-from services.inference.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
+from services.inference.server.batching import Batcher
+from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
 from storage.checkpoints import verify
 
 _log = logging.getLogger("ray.serve")  # the replica's own file in Ray's logs
@@ -76,7 +76,7 @@ class ModelServer:
         # Here, in the replica: Serve imports this module in another process first, which has no use for them.
         import torch
 
-        from services.inference.transformers_engine import TransformersEngine
+        from services.inference.engines.embedded import TransformersEngine
 
         self._load: Callable[[Path], Engine] = partial(
             TransformersEngine, device=args.device, max_rows=args.max_rows, waiting_rows=args.waiting_rows
@@ -171,7 +171,7 @@ class ModelServer:
 
 
 def build(args: dict[str, Any]) -> Application:
-    """The application that the Serve config file names as `services.inference.app:build`."""
+    """The application that the Serve config file names as `services.inference.server.app:build`."""
     deployment: Any = ModelServer
     application: Application = deployment.bind(ServerArgs.model_validate(args))
     return application

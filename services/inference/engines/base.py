@@ -1,6 +1,6 @@
 """What every inference engine can do, so that callers need not know which one answers.
 
-An engine holds one model and samples from it. The embedded one is `services.inference.transformers_engine`; others
+An engine holds one model and samples from it. The embedded one is `services.inference.engines.embedded`; others
 (vLLM) fit in behind the same protocol.
 """
 

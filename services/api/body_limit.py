@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LARGEST = 1 << 16  # bytes: several times the longest that any route has a use for
 
 
-class SmallBodiesOnly:
+class BodyLimit:
     """Middleware that stops reading a body after 64 KiB, and has 413 answered."""
 
     def __init__(self, app: ASGIApp) -> None:

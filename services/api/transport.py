@@ -22,7 +22,7 @@ class ApiError(CoevoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Transport:
     """Where the API is, the key to it, and how long a request waits for the next bytes. All raise `ApiError`."""
 
     url: str

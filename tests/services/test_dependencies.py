@@ -8,7 +8,7 @@ import threading
 import httpx
 from fastapi import FastAPI
 
-from services.api.given import asked_most
+from services.api.dependencies import frequent_route
 
 FEW, ASKED = 3, 8
 
@@ -18,7 +18,7 @@ def test_a_few_threads_answer_what_is_asked_most() -> None:
     inside = threading.Semaphore(0)
 
     @app.get("/most/{number}")
-    @asked_most
+    @frequent_route
     def most(number: int) -> int:
         inside.release()
         gate.wait()

@@ -1,6 +1,6 @@
 """The server of a `ray.serve.llm` application whose checkpoint is swapped in place: `server_cls` in deploy/serve.
 
-It speaks as the embedded engine's server does (services/inference/app.py): the checkpoint is the deployment's
+It speaks as the embedded engine's server does (services/inference/server/app.py): the checkpoint is the deployment's
 `user_config`, every reply names it as `policy_version`, whoever asks for another gets 409, an answer is as long as the
 context leaves room for. It needs the extra `vllm` or docs/vllm.md's CPU build.
 """
@@ -27,10 +27,10 @@ from transformers import AutoConfig
 from vllm.sampling_params import RequestOutputKind
 
 from core.questions.prompts import solver_messages
-from services.inference.engine import ModelMismatch
-from services.inference.entropy import mean_entropy, sampled_first
-from services.inference.model_files import architecture, text_side
-from services.inference.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
+from services.inference.engines.base import ModelMismatch
+from services.inference.engines.model_files import architecture, text_side
+from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
+from services.inference.vllm.entropy import mean_entropy, sampled_first
 from storage.checkpoints import verify
 
 _TOP = 20  # vLLM's own default of `max_logprobs`
@@ -66,14 +66,14 @@ class SwappedLLMServer(LLMServer):
         if served == self._served:
             return
         await asyncio.to_thread(verify, served.folder, served.sha256)
-        async with self._one_swap, self._alone():
+        async with self._one_swap, self._exclusive():
             before, self._served = self._served, None
             await (self._begin(served.folder) if before is None else self._swap(served.folder))
             await self._try_out(served)
             self._served = served
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
+    async def _exclusive(self) -> AsyncIterator[None]:
         """With no request under way; those that come meanwhile wait."""
         self._swapping = True
         try:
@@ -86,7 +86,7 @@ class SwappedLLMServer(LLMServer):
                 self._change.notify_all()
 
     @asynccontextmanager
-    async def _not_alone(self) -> AsyncIterator[None]:
+    async def _not_exclusive(self) -> AsyncIterator[None]:
         async with self._change:
             await self._change.wait_for(lambda: not self._swapping)
             self._asking += 1
@@ -141,7 +141,7 @@ class SwappedLLMServer(LLMServer):
         """vLLM's reply, with what the loop adds to it: services/inference/openai_api.py."""
 
         async def answer() -> AsyncIterator[Any]:
-            async with self._not_alone():
+            async with self._not_exclusive():
                 prompt = self._encoded(request) if self._served else []
                 yield self._refusal(request, prompt) or await self._answer(request, prompt, raw_request_info)
 

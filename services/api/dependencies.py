@@ -40,10 +40,10 @@ def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable
     return decorated
 
 
-# The routes asked most, which wait for nothing but a read of the store that is soon done. They want the interpreter,
-# which only one thread has at a time, more than they wait for the database: with 40 threads a page's p99 is several
-# times as long. The other routes have threads enough to wait for Prefect or a writer.
-asked_most = in_own_threads("asked most", 3)
+# For the most frequent routes, which only read the store for a moment. They compete for the interpreter, which one
+# thread has at a time, more than they wait for the database: with 40 threads a page's p99 is several times as long. The
+# other routes keep enough threads to wait for Prefect or a writer.
+frequent_route = in_own_threads("frequent routes", 3)
 
 
 def _reading(request: Request) -> Iterator[Session]:
@@ -61,10 +61,10 @@ def as_json(model: BaseModel) -> Response:
     return Response(model.model_dump_json(), media_type="application/json")
 
 
-Reading = Annotated[Session, Depends(_reading)]
-# For the routes that are asked most: to open a session in the route itself, rather than in a thread before it and one
+ReadSession = Annotated[Session, Depends(_reading)]
+# For the most frequent routes: to open a session in the route itself, rather than in a thread before it and one
 # after it, is a third of a page's cost.
-OfStore = Annotated[Store, Depends(_store)]
+StoreDependency = Annotated[Store, Depends(_store)]
 RunName = Annotated[str, Path(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])]
 Iteration = Annotated[int, Path(ge=0, le=_LARGEST, examples=[1])]
 Index = Annotated[int, Path(ge=0, le=_LARGEST, examples=[42])]

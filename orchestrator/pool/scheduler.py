@@ -1,6 +1,6 @@
 """The worker pool: which training may begin, and which must give its place up, when several runs share GPUs or CPUs.
 
-Whoever waits decides for all, from the queue in the store (orchestrator/stages/pool.py): there is no process that could
+Whoever waits decides for all, from the queue in the store (orchestrator/pool/slot.py): there is no process that could
 die and take the queue with it.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-Kind = Literal["CPU", "GPU"]
+from core.types import ResourceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +17,7 @@ class PoolJob:
     """A training that waits for `units` CPUs or GPUs, or has them."""
 
     key: str
-    kind: Kind
+    kind: ResourceKind
     units: float
     priority: int  # the greater goes first
     used: float  # unit-seconds that its run has had of the pool before
@@ -35,7 +34,7 @@ class Decision:
     preempt: list[str] = field(default_factory=list)
 
 
-def decide(jobs: Sequence[PoolJob], capacity: Mapping[Kind, float]) -> Decision:
+def decide(jobs: Sequence[PoolJob], capacity: Mapping[ResourceKind, float]) -> Decision:
     """What is to happen, given all jobs and what the cluster has of each kind for training.
 
     The highest priority first; among equals the run that has had least, then who has waited longest. The first that

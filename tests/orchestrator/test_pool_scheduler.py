@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.pool import PoolJob, decide
+from orchestrator.pool.scheduler import PoolJob, decide
 
 WAITING = PoolJob("a", "GPU", 4, 0, 0.0, 1.0, running=False)
 RUNNING = replace(WAITING, key="r", since=0.0, running=True)

@@ -21,7 +21,7 @@ from core.rollouts.strategies import judge_messages, parse_clusters, skeleton_cl
 from core.settings.serving import Service, Signals
 from core.types import Group
 from services.inference.client import InferenceError
-from services.inference.outside import ask_each, post
+from services.inference.external import ask_each, post
 
 _TEXTS_A_REQUEST = 128
 _CONCURRENCY = 32

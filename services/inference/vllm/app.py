@@ -1,4 +1,4 @@
-"""The Ray Serve application of a role whose engine is vLLM: `import_path: services.inference.vllm_app:build`.
+"""The Ray Serve application of a role whose engine is vLLM: `import_path: services.inference.vllm.app:build`.
 
 It is what `ray.serve.llm:build_openai_app` builds, of the same arguments, with the embedded engine's route for several
 chats in a request (services/inference/openai_api.py): a request costs Serve's proxy and ingress some milliseconds,

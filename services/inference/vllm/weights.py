@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from services.inference.engine import ModelMismatch
+from services.inference.engines.base import ModelMismatch
 
 _HEAD = "lm_head.weight"
 

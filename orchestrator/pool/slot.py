@@ -1,10 +1,10 @@
-"""A training's place in the worker pool: waited for in the store's queue, kept while the block runs, given up when a
-training of higher priority needs it.
+"""A training's slot in the worker pool: it waits in the store's queue, keeps its units while the block runs, and gives
+them up when a training of higher priority needs them.
 
-Who waits asks every second, and whoever asks decides for all (trainers/pool.py) in one transaction. A job lives as long
-as its owner holds its stage in the ledger: a driver that is killed loses its place with its lease, at once on the same
-machine. A stage that needs the inference applications has its turn of them before it queues here, and none that has a
-place waits for a turn: two runs cannot wait for each other.
+Every waiting process asks once a second, and whichever asks decides for all of them (`scheduler.py`) in one
+transaction. A job lives as long as its owner holds its stage in the ledger: a driver that is killed loses its slot with
+its lease, at once on the same machine. A stage that needs the inference applications waits for its turn of them before
+it queues here, and no stage waits for a turn while it has a slot. So two runs cannot wait for each other.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
 from core.settings.trainers import EasyR1Settings, TrainerSettings
-from core.types import Stage
+from core.types import ResourceKind, Stage
 from orchestrator.ledger import is_alive, owner
+from orchestrator.pool.scheduler import Decision, PoolJob, decide
 from orchestrator.serving.checkpoints import reserved
 from orchestrator.stages.context import Context
 from storage import queries
 from storage.errors import LeaseLost
 from storage.rows import PoolRow
 from trainers.local.trainer import kind_of
-from trainers.pool import Decision, Kind, PoolJob, decide
 
 _POLL_S = 1.0
 _SETTLE_S = 15.0
@@ -49,7 +49,7 @@ class Preempted(Exception):
 class Demand:
     """What a training asks of the cluster."""
 
-    kind: Kind
+    kind: ResourceKind
     units: float
 
 
@@ -61,7 +61,7 @@ def demand_of(settings: TrainerSettings, workers: int) -> Demand:
 
 
 @contextmanager
-def place(
+def training_slot(
     context: Context, stage: Stage, demand: Demand, say: Callable[[str], None], has_turn: bool
 ) -> Iterator[Callable[[], None]]:
     """Wait for the demand, and have it for the block, which is given a function that raises `Preempted` when the place
@@ -71,7 +71,9 @@ def place(
     _refuse_impossible(context, demand, has_turn)
 
     def join(session: Session) -> None:
-        wish = partial(queries.join_pool, kind=demand.kind, units=demand.units, priority=context.config.pool.priority)
+        wish = partial(
+            queries.pool.join_pool, kind=demand.kind, units=demand.units, priority=context.config.pool.priority
+        )
         wish(session, run=run, iteration=t, stage=stage, owner=me)
 
     with context.store.write() as session:
@@ -82,7 +84,7 @@ def place(
         yield partial(_give_up_if_asked, context, stage)
     finally:
         with context.store.write() as session:
-            queries.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
+            queries.pool.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
 
 
 def _refuse_impossible(context: Context, demand: Demand, has_turn: bool) -> None:
@@ -118,13 +120,13 @@ def _began(context: Context, stage: Stage, join: Callable[[Session], None], say:
     mine = f"{context.run}/{context.iteration}/{stage}"
     capacity = _capacity(context)
     with context.store.write() as session:
-        queries.lock_pool(session)
+        queries.pool.lock_pool(session)
         _drop_dead(session)
-        rows = {_key(row): row for row in queries.pool_jobs(session)}
+        rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
         _refuse_another_owner(rows[mine])
         if rows[mine].status == "done":  # the lease ran out for a moment, and somebody took this driver for dead
             join(session)
-            rows = {_key(row): row for row in queries.pool_jobs(session)}
+            rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
         decision = decide(_jobs(rows), capacity)
         _carry_out(session, rows, decision)
     if mine in decision.start or rows[mine].status == "running":
@@ -135,17 +137,17 @@ def _began(context: Context, stage: Stage, join: Callable[[Session], None], say:
     return False
 
 
-def _capacity(context: Context) -> dict[Kind, float]:
+def _capacity(context: Context) -> dict[ResourceKind, float]:
     """What the cluster has beside what the inference applications hold."""
     cluster, held = ray.cluster_resources(), reserved(context.services)
-    return {kind: float(cluster.get(kind, 0.0)) - held[kind] for kind in get_args(Kind)}
+    return {kind: float(cluster.get(kind, 0.0)) - held[kind] for kind in get_args(ResourceKind)}
 
 
 def _drop_dead(session: Session) -> None:
-    for row in queries.pool_jobs(session):
+    for row in queries.pool.pool_jobs(session):
         if row.status != "done" and not is_alive(row.owner):  # killed on this very machine: no need to wait
-            queries.release_leases(session, run=row.run, owner=row.owner)
-    queries.drop_abandoned(session)
+            queries.ledger.release_leases(session, run=row.run, owner=row.owner)
+    queries.pool.drop_abandoned(session)
 
 
 def _jobs(rows: Mapping[str, PoolRow]) -> list[PoolJob]:
@@ -170,15 +172,15 @@ def _jobs(rows: Mapping[str, PoolRow]) -> list[PoolJob]:
 
 def _carry_out(session: Session, rows: Mapping[str, PoolRow], decision: Decision) -> None:
     for key in decision.start:
-        queries.start_job(session, rows[key])
+        queries.pool.start_job(session, rows[key])
     for key in decision.preempt:
-        queries.preempt_job(session, rows[key])
+        queries.pool.preempt_job(session, rows[key])
 
 
 def _give_up_if_asked(context: Context, stage: Stage) -> None:
     mine = f"{context.run}/{context.iteration}/{stage}"
     with context.store.read() as session:
-        [row] = [row for row in queries.pool_jobs(session) if _key(row) == mine]
+        [row] = [row for row in queries.pool.pool_jobs(session) if _key(row) == mine]
     _refuse_another_owner(row)
     if row.preempted or row.status != "running":  # or was taken for dead, and another may have its place
         raise Preempted(mine)

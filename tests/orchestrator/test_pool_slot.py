@@ -6,7 +6,7 @@ import pytest
 import ray
 
 from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
-from orchestrator.stages.pool import Demand, demand_of
+from orchestrator.pool.slot import Demand, demand_of
 
 
 @pytest.mark.parametrize(
