@@ -1,8 +1,10 @@
-"""The tables. Their keys are natural (`core.types.question_id`, `checkpoint_id`), so that writing a row twice is
-writing it once; rows are never updated, except those of `runs`, `run_leases`, `stages`, `pool_jobs`, `series`, `alerts`
-and `deliveries`. `docs/storage.md` describes them.
+"""The tables, which `docs/storage.md` describes.
 
-A class is named for its table, in the plural: the singular names are the carriers in `core.types`.
+Their keys are natural (`core.types.question_id`, `checkpoint_id`), so writing a row a second time changes nothing. Rows
+are never updated, except those of `runs`, `run_leases`, `stages`, `pool_jobs`, `series`, `alerts`, `deliveries` and
+`api_keys`.
+
+A class has the name of its table, in the plural. The singular names belong to the dataclasses in `core.types`.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from storage.columns import AnyText, UtcDateTime
 
-# One B-tree a table instead of two, for narrow rows that are only ever found by their key.
+# The table is one B-tree instead of two. This suits narrow rows that are only looked up by their key.
 _NARROW = {"sqlite_with_rowid": False}
 
 
-def _run() -> Mapped[str]:
+def _run_key() -> Mapped[str]:
     return mapped_column(ForeignKey("runs.name", ondelete="CASCADE"), primary_key=True)
 
 
-def _question() -> Mapped[str]:
+def _question_key() -> Mapped[str]:
     return mapped_column(ForeignKey("questions.id", ondelete="CASCADE"), primary_key=True)
 
 
@@ -36,7 +38,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as it stands
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy expects a plain attribute
         str: AnyText,
         float: Double,
         datetime: UtcDateTime,
@@ -60,7 +62,7 @@ class Runs(Base):
 
 
 class RunLeases(Base):
-    """Who works on a run now. Not bound to `runs`: a run is claimed before it is made."""
+    """Which process works on a run now. There is no foreign key to `runs`: a run is claimed before it is created."""
 
     __tablename__ = "run_leases"
 
@@ -70,18 +72,18 @@ class RunLeases(Base):
 
 
 class Stages(Base):
-    """The ledger: which stage of which iteration is done, by whom, and the lease of whoever is at it."""
+    """The ledger: for each stage of an iteration its status, its owner, and the owner's lease."""
 
     __tablename__ = "stages"
 
-    run: Mapped[str] = _run()
+    run: Mapped[str] = _run_key()
     iteration: Mapped[int] = mapped_column(primary_key=True)
     stage: Mapped[str] = mapped_column(primary_key=True)
     status: Mapped[str]
     owner: Mapped[str]
     lease_expires: Mapped[datetime]
     attempt: Mapped[int]
-    started_at: Mapped[datetime]  # of this attempt
+    started_at: Mapped[datetime]  # of the latest attempt
     finished_at: Mapped[datetime | None]
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     error: Mapped[str | None]
@@ -116,18 +118,18 @@ class Questions(Base):
     index: Mapped[int]
     text: Mapped[str | None]
     raw: Mapped[str]
-    checkpoint: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"))  # NULL: it came from a file
+    checkpoint: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"))  # NULL: the question came from a file
     seed: Mapped[int] = mapped_column(BigInteger)
-    answer: Mapped[str | None]  # the true one, where the file has it
+    answer: Mapped[str | None]  # the true answer, if the file has one
 
 
 class Rollouts(Base):
-    """Votes without their texts, which are in Parquet files (`storage.texts`)."""
+    """Votes, without their texts, which are in Parquet files (`storage.texts`)."""
 
     __tablename__ = "rollouts"
     __table_args__ = _NARROW
 
-    question_id: Mapped[str] = _question()
+    question_id: Mapped[str] = _question_key()
     sample_index: Mapped[int] = mapped_column(primary_key=True)
     answer: Mapped[str | None]
     tokens: Mapped[int]
@@ -139,9 +141,9 @@ class Rollouts(Base):
 
 
 class PseudoLabels(Base):
-    """One row a question: its verdict, and the vote unless it was never asked (malformed, duplicate).
+    """One row per question: its verdict, and the vote, unless the question was never asked (malformed, duplicate).
 
-    Run, iteration and index are the question's, here too so that an iteration's rows can be read in order of p_hat.
+    Run, iteration and index are copied from the question, so that an iteration's rows can be read in order of p_hat.
     """
 
     __tablename__ = "pseudo_labels"
@@ -150,7 +152,7 @@ class PseudoLabels(Base):
         Index(None, "run", "iteration", "verdict", "index"),
     )
 
-    question_id: Mapped[str] = _question()
+    question_id: Mapped[str] = _question_key()
     run: Mapped[str]
     iteration: Mapped[int]
     index: Mapped[int]
@@ -166,25 +168,23 @@ class PseudoLabels(Base):
 
 
 class PoolJobs(Base):
-    """The worker pool's queue: the trainings that wait for GPUs or CPUs, those that have them, and what they used."""
+    """The worker pool's queue: trainings that wait for GPUs or CPUs, that have them, or that had them."""
 
     __tablename__ = "pool_jobs"
 
-    run: Mapped[str] = _run()
+    run: Mapped[str] = _run_key()
     iteration: Mapped[int] = mapped_column(primary_key=True)
     stage: Mapped[str] = mapped_column(primary_key=True)
     owner: Mapped[str]
     kind: Mapped[str]
     units: Mapped[float]
-    priority: Mapped[int]
     status: Mapped[str]
-    since: Mapped[datetime]  # in this status
-    preempted: Mapped[bool]
-    used: Mapped[float]  # unit-seconds, in all
+    since: Mapped[datetime]  # when it got this status
+    used: Mapped[float]  # unit-seconds in total
 
 
 class ApiKeys(Base):
-    """Keys of the REST API, by their SHA-256: the keys themselves are nowhere."""
+    """Keys of the REST API. Only their SHA-256 is stored, never the keys themselves."""
 
     __tablename__ = "api_keys"
 
@@ -199,9 +199,9 @@ class OracleLabels(Base):
     __tablename__ = "oracle_labels"
     __table_args__ = (Index(None, "run", "iteration", "index", "oracle", "verdict"), _NARROW)
 
-    question_id: Mapped[str] = _question()
+    question_id: Mapped[str] = _question_key()
     oracle: Mapped[str] = mapped_column(primary_key=True)
-    run: Mapped[str]  # these three are the question's, as a label's are
+    run: Mapped[str]  # run, iteration and index are copied from the question
     iteration: Mapped[int]
     index: Mapped[int]
     verdict: Mapped[str]
@@ -209,79 +209,79 @@ class OracleLabels(Base):
 
 
 class AuditSamples(Base):
-    """The pseudo-labels drawn for an oracle that grades a sample: what its figures are weighted by."""
+    """The pseudo-labels drawn for an oracle that grades a sample. Its figures count only these, weighted by stratum."""
 
     __tablename__ = "audit_samples"
     __table_args__ = (Index(None, "run", "iteration", "oracle", "position"),)
 
-    question_id: Mapped[str] = _question()
+    question_id: Mapped[str] = _question_key()
     oracle: Mapped[str] = mapped_column(primary_key=True)
     run: Mapped[str]
     iteration: Mapped[int]
     stratum: Mapped[str]
-    position: Mapped[int]  # the order in which they are asked, the same in a larger sample
+    position: Mapped[int]  # the order in which the oracle is asked; the same in a larger sample
 
 
 class Annotations(Base):
-    """What one person said of a pseudo-label; what people agree on is the oracle label of `human`."""
+    """One person's verdict on a pseudo-label. What people agree on is stored as the oracle label of `human`."""
 
     __tablename__ = "annotations"
 
-    question_id: Mapped[str] = _question()
+    question_id: Mapped[str] = _question_key()
     annotator: Mapped[str] = mapped_column(primary_key=True)
-    verdict: Mapped[str]  # `unknown`: skipped
+    verdict: Mapped[str]  # `unknown`: the person skipped the question
     note: Mapped[str]
     made_at: Mapped[datetime]
 
 
 class QuestionClusters(Base):
-    """Which questions of an iteration are alike (`core.questions.similarity.clusters`), the largest cluster being 0."""
+    """The iteration's cluster of similar questions that a question is in (`core.questions.similarity.clusters`)."""
 
     __tablename__ = "question_clusters"
     __table_args__ = (Index(None, "run", "iteration", "cluster"), _NARROW)
 
-    question_id: Mapped[str] = _question()
+    question_id: Mapped[str] = _question_key()
     run: Mapped[str]
     iteration: Mapped[int]
-    cluster: Mapped[int]
+    cluster: Mapped[int]  # 0 is the largest
     size: Mapped[int]
 
 
 class TrainedOn(Base):
-    """Which checkpoint learned from a question, and at which steps."""
+    """A checkpoint that was trained on a question, and at which steps."""
 
     __tablename__ = "trained_on"
     __table_args__ = _NARROW
 
-    question_id: Mapped[str] = _question()
+    question_id: Mapped[str] = _question_key()
     checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id", ondelete="CASCADE"), primary_key=True)
     steps: Mapped[list[int]]
 
 
 class Series(Base):
-    """One figure of one iteration, worked out from other tables, so that a run's course is read at once.
+    """One figure of one iteration, computed from other tables, so that the figures of a run are read quickly.
 
-    `over` is the questions that it is over (`kept`, `all`) and `oracle` whoever says so; both are empty where the
-    figure has none.
+    `over` names the questions that the figure is over (`kept`, `all`), and `oracle` the oracle that it is by. Each is
+    empty if the figure has none.
     """
 
     __tablename__ = "series"
     __table_args__ = _NARROW
 
-    run: Mapped[str] = _run()
+    run: Mapped[str] = _run_key()
     iteration: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     over: Mapped[str] = mapped_column(primary_key=True)
     oracle: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[float]
-    lo: Mapped[float | None]  # None: a figure without an interval
+    lo: Mapped[float | None]  # None: the figure has no interval
     hi: Mapped[float | None]
     n: Mapped[int]
-    estimated: Mapped[bool]  # from p_hat and earlier audits, not measured
+    estimated: Mapped[bool]  # from p_hat and the audits of other iterations, not measured
 
 
 class Alerts(Base):
-    """What a rule found; raised once, by whichever process saw it first."""
+    """What a rule or the guard found. It is stored once, by the process that finds it first."""
 
     __tablename__ = "alerts"
     __table_args__ = (Index(None, "raised_at", "id"), Index(None, "run", "iteration"))
@@ -308,14 +308,14 @@ class Alerts(Base):
 
 
 class Deliveries(Base):
-    """An alert on its way to a target; an alert without a row for a target has not been tried yet."""
+    """The delivery of an alert to a target. Without a row, no delivery to the target has been tried."""
 
     __tablename__ = "deliveries"
 
     alert: Mapped[str] = mapped_column(ForeignKey("alerts.id", ondelete="CASCADE"), primary_key=True)
     target: Mapped[str] = mapped_column(primary_key=True)
     attempts: Mapped[int]
-    next_at: Mapped[datetime]  # not before; whoever tries it puts it off first
+    next_at: Mapped[datetime]  # time of the next attempt; each attempt first postpones it
     delivered_at: Mapped[datetime | None]
     error: Mapped[str | None]
 
@@ -323,7 +323,7 @@ class Deliveries(Base):
 class FilterStatistics(Base):
     __tablename__ = "filter_stats"
 
-    run: Mapped[str] = _run()
+    run: Mapped[str] = _run_key()
     iteration: Mapped[int] = mapped_column(primary_key=True)
     candidates: Mapped[int]
     kept: Mapped[int]
@@ -341,12 +341,12 @@ class TrainMetrics(Base):
     __tablename__ = "train_metrics"
     __table_args__ = _NARROW
 
-    run: Mapped[str] = _run()
+    run: Mapped[str] = _run_key()
     iteration: Mapped[int] = mapped_column(primary_key=True)
     role: Mapped[str] = mapped_column(primary_key=True)
     step: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    value: Mapped[float | None]  # None where it was not a number
+    value: Mapped[float | None]  # None: it was not a number
 
 
 class Evaluations(Base):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainSerializer
 
 from core.statistics.estimates import Estimate
 from core.types import (
@@ -21,6 +23,8 @@ from core.types import (
     Verdict,
 )
 
+# A seed has up to 63 bits. In JSON it is a string, since the numbers of JavaScript, and of other readers, have 53.
+Seed = Annotated[int, PlainSerializer(str, when_used="json")]
 # "stopped": the guard, early stopping or a person ended it
 RunStatus = Literal["created", "running", "paused", "stopped", "done", "failed", "cancelled"]
 StageStatus = Literal["running", "done", "failed"]
@@ -32,7 +36,7 @@ class RunRow:
 
     name: str
     preset: str | None
-    seed: int
+    seed: Seed
     status: RunStatus
     config: Mapping[str, Any]
     created_at: datetime
@@ -94,10 +98,8 @@ class PoolRow:
     owner: str
     kind: ResourceKind
     units: float
-    priority: int
     status: PoolStatus
     since: datetime  # in this status
-    preempted: bool
     used: float  # unit-seconds, in all
 
 
@@ -113,7 +115,7 @@ class RolloutRow:
     mean_entropy: float | None  # nats a token
     entropy_error: float | None
     checkpoint: str
-    seed: int
+    seed: Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,8 @@ class QuestionSummary:
     iteration: int
     index: int
     text: str | None
-    checkpoint: str | None  # that wrote it
-    seed: int
+    checkpoint: str | None  # that wrote it; None for a given prompt
+    seed: Seed
     verdict: Verdict | None  # None: not labelled yet
     answer: str | None  # this and the next six are the pseudo-label's; None where there is none
     votes: int | None
@@ -134,7 +136,7 @@ class QuestionSummary:
     parsed: int | None
     unknown: int | None
     p_hat: float | None
-    denominator: Denominator | None
+    denominator: Denominator | None  # of p_hat: all votes, `m`, or those with an answer, `parsed`
     oracles: tuple[OracleLabel, ...]
 
 

@@ -22,7 +22,7 @@ from core.settings.bounds import (
 )
 from core.settings.prompts import Prompts
 from core.settings.serving import Serving
-from core.settings.trainers import LocalSettings, PoolSettings, TrainerSettings
+from core.settings.trainers import LocalSettings, TrainerSettings
 from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, Solver
 from core.statistics.guard import Guard, LoopGuard
 from core.types import Denominator, Flow, Role
@@ -97,7 +97,6 @@ class _Run(Part):
     alerts: Alerts = Alerts()
     serving: Serving = Serving()
     trainer: TrainerSettings = LocalSettings()
-    pool: PoolSettings = PoolSettings()
 
     @property
     def test_time(self) -> bool:

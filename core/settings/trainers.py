@@ -40,11 +40,4 @@ class EasyR1Settings(Part):
     offload: bool = False  # parameters and optimiser states to the CPU's memory while the other is at work
 
 
-class PoolSettings(Part):
-    """A run's standing among those that share the cluster: a preset's `[pool]`."""
-
-    # The greater goes first, and takes the place of a lower one at its next checkpoint. Among equals, who had least.
-    priority: int = Field(0, ge=-100, le=100)
-
-
 TrainerSettings = Annotated[LocalSettings | EasyR1Settings, Field(discriminator="type")]

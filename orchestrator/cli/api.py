@@ -1,4 +1,4 @@
-"""`coevo api` serves the REST API, `coevo keys` are who may use it, `coevo questions` asks it."""
+"""`coevo api` serves the REST API, `coevo keys` manages its keys, `coevo questions` reads from it."""
 
 from __future__ import annotations
 
@@ -30,52 +30,56 @@ from storage.session import Store, open_store
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from services.api.question_schemas import Question
     from services.drift.outbox import Target
+    from storage.rows import QuestionSummary
 
-keys = typer.Typer(help="Keys of the REST API.", no_args_is_help=True)
-_PATIENCE_S = 60  # a process that still imports, on a busy machine, is not one that hangs
-# From `coevo api` to its processes: whether keys are asked for, and whether there is one process.
-_ASKS, _ALONE = "COEVO_API_ASKS_FOR_KEYS", "COEVO_API_IS_ALONE"
-KeyName = Annotated[str, typer.Argument(help="What the key is called.", show_default=False)]
+keys = typer.Typer(help="Make, list and revoke keys of the REST API.", no_args_is_help=True)
+_PATIENCE_S = 60  # so that a process that is still importing on a busy machine is not taken for one that hangs
+# `coevo api` tells its processes in these variables whether requests need a key and whether there is only one process.
+_NEEDS_KEYS, _IS_SINGLE = "COEVO_API_ASKS_FOR_KEYS", "COEVO_API_IS_ALONE"
+KeyName = Annotated[str, typer.Argument(help="Name of the key.", show_default=False)]
 
 
 def api(
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = cluster.Ports().api,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = cluster.Ports().api,
     no_keys: Annotated[
         bool,
-        typer.Option("--no-keys", help="Answer everybody on this machine; for loopback only."),
+        typer.Option("--no-keys", help="Answer requests without a key. Allowed on a loopback address only."),
     ] = False,
-    workers: Annotated[int, typer.Option(help="Processes that answer, each with its own connections.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Number of processes that answer requests.", min=1)] = 1,
 ) -> None:
-    """Serve the REST API over the store, until it is interrupted."""
-    import uvicorn  # here and below: no other command waits for it
+    """Serve the REST API and the dashboard until interrupted. `coevo up` starts this too."""
+    import uvicorn  # imported here, as others below, so that no other command waits for it
 
     from services.api.app import PREFIX
     from services.api.connections import UVICORN
     from services.drift.outbox import delivering
 
     with clear_errors():
-        inside = _is_loopback(host)
-        if no_keys and not inside:
+        is_loopback = _is_loopback(host)
+        if no_keys and not is_loopback:
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
-        store, targets = open_store(home().database), _targets()  # says here what is wrong with them
-        message = "no keys are asked for" if no_keys else "keys are asked for (coevo keys add)"
+        store, targets = open_store(home().database), _targets()  # raise here, before a process is started
+        message = "requests need no key" if no_keys else "requests need a key (`coevo keys add` makes one)"
         prefect = _prefect()
         message += f"; alerts go to {' and '.join(target.name for target in targets)}" if targets else ""
-        message += f"; Prefect at {prefect.url} starts runs" if prefect else "; no Prefect to start runs (coevo up)"
+        message += (
+            f"; Prefect at {prefect.url} starts runs"
+            if prefect
+            else "; runs cannot be started, since no Prefect server is known (`coevo up` starts one)"
+        )
         url = f"http://{host}:{port}"
-        own = None if no_keys or not inside else _own_key(home(), store)
-        shown = page(url, own if sys.stdout.isatty() else None)  # no key gets into a log
-        print(f"dashboard {shown}, API {url}{PREFIX}, described at {url}/api/openapi.json; {message}", flush=True)
-        os.environ[_ASKS] = "no" if no_keys else "yes"
-        os.environ[_ALONE] = "yes" if workers == 1 else "no"
-        serving = f"{__name__}:{served.__name__}"
-        # In this process, not in those that answer: alerts are sent once, however many these are.
+        own_key = None if no_keys or not is_loopback else _own_key(home(), store)
+        dashboard = page(url, own_key if sys.stdout.isatty() else None)  # the key must not get into a log
+        print(f"dashboard {dashboard}, API {url}{PREFIX}, described at {url}/api/openapi.json; {message}", flush=True)
+        os.environ[_NEEDS_KEYS] = "no" if no_keys else "yes"
+        os.environ[_IS_SINGLE] = "yes" if workers == 1 else "no"
+        app_factory = f"{__name__}:{worker_app.__name__}"
+        # This process delivers the alerts, so that each is sent once, however many processes answer requests.
         with closing(store), delivering(store, targets):
             uvicorn.run(
-                serving,
+                app_factory,
                 factory=True,
                 host=host,
                 port=port,
@@ -86,8 +90,8 @@ def api(
             )
 
 
-def served() -> FastAPI:
-    """What each process of `coevo api` serves, as the environment says."""
+def worker_app() -> FastAPI:
+    """The application that each process of `coevo api` serves. Its settings are in environment variables."""
     from orchestrator.readiness import refuse_as_the_api_can
     from services.api.app import create_app
     from services.api.connections import Spreading
@@ -96,15 +100,15 @@ def served() -> FastAPI:
     app = create_app(
         open_store(coevo_home.database),
         coevo_home.path / "exports",
-        ask_for_keys=os.environ[_ASKS] == "yes",
+        ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
         prefect=_prefect(),
         presets=PRESETS,
         texts=coevo_home.texts,
         refuse_unready=refuse_as_the_api_can,
     )
-    if os.environ[_ALONE] == "no":
+    if os.environ[_IS_SINGLE] == "no":
         app.add_middleware(Spreading)
-    # What was imported stays: a collection that looks through all of it stops every request for a tenth of a second.
+    # Exclude everything imported from garbage collection: a collection that scans it stops every request for 0.1 s.
     gc.collect()
     gc.freeze()
     return app
@@ -115,24 +119,26 @@ def add(
     name: KeyName,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help=f"What it may: {', '.join(get_args(Scope))}; read by default, and may be given again."),
+        typer.Option(
+            help=f"What the key permits: {', '.join(get_args(Scope))}; by default read. May be given more than once."
+        ),
     ] = None,
 ) -> None:
-    """Make a key and print it, this once: the store has its hash only."""
+    """Make a key and print it. It is shown only this once, because the store keeps just its hash."""
     from services.api.keys import new_key
 
     with clear_errors():
         store = open_store(home().database)
-        print(new_key(store, name, tuple(_scope(name_of_scope) for name_of_scope in scope or ["read"])))
+        print(new_key(store, name, tuple(_scope(scope_name) for scope_name in scope or ["read"])))
 
 
 @keys.command("list")
 def list_() -> None:
-    """Show the keys that there are, not the keys themselves."""
+    """List the keys by name, with their scopes and dates. The keys themselves are not stored."""
     with clear_errors():
         with open_store(home().database).read() as session:
             rows = queries.keys.list_keys(session)
-        table = Table("key", "may", "made (UTC)", "revoked (UTC)", box=SIMPLE_HEAD)
+        table = Table("key", "scopes", "created (UTC)", "revoked (UTC)", box=SIMPLE_HEAD)
         for row in rows:
             revoked = f"{row.revoked_at:%F %H:%M}" if row.revoked_at else ""
             table.add_row(row.name, ", ".join(row.scopes), f"{row.created_at:%F %H:%M}", revoked)
@@ -141,7 +147,7 @@ def list_() -> None:
 
 @keys.command("revoke")
 def revoke(name: KeyName) -> None:
-    """Let a key do nothing from now on."""
+    """Revoke a key. The API refuses it from now on."""
     with clear_errors():
         with open_store(home().database).write() as session:
             queries.keys.revoke_key(session, name)
@@ -149,7 +155,7 @@ def revoke(name: KeyName) -> None:
 
 
 def _own_key(home: Home, store: Store) -> str:
-    """The home's key, which the store then knows."""
+    """The home's own key, after making the store accept it."""
     from services.api.keys import accept_home_key
 
     accept_home_key(store, home.api_key)
@@ -164,7 +170,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _targets() -> list[Target]:
-    """Where alerts are sent: the webhook that the environment names, and Prefect, so far as there are any."""
+    """The targets that alerts are sent to: the webhook in the environment and Prefect, if there are any."""
     from services.drift.prefect_events import PrefectEvents
     from services.drift.webhook import webhook_from
 
@@ -173,7 +179,7 @@ def _targets() -> list[Target]:
 
 
 def _prefect() -> PrefectServer | None:
-    """What `coevo up` started, or the environment names; None where neither is."""
+    """The Prefect server that `coevo up` started or that the environment names; None if there is neither."""
     try:
         return home().services().prefect
     except NotUp:
@@ -181,9 +187,9 @@ def _prefect() -> PrefectServer | None:
 
 
 def _scope(text: str) -> Scope:
-    for known in get_args(Scope):
-        if text == known:
-            scope: Scope = known
+    for name in get_args(Scope):
+        if text == name:
+            scope: Scope = name
             return scope
     raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {text!r}")
 
@@ -191,44 +197,58 @@ def _scope(text: str) -> Scope:
 def questions(
     run: RunName,
     iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False)],
-    verdict: Annotated[list[str] | None, typer.Option(help="Only of this; may be given again.")] = None,
-    p_hat_min: Annotated[float | None, typer.Option(help="Only of at least this share of votes.")] = None,
-    p_hat_max: Annotated[float | None, typer.Option(help="Only of at most this share of votes.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only with this in the question.")] = None,
-    cluster: Annotated[int | None, typer.Option(help="Only of this cluster of questions that are alike.")] = None,
-    oracle: Annotated[str | None, typer.Option(help="Only where this oracle said something of the label.")] = None,
-    oracle_verdict: Annotated[
-        str | None, typer.Option(help="Only where an oracle, or the one named, said this of the label.")
+    verdict: Annotated[
+        list[str] | None, typer.Option(help="Only questions with this verdict. May be given more than once.")
     ] = None,
-    sort: Annotated[str, typer.Option(help="index or p_hat, with - before it downwards.")] = "index",
-    limit: Annotated[int, typer.Option(help="How many at most; 0: all.", min=0)] = 20,
+    p_hat_min: Annotated[
+        float | None,
+        typer.Option(help="Only questions with at least this p_hat, the pseudo-label's share of the votes."),
+    ] = None,
+    p_hat_max: Annotated[float | None, typer.Option(help="Only questions with at most this p_hat.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only questions that contain this text.")] = None,
+    cluster: Annotated[int | None, typer.Option(help="Only questions of this cluster of similar questions.")] = None,
+    oracle: Annotated[str | None, typer.Option(help="Only questions whose label this oracle has graded.")] = None,
+    oracle_verdict: Annotated[
+        str | None,
+        typer.Option(
+            help="Only questions whose label got this verdict, from --oracle if that is given, else from any."
+        ),
+    ] = None,
+    sort: Annotated[str, typer.Option(help="Sort by index or p_hat; with a leading - in descending order.")] = "index",
+    limit: Annotated[int, typer.Option(help="Show at most this many questions; 0 shows all.", min=0)] = 20,
     index: Annotated[
-        int | None, typer.Option(help="Show this one with every vote and all that was said of it.", min=0)
+        int | None, typer.Option(help="Show the question with this index, with all its votes and verdicts.", min=0)
     ] = None,
     url: Url = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show an iteration's questions, or one, from the REST API; with --json one a line."""
-    fits = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
-    fits |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
+    """Show the questions of an iteration, or one question, from the REST API. --json prints one question per line."""
+    from services.api.schemas import to_json
+
+    filters = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
+    filters |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
     with clear_errors():
-        rest = client(url, key)
+        rest_api = client(url, key)
         if index is None:
-            rows = islice(rest.questions(run, iteration, **fits, sort=sort), limit or None)
+            rows = islice(rest_api.questions(run, iteration, **filters, sort=sort), limit or None)
             _list(rows, as_json)
-        elif given := [f"--{name.replace('_', '-')}" for name, value in fits.items() if value is not None]:
-            raise ConfigError(f"--index: shows one question, and chooses among none; got {', '.join(given)}")
+        elif used := [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]:
+            raise ConfigError(
+                f"--index: expected no filter besides it, since it names one question; got {', '.join(used)}"
+            )
         elif as_json:
-            print(rest.question(run, iteration, index).model_dump_json(ensure_ascii=True))
+            print(to_json(rest_api.question(run, iteration, index), ensure_ascii=True).decode())
         else:
-            show(rest.question(run, iteration, index))
+            show(rest_api.question(run, iteration, index))
 
 
-def _list(questions: Iterable[Question], as_json: bool) -> None:
+def _list(questions: Iterable[QuestionSummary], as_json: bool) -> None:
     if as_json:
+        from services.api.schemas import to_json
+
         for question in questions:
-            print(question.model_dump_json(ensure_ascii=True))
+            print(to_json(question, ensure_ascii=True).decode())
         return
     table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD)
     for question in questions:

@@ -1,4 +1,4 @@
-"""`coevo questions --index`: one question, and all that was said of it."""
+"""`coevo questions --index`: print one question with its votes and verdicts."""
 
 from __future__ import annotations
 
@@ -12,32 +12,29 @@ from rich.padding import Padding
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from services.api.question_schemas import Question, QuestionDetail
+    from services.api.question_schemas import QuestionDetail
+    from storage.rows import QuestionSummary
 
-_LINES, _LONGEST = 200, 2_000  # of a question
-
-
-def printable(text: str, most: int = 300) -> str:
-    """What a model wrote, on one line and without what a terminal or Rich would obey."""
-    return escape("".join(c if c.isprintable() else " " for c in text)[:most])
+_MAX_LINES, _MAX_LINE_CHARS = 200, 2_000  # of a question's text
 
 
-def p_hat_of(question: Question) -> str:
-    """`0.60 of 10`; empty where nobody voted."""
-    asked = question.m if question.denominator == "all" else question.parsed
-    return f"{question.p_hat:.2f} of {asked}" if question.p_hat is not None else ""
+def printable(text: str, max_chars: int = 300) -> str:
+    """A model's text on one line, without characters that a terminal or Rich would take for commands."""
+    return escape("".join(char if char.isprintable() else " " for char in text)[:max_chars])
+
+
+def p_hat_of(question: QuestionSummary) -> str:
+    """p_hat with the number of votes that it is a share of, as in `0.60 of 10`; empty if nobody voted."""
+    votes = question.m if question.denominator == "all" else question.parsed
+    return f"{question.p_hat:.2f} of {votes}" if question.p_hat is not None else ""
 
 
 def show(question: QuestionDetail) -> None:
-    """Print it for people: the question, what came of it, and its votes."""
+    """Print a question's text, then what is stored about it, then its votes."""
     console = Console(highlight=False, emoji=False)
     console.print(f"[bold]{escape(question.id)}[/]  {question.verdict or 'not labelled yet'}")
-    text = (
-        "it is malformed, and has no text; what was written:\n" + question.raw
-        if question.text is None
-        else question.text
-    )
-    lines = [printable(line, _LONGEST) for line in text.splitlines()[:_LINES]]
+    text = "malformed, so it has no text; the output was:\n" + question.raw if question.text is None else question.text
+    lines = [printable(line, _MAX_LINE_CHARS) for line in text.splitlines()[:_MAX_LINES]]
     console.print(Padding("\n".join(lines), (1, 0, 1, 2)))
     facts = Table(show_header=False, box=None, pad_edge=False)
     for name, value in _facts(question):
@@ -48,16 +45,16 @@ def show(question: QuestionDetail) -> None:
 
 
 def _facts(question: QuestionDetail) -> Iterator[tuple[str, str]]:
-    yield "written by", printable(question.checkpoint or "nobody here: it is a given prompt")
+    yield "written by", printable(question.checkpoint or "no model: it is a given prompt")
     if question.given_answer is not None:
         yield "given answer", printable(question.given_answer)
     if question.m is not None:
         label = "none" if question.answer is None else printable(question.answer)
-        yield "label", f"{label}, by {question.votes} of {question.m} votes; {question.parsed} have an answer"
+        yield "label", f"{label}, with {question.votes} of {question.m} votes; {question.parsed} votes have an answer"
         yield "p_hat", p_hat_of(question)
         yield (
             "answers",
-            "; ".join(f"{printable(votes_for.answer)} ({votes_for.votes})" for votes_for in question.classes),
+            "; ".join(f"{printable(answer.answer)} ({answer.votes})" for answer in question.classes),
         )
     if question.unknown:
         yield "undecided", f"{question.unknown} comparisons of answers"
@@ -66,12 +63,13 @@ def _facts(question: QuestionDetail) -> Iterator[tuple[str, str]]:
             f"{verdict.oracle} says",
             verdict.verdict + (f": the answer is {printable(verdict.truth)}" if verdict.truth else ""),
         )
-    for word in question.annotations:
-        yield f"{printable(word.annotator)} says", word.verdict + (f": {printable(word.note)}" if word.note else "")
+    for annotation in question.annotations:
+        note = f": {printable(annotation.note)}" if annotation.note else ""
+        yield f"{printable(annotation.annotator)} says", annotation.verdict + note
     if question.cluster is not None:
         yield "cluster", f"number {question.cluster.number}, size {question.cluster.size}"
-    for learned in question.trained_on:
-        yield "trained on by", f"{printable(learned.checkpoint)}, at steps {', '.join(map(str, learned.steps))}"
+    for training in question.trained_on:
+        yield "trained on by", f"{printable(training.checkpoint)}, at steps {', '.join(map(str, training.steps))}"
 
 
 def _votes(question: QuestionDetail) -> Table:

@@ -1,4 +1,4 @@
-"""`coevo up`, `down`, `migrate`, `status`: the services of this machine, the store, and what is at work."""
+"""`coevo up`, `down`, `migrate` and `status`: the services of this machine, the store, and the runs."""
 
 from __future__ import annotations
 
@@ -25,32 +25,38 @@ _PORTS = cluster.Ports()
 
 
 def up(
-    serve_port: Annotated[int, typer.Option(help="Inference services; 0 takes a free one.")] = _PORTS.serve,
-    dashboard_port: Annotated[int, typer.Option(help="Ray's dashboard.")] = _PORTS.dashboard,
-    prefect_port: Annotated[int, typer.Option(help="Prefect's UI and API.")] = _PORTS.prefect,
-    ray_port: Annotated[int, typer.Option(help="Ray itself.")] = _PORTS.ray,
-    api_port: Annotated[int, typer.Option(help="The dashboard and the REST API.")] = _PORTS.api,
-    free_ports: Annotated[bool, typer.Option("--free-ports", help="Take any free ports.")] = False,
+    serve_port: Annotated[int, typer.Option(help="Port of the inference services.")] = _PORTS.serve,
+    dashboard_port: Annotated[int, typer.Option(help="Port of Ray's dashboard.")] = _PORTS.dashboard,
+    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's UI and API.")] = _PORTS.prefect,
+    ray_port: Annotated[int, typer.Option(help="Port of Ray itself.")] = _PORTS.ray,
+    api_port: Annotated[int, typer.Option(help="Port of the dashboard and the REST API.")] = _PORTS.api,
+    free_ports: Annotated[
+        bool, typer.Option("--free-ports", help="Use free ports, whatever the other options say.")
+    ] = False,
 ) -> None:
-    """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer."""
+    """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
+
+    A port of 0 stands for any free port.
+    """
     with clear_errors():
         coevo_home = home()
         open_store(coevo_home.database, create=True).close()
-        asked = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port, api_port)
-        ports = cluster.Ports(0, 0, 0, 0, 0) if free_ports else asked
+        ports = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port, api_port)
+        if free_ports:
+            ports = cluster.Ports(0, 0, 0, 0, 0)
         services = cluster.up(coevo_home, ports, lambda line: print(line, flush=True))
         print("\n".join(addresses(coevo_home, services, secrets=True)))
 
 
 def down() -> None:
-    """End what `coevo up` started."""
+    """Stop the services that `coevo up` started."""
     with clear_errors():
-        ended = cluster.down(home())
-        print(f"ended: {', '.join(ended)}" if ended else "nothing was running")
+        stopped = cluster.down(home())
+        print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 def migrate() -> None:
-    """Make the store's tables, or bring them up to date. `coevo up` does so too; containers need a step of its own."""
+    """Create the store's tables or update them to this version. `coevo up` does so too; with containers, run this."""
     with clear_errors():
         coevo_home = home()
         store = open_store(coevo_home.database, create=True)
@@ -59,9 +65,9 @@ def migrate() -> None:
 
 
 def status(
-    secrets: Annotated[bool, typer.Option("--secrets", help="Show the key and the password, too.")] = False,
+    secrets: Annotated[bool, typer.Option("--secrets", help="Show the API key and Prefect's password too.")] = False,
 ) -> None:
-    """Show the services with their addresses, the runs, and what is at work."""
+    """Show the services with their addresses, the runs, and the stages and trainings in progress."""
     with clear_errors():
         coevo_home = home()
         running = cluster.running(coevo_home)
@@ -72,7 +78,7 @@ def status(
         with store.read() as session:
             runs = [(row, queries.ledger.stages_of(session, row.name)) for row in queries.runs.list_runs(session)]
             trainings = [row for row in queries.pool.pool_jobs(session) if row.status != "done"]
-        table = Table("run", "status", "preset", "stages done", "now", box=SIMPLE_HEAD)
+        table = Table("run", "status", "preset", "stages done", "current stage", box=SIMPLE_HEAD)
         for row, stages in runs:
             done = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
             table.add_row(row.name, row.status, row.preset, f"{done}{_planned(row)}", _now(stages))
@@ -82,27 +88,26 @@ def status(
 
 
 def _pool_table(trainings: list[PoolRow]) -> Table:
-    table = Table("training", "asks for", "priority", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
+    table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
     for row in trainings:
-        status = "stops at its next checkpoint" if row.preempted else row.status
-        now = status if is_alive(row.owner) else "[yellow]cut off[/]"
-        name, wish = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
-        table.add_row(name, wish, str(row.priority), now, f"{row.since:%F %H:%M:%S}")
+        now = row.status if is_alive(row.owner) else "[yellow]interrupted[/]"
+        name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
+        table.add_row(name, request, now, f"{row.since:%F %H:%M:%S}")
     return table
 
 
 def _planned(row: RunRow) -> str:
     try:
         return f" of {len([*plan(parse_config(row.config, row.name))])}"
-    except ConfigError:  # another version's run must not hide all others
+    except ConfigError:  # a run of another version must not keep the others from being shown
         return ", by another version of coevo"
 
 
 def _now(stages: Any) -> str:
     for stage in stages:
         if stage.status == "running":
-            word = "at work" if is_alive(stage.owner) else "[yellow]cut off: coevo resume[/]"
-            return f"{stage.stage} {stage.iteration}: {word}"
+            state = "running" if is_alive(stage.owner) else "[yellow]interrupted, run coevo resume[/]"
+            return f"{stage.stage} {stage.iteration}: {state}"
         if stage.status == "failed":
             return f"[red]{stage.stage} {stage.iteration} failed: {escape((stage.error or '')[:80])}[/]"
     return ""

@@ -1,5 +1,4 @@
-"""A training's slot in the worker pool: it waits in the store's queue, keeps its units while the block runs, and gives
-them up when a training of higher priority needs them.
+"""A training's slot in the worker pool: it waits in the store's queue, and keeps its units while the block runs.
 
 Every waiting process asks once a second, and whichever asks decides for all of them (`scheduler.py`) in one
 transaction. A job lives as long as its owner holds its stage in the ledger: a driver that is killed loses its slot with
@@ -24,7 +23,7 @@ from core.errors import CoevoError
 from core.settings.trainers import EasyR1Settings, TrainerSettings
 from core.types import ResourceKind, Stage
 from orchestrator.ledger import is_alive, owner
-from orchestrator.pool.scheduler import Decision, PoolJob, decide
+from orchestrator.pool.scheduler import PoolJob, to_start
 from orchestrator.serving.checkpoints import reserved
 from orchestrator.stages.context import Context
 from storage import queries
@@ -39,10 +38,6 @@ LIMIT = "COEVO_POOL_LIMIT"  # in the environment of whoever runs flows: the unit
 
 class PoolError(CoevoError):
     """A training that can never get what it asks for; the message says what there is."""
-
-
-class Preempted(Exception):
-    """A training of higher priority needs the place. Not an error: the job goes on later where it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +59,17 @@ def demand_of(settings: TrainerSettings, workers: int) -> Demand:
 def training_slot(
     context: Context, stage: Stage, demand: Demand, say: Callable[[str], None], has_turn: bool
 ) -> Iterator[Callable[[], None]]:
-    """Wait for the demand, and have it for the block, which is given a function that raises `Preempted` when the place
-    is to be given up: to be called where nothing would be lost. `has_turn`: the applications stay as they are for as
-    long. Raises `PoolError`."""
+    """Wait for the demand, and have it for the block.
+
+    The block gets a function that raises `LeaseLost` once the slot is another training's; call it where nothing would
+    be lost. `has_turn`: the applications stay as they are meanwhile. Raises `PoolError`.
+    """
     run, t, me = context.run, context.iteration, owner()
     _refuse_impossible(context, demand, has_turn)
 
     def join(session: Session) -> None:
         wish = partial(
-            queries.pool.join_pool, kind=demand.kind, units=demand.units, priority=context.config.pool.priority
+            queries.pool.join_pool, kind=demand.kind, units=demand.units
         )
         wish(session, run=run, iteration=t, stage=stage, owner=me)
 
@@ -81,7 +78,7 @@ def training_slot(
     try:
         while not _began(context, stage, join, say):
             time.sleep(_POLL_S)
-        yield partial(_give_up_if_asked, context, stage)
+        yield partial(_refuse_lost, context, stage)
     finally:
         with context.store.write() as session:
             queries.pool.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
@@ -127,9 +124,10 @@ def _began(context: Context, stage: Stage, join: Callable[[Session], None], say:
         if rows[mine].status == "done":  # the lease ran out for a moment, and somebody took this driver for dead
             join(session)
             rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
-        decision = decide(_jobs(rows), capacity)
-        _carry_out(session, rows, decision)
-    if mine in decision.start or rows[mine].status == "running":
+        started = to_start(_jobs(rows), capacity)
+        for key in started:
+            queries.pool.start_job(session, rows[key])
+    if mine in started or rows[mine].status == "running":
         return True
     row = rows[mine]
     others = [f"{other.run} ({other.units:g})" for other in rows.values() if other.status == "running"]
@@ -159,31 +157,22 @@ def _jobs(rows: Mapping[str, PoolRow]) -> list[PoolJob]:
             key,
             row.kind,
             row.units,
-            row.priority,
             used[row.run],
             row.since.timestamp(),
             row.status == "running",
-            row.preempted,
         )
         for key, row in rows.items()
         if row.status != "done"
     ]
 
 
-def _carry_out(session: Session, rows: Mapping[str, PoolRow], decision: Decision) -> None:
-    for key in decision.start:
-        queries.pool.start_job(session, rows[key])
-    for key in decision.preempt:
-        queries.pool.preempt_job(session, rows[key])
-
-
-def _give_up_if_asked(context: Context, stage: Stage) -> None:
+def _refuse_lost(context: Context, stage: Stage) -> None:
     mine = f"{context.run}/{context.iteration}/{stage}"
     with context.store.read() as session:
         [row] = [row for row in queries.pool.pool_jobs(session) if _key(row) == mine]
     _refuse_another_owner(row)
-    if row.preempted or row.status != "running":  # or was taken for dead, and another may have its place
-        raise Preempted(mine)
+    if row.status != "running":  # the lease ran out for a moment, and somebody took this driver for dead
+        raise LeaseLost(f"stage {mine}: its lease ran out, and with it its slot in the worker pool; resume the run")
 
 
 def _refuse_another_owner(row: PoolRow) -> None:

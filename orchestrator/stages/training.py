@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSetting
 from core.settings.training import Labelled
 from core.types import Stage
 from orchestrator.ledger import LastWrite
-from orchestrator.pool.slot import Preempted, demand_of, training_slot
+from orchestrator.pool.slot import demand_of, training_slot
 from orchestrator.question_sets.prompts import trained_on
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.curriculum import given_questions
@@ -127,31 +127,27 @@ def _labelled_job(context: Context, labelled: Labelled, job: SolverJob, result: 
 
 
 def _run(context: Context, job: TrainJob) -> TrainResult:
-    """Train in the worker pool, as often as the place there is taken away: each time on from the last checkpoint."""
+    """Train with a slot of the worker pool."""
     settings, steps, done = context.config.trainer, job.training.steps, 0
     stage: Stage = "train_solver" if job.role == "solver" else "train_challenger"
     served = job.role == "solver" and context.config.solver.signals.served(context.config.solver.reward)
     has_turn = bool(job.role == "challenger" or context.config.serving.release or served)
     trainer = _trainer(settings)
 
-    def say(word: str) -> None:
-        context.progress(done, steps, word)
+    def report(note: str) -> None:
+        context.progress(done, steps, note)
 
-    demand = demand_of(context.config.trainer, job.training.workers)
-    while True:
-        with (
-            suppress(Preempted),
-            training_slot(context, stage, demand, say, has_turn) as give_up_if_asked,
-        ):
+    demand = demand_of(settings, job.training.workers)
+    with training_slot(context, stage, demand, report, has_turn) as refuse_lost_slot:
 
-            def progress(step: int, metrics: Mapping[str, float], check: Callable[[], None] = give_up_if_asked) -> None:
-                nonlocal done
-                done = step
-                say(f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
-                if step % job.training.checkpoint_every == 0 and step < steps:
-                    check()
+        def progress(step: int, metrics: Mapping[str, float]) -> None:
+            nonlocal done
+            done = step
+            report(f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
+            if step % job.training.checkpoint_every == 0 and step < steps:
+                refuse_lost_slot()
 
-            return trainer.train(job, progress)
+        return trainer.train(job, progress)
 
 
 def _trainer(settings: TrainerSettings) -> Trainer:

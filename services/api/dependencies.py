@@ -1,4 +1,4 @@
-"""What routes take: parts of paths, and a transaction to read in."""
+"""Parameters and dependencies that routes share: parts of paths, paging, and sessions for reading the store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, ParamSpec, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi import Depends, Path, Query, Request, Response
-from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from services.api.pages import LARGEST_PAGE
+from services.api.schemas import to_json
 from storage.queries.runs import RUN_NAME
 from storage.session import Store
 
@@ -22,11 +22,11 @@ R = TypeVar("R")
 
 
 def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable[P, Awaitable[R]]]:
-    """A decorator: the functions that it is put on run in `count` threads, which they share with no others. FastAPI has
-    40 threads for all other routes. A call that waits for its turn holds no thread."""
+    """A decorator that runs functions in `count` threads of their own. All other routes share FastAPI's 40 threads. A
+    call that waits for one of the `count` threads holds no thread meanwhile."""
     limiters: RunVar[CapacityLimiter] = RunVar(name)
 
-    def decorated(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+    def decorator(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
         @wraps(function)
         async def in_a_thread(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
@@ -37,36 +37,36 @@ def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable
 
         return in_a_thread
 
-    return decorated
+    return decorator
 
 
-# For the most frequent routes, which only read the store for a moment. They compete for the interpreter, which one
-# thread has at a time, more than they wait for the database: with 40 threads a page's p99 is several times as long. The
-# other routes keep enough threads to wait for Prefect or a writer.
+# For the most frequent routes, which only read the store for a moment. They wait less for the database than for the
+# interpreter, which only one thread can hold at a time: with 40 threads, a page's p99 is several times as long. The
+# other routes keep enough threads to wait for Prefect or for a writer.
 frequent_route = in_own_threads("frequent routes", 3)
 
 
-def _reading(request: Request) -> Iterator[Session]:
+def _read_session(request: Request) -> Iterator[Session]:
     with request.app.state.store.read() as session:
         yield session
 
 
-async def _store(request: Request) -> Store:  # waits for nothing, and so needs no thread
+async def _store(request: Request) -> Store:  # async, because it waits for nothing and needs no thread
     store: Store = request.app.state.store
     return store
 
 
-def as_json(model: BaseModel) -> Response:
-    """An answer that is what it should be already; FastAPI would check it again, in one more thread."""
-    return Response(model.model_dump_json(), media_type="application/json")
+def as_json(answer: object) -> Response:
+    """Make the response of an answer that is valid already. FastAPI would validate it again, in another thread."""
+    return Response(to_json(answer), media_type="application/json")
 
 
-ReadSession = Annotated[Session, Depends(_reading)]
-# For the most frequent routes: to open a session in the route itself, rather than in a thread before it and one
-# after it, is a third of a page's cost.
+ReadSession = Annotated[Session, Depends(_read_session)]
+# For the most frequent routes, which open a session themselves. FastAPI would open `ReadSession` in a thread before the
+# route and close it in a thread after it, which is a third of a page's cost.
 StoreDependency = Annotated[Store, Depends(_store)]
 RunName = Annotated[str, Path(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])]
 Iteration = Annotated[int, Path(ge=0, le=_LARGEST, examples=[1])]
 Index = Annotated[int, Path(ge=0, le=_LARGEST, examples=[42])]
-Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Entries a page.")]
-After = Annotated[str | None, Query(max_length=200, description="`next` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Entries per page.")]
+After = Annotated[str | None, Query(max_length=200, description="`next` of the previous page.")]

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 _BEGUN, _ENDED = "2026-03-01T09:00:00Z", "2026-03-01T09:14:30Z"
 _QUESTIONS = {"run": "demo", "iteration": 1}
+_ID = "demo/1/000042"
 
 
 def _sha256(of: str) -> str:
@@ -27,6 +28,7 @@ def _checkpoint(role: str, iteration: int, step: int, parent: str | None) -> dic
 
 def _vote(sample: int, answer: str, in_class: int) -> dict[str, Any]:
     return {
+        "question_id": _ID,
         "sample_index": sample,
         "answer": answer,
         "in_class": in_class,
@@ -35,7 +37,7 @@ def _vote(sample: int, answer: str, in_class: int) -> dict[str, Any]:
         "mean_entropy": 0.31,
         "entropy_error": 0.0,
         "checkpoint": "demo/base/0",
-        "seed": 7421 + sample,
+        "seed": str(7421 + sample),
     }
 
 
@@ -51,7 +53,7 @@ _CONFIG = {
 _RUN = {
     "name": "demo",
     "preset": "demo",
-    "seed": 20260,
+    "seed": "20260",
     "status": "running",
     "iterations": 3,
     "created_at": _BEGUN,
@@ -73,18 +75,21 @@ _STAGE = {
     "progress_note": "questions",
 }
 _QUESTION = {
-    "id": "demo/1/000042",
+    "id": _ID,
     **_QUESTIONS,
     "index": 42,
     "text": "What is 7 + 5 * 3?",
+    "checkpoint": "demo/challenger/1",
+    "seed": "421",
     "verdict": "kept",
     "answer": "22",
     "votes": 6,
     "m": 10,
     "parsed": 10,
+    "unknown": 0,
     "p_hat": 0.6,
     "denominator": "all",
-    "oracles": [{"oracle": "exact", "verdict": "right", "truth": "22"}],
+    "oracles": [{"question_id": _ID, "oracle": "exact", "verdict": "right", "truth": "22"}],
 }
 _ALERT = {
     "id": "0123456789abcdef",
@@ -136,25 +141,20 @@ EXAMPLES: dict[str, Any] = {
         "stage": "train_solver",
         "kind": "GPU",
         "units": 2.0,
-        "priority": 0,
         "status": "running",
         "since": _BEGUN,
-        "preempted": False,
         "used": 148.0,
     },
     "QuestionPage": {"items": [_QUESTION], "next": "WzQyXQ"},
     "QuestionDetail": {
         **_QUESTION,
         "raw": "<question>What is 7 + 5 * 3?</question>\n\\boxed{22}",
-        "checkpoint": "demo/challenger/1",
-        "seed": 421,
         "given_answer": None,
-        "unknown": 0,
         "classes": [{"answer": "22", "votes": 6}, {"answer": "36", "votes": 4}],
         "rollouts": [_vote(i, "22", 0) if i < 6 else _vote(i, "36", 1) for i in range(10)],
-        "annotations": [{"annotator": "ann", "verdict": "right", "note": "", "made_at": _ENDED}],
+        "annotations": [{"question_id": _ID, "annotator": "ann", "verdict": "right", "note": "", "made_at": _ENDED}],
         "cluster": {"number": 3, "size": 5},
-        "trained_on": [{"checkpoint": "demo/solver/1", "steps": [2, 9]}],
+        "trained_on": [{"question_id": _ID, "checkpoint": "demo/solver/1", "steps": [2, 9]}],
     },
     "Statistics": {
         "verdicts": _VERDICTS,
@@ -265,7 +265,7 @@ EXAMPLES: dict[str, Any] = {
     "Labelling": {
         "annotator": "ann",
         "question": {
-            "id": "demo/1/000042",
+            "id": _ID,
             "index": 42,
             "text": "What is 7 + 5 * 3?",
             "label": "22",

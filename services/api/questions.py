@@ -1,4 +1,4 @@
-"""The questions of an iteration, one question with its votes, and what became of them all."""
+"""The questions of an iteration, one question with its votes, and the numbers of questions by verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.statistics.estimates import share
 from core.types import OracleVerdict, Verdict, question_id
 from services.api.dependencies import Index, Iteration, RunName, StoreDependency, as_json, frequent_route
-from services.api.pages import LARGEST_PAGE, cursor, place
+from services.api.pages import LARGEST_PAGE, cursor, position
 from services.api.problems import documented
 from services.api.question_schemas import Bin, QuestionDetail, QuestionPage, Statistics
 from storage import queries
@@ -20,52 +20,54 @@ router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions
 
 
 class QuestionQuery(BaseModel):
-    """Which questions, in which order."""
+    """Which questions to list, and in which order."""
 
     model_config = ConfigDict(extra="forbid")
 
-    verdict: list[Verdict] = Field([], max_length=6, description="One of these.")
+    verdict: list[Verdict] = Field([], max_length=6, description="Questions with one of these verdicts.")
     p_hat_min: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
     p_hat_max: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    text: str | None = Field(None, min_length=1, max_length=200, description="In the question, in either case.")
-    oracle: str | None = Field(None, pattern=r"^[a-z_0-9]{1,40}$", description="It has said something of the label.")
-    oracle_verdict: OracleVerdict | None = Field(None, description="An oracle, or the one named, has said this.")
-    cluster: int | None = Field(None, ge=0, le=2**31 - 1, description="Of this number in /clusters.")
-    sort: queries.browse.Sort = Field("index", description="In order of p_hat there are only those that were voted on.")
-    limit: int = Field(50, ge=1, le=LARGEST_PAGE, description="Entries a page.")
-    after: str | None = Field(None, max_length=200, description="`next` of the page before.")
+    text: str | None = Field(None, min_length=1, max_length=200, description="In the question, ignoring case.")
+    oracle: str | None = Field(None, pattern=r"^[a-z_0-9]{1,40}$", description="Questions that this oracle has graded.")
+    oracle_verdict: OracleVerdict | None = Field(None, description="Given by `oracle`, or by any oracle.")
+    cluster: int | None = Field(None, ge=0, le=2**31 - 1, description="Number of a cluster in /clusters.")
+    sort: queries.browse.Sort = Field("index", description="Sorting by p_hat lists only questions that were voted on.")
+    limit: int = Field(50, ge=1, le=LARGEST_PAGE, description="Entries per page.")
+    after: str | None = Field(None, max_length=200, description="`next` of the previous page.")
 
 
 @router.get("/questions", response_model=QuestionPage, responses=documented(400, 404))
 @frequent_route
 def list_questions(
-    store: StoreDependency, run: RunName, iteration: Iteration, wanted: Annotated[QuestionQuery, Query()]
+    store: StoreDependency, run: RunName, iteration: Iteration, query: Annotated[QuestionQuery, Query()]
 ) -> Response:
     """A page of an iteration's questions."""
-    fits = queries.browse.QuestionFilter(
-        tuple(wanted.verdict),
-        wanted.p_hat_min,
-        wanted.p_hat_max,
-        wanted.text,
-        wanted.oracle,
-        wanted.oracle_verdict,
-        wanted.cluster,
+    filters = queries.browse.QuestionFilter(
+        tuple(query.verdict),
+        query.p_hat_min,
+        query.p_hat_max,
+        query.text,
+        query.oracle,
+        query.oracle_verdict,
+        query.cluster,
     )
-    after, limit = place(wanted.after, 2 if wanted.sort.endswith("p_hat") else 1), wanted.limit + 1
+    after, limit = position(query.after, 2 if query.sort.endswith("p_hat") else 1), query.limit + 1
     with store.read_once() as session:
-        rows = queries.browse.list_questions(session, run, iteration, fits, sort=wanted.sort, after=after, limit=limit)
+        rows = queries.browse.list_questions(
+            session, run, iteration, filters, sort=query.sort, after=after, limit=limit
+        )
         if not rows:
             queries.runs.get_run(session, run)
-    page = rows[: wanted.limit]
-    more = cursor(queries.browse.sort_key_of(page[-1], wanted.sort)) if len(rows) > wanted.limit else None
-    return as_json(QuestionPage.model_validate({"items": page, "next": more}))
+    page = rows[: query.limit]
+    next_page = cursor(queries.browse.sort_key_of(page[-1], query.sort)) if len(rows) > query.limit else None
+    return as_json(QuestionPage.model_validate({"items": page, "next": next_page}))
 
 
 @router.get("/questions/{index}", response_model=QuestionDetail, responses=documented(404))
 @frequent_route
 def get_question(store: StoreDependency, run: RunName, iteration: Iteration, index: Index) -> Response:
-    """One question with every vote, all answers, the checkpoints that wrote them, what oracles and people said, its
-    cluster, and which checkpoints learned from it."""
+    """One question with every vote, all answers, the checkpoints that wrote them, the verdicts of oracles and people,
+    its cluster, and the checkpoints that were trained on it."""
     key = question_id(run, iteration, index)
     with store.read() as session:
         detail = QuestionDetail.with_votes(
@@ -81,7 +83,7 @@ def get_question(store: StoreDependency, run: RunName, iteration: Iteration, ind
 @router.get("/statistics", response_model=Statistics, responses=documented(404))
 @frequent_route
 def get_statistics(store: StoreDependency, run: RunName, iteration: Iteration) -> Response:
-    """How many questions have which verdict, and the histogram of p_hat."""
+    """The number of questions by verdict, and the histogram of p_hat."""
     with store.read() as session:
         counts = queries.browse.vote_counts(session, run, iteration)
         if not counts:

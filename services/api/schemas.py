@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
@@ -16,15 +17,27 @@ from storage.rows import (
     PoolStatus,
     RunRow,
     RunStatus,
+    Seed,
     StageRow,
     StageStatus,
 )
 
 
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def to_json(answer: Any, *, ensure_ascii: bool = False) -> bytes:
+    """An answer as the API sends it: a pydantic model, or a dataclass."""
+    adapter = _adapter(type(answer))  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    return adapter.dump_json(answer, ensure_ascii=ensure_ascii)
+
+
 class Run(BaseModel):
     name: str
     preset: str | None
-    seed: int
+    seed: Seed
     status: RunStatus
     iterations: int  # that it is to have
     created_at: datetime
@@ -145,10 +158,8 @@ class Job(BaseModel):
     stage: StageName
     kind: ResourceKind
     units: float
-    priority: int
     status: PoolStatus
     since: datetime
-    preempted: bool
     used: float  # unit-seconds
 
 

@@ -1,11 +1,13 @@
-"""Which questions of an iteration are alike, and what a vote was made of."""
+"""Clusters of similar questions of an iteration, and the text of a vote."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
+from pydantic.dataclasses import dataclass
 
 from core.types import question_id
 from services.api.dependencies import Index, Iteration, ReadSession, RunName
@@ -16,16 +18,17 @@ from storage.errors import NotThere, StoreError
 from storage.texts import read_texts
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
-_LONGEST = 100_000  # characters of a rollout that are shown
+_LONGEST = 100_000  # characters of a rollout's text that are returned
 SampleIndex = Annotated[int, Path(ge=0, le=2**31 - 1, examples=[3])]
 
 
 class ClusterSummary(BaseModel):
     number: int  # 0 is the largest
     size: int
-    example: str  # its first question
+    example: str  # text of its first question
 
 
+@dataclass(frozen=True)
 class VoteText(Vote):
     """One rollout of the Solver with what it wrote; null where the run does not keep it (`rollout_text`)."""
 
@@ -36,8 +39,8 @@ class VoteText(Vote):
 def list_clusters(
     session: ReadSession, run: RunName, iteration: Iteration, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[ClusterSummary]:
-    """Questions that are alike by BLEU, the largest clusters first; none of given prompts, nor where an iteration has
-    too many questions to compare."""
+    """Clusters of questions that are similar by BLEU, the largest first. There are none for given prompts, or if an
+    iteration has too many questions to compare."""
     queries.runs.get_run(session, run)
     clusters = queries.traces.largest_clusters(session, run, iteration, limit)
     return [ClusterSummary(number=number, size=size, example=example) for number, size, example in clusters]
@@ -52,8 +55,8 @@ def get_vote(
     label = queries.browse.get_question(session, key).label
     for vote in Vote.all_of(queries.questions.rollouts_of_question(session, key), label):
         if vote.sample_index == sample_index:
-            return VoteText(**vote.model_dump(), text=_text(request, run, iteration, key, sample_index))
-    raise NotThere(f"vote {sample_index} of question {key!r}: there is none of this number")
+            return VoteText(**asdict(vote), text=_text(request, run, iteration, key, sample_index))
+    raise NotThere(f"vote {sample_index} of question {key!r}: the question has no vote of this number")
 
 
 def _text(request: Request, run: str, iteration: int, key: str, sample_index: int) -> str | None:

@@ -1,1 +1,1 @@
-"""How the tables of an earlier version become those of this one."""
+"""Alembic migrations, which upgrade the tables of an earlier version of coevo."""

@@ -1,4 +1,4 @@
-"""`python -m storage.migrations NUMBER "what changes"`: draft the migration to what `models` says now."""
+"""`python -m storage.migrations NUMBER "what changes"`: draft the migration to what `storage.models` defines."""
 
 from __future__ import annotations
 

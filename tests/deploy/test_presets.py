@@ -1,4 +1,4 @@
-"""The presets for real models and the Serve files that they name: every check that needs no GPU."""
+"""The presets for real models and the Serve files that they name: all checks that need no GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu"
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
 LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model != "micro"]
 BY_EASYR1 = [name for name in LARGE if isinstance(load_config(PRESETS / f"{name}.toml").trainer, EasyR1Settings)]
-# Of the other papers: rollouts a prompt, prompts a step and an update, learning rate, tokens of an answer.
+# The other papers' numbers: rollouts a prompt, prompts a step, prompts an update, learning rate, tokens of an answer.
 PAPERS = {
     "srt": (32, 16, None, 1e-6, 3072),
     "ttrl": (64, 8, 1, 5e-7, 3072),
@@ -39,12 +39,12 @@ def preset(name: str) -> RunConfig:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_preset_loads_and_names_a_serve_file_that_is_there(name: str) -> None:
+def test_a_preset_loads_and_names_a_serve_file_that_exists(name: str) -> None:
     assert {"challenger", "solver"} <= read_applications(preset(name).serving.applications).keys()
 
 
 @pytest.mark.parametrize("name", BY_EASYR1)
-def test_its_trainer_takes_both_roles(name: str) -> None:
+def test_easyr1_can_train_both_roles_of_its_presets(name: str) -> None:
     config = preset(name)
     assert isinstance(config.trainer, EasyR1Settings)
     for role, part in (("solver", config.solver), ("challenger", config.challenger)):
@@ -53,8 +53,8 @@ def test_its_trainer_takes_both_roles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_its_numbers_are_the_papers(name: str) -> None:
-    """R-Zero E.1.1, E.1.2 and D.1."""
+def test_an_r_zero_preset_has_the_paper_s_numbers(name: str) -> None:
+    """The numbers are from R-Zero's sections E.1.1, E.1.2 and D.1."""
     config = preset(name)
     for part, steps, rollouts in ((config.solver, 15, 5), (config.challenger, 5, 4)):
         training, reward = part.training, part.reward
@@ -68,31 +68,31 @@ def test_its_numbers_are_the_papers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_its_trainings_are_saved_on_the_way(name: str) -> None:
-    """Else a kill begins them anew, and no training of higher priority ever has their place."""
+def test_a_preset_saves_checkpoints_before_a_training_ends(name: str) -> None:
+    """Without them a killed training begins anew."""
     config = preset(name)
     for training in (config.challenger.training, config.solver.training):
         assert training.checkpoint_every < training.steps
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_memory_changes_none_of_a_papers_numbers(name: str) -> None:
+def test_a_preset_keeps_its_paper_s_numbers(name: str) -> None:
     solver = preset(name).solver
     training = solver.training
-    found = (solver.rollouts, training.prompts_per_step, training.prompts_per_update, training.learning_rate)
-    assert (*found, training.sampling.max_tokens) == PAPERS[name]
+    numbers = (solver.rollouts, training.prompts_per_step, training.prompts_per_update, training.learning_rate)
+    assert (*numbers, training.sampling.max_tokens) == PAPERS[name]
     assert training.updates_per_step == 1
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_what_its_method_asks_for_is_in_its_serve_file(name: str) -> None:
+def test_a_preset_s_serve_file_has_the_applications_that_its_method_needs(name: str) -> None:
     config = preset(name)
     refuse_missing(config.serving.applications, [*config.solver.signals.served(config.solver.reward)])
-    assert config.solver.signals.services(config.solver.reward) == []  # nobody else's service is needed
+    assert config.solver.signals.services(config.solver.reward) == []  # it needs no external service
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_it_fits_the_gpus_that_it_is_for(name: str) -> None:
+def test_a_preset_fits_the_gpus_that_it_is_for(name: str) -> None:
     plan = calculate(name, preset(name), Assumptions())
     assert plan.problems == ()
     assert plan.gpus == (1 if name == "rzero-single-gpu" else 8)
@@ -100,7 +100,7 @@ def test_it_fits_the_gpus_that_it_is_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", LARGE)
 def test_an_answer_and_its_prompt_fit_the_served_context(name: str) -> None:
-    """And the served context the model's own, which vLLM takes for it where the file does not say."""
+    """The served context also fits the model's own, which vLLM uses where the file does not set one."""
     config, own = preset(name), shape_of(preset(name).base_model)[0].max_position_embeddings
     longest = max(config.solver.training.sampling.max_tokens, config.evaluation.sampling.max_tokens)
     applications = read_applications(config.serving.applications)
@@ -110,19 +110,19 @@ def test_an_answer_and_its_prompt_fit_the_served_context(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_serve_takes_the_file(name: str) -> None:
+def test_a_serve_file_follows_ray_serve_s_schema(name: str) -> None:
     ServeDeploySchema.model_validate(yaml.safe_load((APPLICATIONS / name).read_text()))
 
 
 def llm_configs(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each with its application."""
+    """The file's LLM configurations, each with its application."""
     tree = yaml.safe_load((APPLICATIONS / name).read_text())
     llm = [app for app in tree["applications"] if is_vllm(app)]
     return [(app, config) for app in llm for config in app["args"]["llm_configs"]]
 
 
 @pytest.mark.parametrize("name", VLLM)
-def test_what_is_swapped_has_our_server_and_its_deployments_name(name: str) -> None:
+def test_a_swapped_model_uses_our_server_and_has_its_deployment_s_name(name: str) -> None:
     for app, config in llm_configs(name):
         if "deployments" not in app:
             continue
@@ -135,8 +135,8 @@ def test_what_is_swapped_has_our_server_and_its_deployments_name(name: str) -> N
 
 
 @pytest.mark.parametrize("name", VLLM)
-def test_ray_and_vllm_take_each_model(name: str) -> None:
-    """`LLMConfig` builds it, its engine's arguments are vLLM's, and the server and worker classes are there."""
+def test_ray_and_vllm_accept_each_model(name: str) -> None:
+    """`LLMConfig` builds it, vLLM has its engine's arguments, and the server and worker classes exist."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
     from ray.serve.llm import LLMConfig
     from vllm.engine.arg_utils import AsyncEngineArgs

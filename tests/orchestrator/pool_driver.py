@@ -1,8 +1,8 @@
-"""A driver that asks for places in the worker pool with priority 1. Each line of its input is a request:
+"""A driver that asks the worker pool for slots. Each line of its input is a request:
 
     RUN UNITS STAGE [LIMIT]
 
-It prints "began" once it has the place, and gives it back after one more line. Where it can never have the place, it
+It prints "began" once it has the slot, and gives it back after one more line. Where it can never have the slot, it
 prints why. LIMIT is what COEVO_POOL_LIMIT says.
 """
 
@@ -14,7 +14,6 @@ import sys
 import ray
 
 from core.settings.config import CoEvolution
-from core.settings.trainers import PoolSettings
 from core.types import STAGES, Stage
 from orchestrator.installation.home import home
 from orchestrator.ledger import LastWrite, run_once
@@ -36,7 +35,7 @@ def main() -> None:
 
 def _asked(run: str, units: float, stage: Stage) -> str:
     here = home()
-    store, config = open_store(here.database), CoEvolution(pool=PoolSettings(priority=1))
+    store, config = open_store(here.database), CoEvolution()
     with store.write() as session:
         queries.runs.create_run(session, name=run, config=config)
     context = Context(here, store, here.services(), run, config, 1, lambda *_: None)

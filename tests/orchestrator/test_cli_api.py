@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import Result
+from pydantic import TypeAdapter
 from sqlalchemy import update
 from typer.testing import CliRunner
 
@@ -80,14 +81,14 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
             assert (printed.isascii(), json.dumps(ODD)[1:-1] in printed) == (True, True)
         assert "HTTP 404: question 'demo/1/000999'" in _questions(url, key, "--index", "999").stderr
         both = _questions(url, key, "--index", "7", "--oracle", "exact")
-        assert "--index: shows one question, and chooses among none; got --oracle" in both.stderr
+        assert "--index: expected no filter besides it, since it names one question; got --oracle" in both.stderr
         refused = _questions(url, key, "--verdict", "nice")
         assert (refused.exit_code, "HTTP 422: query.verdict.0: Input should be" in refused.stderr) == (1, True)
         assert "HTTP 401: Authorization" in _questions(url, "guess").stderr
         listed = _coevo(url, key, "runs", "list", "--json")
         assert [json.loads(line)["name"] for line in listed.stdout.splitlines()] == ["demo"]
         started = _coevo(url, key, "runs", "start", "demo", "--name", "new", "--set", "dataset.candidates=8")
-        assert (started.exit_code, "HTTP 503: this API knows of no Prefect" in started.stderr) == (1, True)
+        assert (started.exit_code, "HTTP 503: this API has no Prefect server" in started.stderr) == (1, True)
         unnamed = _coevo(url, key, "runs", "start", "demo", "--set", "base_model=/models/x")
         assert "HTTP 422: body.overrides.base_model: expected a number or a word" in unnamed.stderr
         assert "HTTP 404: run nobody: no such run" in _coevo(url, key, "runs", "resume", "nobody").stderr
@@ -95,10 +96,10 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=30)[0]
     assert said.startswith(
-        f"dashboard {url}, API {url}/api/v1, described at {url}/api/openapi.json; keys are asked for"
+        f"dashboard {url}, API {url}/api/v1, described at {url}/api/openapi.json; requests need a key"
     )
     assert Home(place).api_key not in said
-    assert "no Prefect to start runs" in said
+    assert "runs cannot be started, since no Prefect server is known" in said
     shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout
     assert "me" in shown_keys
     assert key not in shown_keys
@@ -119,14 +120,14 @@ def test_a_homes_key_is_known_once_and_not_after_it_was_revoked(place: Path) -> 
 
 def test_one_question_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing that a model or an annotator wrote is obeyed, by Rich or by the terminal."""
-    shown = QuestionDetail.model_validate(EXAMPLES["QuestionDetail"])
+    shown = TypeAdapter(QuestionDetail).validate_python(EXAMPLES["QuestionDetail"])
     odd = "[red]7[/] :cat:\x1b[2J\u202e"
     said = shown.annotations[0].model_copy(update={"note": odd})
     show(shown.model_copy(update={"text": f"{odd}\nmore", "answer": odd, "annotations": [said]}))
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:4] == ["demo/1/000042  kept", "", "[red]7[/] :cat: [2J", "more"]
     facts = [line.split(maxsplit=1) for line in lines[5:] if line]
-    assert ["label", "[red]7[/] :cat: [2J , by 6 of 10 votes; 10 have an answer"] in facts
+    assert ["label", "[red]7[/] :cat: [2J , with 6 of 10 votes; 10 votes have an answer"] in facts
     for name, fact in (("answers", "22 (6); 36 (4)"), ("exact", "says     right: the answer is 22")):
         assert [name, fact] in facts
     assert ["ann", "says       right: [red]7[/] :cat: [2J"] in facts
@@ -138,9 +139,9 @@ def test_one_question_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> N
     [
         (("api", "--host", "0.0.0.0", "--no-keys"), "--no-keys: expected a loopback address as --host, got 0.0.0.0"),
         (("keys", "add", "me", "--scope", "all"), "--scope: expected one of read, run, label, admin, got 'all'"),
-        (("questions", "demo", "1", "--url", "http://127.0.0.1:9"), "no answer from the API (coevo api serves it)"),
-        (("runs", "cancel", "demo", "--url", "http://127.0.0.1:9"), "no answer from the API (coevo api serves it)"),
-        (("keys", "revoke", "you"), "key 'you': there is none of this name that is in use"),
+        (("questions", "demo", "1", "--url", "http://127.0.0.1:9"), "no answer from the API (`coevo up` starts it)"),
+        (("runs", "cancel", "demo", "--url", "http://127.0.0.1:9"), "no answer from the API (`coevo up` starts it)"),
+        (("keys", "revoke", "you"), "key 'you': no key of this name is in use"),
     ],
 )
 def test_what_cannot_be_done_is_said(place: Path, arguments: tuple[str, ...], complaint: str) -> None:

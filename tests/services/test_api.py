@@ -80,7 +80,8 @@ def test_questions_filtered_sorted_and_in_pages(api: TestClient) -> None:
     first = every["items"][0]
     assert (first["verdict"], first["answer"], first["votes"], first["m"], first["p_hat"]) == ("kept", "3", 2, 4, 0.5)
     assert (first["denominator"], first["parsed"]) == ("all", 4)
-    assert first["oracles"] == [{"oracle": "exact", "verdict": "right", "truth": "3"}]
+    verdict = {"question_id": f"{RUN}/1/000000", "oracle": "exact", "verdict": "right", "truth": "3"}
+    assert first["oracles"] == [verdict]
     malformed = every["items"][3]
     assert (malformed["verdict"], malformed["p_hat"], malformed["oracles"]) == ("malformed", None, [])
 
@@ -103,6 +104,7 @@ def test_one_question_with_every_vote(api: TestClient) -> None:
     found = get(api, f"{ITERATION}/questions/1")
     assert [vote["answer"] for vote in found["rollouts"]] == ["3", "3", "3", "4"]
     assert found["rollouts"][0] == {
+        "question_id": f"{RUN}/1/000001",
         "sample_index": 0,
         "answer": "3",
         "in_class": 0,
@@ -111,7 +113,7 @@ def test_one_question_with_every_vote(api: TestClient) -> None:
         "mean_entropy": 0.25,
         "entropy_error": 0.0,
         "checkpoint": f"{RUN}/base/0",
-        "seed": 0,
+        "seed": "0",
     }
     assert found["classes"] == [{"answer": "3", "votes": 3}, {"answer": "4", "votes": 1}]
     assert [vote["in_class"] for vote in found["rollouts"]] == [0, 0, 0, 1]
@@ -148,6 +150,15 @@ def test_what_a_model_wrote_is_shown_whatever_characters_are_in_it(store: Store,
     following = get(api, f"{ITERATION}/labelling/next", annotator="ann")["question"]
     assert (following["text"], following["label"], following["answers"]) == (asked, f"3{SHOWN}", [f"3{SHOWN}", wrong])
     assert get(api, f"/runs/{RUN}/stages")[-1]["error"] == get(api, f"/runs/{RUN}/iterations")[-1]["stages"][0]["error"]
+
+
+def test_a_seed_is_text_since_json_numbers_have_fewer_bits(store: Store, tmp_path: Path) -> None:
+    largest = 2**63 - 1
+    with store.write() as session:
+        queries.runs.create_run(session, name=RUN, config=CoEvolution(seed=largest))
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
+    assert get(api, f"/runs/{RUN}")["seed"] == str(largest)
+    assert get(api, "/runs")["items"][0]["seed"] == str(largest)
 
 
 def test_statistics_and_the_histogram(api: TestClient) -> None:
@@ -195,7 +206,7 @@ def test_checkpoints_and_where_they_come_from(api: TestClient) -> None:
     [
         ("/runs/nobody", 404, "run nobody: no such run; the store has demo"),
         ("/runs/nobody/series", 404, "run nobody: no such run"),
-        (f"{ITERATION}/questions/99", 404, f"question '{RUN}/1/000099': there is none of this id"),
+        (f"{ITERATION}/questions/99", 404, f"question '{RUN}/1/000099': no question has this id"),
         (f"/runs/{RUN}/checkpoints/solver/7", 404, f"checkpoint {RUN}/solver/7: no such checkpoint"),
         (f"{ITERATION}/questions?limit=201", 422, "query.limit: Input should be less than or equal to 200"),
         (f"{ITERATION}/questions?verdict=nice", 422, "query.verdict.0: Input should be 'kept'"),
@@ -205,8 +216,8 @@ def test_checkpoints_and_where_they_come_from(api: TestClient) -> None:
         (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after: expected `next` of a page in the same order"),
         (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after: expected `next`"),
         (f"{ITERATION}/questions?after=WzFlOTk5XQ", 400, "after: expected `next`"),
-        ("/runs?after=WzFlMzAsICJkZW1vIl0", 400, "after: expected `next` of a page before"),  # [1e30, "demo"]
-        ("/runs?after=nobody", 400, "after: expected `next` of a page before, got 'nobody'"),
+        ("/runs?after=WzFlMzAsICJkZW1vIl0", 400, "after: expected `next` of a previous page"),  # [1e30, "demo"]
+        ("/runs?after=nobody", 400, "after: expected `next` of a previous page, got 'nobody'"),
         ("/runs/%00", 422, "path.run: String should match pattern"),
         ("/runs/demo/iterations/99999999999/questions", 422, "path.iteration: Input should be less than or equal to"),
         ("/nothing", 404, "Not Found"),
@@ -227,7 +238,7 @@ def test_a_database_that_does_not_answer_is_no_secret_of_ours(sqlite: Store, tmp
         session.execute(text("DROP TABLE pool_jobs"))
     response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
     assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
-    assert response.json()["detail"] == "the database did not answer; its reason is in the API's log"
+    assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"
 
 
 def test_what_nobody_foresaw_is_a_problem_too_and_its_traceback_in_the_log(
@@ -244,10 +255,10 @@ def test_what_nobody_foresaw_is_a_problem_too_and_its_traceback_in_the_log(
         "type": "about:blank",
         "title": "Internal Server Error",
         "status": 500,
-        "detail": "something went wrong that nobody foresaw; its traceback is in the API's log",
+        "detail": "unexpected error; its traceback is in the API's log",
         "errors": [],
     }
-    assert f"GET {PREFIX}{ITERATION}/exports/jsonl: not foreseen" in caplog.text
+    assert f"GET {PREFIX}{ITERATION}/exports/jsonl: unexpected error" in caplog.text
     assert "NotADirectoryError" in caplog.text
 
 

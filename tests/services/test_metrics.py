@@ -65,7 +65,7 @@ def watch(store: Store, run: str = RUN) -> None:
         late = {"alert": f"{run}-0", "next_at": NOW, "delivered_at": None, "error": "refused"}
         insert_new(session, Deliveries, [{**late, "target": name, "attempts": n} for name, n in (("a", 2), ("b", 0))])
         queries.pool.join_pool(
-            session, run=run, iteration=3, stage="train_solver", owner="me", kind="GPU", units=2.0, priority=0
+            session, run=run, iteration=3, stage="train_solver", owner="me", kind="GPU", units=2.0
         )
 
 

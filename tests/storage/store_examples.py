@@ -60,7 +60,7 @@ def fill(session: Session, run: str) -> None:
     """Something of everything."""
     queries.run_leases.claim_run(session, run=run, owner="me", lease_seconds=60)
     queries.ledger.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
-    place = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0, "priority": 0}
+    place = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0}
     queries.pool.join_pool(session, run=run, iteration=1, **place)
     queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
     queries.questions.add_questions(session, [question(run, index) for index in range(3)])

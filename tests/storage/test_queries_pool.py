@@ -21,7 +21,7 @@ def join(store: Store, run: str, owner: str, *, lease_seconds: float = 600, unit
     with store.write() as session:
         claim = {"run": run, "iteration": 1, "stage": STAGE, "owner": owner}
         queries.ledger.claim_stage(session, **claim, lease_seconds=lease_seconds)
-        queries.pool.join_pool(session, **claim, kind="GPU", units=units, priority=3)
+        queries.pool.join_pool(session, **claim, kind="GPU", units=units)
 
 
 def job(store: Store, run: str) -> PoolRow:
@@ -30,10 +30,10 @@ def job(store: Store, run: str) -> PoolRow:
         return found
 
 
-def change(store: Store, run: str, how: str) -> None:
+def start(store: Store, run: str) -> None:
     with store.write() as session:
         queries.pool.lock_pool(session)
-        getattr(queries.pool, how)(session, job(store, run))
+        queries.pool.start_job(session, job(store, run))
 
 
 def leave(store: Store, run: str, owner: str) -> None:
@@ -51,15 +51,13 @@ def test_a_job_from_its_queue_to_its_end(store: Store) -> None:
     run = fresh_run(store)
     join(store, run, "ann")
     waiting = job(store, run)
-    assert (waiting.kind, waiting.units, waiting.priority, waiting.status) == ("GPU", 2, 3, "queued")
-    change(store, run, "start_job")
+    assert (waiting.kind, waiting.units, waiting.status) == ("GPU", 2, "queued")
+    start(store, run)
     assert (job(store, run).status, job(store, run).since >= waiting.since) == ("running", True)
-    change(store, run, "preempt_job")
-    assert job(store, run).preempted
     begun_earlier(store, run, 100)
     leave(store, run, "ann")
     done = job(store, run)
-    assert (done.status, done.preempted) == ("done", False)
+    assert done.status == "done"
     took = (done.since - waiting.since).total_seconds()
     assert 200 <= done.used <= 2 * (100 + took)  # 2 units for 100 s, and for what the test took
     leave(store, run, "ann")  # again, by whoever cleans up
@@ -69,7 +67,7 @@ def test_a_job_from_its_queue_to_its_end(store: Store) -> None:
 def test_a_job_that_queues_again_keeps_what_it_used_and_waiting_costs_nothing(store: Store) -> None:
     run = fresh_run(store)
     join(store, run, "ann")
-    change(store, run, "start_job")
+    start(store, run)
     begun_earlier(store, run, 50)
     leave(store, run, "ann")
     used = job(store, run).used
@@ -83,7 +81,7 @@ def test_what_a_job_used_is_kept_when_it_queues_again_in_the_middle(store: Store
     """As one that goes on in another process, after its own was killed."""
     run = fresh_run(store)
     join(store, run, "ann", lease_seconds=0)
-    change(store, run, "start_job")
+    start(store, run)
     begun_earlier(store, run, 50)
     join(store, run, "bob")
     assert job(store, run).status == "queued"
@@ -95,7 +93,7 @@ def test_whoever_no_longer_holds_the_stage_is_dropped(store: Store, how: str) ->
     run, other = fresh_run(store), fresh_run(store)
     join(store, run, "ann", lease_seconds=0 if how != "its stage failed" else 600)
     join(store, other, "eve")
-    change(store, run, "start_job")
+    start(store, run)
     key = {"run": run, "iteration": 1, "stage": STAGE}
     with store.write() as session:
         if how == "its stage failed":

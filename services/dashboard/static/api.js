@@ -1,114 +1,197 @@
-// Asking the REST API, once or again and again while the page is looked at.
+// Requests to the REST API: single ones, and ones that are repeated while the page is visible.
 import { useEffect, useState } from "/static/preact.js";
-import { ofTab } from "./stored.js";
+import { tabStorage } from "./stored.js";
 
 const PREFIX = "/api/v1";
-const KEY = "coevo-key"; // for this tab only
+const STORAGE_KEY = "coevo-key"; // of the API key, in the storage of this tab only
 
+/** An error that the API answered with, or its absence (status 0). */
 export class ApiError extends Error {
+  /** @param {number} status @param {string} detail */
   constructor(status, detail) {
     super(detail);
     this.status = status;
   }
 }
 
-export const hasKey = () => ofTab.get(KEY) !== null;
-export const forgetKey = () => ofTab.remove(KEY);
-export const useKey = (key) => ofTab.set(KEY, key);
+/** What was thrown, as an error that has a message. @param {unknown} thrown */
+export const toError = (thrown) => (thrown instanceof Error ? thrown : new Error(String(thrown)));
 
-export function authorization() {
-  const key = ofTab.get(KEY);
-  return key === null ? {} : { Authorization: `Bearer ${key}` };
+/** @param {unknown} error */
+export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
+
+export const hasApiKey = () => tabStorage.get(STORAGE_KEY) !== null;
+export const forgetApiKey = () => tabStorage.remove(STORAGE_KEY);
+/** @param {string} apiKey */
+export const storeApiKey = (apiKey) => tabStorage.set(STORAGE_KEY, apiKey);
+
+/** @returns {Record<string, string>} */
+function authorization() {
+  const apiKey = tabStorage.get(STORAGE_KEY);
+  return apiKey === null ? {} : { Authorization: `Bearer ${apiKey}` };
 }
 
-/** `path` below /api/v1 with `query`, where a list is given once for each of its values and null not at all. */
-export function address(path, query = {}) {
-  const given = Object.entries(query).flatMap(([name, value]) =>
-    value === null || value === undefined || value === "" ? [] : [value].flat().map((one) => [name, one]),
-  );
-  const search = new URLSearchParams(given).toString();
-  return PREFIX + path + (search && `?${search}`);
+/**
+ * The URL of a request to a path such as "/runs/{run}/series".
+ *
+ * @param {string} path below /api/v1
+ * @param {object} [parameters] those that the path names are inserted into it, the others form the query. A list is
+ *   repeated for each of its values; null, undefined and "" are left out.
+ */
+function urlOf(path, parameters = {}) {
+  const values = new Map(Object.entries(parameters));
+  const filledPath = path.replace(/\{(\w+)\}/g, (_, name) => {
+    const value = values.get(name);
+    values.delete(name);
+    return encodeURIComponent(value);
+  });
+  const query = new URLSearchParams();
+  for (const [name, value] of values) {
+    if (value === null || value === undefined || value === "") continue;
+    for (const item of [value].flat()) query.append(name, item);
+  }
+  return `${PREFIX}${filledPath}${String(query) && `?${query}`}`;
 }
 
-async function answered(url, options) {
+/**
+ * A response that is not an error.
+ *
+ * @param {string} url
+ * @param {RequestInit} options
+ * @throws {ApiError} with the API's own message if it sent one
+ */
+async function send(url, options) {
   let response;
   try {
     response = await fetch(url, options);
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "The API does not answer.");
+    if (isAbort(error)) throw error;
+    throw new ApiError(0, "The API cannot be reached.");
   }
+  if (response.ok) return response;
   const text = await response.text();
-  if (response.ok) return text;
   let detail = text.slice(0, 300);
   try {
     detail = JSON.parse(text).detail ?? detail;
   } catch {
-    /* not the API's own words */
+    // The answer is not JSON, so it does not come from the API but, for example, from a proxy.
   }
   throw new ApiError(response.status, detail);
 }
 
-// A seed has 63 bits, and JavaScript's numbers 53: it is read as text. (Within a text its quotes would be escaped.)
-const read = (text) => JSON.parse(text.replace(/"seed":(\d{16,})/g, '"seed":"$1"'));
-
-export async function get(path, query, signal) {
-  return read(await answered(address(path, query), { headers: authorization(), signal }));
-}
-
-/** With `keepalive` it arrives even where the page is left at once; the body is then small. */
-export async function post(path, body, { keepalive = false } = {}) {
-  const headers = { "Content-Type": "application/json", ...authorization() };
-  return JSON.parse(await answered(PREFIX + path, { method: "POST", headers, body: JSON.stringify(body), keepalive }));
-}
-
-/** What routes answer: `{data, error, again}`; `data` is null before the first answer, and stays while a later one fails.
- *
- * `asked` is a list of [path, query]; null asks nothing. Every `every` ms it is asked again, while the page is visible.
+/**
+ * @template {GetPath} Path
+ * @param {Path} path
+ * @param {GetParameters<Path>} parameters
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<GetResponse<Path>>}
  */
-export function useAnswers(asked, every = 0) {
-  const key = asked === null ? null : JSON.stringify(asked);
-  const [state, setState] = useState({ key: null, text: "", data: null, error: null });
-  const [count, setCount] = useState(0);
+export async function get(path, parameters, signal) {
+  const response = await send(urlOf(path, parameters), { headers: authorization(), signal });
+  return response.json();
+}
+
+/**
+ * @template {PostPath} Path
+ * @param {Path} path
+ * @param {PathParameters<Path, "post">} parameters
+ * @param {PostBody<Path>} body
+ * @param {{ keepalive?: boolean }} [options] with `keepalive` the request is completed even if the page is left; its
+ *   body must then be small
+ * @returns {Promise<PostResponse<Path>>}
+ */
+export async function post(path, parameters, body, { keepalive = false } = {}) {
+  const headers = { "Content-Type": "application/json", ...authorization() };
+  const options = { method: "POST", headers, body: JSON.stringify(body), keepalive };
+  const response = await send(urlOf(path, parameters), options);
+  return response.json();
+}
+
+/**
+ * The responses to several requests.
+ *
+ * `data` is null until all have arrived, and keeps its value if a later request fails, which sets `error`.
+ *
+ * @template {readonly GetRequest[]} const Requests
+ * @param {Requests | null} requests null: no requests are made
+ * @param {number} [interval] how often the requests are repeated while the page is visible, in ms; 0: never
+ * @returns {{
+ *   data: { -readonly [Index in keyof Requests]: GetResponse<Requests[Index][0]> } | null,
+ *   error: Error | null,
+ *   refetch: () => void,
+ * }}
+ */
+export function useResponses(requests, interval = 0) {
+  const key = requests === null ? null : JSON.stringify(requests);
+  const [state, setState] = useState(
+    /** @returns {{ key: string | null, text: string, data: any, error: Error | null }} */
+    () => ({ key: null, text: "", data: null, error: null }),
+  );
+  const [refetchCount, setRefetchCount] = useState(0);
   useEffect(() => {
     if (key === null) return undefined;
-    const stop = new AbortController();
-    let timer = null;
-    let askedOnce = false;
-    async function ask() {
-      if (askedOnce && document.hidden) return void (timer = setTimeout(ask, every));
-      askedOnce = true;
-      try {
-        const data = await Promise.all(JSON.parse(key).map(([path, query]) => get(path, query, stop.signal)));
-        const text = JSON.stringify(data);
-        // The same answer draws nothing anew: a picture that is being read stays as it is.
-        setState((old) => (old.key === key && old.text === text && !old.error ? old : { key, text, data, error: null }));
-      } catch (error) {
-        if (error.name === "AbortError") return;
-        setState((old) => ({ ...(old.key === key ? old : { key, text: "", data: null }), error }));
+    const abortController = new AbortController();
+    /** @type {number | undefined} */
+    let timer;
+    let isFirst = true;
+    async function fetchAll() {
+      if (!isFirst && document.hidden) {
+        timer = setTimeout(fetchAll, interval);
+        return;
       }
-      if (every) timer = setTimeout(ask, every);
+      isFirst = false;
+      try {
+        /** @type {GetRequest[]} */
+        const parsed = JSON.parse(/** @type {string} */ (key));
+        const data = await Promise.all(
+          parsed.map(([path, parameters]) => get(path, parameters ?? {}, abortController.signal)),
+        );
+        const text = JSON.stringify(data);
+        // If the data is the same as before, the state stays the same object, so that nothing is drawn again while a
+        // person reads a chart.
+        setState((old) =>
+          old.key === key && old.text === text && !old.error ? old : { key, text, data, error: null },
+        );
+      } catch (error) {
+        if (isAbort(error)) return;
+        setState((old) => ({ ...(old.key === key ? old : { key, text: "", data: null }), error: toError(error) }));
+      }
+      if (interval) timer = setTimeout(fetchAll, interval);
     }
-    ask();
+    fetchAll();
     return () => {
-      stop.abort();
+      abortController.abort();
       clearTimeout(timer);
     };
-  }, [key, every, count]);
-  const current = state.key === key ? state : { data: null, error: null };
-  return { data: current.data, error: current.error, again: () => setCount((n) => n + 1) };
+  }, [key, interval, refetchCount]);
+  const { data, error } = state.key === key ? state : { data: null, error: null };
+  return { data, error, refetch: () => setRefetchCount((count) => count + 1) };
 }
 
-/** The same of one route. */
-export function useAnswer(path, query = {}, every = 0) {
-  const { data, error, again } = useAnswers(path === null ? null : [[path, query]], every);
-  return { data: data && data[0], error, again };
+/**
+ * The response to one request; see `useResponses`.
+ *
+ * @template {GetPath} Path
+ * @param {Path | null} path
+ * @param {GetParameters<Path>} parameters
+ * @param {number} [interval]
+ * @returns {{ data: GetResponse<Path> | null, error: Error | null, refetch: () => void }}
+ */
+export function useResponse(path, parameters, interval = 0) {
+  const request = /** @type {GetRequest} */ ([path, parameters]);
+  const { data, error, refetch } = useResponses(path === null ? null : [request], interval);
+  return { data: /** @type {GetResponse<Path> | null} */ (data?.[0]), error, refetch };
 }
 
-/** Fetch a file that needs a key, and hand it to the browser as a download. */
-export async function download(path, query, name) {
-  const response = await fetch(address(path, query), { headers: authorization() });
-  if (!response.ok) throw new ApiError(response.status, (await response.json()).detail);
+/**
+ * Fetches a file with the API key, which a plain link could not send, and has the browser save it under `name`.
+ *
+ * @param {string} path
+ * @param {object} parameters
+ * @param {string} name
+ */
+export async function download(path, parameters, name) {
+  const response = await send(urlOf(path, parameters), { headers: authorization() });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
   link.download = name;
