@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo arms test test-all lint system vllm easyr1 containers clean
+.PHONY: demo arms test test-all ready lint system vllm easyr1 containers clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
@@ -13,18 +13,22 @@ demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=
 arms: $(INSTALLED)  ## The loop against an untrained Challenger and against no filter, three seeds (more than an hour)
 	@$(BIN)/python -m benchmarks.arms
 
-test: $(INSTALLED) system lint  ## Everything that CI runs
+test: ready lint  ## Everything that CI runs
 	@$(BIN)/pytest -m "not live and not slow" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 	@$(BIN)/pytest -m "live and not slow"
 
-test-all: $(INSTALLED) system $(VLLM) lint  ## The same, and what is slow: vLLM, several EasyR1 nodes
+test-all: ready $(VLLM) lint  ## The same, and what is slow: vLLM, several EasyR1 nodes
 	@$(BIN)/pytest -m "not live" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 	@$(BIN)/pytest -m live
 
-lint: $(INSTALLED)  ## Style, imports and types
+ready:  # both wait for downloads, and pip for one core
+	@$(MAKE) --no-print-directory --jobs=2 $(INSTALLED) system
+
+lint: $(INSTALLED)  ## Style, imports and types, of Python and JavaScript
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@tests/lint-javascript.sh $(BIN)/python
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 13) else f"Python 3.11 or 3.12 is needed, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11 …")'

@@ -1,8 +1,8 @@
-"""The ablations of R-Zero's tables 1 and 3 on the tiny world: `make arms`, several seeds of three arms.
+"""Runs the ablations of R-Zero's tables 1 and 3 on the tiny world, with several seeds: `make arms`.
 
-`trained` is the demo; `untrained` keeps the base model as its Challenger (Table 1); `unfiltered` learns from every
-question that has a majority (Table 3). It drives the `coevo` command, so services must not be up for this home yet, and
-a campaign that was cut off goes on where it was.
+There are three arms. `trained` is the demo, `untrained` keeps the base model as its Challenger (Table 1), and
+`unfiltered` learns from every question that has a majority (Table 3). The script runs the `coevo` command, so no
+services may be running for this home. After an interruption, the same command continues.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ ARMS: dict[str, list[str]] = {
     "untrained": ["challenger.trained=false"],
     "unfiltered": ["dataset.filtered=false"],
 }
-SEEDS = (1, 2, 3)  # not the demo's own, on which its settings were looked at
-_AT_ONCE = 2  # runs: while one trains, the other asks; more would only wait for the services
+SEEDS = (1, 2, 3)  # not the demo's seed, with which its settings were chosen
+_RUNS_AT_ONCE = 2  # while one trains, the other uses the services; more runs would only wait for them
 _COEVO = Path(sys.executable).parent / "coevo"
 
 
 def run() -> dict[str, Any]:
-    """`{arm: {measure: {"mean", "per_seed"}}}` of the last iteration, and the gap of trained over untrained."""
+    """The means of the last iteration by arm, the gap between trained and untrained, and all reports by iteration."""
     _coevo("up", "--free-ports")
     try:
         arms = [(arm, seed) for seed in SEEDS for arm in ARMS]
-        with ThreadPoolExecutor(_AT_ONCE) as runs:
-            reports = dict(zip(arms, runs.map(_report, *zip(*arms, strict=True)), strict=True))
+        with ThreadPoolExecutor(_RUNS_AT_ONCE) as executor:
+            reports = dict(zip(arms, executor.map(_report, *zip(*arms, strict=True)), strict=True))
     finally:
         _coevo("down")
     table = {arm: {name: _column(reports, arm, name) for name in ("pass_at_1", "greedy", "maj_at_k")} for arm in ARMS}
@@ -47,8 +47,8 @@ def run() -> dict[str, Any]:
 
 def _report(arm: str, seed: int) -> Any:
     name = f"arm-{arm}-{seed}"
-    settings = [part for setting in (f"seed={seed}", *ARMS[arm]) for part in ("--set", setting)]
-    _coevo("run", "demo", "--name", name, *settings)
+    options = [word for setting in (f"seed={seed}", *ARMS[arm]) for word in ("--set", setting)]
+    _coevo("run", "demo", "--name", name, *options)
     return json.loads(_coevo("report", name, "--json"))
 
 
@@ -62,11 +62,12 @@ def _column(reports: dict[tuple[str, int], Any], arm: str, name: str) -> dict[st
 
 
 def _curve(report: Any) -> list[dict[str, Any]]:
-    kept = [i["pseudo_label_accuracy"] and i["pseudo_label_accuracy"]["kept"] for i in report["iterations"]]
+    iterations = report["iterations"]
+    accuracies = [row["pseudo_label_accuracy"] and row["pseudo_label_accuracy"]["kept"] for row in iterations]
     return [
-        {name: i[name] for name in ("t", "pass_at_1", "greedy", "maj_at_k", "kept", "ill_posed_share")}
+        {name: row[name] for name in ("t", "pass_at_1", "greedy", "maj_at_k", "kept", "ill_posed_share")}
         | {"label_accuracy_kept": accuracy and accuracy["value"]}
-        for i, accuracy in zip(report["iterations"], kept, strict=True)
+        for row, accuracy in zip(iterations, accuracies, strict=True)
     ]
 
 

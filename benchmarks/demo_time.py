@@ -1,8 +1,9 @@
-"""Where the time of the demo's iterations goes, and how much of it is neither sampling, nor training, nor grading.
+"""Measures where the time of the demo's iterations goes, and how much is neither sampling, nor training, nor grading.
 
-Training is what the steps of both roles took, whose reward asks the Solver. Otherwise sampling is whenever a replica
-sampled, as its log says, and grading whenever answers were voted on or compared; where both went on at once, the time
-counts once. An iteration lasts from the end of the one before to the end of its last stage.
+Training is the time of the training steps of both roles, including the Challenger's reward, which asks the Solver.
+Sampling is the other time in which a replica sampled, according to its log. Grading is the time in which answers were
+voted on or compared. Time in which both happened counts once. An iteration lasts from the end of the previous one to
+the end of its last stage.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ RUN = "demo"
 _STEP = ("sample_seconds", "reward_seconds", "update_seconds")
 _SAMPLED = re.compile(r"^INFO (\S+ \S+) .*-- sampled .* in ([0-9.]+) s$", re.MULTILINE)
 
-Interval = tuple[float, float]  # its begin and end, in seconds since the epoch
+Interval = tuple[float, float]  # begin and end, in seconds since the epoch
 
 
 def run(iterations: int = 3) -> dict[str, Any]:
-    """{overhead_share, wall_s, training_s, sampling_and_grading_s, overhead_s, iterations: [the same of each, with
-    overhead_s of each stage and between them]}."""
+    """{overhead_share, wall_s, training_s, sampling_and_grading_s, overhead_s, iterations}.
+
+    `iterations` is a list with the same figures of each iteration, and `overhead`: its seconds in each stage and
+    between the stages.
+    """
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         home = Home(Path(folder))
         store = open_store(home.database, create=True)
@@ -38,46 +42,49 @@ def run(iterations: int = 3) -> dict[str, Any]:
         try:
             arguments = RUN, str(iterations)
             grading = printed_by("benchmarks.demo_time_run", *arguments, home=home, services=services)
-            at_work = [*((begin, end) for begin, end in grading), *_sampling(home)]
-            parts = [_iteration(store, t, at_work) for t in range(1, iterations + 1)]
+            work_intervals = [*((begin, end) for begin, end in grading), *_sampling(home)]
+            rows = [_iteration(store, iteration, work_intervals) for iteration in range(1, iterations + 1)]
         finally:
             cluster.down(home)
-    total = {name: round(sum(part[name] for part in parts), 2) for name in parts[0] if name.endswith("_s")}
-    return {"overhead_share": round(total["overhead_s"] / total["wall_s"], 4), **total, "iterations": parts}
+    totals = {name: round(sum(row[name] for row in rows), 2) for name in rows[0] if name.endswith("_s")}
+    return {"overhead_share": round(totals["overhead_s"] / totals["wall_s"], 4), **totals, "iterations": rows}
 
 
 def _sampling(home: Home) -> list[Interval]:
-    """When the replicas sampled, by their logs."""
+    """The intervals in which the replicas sampled, according to their logs."""
     logs = (home.ray_temp / "session_latest" / "logs" / "serve").glob("replica_*.log")
     intervals = []
     for log in logs:
-        for at, seconds in _SAMPLED.findall(log.read_text()):
-            end = datetime.fromisoformat(at.replace(",", ".")).timestamp()
+        for time_text, seconds in _SAMPLED.findall(log.read_text()):
+            end = datetime.fromisoformat(time_text.replace(",", ".")).timestamp()
             intervals.append((end - float(seconds), end))
     return intervals
 
 
-def _iteration(store: Store, t: int, at_work: Sequence[Interval]) -> dict[str, Any]:
+def _iteration(store: Store, iteration: int, work_intervals: Sequence[Interval]) -> dict[str, Any]:
+    """The figures of an iteration, given the intervals of sampling and grading."""
     with store.read() as session:
         rows = queries.ledger.stages_of(session, RUN)
-        steps = {
+        training = {
             f"train_{role}": sum(
                 metric.value or 0.0
                 for name in _STEP
-                for metric in queries.figures.train_metrics_of(session, RUN, iteration=t, role=role, name=name)
+                for metric in queries.figures.train_metrics_of(session, RUN, iteration=iteration, role=role, name=name)
             )
             for role in ("challenger", "solver")
         }
-    before = max(_span(row)[1] for row in rows if row.iteration == t - 1)
-    spans = {str(row.stage): _span(row) for row in rows if row.iteration == t}
-    wall = max(end for _, end in spans.values()) - before
-    useful = {stage: steps[stage] if stage in steps else _covered(at_work, span) for stage, span in spans.items()}
+    previous_end = max(_span(row)[1] for row in rows if row.iteration == iteration - 1)
+    spans = {str(row.stage): _span(row) for row in rows if row.iteration == iteration}
+    wall = max(end for _, end in spans.values()) - previous_end
+    useful = {
+        stage: training[stage] if stage in training else _covered(work_intervals, span) for stage, span in spans.items()
+    }
     overhead = {stage: end - begin - useful[stage] for stage, (begin, end) in spans.items()}
     overhead["between"] = wall - sum(end - begin for begin, end in spans.values())
     return {
         "wall_s": round(wall, 2),
-        "training_s": round(sum(steps.values()), 2),
-        "sampling_and_grading_s": round(sum(useful.values()) - sum(steps.values()), 2),
+        "training_s": round(sum(training.values()), 2),
+        "sampling_and_grading_s": round(sum(useful.values()) - sum(training.values()), 2),
         "overhead_s": round(sum(overhead.values()), 2),
         "overhead": {stage: round(seconds, 2) for stage, seconds in overhead.items()},
     }
@@ -90,10 +97,10 @@ def _span(row: StageRow) -> Interval:
 
 
 def _covered(intervals: Iterable[Interval], span: Interval) -> float:
-    """How long at least one of the intervals went on within the span, in seconds."""
-    total, until = 0.0, span[0]
-    for begin, end in sorted(intervals):
-        begin, end = max(begin, until), min(end, span[1])  # noqa: PLW2901 (what of it is new)
+    """The seconds of `span` that at least one of the intervals covers."""
+    total, covered_until = 0.0, span[0]
+    for interval_begin, interval_end in sorted(intervals):
+        begin, end = max(interval_begin, covered_until), min(interval_end, span[1])
         if end > begin:
-            total, until = total + end - begin, end
+            total, covered_until = total + end - begin, end
     return total

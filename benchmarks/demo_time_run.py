@@ -1,6 +1,6 @@
-"""A run of the demo in this process, which notes when it graded: `python -m benchmarks.demo_time_run RUN ITERATIONS`.
+"""Runs the demo in this process and records when it grades: `python -m benchmarks.demo_time_run RUN ITERATIONS`.
 
-Its last line is a JSON list of [begin, end], in seconds since the epoch.
+The last line of its output is a JSON list of [begin, end] intervals, in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from unittest.mock import patch
 
 from core.questions.voting import vote_many
 from orchestrator import flows
-from orchestrator.stages.auditing import _graded
-from orchestrator.stages.measuring import graded
+from orchestrator.stages.auditing import audited_labels
+from orchestrator.stages.evaluation import graded
 
-_grading: list[tuple[float, float]] = []
+_intervals: list[tuple[float, float]] = []
 
 
-def _noted(grade: Callable[..., Any]) -> Callable[..., Any]:
-    def noted(*arguments: Any) -> Any:
+def _timed(grade: Callable[..., Any]) -> Callable[..., Any]:
+    """`grade`, wrapped so that each call records its interval."""
+
+    def timed(*arguments: Any) -> Any:
         begin = time.time()
         try:
             return grade(*arguments)
         finally:
-            _grading.append((begin, time.time()))
+            _intervals.append((begin, time.time()))
 
-    return noted
+    return timed
 
 
 def main(run: str, iterations: int) -> None:
     with (
-        patch("orchestrator.stages.dataset.vote_many", _noted(vote_many)),
-        patch("orchestrator.stages.measuring.graded", _noted(graded)),
-        patch("orchestrator.stages.auditing._graded", _noted(_graded)),
+        patch("orchestrator.loop.vote_many", _timed(vote_many)),
+        patch("orchestrator.stages.evaluation.graded", _timed(graded)),
+        patch("orchestrator.loop.audited_labels", _timed(audited_labels)),
     ):
         flows.co_evolve(run, "demo", iterations)
-    print(json.dumps(_grading))
+    print(json.dumps(_intervals))
 
 
 if __name__ == "__main__":

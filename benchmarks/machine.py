@@ -1,4 +1,4 @@
-"""What a benchmark was measured on, which `coevo bench NAME --json` prints with its figures."""
+"""Describes the machine of a benchmark. `coevo bench NAME --json` prints the description with the figures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
-    """{processor: its model's name, cores: the logical ones, avx512: whether it has AVX-512, python, torch: versions}.
+    """{processor: model name, cores: number of logical cores, avx512: whether it has AVX-512, python, torch: versions}.
 
-    `cpuinfo` is Linux's description of the processor. Where there is none, `avx512` is None: not known.
+    `cpuinfo` is Linux's description of the processor. If it has no flags, or is missing, `avx512` is None.
     """
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -1,9 +1,10 @@
-"""The Solver's methods on the tiny world: `coevo bench methods`.
+"""Compares the Solver's methods on the tiny world: `coevo bench methods`.
 
-Each is trained from the same base model on the same prompts with the same seeds, and every figure is over the held-out
-benchmark. Of a prompt's rollouts eight are trained on whatever the method: one that trains on half of its votes gets
-sixteen. Learning rate, steps and prompts are the tiny world's, and the same for all; all else is the method's own
-paper's. `coevo bench collapse`, SRT pushed until it collapses, is part of it.
+Each method trains the same base model on the same prompts with the same seeds, and every figure is measured on the
+held-out benchmark. Every method trains on eight rollouts per prompt, so a method that trains on half of its votes gets
+sixteen. Learning rate, steps and prompts are chosen for the tiny world and equal for all methods; all other settings
+are those of the method's paper. `coevo bench collapse`, which trains SRT until it collapses, is a part of this
+benchmark.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ARMS: dict[str, Arm] = {
     "rloo": Arm("rloo", "truth"),
     "supervised": Arm("supervised", "truth"),
 }
-# claim -> (figure, the one that should be higher, the other)
+# claim -> (figure, method that should have the higher value, the other method)
 CLAIMS: dict[str, tuple[str, str, str]] = {
     "EVOL-RL keeps pass@8 above TTRL's": ("pass_at_k", "evol_rl", "ttrl"),
     "EVOL-RL keeps entropy above TTRL's": ("entropy", "evol_rl", "ttrl"),
@@ -43,14 +44,14 @@ CLAIMS: dict[str, tuple[str, str, str]] = {
 
 
 def run() -> dict[str, Any]:
-    """`{"base", "methods", "claims", "pushed"}`; every figure with its interval, its n and its values by seed."""
-    done = outcomes({BASE: None} | {(name, seed): arm for name, arm in ARMS.items() for seed in SEEDS})
-    by_arm = {name: [done[name, seed] for seed in SEEDS] for name in ARMS}
+    """`{"seeds", "base", "methods", "claims", "pushed"}`; figures have an interval, an n and their values by seed."""
+    results = outcomes({BASE: None} | {(name, seed): arm for name, arm in ARMS.items() for seed in SEEDS})
+    by_arm = {name: [results[name, seed] for seed in SEEDS] for name in ARMS}
     return {
         "seeds": list(SEEDS),
-        "base": _figures([done[BASE]]),
+        "base": _figures([results[BASE]]),
         "methods": {name: {**_figures(by_arm[name]), **_labels(by_arm[name])} for name in ARMS},
-        "claims": {claim: _claim(by_arm, *what) for claim, what in CLAIMS.items()}
+        "claims": {claim: _claim(by_arm, *comparison) for claim, comparison in CLAIMS.items()}
         | {"SCRL's positive labels are more accurate than TTRL's majority": _label_claim(by_arm)},
         "pushed": collapse.run(),
     }
@@ -61,7 +62,7 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _figure(by_seed: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The mean over questions of the mean over seeds; the interval is over questions, the seeds stand beside it."""
+    """The mean over questions of the mean over seeds, with an interval over questions, and the means by seed."""
     return _estimate(mean(_over_seeds(by_seed)), [sum(values) / len(values) for values in by_seed])
 
 
@@ -76,33 +77,45 @@ def _estimate(estimate: Estimate | None, per_seed: Sequence[float]) -> dict[str,
 
 
 def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: str) -> dict[str, Any]:
-    """The paired difference over the questions, and by seed."""
-    after, before = ([outcome["held_out"][figure] for outcome in by_arm[name]] for name in (higher, lower))
-    per_seed = [sum(a) / len(a) - sum(b) / len(b) for a, b in zip(after, before, strict=True)]
-    return _estimate(paired_difference(_over_seeds(before), _over_seeds(after)), per_seed)
+    """The paired difference over the questions, and the differences by seed."""
+    high, low = ([outcome["held_out"][figure] for outcome in by_arm[name]] for name in (higher, lower))
+    per_seed = [sum(a) / len(a) - sum(b) / len(b) for a, b in zip(high, low, strict=True)]
+    return _estimate(paired_difference(_over_seeds(low), _over_seeds(high)), per_seed)
 
 
-def _counted_labels(outcome: Outcome) -> tuple[int, int, int]:
-    """Right labels, labels, questions asked, over a whole training of 32 questions a step."""
-    right = labelled = asked = 0
+def _count_labels(outcome: Outcome) -> tuple[int, int, int]:
+    """The numbers of right labels, of labels, and of prompts, over a whole training with 32 prompts per step."""
+    right = labelled = prompts = 0
     for figures in outcome["metrics"]:
-        given = round(32 * figures.get("labelled_share", 0.0))
-        right, labelled, asked = right + round(given * figures.get("label_accuracy", 0.0)), labelled + given, asked + 32
-    return right, labelled, asked
+        step_labels = round(32 * figures.get("labelled_share", 0.0))
+        right += round(step_labels * figures.get("label_accuracy", 0.0))
+        labelled += step_labels
+        prompts += 32
+    return right, labelled, prompts
 
 
 def _labels(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    counted = [_counted_labels(outcome) for outcome in outcomes]
-    right, labelled, asked = (sum(column) for column in zip(*counted, strict=True))
+    counts = [_count_labels(outcome) for outcome in outcomes]
+    right, labelled, prompts = (sum(column) for column in zip(*counts, strict=True))
     return {
-        "label_accuracy": _estimate(share(right, labelled), [r / n for r, n, _ in counted if n]),
-        "labelled": _estimate(share(labelled, asked), [n / all_of for _, n, all_of in counted]),
+        "label_accuracy": _estimate(
+            share(right, labelled),
+            [seed_right / seed_labelled for seed_right, seed_labelled, _ in counts if seed_labelled],
+        ),
+        "labelled": _estimate(
+            share(labelled, prompts), [seed_labelled / seed_prompts for _, seed_labelled, seed_prompts in counts]
+        ),
     }
 
 
 def _label_claim(by_arm: dict[str, list[Outcome]]) -> dict[str, Any]:
-    """SCRL's less TTRL's label accuracy: they label with policies of their own, so the interval is over the seeds."""
-    scrl, ttrl = ([r / n for r, n, _ in map(_counted_labels, by_arm[name])] for name in ("scrl", "ttrl"))
+    """The difference between the label accuracies of SCRL and TTRL.
+
+    Each labels with its own policy, so the differences are not paired by question, and the interval is over the seeds.
+    """
+    scrl, ttrl = (
+        [right / labelled for right, labelled, _ in map(_count_labels, by_arm[name])] for name in ("scrl", "ttrl")
+    )
     differences = [a - b for a, b in zip(scrl, ttrl, strict=True)]
     return _estimate(mean(differences), differences)
 

@@ -1,4 +1,4 @@
-"""The table and the picture of docs/methods.md, from what `coevo bench methods --json` printed:
+"""Writes the tables and the picture of docs/methods.md from the output of `coevo bench methods --json`:
 
 coevo bench methods --json > methods.json
 python -m benchmarks.methods_docs methods.json
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from benchmarks.pages import DOCS, write_measured
 
 _COLOURS = {"pass_at_1": "#1f5fa8", "maj_at_k": "#2b7a56", "pass_at_k": "#b4540a"}
-_SHOWN = {"pass_at_1": "pass@1", "maj_at_k": "maj@8", "pass_at_k": "pass@8"}
+_NAMES = {"pass_at_1": "pass@1", "maj_at_k": "maj@8", "pass_at_k": "pass@8"}
 _ARMS = {
     "srt_pushed": "SRT",
     "truth_pushed": "RLOO, true labels",
@@ -29,7 +29,7 @@ _PUSHED = {"srt_pushed": ("SRT", "#a8553a"), "truth_pushed": ("RLOO, true labels
 
 
 def write(figures: dict[str, Any]) -> None:
-    """Put the measured part between its marks in docs/methods.md, and draw docs/methods.png."""
+    """Replace the measured part of docs/methods.md, and draw docs/methods.png."""
     write_measured(DOCS / "methods.md", [_methods(figures), _claims(figures), _pushed(figures)])
     _draw(figures).savefig(DOCS / "methods.png", dpi=130)
 
@@ -48,17 +48,17 @@ def _methods(figures: dict[str, Any]) -> str:
 
 
 def _labels(row: dict[str, Any]) -> str:
-    labelled = row["labelled"]["value"]
-    some = "" if labelled > 0.999 else f", {100 * labelled:.0f}% labelled"
-    return f"{_percent(row['label_accuracy'])}, n = {row['label_accuracy']['n']:,}{some}"
+    share = row["labelled"]["value"]
+    labelled = "" if share > 0.999 else f", {100 * share:.0f}% labelled"
+    return f"{_percent(row['label_accuracy'])}, n = {row['label_accuracy']['n']:,}{labelled}"
 
 
 def _claims(figures: dict[str, Any]) -> str:
     lines = ["| claim | difference | by seed | |", "|---|---|---|---|"]
     for claim, claim_figures in figures["claims"].items():
-        shown = _number(claim_figures, 3)
+        difference = _number(claim_figures, 3)
         seeds = ", ".join(f"{value:+.3f}" for value in claim_figures["per_seed"])
-        lines.append(f"| {claim} | {shown} | {seeds} | {_verdict(claim_figures)} |")
+        lines.append(f"| {claim} | {difference} | {seeds} | {_verdict(claim_figures)} |")
     return "\n".join(lines)
 
 
@@ -76,9 +76,9 @@ def _pushed(figures: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for key, name in _ARMS.items():
-        for one in figures["pushed"][key]:
-            cells = [_points(one[figure]) for figure in ("peak", "final", "lost", "restored")]
-            lines.append(f"| {name} | {one['seed']} | {one['steps']} | {' | '.join(cells)} |")
+        for training in figures["pushed"][key]:
+            cells = [_points(training[figure]) for figure in ("peak", "final", "lost", "restored")]
+            lines.append(f"| {name} | {training['seed']} | {training['steps']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -106,38 +106,38 @@ def _draw(figures: dict[str, Any]) -> Figure:
 
 def _draw_methods(axes: Axes, figures: dict[str, Any]) -> None:
     rows = {"base": figures["base"], **figures["methods"]}
-    for shift, (key, shown) in zip((-0.22, 0, 0.22), _SHOWN.items(), strict=True):
+    for shift, (key, name) in zip((-0.22, 0, 0.22), _NAMES.items(), strict=True):
         for y, row in enumerate(rows.values()):
             value, (low, high) = row[key]["value"], row[key]["ci95"]
             axes.plot([100 * low, 100 * high], [y + shift] * 2, color=_COLOURS[key], linewidth=2)
-            label = shown if y == 0 else None
+            label = name if y == 0 else None  # one legend entry per figure
             axes.plot(100 * value, y + shift, "o", color=_COLOURS[key], markersize=5, label=label)
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.set_xlabel("percent of held-out questions, 95% intervals over questions")
     axes.set_title("Held-out accuracy after training", loc="left", fontweight="bold")
     axes.legend(frameon=False, loc="lower left")
-    _plain(axes, "x")
+    _set_style(axes, "x")
 
 
 def _draw_pushed(axes: Axes, figures: dict[str, Any]) -> None:
-    for key, (shown, colour) in _PUSHED.items():
-        for y, one in enumerate(figures["pushed"][key]):
-            curve: Sequence[tuple[int, float]] = one["curve"]
+    for key, (name, colour) in _PUSHED.items():
+        for index, training in enumerate(figures["pushed"][key]):
+            curve: Sequence[tuple[int, float]] = training["curve"]
             steps, values = [step for step, _ in curve], [100 * value for _, value in curve]
-            axes.plot(steps, values, color=colour, linewidth=1.6, label=shown if y == 0 else None)
-    drawn = [one for one in figures["pushed"]["srt_guarded"] if one["seed"] in figures["seeds"]]
-    for y, one in enumerate(drawn):
-        label = "where the guard stops SRT" if y == 0 else None
-        axes.plot(one["steps"], 100 * one["final"], "s", color="#1c2128", markersize=7, label=label)
+            axes.plot(steps, values, color=colour, linewidth=1.6, label=name if index == 0 else None)
+    guarded = [training for training in figures["pushed"]["srt_guarded"] if training["seed"] in figures["seeds"]]
+    for index, training in enumerate(guarded):
+        label = "where the guard stops SRT" if index == 0 else None
+        axes.plot(training["steps"], 100 * training["final"], "s", color="#1c2128", markersize=7, label=label)
     axes.set_xlabel("step")
     axes.set_ylabel("held-out pass@1, percent")
-    axes.set_title("Pushed: lr 1e-3, no KL; a line a seed", loc="left", fontweight="bold")
+    axes.set_title("Pushed: lr 1e-3, no KL; one line per seed", loc="left", fontweight="bold")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.3, 0.83))
-    _plain(axes, "y")
+    _set_style(axes, "y")
 
 
-def _plain(axes: Axes, grid: Any) -> None:
+def _set_style(axes: Axes, grid: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, color="#d8d5cd", linewidth=0.7)
     axes.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""What coevo itself costs: of the demo's iterations, of a data set, of a request, before a training's first step."""
+"""Measures coevo's own overhead: in the demo's iterations, for a data set, per request, and before a training."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ _SIZES = (800, 8_000, 80_000)
 
 
 def run() -> dict[str, Any]:
-    """Shares and seconds; `growth` is of a data set by its questions, with ten votes each."""
-    growth = {str(size): data_set(size) for size in _SIZES}  # small ones first, since memory is a process's at most
+    """Shares and seconds. `growth` has the seconds of a data set by its number of questions, with ten votes each."""
+    # The small data sets come first, because each row reports the process's peak memory so far.
+    data_sets = {str(size): data_set(size) for size in _SIZES}
     client, starting, demo = client_cpu_ms(), train_start.run(), demo_time.run()
     return {
         "demo_overhead_share": demo["overhead_share"],
-        "scripted_8000x10_s": growth["8000"]["total_s"],
+        "scripted_8000x10_s": data_sets["8000"]["total_s"],
         "client_cpu_ms_per_request": client["client_cpu_ms_per_request"],
         "train_start_s": starting["warm_s"],
-        "growth": {size: row["total_s"] for size, row in growth.items()},
+        "growth": {size: row["total_s"] for size, row in data_sets.items()},
         "demo": demo,
-        "data_sets": growth,
+        "data_sets": data_sets,
         "client": client,
         "train_start": starting,
     }

@@ -1,4 +1,4 @@
-"""The measured part of docs/performance.md, from what `coevo bench NAME --json` printed:
+"""Writes the measured part of docs/performance.md from the output of `coevo bench NAME --json`:
 
 coevo bench NAME --json > FOLDER/NAME.json    # for each NAME of BENCHES
 python -m benchmarks.performance_docs FOLDER
@@ -18,24 +18,24 @@ from core.errors import CoevoError
 
 
 class PerformanceError(CoevoError):
-    """A benchmark's JSON is missing, or is not what the benchmark prints now."""
+    """Raised when the JSON of a benchmark is missing, or lacks figures that the benchmark prints now."""
 
 
 def write(folder: Path, page: Path = DOCS / "performance.md") -> None:
-    """Put the figures of FOLDER/NAME.json, for each NAME of BENCHES, between the page's marks.
+    """Replace the measured part of `page` by the figures in `folder`/NAME.json, for each NAME of BENCHES.
 
-    Raises `PerformanceError` where a file is missing, is not JSON, or lacks a figure; the page is left as it was then.
+    Raises `PerformanceError` if a file is missing, is not JSON, or lacks a figure. The page is unchanged then.
     """
-    read = {bench: _read(folder, bench) for bench in BENCHES}
+    all_figures = {bench: _read(folder, bench) for bench in BENCHES}
     rows, sections = list[str](), list[str]()
-    for bench, figures in read.items():
+    for bench, figures in all_figures.items():
         try:
             rows += [_row(target, figures) for target in TARGETS if target.bench == bench]
             sections.append(f"### {bench}\n\n{_SECTIONS[bench](figures)}")
         except KeyError as error:
-            raise PerformanceError(f"{folder / bench}.json has no {error}: {_again(folder, bench)}") from error
-    head = _table(("benchmark", "figure", "measured", "target", "result", "what it is, and what limits it"), rows)
-    write_measured(page, [_machines(read), _summary(read), head, *sections])
+            raise PerformanceError(f"{folder / bench}.json has no {error}: {_how_to_make(folder, bench)}") from error
+    table = _table(("benchmark", "figure", "measured", "target", "result", "what it is, and what limits it"), rows)
+    write_measured(page, [_machines(all_figures), _summary(all_figures), table, *sections])
 
 
 def _read(folder: Path, bench: str) -> Figures:
@@ -43,37 +43,41 @@ def _read(folder: Path, bench: str) -> Figures:
     try:
         figures: Figures = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise PerformanceError(f"{path} is missing: {_again(folder, bench)}") from error
+        raise PerformanceError(f"{path} is missing: {_how_to_make(folder, bench)}") from error
     except json.JSONDecodeError as error:
-        raise PerformanceError(f"{path} is not JSON ({error}): {_again(folder, bench)}") from error
+        raise PerformanceError(f"{path} is not JSON ({error}): {_how_to_make(folder, bench)}") from error
     if "machine" not in figures:
-        raise PerformanceError(f"{path} has no 'machine': {_again(folder, bench)}")
+        raise PerformanceError(f"{path} has no 'machine': {_how_to_make(folder, bench)}")
     return figures
 
 
-def _again(folder: Path, bench: str) -> str:
+def _how_to_make(folder: Path, bench: str) -> str:
     return f"make it with: coevo bench {bench} --json > {folder / bench}.json"
 
 
-def _machines(read: dict[str, Figures]) -> str:
-    """A line for each machine; which benchmarks ran on it, where there are several."""
-    benches: dict[str, list[str]] = {}
-    for bench, figures in read.items():
-        benches.setdefault(_machine(figures["machine"]), []).append(bench)
-    if len(benches) == 1:
-        return f"Measured on {next(iter(benches))}."
-    return "\n".join(f"- {', '.join(names)}: measured on {machine}." for machine, names in benches.items())
+def _machines(all_figures: dict[str, Figures]) -> str:
+    """The machine of all benchmarks, or one line for each machine with the benchmarks that ran on it."""
+    benches_by_machine: dict[str, list[str]] = {}
+    for bench, figures in all_figures.items():
+        benches_by_machine.setdefault(_machine(figures["machine"]), []).append(bench)
+    if len(benches_by_machine) == 1:
+        return f"Measured on {next(iter(benches_by_machine))}."
+    return "\n".join(f"- {', '.join(names)}: measured on {machine}." for machine, names in benches_by_machine.items())
 
 
 def _machine(machine: dict[str, Any]) -> str:
-    has = {True: "with AVX-512", False: "without AVX-512", None: "AVX-512 not known"}[machine["avx512"]]
+    avx512 = {True: "with AVX-512", False: "without AVX-512", None: "AVX-512 not known"}[machine["avx512"]]
     versions = f"Python {machine['python']}, torch {machine['torch']}"
-    return f"{machine['processor']}, {machine['cores']} cores, {has}; {versions}"
+    return f"{machine['processor']}, {machine['cores']} cores, {avx512}; {versions}"
 
 
-def _summary(read: dict[str, Figures]) -> str:
-    values = [(target, target.measured(read[target.bench])) for target in TARGETS]
-    missed = [f"`{t.bench}` `{t.figure}`" for t, value in values if value is not None and not t.is_met(value)]
+def _summary(all_figures: dict[str, Figures]) -> str:
+    values = [(target, target.measured(all_figures[target.bench])) for target in TARGETS]
+    missed = [
+        f"`{target.bench}` `{target.figure}`"
+        for target, value in values
+        if value is not None and not target.is_met(value)
+    ]
     skipped = sum(value is None for _, value in values)
     met = len(values) - len(missed) - skipped
     return (
@@ -87,8 +91,8 @@ def _row(target: Target, figures: Figures) -> str:
     if value is None:
         measured, verdict = "", f"not measured: {target.needs} was not installed"
     else:
-        measured, verdict = _shown(value, target.unit), "met" if target.is_met(value) else "**missed**"
-    bound = f"{target.bound} {_shown(target.target, target.unit)}"
+        measured, verdict = _with_unit(value, target.unit), "met" if target.is_met(value) else "**missed**"
+    bound = f"{target.bound} {_with_unit(target.target, target.unit)}"
     return _cells(target.bench, f"`{target.figure}`", measured, bound, verdict, target.meaning)
 
 
@@ -132,14 +136,14 @@ def _stage(stage: str) -> str:
 
 def _trainer(figures: Figures) -> str:
     rates, memory = figures["tokens_per_s"], figures["memory_mb"]
-    compared = [
-        _cells(name, *(f"{row[who]:,}" for who in ("ours", "trl")))
+    comparison = [
+        _cells(name, *(f"{row[trainer]:,}" for trainer in ("ours", "trl")))
         for name, row in (("tokens a second", rates), ("memory at most, MB", memory))
     ]
-    shares = [_cells(part.replace("_", " and "), _shown(share, "%")) for part, share in figures["shares"].items()]
+    shares = [_cells(part.replace("_", " and "), _with_unit(share, "%")) for part, share in figures["shares"].items()]
     return "\n\n".join(
         [
-            _table((f"median of {figures['steps']} steps", "ours", "TRL"), compared),
+            _table((f"median of {figures['steps']} steps", "ours", "TRL"), comparison),
             _table(("part of our step", "share"), shares),
         ]
     )
@@ -150,7 +154,7 @@ def _sampler(figures: Figures) -> str:
     rows = [
         _cells(
             *(model, batch, f"{row['tokens_per_s']:,}", f"{row['generate_tokens_per_s']:,}"),
-            *(_shown(row["ratio"], "times"), row["limit"], _shown(row["share_of_limit"], "%")),
+            *(_with_unit(row["ratio"], "times"), row["limit"], _with_unit(row["share_of_limit"], "%")),
         )
         for model, by_batch in models.items()
         for batch, row in by_batch.items()
@@ -168,7 +172,7 @@ def _serving(figures: Figures) -> str:
     rows = [
         _cells(
             *(ENGINES[engine], model, f"{row['direct_tokens_per_s']:,}", f"{row['served_tokens_per_s']:,}"),
-            _shown(row["ratio"], "%"),
+            _with_unit(row["ratio"], "%"),
         )
         for engine, larger in _engines(figures).items()
         for model, row in ((f"{larger['parameters']:,} parameters", larger), ("the tiny one", larger["tiny"]))
@@ -180,7 +184,7 @@ def _serving(figures: Figures) -> str:
 def _swap(figures: Figures) -> str:
     rows = [
         _cells(
-            *(ENGINES[engine], f"{row['cold_start_s']} s", f"{row['swap_s']} s", _shown(row["ratio"], "%")),
+            *(ENGINES[engine], f"{row['cold_start_s']} s", f"{row['swap_s']} s", _with_unit(row["ratio"], "%")),
             *(row["swaps"], f"{row['requests']:,}", row["lost_requests"]),
         )
         for engine, row in _engines(figures).items()
@@ -217,11 +221,11 @@ def _without_vllm(figures: Figures) -> list[str]:
     return [] if "vllm" in figures else [_skipped("The vLLM engine", VLLM)]
 
 
-def _skipped(what: str, needs: str) -> str:
-    return f"{what} was not measured: {needs} was not installed."
+def _skipped(subject: str, needs: str) -> str:
+    return f"{subject} was not measured: {needs} was not installed."
 
 
-def _shown(value: float, unit: str) -> str:
+def _with_unit(value: float, unit: str) -> str:
     return f"{100 * value:g}%" if unit == "%" else f"{value:,} {unit}"
 
 

@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL server for the tests and the benchmarks, from whatever server binaries the machine has."""
+"""Runs a temporary PostgreSQL server for tests and benchmarks, with the server programs that are installed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Where packagers put the server programs when they leave them off PATH: Debian, Red Hat, Homebrew.
+# Where Debian, Red Hat and Homebrew put the server programs, which are not on PATH.
 _FOLDERS = (("/usr/lib/postgresql", "*/bin"), ("/", "usr/pgsql-*/bin"), ("/opt/homebrew/opt", "postgresql@*/bin"))
 
 
 def server_folder() -> Path | None:
-    """The folder that holds `initdb` and `pg_ctl`, the newest where there are several; None when there is none."""
+    """The folder with `initdb` and `pg_ctl`: the one on PATH, else the newest version; None if there is none."""
     on_path = shutil.which("initdb")
     if on_path:
         return Path(on_path).resolve().parent
@@ -26,24 +26,24 @@ def server_folder() -> Path | None:
 
 
 def _version(folder: Path) -> float:
-    digits = "".join(c for c in folder.parent.name if c.isdigit() or c == ".")
+    digits = "".join(letter for letter in folder.parent.name if letter.isdigit() or letter == ".")
     return float(digits or 0)
 
 
 @contextmanager
 def temporary_postgresql(fsync: bool = False, shared_buffers: str = "128MB") -> Iterator[str | None]:
-    """Start an empty server on a Unix socket, yield its URL, stop and remove it; None where no server is installed.
+    """Start an empty server on a Unix socket and yield its URL, then stop and remove it. None if none is installed.
 
-    `fsync=False` is for tests only: a benchmark that wants honest commit times asks for True. `shared_buffers` is its
-    memory for tables and indexes; PostgreSQL's own default is the one here.
+    With `fsync=False`, commits are faster than on a real server, so a benchmark that measures commits needs True.
+    `shared_buffers` is the server's memory for tables and indexes; the default here is PostgreSQL's own.
     """
     programs = server_folder()
     if programs is None:
         yield None
         return
-    # PostgreSQL refuses to run as root, so root hands the folder and the processes to an unprivileged user.
+    # PostgreSQL refuses to run as root. As root, give the folder and the processes to an unprivileged user.
     user = _unprivileged_user() if os.geteuid() == 0 else None
-    # A socket's path has room for about 100 characters: TMPDIR may be too deep for one.
+    # The path of a socket may have only about 100 characters, and that of TMPDIR may be too long.
     folder = Path(tempfile.mkdtemp(prefix="coevo-pg-", dir="/tmp"))
     if user is not None:
         shutil.chown(folder, user)
@@ -74,7 +74,7 @@ def temporary_postgresql(fsync: bool = False, shared_buffers: str = "128MB") -> 
 
 
 def _call(user: str | None, *command: str | Path) -> None:
-    """Run a server program as `user`. Its output goes to a file: the server would hold a pipe open while it lives."""
+    """Run a server program as `user`. Its output goes to a file, because the server would keep a pipe open."""
     with tempfile.TemporaryFile() as output:
         try:
             subprocess.run(command, check=True, user=user, group=user, cwd="/", stdout=output, stderr=subprocess.STDOUT)

@@ -1,6 +1,7 @@
-"""How long `coevo replay --methods all` takes over one iteration of 8,000 questions with ten votes each.
+"""Measures how long `coevo replay --methods all` takes for one iteration of 8,000 questions with ten votes each.
 
-The votes are those of the voting bench: numbers, fractions and symbolic answers in several spellings, gaps and junk.
+The votes are those of the benchmark `voting`: numbers, fractions and symbolic answers in several spellings, missing
+answers and junk.
 """
 
 from __future__ import annotations
@@ -29,28 +30,28 @@ _COEVO = Path(sys.executable).parent / "coevo"
 
 
 def run(groups: int = _GROUPS) -> dict[str, Any]:
-    """Seconds of the whole command, from its start to its JSON, all methods included."""
+    """Measure the seconds of the whole command, from its start to its JSON output, for all methods together."""
     with tempfile.TemporaryDirectory() as folder:
         _fill(Path(folder), make_groups(groups))
         start = time.perf_counter()
         command = [str(_COEVO), "replay", _RUN, "--iteration", "1", "--methods", "all", "--json"]
         environment = {**os.environ, "COEVO_HOME": folder}
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+        process = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
         seconds = time.perf_counter() - start
-    rewards = json.loads(done.stdout)
-    played = {name: row["questions"] for name, row in rewards["methods"].items() if "skipped" not in row}
-    skipped = {name: row["skipped"] for name, row in rewards["methods"].items() if "skipped" in row}
+    report = json.loads(process.stdout)
+    replayed = {name: row["questions"] for name, row in report["methods"].items() if "skipped" not in row}
+    skipped = {name: row["skipped"] for name, row in report["methods"].items() if "skipped" in row}
     return {
         "groups": groups,
-        "votes": rewards["rollouts"],
+        "votes": report["rollouts"],
         "seconds": round(seconds, 1),
-        "played": played,
+        "played": replayed,
         "skipped": skipped,
     }
 
 
 def _fill(home: Path, groups: Sequence[Sequence[str | None]]) -> None:
-    """An iteration as `label_questions` leaves it; no oracle has spoken, and the texts are short."""
+    """Store an iteration as `label_questions` does, with short texts and without labels by an oracle."""
     rng, base = random.Random(0), f"{_RUN}/base/0"
     questions = [
         Question(question_id(_RUN, 1, i), _RUN, 1, i, f"Question {i}?", "", base, i) for i in range(len(groups))
@@ -67,7 +68,9 @@ def _fill(home: Path, groups: Sequence[Sequence[str | None]]) -> None:
         queries.questions.add_questions(session, questions)
         queries.questions.add_rollouts(session, rollouts)
         labelled = zip(questions, labels, strict=True)
-        queries.questions.add_labels(session, [LabelledQuestion(q.id, q.text, label, "kept") for q, label in labelled])
+        queries.questions.add_labels(
+            session, [LabelledQuestion(question.id, question.text, label, "kept") for question, label in labelled]
+        )
     writer = TextWriter(home / "texts", _RUN, 1, "label_questions")
     writer.add(0, rollouts)
     writer.finish()

@@ -1,8 +1,9 @@
-"""How fast the REST API reads a store of 1,050,000 questions and 10,000,000 votes, and exports it, on both databases.
+"""Measures how fast the REST API reads and exports a store of 1,050,000 questions and 10,000,000 votes.
 
-The API is served as `coevo api --workers 2` serves it, the readers are those of `benchmarks/rest_load.py`, and all of
-them share the machine with the database. `COEVO_BENCH_ROWS` makes a smaller store. `COEVO_BENCH_DATABASE` is the
-address of one that is to be kept: it is filled when it is not there or empty, and only it is measured.
+It measures SQLite and PostgreSQL. `coevo api --workers 2` serves the API, `benchmarks/rest_load.py` sends the requests,
+and both share the machine with the database. Set `COEVO_BENCH_ROWS` for a smaller store. Set `COEVO_BENCH_DATABASE` to
+the address of a database to keep its store: the benchmark fills it if it is missing or empty, and measures nothing
+else.
 """
 
 from __future__ import annotations
@@ -23,27 +24,32 @@ import httpx
 from sqlalchemy import make_url
 
 from benchmarks.postgres import temporary_postgresql
-from benchmarks.rest_load import READERS, at_a_rate, at_once, requests
+from benchmarks.rest_load import READERS, at_a_rate, requests, without_pause
 from benchmarks.rest_store import FULL, Shape, fill, shape_of
 from storage import queries
 from storage.errors import StoreError
 from storage.session import open_store
 
 _RATE, _SECONDS, _WORKERS = 200, 60.0, 2
-_HIGHER = (250, 300, 350, 400, 450, 500, 600, 700, 800, 900, 1_000)
+_HIGHER_RATES = (250, 300, 350, 400, 450, 500, 600, 700, 800, 900, 1_000)
 _PAGE_P99_MS = 50.0
-# As docker-compose.yml has it. The store is 2.6 GB, and what lists of questions read of it is 1 GB.
+# The value in docker-compose.yml. The store has 2.6 GB, of which lists of questions read 1 GB.
 SHARED_BUFFERS = "2GB"
 _EXPORTED = ("jsonl", "csv", "parquet", "huggingface")
 
 
 def run(rows: int | None = None, seconds: float = _SECONDS, on_postgresql: bool = True) -> dict[str, Any]:
-    """Latencies in milliseconds by kind of request at 200 requests a second for some seconds, the highest rate at which
-    the p99 of a page is at most 50 ms, what 50 readers without a pause get, and exports with their peak of memory."""
+    """Measure and return the figures of both databases.
+
+    - the latencies in milliseconds by kind of request, at 200 requests per second for `seconds`;
+    - the highest rate at which the p99 of a page of questions is at most 50 ms;
+    - the figures of 50 readers without a pause between their requests;
+    - the speed of exports, and the peak of the API's memory.
+    """
     shape = shape_of(rows or int(os.environ.get("COEVO_BENCH_ROWS", FULL.runs * FULL.iterations * FULL.voted)))
-    kept = os.environ.get("COEVO_BENCH_DATABASE")
-    if kept is not None:
-        return {"store": shape.counts, make_url(kept).get_backend_name(): _measure(kept, shape, seconds)}
+    database = os.environ.get("COEVO_BENCH_DATABASE")
+    if database is not None:
+        return {"store": shape.counts, make_url(database).get_backend_name(): _measure(database, shape, seconds)}
     with tempfile.TemporaryDirectory() as folder:
         report = {"store": shape.counts, "sqlite": _measure(f"sqlite:///{folder}/coevo.db", shape, seconds)}
     if on_postgresql:
@@ -54,22 +60,23 @@ def run(rows: int | None = None, seconds: float = _SECONDS, on_postgresql: bool 
 
 
 def _measure(url: str, shape: Shape, seconds: float) -> dict[str, Any]:
-    started = time.perf_counter()
+    start = time.perf_counter()
     if not _is_filled(url):
         fill(url, shape)
-        os.sync()  # otherwise the first minutes of reading are also the last ones of writing
-    filled = time.perf_counter() - started
-    with _served(url, _WORKERS) as api:
-        at_a_rate(api.port, requests(shape, 0), _RATE / 2, seconds / 10)  # connections, caches, prepared statements
+        os.sync()  # otherwise the system would still be writing during the first minutes of the measurement
+    fill_s = time.perf_counter() - start
+    with _serve(url, _WORKERS) as api:
+        # Warm up connections, caches and prepared statements.
+        at_a_rate(api.port, requests(shape, 0), _RATE / 2, seconds / 10)
         steady = at_a_rate(api.port, requests(shape, 1), _RATE, seconds)
-        figures = {"offered_per_s": _RATE, **steady.figures(), **_highest(api.port, shape, seconds / 6)}
-        without_pause = at_once(api.port, requests(shape, 2), seconds / 6)
+        figures = {"offered_per_s": _RATE, **steady.figures(), **_highest_rate(api.port, shape, seconds / 6)}
+        closed_loop = without_pause(api.port, requests(shape, 2), seconds / 6)
     return {
-        "fill_s": round(filled, 1),
+        "fill_s": round(fill_s, 1),
         "readers": READERS,
         "workers": _WORKERS,
         **figures,
-        "without_pause": without_pause.figures(),
+        "without_pause": closed_loop.figures(),
         "exports": _exports(url, shape),
     }
 
@@ -82,34 +89,34 @@ def _is_filled(url: str) -> bool:
         return False
 
 
-def _highest(port: int, shape: Shape, seconds: float) -> dict[str, Any]:
-    """Rates upwards until a page takes too long, or a request fails."""
-    tried: dict[int, float] = {}
-    for rate in _HIGHER:
+def _highest_rate(port: int, shape: Shape, seconds: float) -> dict[str, Any]:
+    """Raise the rate until the p99 of a page is too long, or a request fails."""
+    p99_by_rate: dict[int, float] = {}
+    for rate in _HIGHER_RATES:
         load = at_a_rate(port, requests(shape, rate), rate, seconds).figures()
-        tried[rate] = load["page_of_questions"]["p99_ms"]
-        if tried[rate] > _PAGE_P99_MS or load["failed"]:
+        p99_by_rate[rate] = load["page_of_questions"]["p99_ms"]
+        if p99_by_rate[rate] > _PAGE_P99_MS or load["failed"]:
             break
-    met = [rate for rate, p99 in tried.items() if p99 <= _PAGE_P99_MS]
-    return {"highest_rate_met_per_s": max(met, default=None), "page_p99_ms_at_rates": tried}
+    met = [rate for rate, p99 in p99_by_rate.items() if p99 <= _PAGE_P99_MS]
+    return {"highest_rate_met_per_s": max(met, default=None), "page_p99_ms_at_rates": p99_by_rate}
 
 
 def _exports(url: str, shape: Shape) -> dict[str, Any]:
-    """All iterations, one after another, by an API of one process that does nothing else."""
-    with _served(url, 1) as api:
-        kinds = {kind: _exported(api.client, shape, kind) for kind in _EXPORTED}
+    """Export all iterations one after another, from an API with one process and no other load."""
+    with _serve(url, 1) as api:
+        kinds = {kind: _export(api.client, shape, kind) for kind in _EXPORTED}
         return {**kinds, "peak_rss_mb": _peak_mb(api.process.pid)}
 
 
-def _exported(client: httpx.Client, shape: Shape, kind: str) -> dict[str, float]:
-    size, started = 0, time.perf_counter()
+def _export(client: httpx.Client, shape: Shape, kind: str) -> dict[str, float]:
+    size, start = 0, time.perf_counter()
     for run in shape.names():
         for iteration in range(1, shape.iterations + 1):
             path = f"/api/v1/runs/{run}/iterations/{iteration}/exports/{kind}"
-            with client.stream("GET", path) as answer:
-                answer.raise_for_status()
-                size += sum(len(chunk) for chunk in answer.iter_raw())
-    seconds, rows = time.perf_counter() - started, shape.counts["questions"]
+            with client.stream("GET", path) as response:
+                response.raise_for_status()
+                size += sum(len(chunk) for chunk in response.iter_raw())
+    seconds, rows = time.perf_counter() - start, shape.counts["questions"]
     return {
         "rows": rows,
         "rows_per_s": round(rows / seconds),
@@ -119,7 +126,7 @@ def _exported(client: httpx.Client, shape: Shape, kind: str) -> dict[str, float]
 
 
 def _peak_mb(pid: int) -> float | None:
-    """The most memory that a process ever had, in MB; None where the system does not say."""
+    """The peak memory of a process in MB; None if the system does not report it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -136,11 +143,11 @@ class _Api:
 
 
 @contextmanager
-def _served(url: str, workers: int) -> Iterator[_Api]:
-    """`coevo api` on the store, in processes of its own, until the block ends."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def _serve(url: str, workers: int) -> Iterator[_Api]:
+    """Run `coevo api` on the store, in separate processes, until the block ends."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "COEVO_HOME": home, "COEVO_DATABASE": url}
         command = [str(Path(sys.executable).parent / "coevo"), "api", "--no-keys"]
@@ -148,18 +155,18 @@ def _served(url: str, workers: int) -> Iterator[_Api]:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False) as client:
-                _wait(client, process)
+                _wait_until_ready(client, process)
                 yield _Api(port, process, client)
         finally:
             process.terminate()
             process.wait()
 
 
-def _wait(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None:
         try:
             client.get("/healthz").raise_for_status()
             return
         except httpx.TransportError:
             time.sleep(0.1)
-    raise RuntimeError(f"coevo api ended with {process.returncode} before it answered")
+    raise RuntimeError(f"coevo api ended with exit status {process.returncode} before it answered")

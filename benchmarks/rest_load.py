@@ -1,10 +1,11 @@
-"""Readers of the REST API, for `coevo bench rest`.
+"""Generates load on the REST API, for `coevo bench rest`.
 
-Requests arrive at a fixed mean rate, at random (a Poisson process), whether or not those before have been answered, and
-go out over 50 connections. That is how people and programs that know nothing of each other ask. In a closed loop, where
-each of 50 readers asks again as soon as it has its answer, the latency says nothing but 50 divided by the throughput,
-and a server that stalls is asked less just then. So latency is counted from the moment that a request was due, the time
-that it waits for a free connection included. A closed loop is here too, to say what the server can do at the most.
+Requests arrive at random at a fixed mean rate (a Poisson process), whether or not earlier ones have been answered, and
+are sent over 50 connections. Independent people and programs send requests in this way. In a closed loop, each of 50
+readers would send its next request only after its answer. The latency would then be 50 divided by the throughput, and a
+server that stalls would get fewer requests at that moment. So latency is measured from the moment when a request is
+due, including the time that it waits for a free connection. A closed loop is available too, to measure the largest
+throughput.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ READERS = 50
 PAGE = 50
 _PATIENCE_S = 30.0
 _LENGTH = re.compile(rb"content-length: (\d+)")
-# Requests of each kind, of a hundred.
+# How frequent each kind of request is, in percent.
 _SHARES = {
     "page by index": 20,
     "page by p_hat": 12,
@@ -52,29 +53,29 @@ PAGES = tuple(name for name in _SHARES if name.startswith("page") and name != "p
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request: its kind, seconds from when it was due to the last byte of its answer, whether that was a 200."""
+class Timing:
+    """The result of one request."""
 
     kind: str
-    seconds: float
-    answered: bool
+    seconds: float  # from the moment when it was due to the last byte of its answer
+    answered: bool  # with status 200
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of some seconds of requests."""
+    """The results of all requests of a measurement."""
 
-    asked: Sequence[Asked]
-    seconds: float  # from the first that was due to the last answer
-    own_cpu: float  # seconds of the generator's own process
+    timings: Sequence[Timing]
+    seconds: float  # from the start of the measurement to the last answer
+    own_cpu: float  # processor seconds of the generator's own process
 
     def figures(self) -> dict[str, Any]:
-        """Requests a second, milliseconds by kind of request, what failed, and the generator's share of one core."""
+        """Requests per second, latencies by kind of request, failures, and the generator's share of one core."""
         kinds = {name: self.latency((name,)) for name in _SHARES}
         return {
-            "requests": len(self.asked),
-            "requests_per_s": round(len(self.asked) / self.seconds, 1),
-            "failed": sum(not request.answered for request in self.asked),
+            "requests": len(self.timings),
+            "requests_per_s": round(len(self.timings) / self.seconds, 1),
+            "failed": sum(not timing.answered for timing in self.timings),
             "every_route": self.latency(tuple(_SHARES)),
             "page_of_questions": self.latency(PAGES),
             "routes": {name: figures for name, figures in kinds.items() if figures},
@@ -82,16 +83,16 @@ class Load:
         }
 
     def latency(self, kinds: Sequence[str]) -> dict[str, float] | None:
-        """p50 and p99 in milliseconds with their n; None without one."""
-        taken = [1_000 * request.seconds for request in self.asked if request.kind in kinds]
-        if not taken:
+        """The p50 and p99 of these kinds in milliseconds, with their n; None if there was no such request."""
+        milliseconds = [1_000 * timing.seconds for timing in self.timings if timing.kind in kinds]
+        if not milliseconds:
             return None
-        p50, p99 = np.percentile(taken, [50, 99])
-        return {"n": len(taken), "p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1)}
+        p50, p99 = np.percentile(milliseconds, [50, 99])
+        return {"n": len(milliseconds), "p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1)}
 
 
 def requests(shape: Shape, seed: int) -> Iterator[tuple[str, str]]:
-    """Kinds of requests and their paths, at random by their shares, without end."""
+    """Endless random requests as (kind, path), with the frequencies of `_SHARES`."""
     rng, kinds, shares = random.Random(seed), list(_SHARES), list(_SHARES.values())
     while True:
         [kind] = rng.choices(kinds, shares)
@@ -102,10 +103,10 @@ def _path(rng: random.Random, kind: str, shape: Shape) -> str:
     run = f"/runs/{rng.choice(shape.names())}"
     iteration = f"{run}/iterations/{rng.randint(1, shape.iterations)}"
     index, p_hat = rng.randrange(shape.questions), rng.randint(1, 9) / 10
-    upwards = rng.random() < 0.5
+    ascending = rng.random() < 0.5
     pages: dict[str, Callable[[], str]] = {
         "page by index": lambda: "",
-        "page by p_hat": lambda: f"&sort={'' if upwards else '-'}p_hat&after={cursor((p_hat, index))}",
+        "page by p_hat": lambda: f"&sort={'' if ascending else '-'}p_hat&after={cursor((p_hat, index))}",
         "page of a verdict": lambda: f"&verdict={rng.choice(('kept', 'too_easy', 'too_hard', 'malformed'))}",
         "page that an oracle calls wrong": lambda: "&oracle=exact&oracle_verdict=wrong",
         "page deep in the list": lambda: f"&after={cursor((index,))}",
@@ -129,63 +130,65 @@ def _path(rng: random.Random, kind: str, shape: Shape) -> str:
     }[kind]
 
 
-def at_a_rate(port: int, wanted: Iterable[tuple[str, str]], rate: float, seconds: float) -> Load:
-    """`rate` requests a second on average for some seconds, each sent when it is due."""
-    rng, due, planned = random.Random(0), 0.0, []
-    for kind, path in wanted:
-        due += rng.expovariate(rate)
-        if due > seconds:
+def at_a_rate(port: int, requests_to_send: Iterable[tuple[str, str]], rate: float, seconds: float) -> Load:
+    """Send `rate` requests per second on average for `seconds`, each when it is due."""
+    rng, due_s, schedule = random.Random(0), 0.0, []
+    for kind, path in requests_to_send:
+        due_s += rng.expovariate(rate)
+        if due_s > seconds:
             break
-        planned.append((due, kind, path))
+        schedule.append((due_s, kind, path))
     start = time.perf_counter()
-    return _measured(port, ((start + due, kind, path) for due, kind, path in planned))
+    return _measure(port, ((start + due_s, kind, path) for due_s, kind, path in schedule))
 
 
-def at_once(port: int, wanted: Iterable[tuple[str, str]], seconds: float) -> Load:
-    """As many as are answered: a request is due as soon as a reader is free."""
+def without_pause(port: int, requests_to_send: Iterable[tuple[str, str]], seconds: float) -> Load:
+    """Send requests for `seconds` in a closed loop: each reader sends the next one after its answer."""
     end = time.perf_counter() + seconds
-    free = ((time.perf_counter(), kind, path) for kind, path in wanted)
-    return _measured(port, takewhile(lambda due: due[0] < end, free))
+    due_now = ((time.perf_counter(), kind, path) for kind, path in requests_to_send)
+    return _measure(port, takewhile(lambda request: request[0] < end, due_now))
 
 
-_Due = tuple[float, str, str]  # when it is due by the performance counter, its kind, its path
+_Due = tuple[float, str, str]  # when a request is due by the performance counter, its kind, its path
 
 
-def _measured(port: int, due: Iterator[_Due]) -> Load:
-    started, cpu = time.perf_counter(), time.process_time()
-    asked = asyncio.run(_all(port, due))
-    return Load(asked, time.perf_counter() - started, time.process_time() - cpu)
+def _measure(port: int, requests_due: Iterator[_Due]) -> Load:
+    start, cpu = time.perf_counter(), time.process_time()
+    timings = asyncio.run(_send_all(port, requests_due))
+    return Load(timings, time.perf_counter() - start, time.process_time() - cpu)
 
 
-async def _all(port: int, due: Iterator[_Due]) -> list[Asked]:
-    """The readers share `due`: whoever is free takes the next one, and waits until its time."""
-    asked: list[Asked] = []
-    await asyncio.gather(*(_reader(port, due, asked) for _ in range(READERS)))
-    return asked
+async def _send_all(port: int, requests_due: Iterator[_Due]) -> list[Timing]:
+    """Run the readers, which share `requests_due`: a free reader takes the next request and waits until it is due."""
+    timings: list[Timing] = []
+    await asyncio.gather(*(_reader(port, requests_due, timings) for _ in range(READERS)))
+    return timings
 
 
-async def _reader(port: int, due: Iterator[_Due], asked: list[Asked]) -> None:
-    stream, out = await asyncio.open_connection("127.0.0.1", port)
-    for moment, kind, path in due:
-        if (early := moment - time.perf_counter()) > 0:
-            await asyncio.sleep(early)
+async def _reader(port: int, requests_due: Iterator[_Due], timings: list[Timing]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for due, kind, path in requests_due:
+        if (wait_s := due - time.perf_counter()) > 0:
+            await asyncio.sleep(wait_s)
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                answered, last = await _ask(stream, out, path)
+                answered, closes = await _get(reader, writer, path)
         except (OSError, asyncio.IncompleteReadError):  # a TimeoutError is an OSError
-            answered, last = False, True
-        asked.append(Asked(kind, time.perf_counter() - moment, answered))
-        if last:
-            out.close()
-            stream, out = await asyncio.open_connection("127.0.0.1", port)
-    out.close()
+            answered, closes = False, True
+        timings.append(Timing(kind, time.perf_counter() - due, answered))
+        if closes:
+            writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
 
 
-async def _ask(stream: asyncio.StreamReader, out: asyncio.StreamWriter, path: str) -> tuple[bool, bool]:
-    """Whether it was answered, and whether the connection ends with that. Written out, because an HTTP client would
-    take more of the two cores than what is measured can spare."""
-    out.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-    head = await stream.readuntil(b"\r\n\r\n")
+async def _get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> tuple[bool, bool]:
+    """Send a GET request. Returns whether the status was 200, and whether the server closes the connection.
+
+    The request is written by hand, because an HTTP client would take too much of the two cores from the server.
+    """
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
     length = _LENGTH.search(head)
-    await stream.readexactly(int(length[1]) if length else 0)
+    await reader.readexactly(int(length[1]) if length else 0)
     return head.startswith(b"HTTP/1.1 200"), b"\r\nconnection: close\r\n" in head.lower()

@@ -1,7 +1,8 @@
-"""What an iteration's data set costs where sampling costs nothing: the stages `generate_questions` and
-`label_questions` with ten votes a question, asked of an engine that answers at once (scripted_engine.py).
+"""Measures what an iteration's data set costs without the time for sampling.
 
-Every request, vote, row and text is there, one chat a request, into an SQLite store.
+It runs the stages `generate_questions` and `label_questions`, with ten votes per question, on an engine that answers at
+once (scripted_engine.py). Apart from sampling, everything is done as in a run: requests (with one chat each), votes,
+rows in an SQLite store, and texts.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from core.settings.training import Sampling
 from core.types import Checkpoint, Stage, checkpoint_id
 from orchestrator.installation.home import PRESETS, Home, Services
 from orchestrator.ledger import run_once
+from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.stages.context import Context
-from orchestrator.stages.functions import STAGE_FUNCTIONS
 from services.inference.client import InferenceClient
 from services.inference.engines.base import Prompt
 from storage import queries
@@ -37,8 +38,8 @@ _REQUESTS, _PAUSE_S, _AT_ONCE = 2_000, 0.05, 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Scripted(Context):
-    """A stage's context in which the applications are there already."""
+class _ScriptedContext(Context):
+    """The context of a stage whose applications need not be started."""
 
     @contextmanager
     def serving(self, *_: Any, **__: Any) -> Iterator[None]:
@@ -46,7 +47,7 @@ class _Scripted(Context):
 
 
 def data_set(candidates: int) -> dict[str, float]:
-    """Seconds of each stage for so many questions, of this process's processor time, and its memory at most, in MB."""
+    """The seconds of each stage for `candidates` questions, and this process's processor time and peak memory in MB."""
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder, scripted_engine(0) as url:
         home = Home(Path(folder))
         store = open_store(home.database, create=True)
@@ -58,32 +59,32 @@ def data_set(candidates: int) -> dict[str, float]:
             queries.checkpoints.add_checkpoint(
                 session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {}
             )
-        context = _Scripted(home, store, Services("", "", url, "", "", {}), _RUN, config, 1, lambda *_: None)
-        stages, processor = dict[str, float](), time.process_time()
+        context = _ScriptedContext(home, store, Services("", "", url, "", "", {}), _RUN, config, 1, lambda *_: None)
+        stages, cpu_start = dict[str, float](), time.process_time()
         for stage in _STAGES:
-            began = time.perf_counter()
+            start = time.perf_counter()
             run_once(store, _RUN, 1, stage, partial(STAGE_FUNCTIONS[stage], context))
-            stages[f"{stage}_s"] = round(time.perf_counter() - began, 2)
+            stages[f"{stage}_s"] = round(time.perf_counter() - start, 2)
         with store.read() as session:
             votes = len(queries.questions.rollouts_of(session, _RUN, 1))
         if votes != candidates * _VOTES:
-            raise RuntimeError(f"expected {candidates * _VOTES} votes, got {votes}")
+            raise RuntimeError(f"{_RUN}: expected {candidates * _VOTES} votes in the store, got {votes}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     total = round(sum(stages.values()), 2)
-    return {"total_s": total, **stages, "cpu_s": round(time.process_time() - processor, 2), "memory_mb": round(memory)}
+    return {"total_s": total, **stages, "cpu_s": round(time.process_time() - cpu_start, 2), "memory_mb": round(memory)}
 
 
 def client_cpu_ms() -> dict[str, float]:
-    """The client's processor time for a request, in milliseconds: 256 at once, to an engine that pauses."""
+    """The client's processor time per request, in milliseconds, with 256 requests at once to an engine that pauses."""
     prompts = [Prompt(({"role": "user", "content": "?" * 300},), i, _VOTES, Sampling()) for i in range(_REQUESTS)]
     with scripted_engine(_PAUSE_S) as url:
         client = InferenceClient(f"{url}/solver/v1", "solver", concurrency=_AT_ONCE)
-        client.generate(prompts[:_AT_ONCE], "a")  # warm
-        processor, began = time.process_time(), time.perf_counter()
+        client.generate(prompts[:_AT_ONCE], "a")  # warm up
+        cpu_start, start = time.process_time(), time.perf_counter()
         client.generate(prompts, "a")
-        seconds, spent = time.perf_counter() - began, time.process_time() - processor
+        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     return {
-        "client_cpu_ms_per_request": round(spent / _REQUESTS * 1000, 3),
+        "client_cpu_ms_per_request": round(cpu_seconds / _REQUESTS * 1000, 3),
         "requests": _REQUESTS,
         "at_once": _AT_ONCE,
         "seconds": round(seconds, 2),
@@ -93,7 +94,7 @@ def client_cpu_ms() -> dict[str, float]:
 
 @contextmanager
 def scripted_engine(pause_s: float) -> Iterator[str]:
-    """Its address, in a process of its own."""
+    """Run the scripted engine in a separate process until the block ends, and yield its address."""
     command = [sys.executable, "-m", "benchmarks.scripted_engine", str(pause_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

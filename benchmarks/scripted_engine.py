@@ -1,7 +1,8 @@
-"""An engine that answers at once, and the same to the same seed: `python -m benchmarks.scripted_engine PAUSE_S`.
+"""A server that answers at once with scripted texts: `python -m benchmarks.scripted_engine PAUSE_S`.
 
-It speaks the part of OpenAI's API that the loop asks, one chat a request, as vLLM does. A Challenger is answered with a
-sum, a Solver with one of three answers after some text. It prints its port, and ends when its input does.
+It has the part of OpenAI's API that the loop uses, with one chat per request, as vLLM has it. A Challenger's request
+gets a sum, and a Solver's gets one of three answers after some text. The same seed gets the same text. With PAUSE_S, it
+waits so many seconds before each answer. It prints its port, and ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ async def _models(request: web.Request) -> web.Response:
 
 
 async def _chat(request: web.Request) -> web.Response:
-    asked = await request.json()
+    body = await request.json()
     await asyncio.sleep(request.app[_PAUSE])
-    text = _question if asked["model"] == "challenger" else _answer
-    choices = [_choice(i, text(asked["seed"] + i)) for i in range(asked["n"])]
+    make_text = _question if body["model"] == "challenger" else _answer
+    choices = [_choice(index, make_text(body["seed"] + index)) for index in range(body["n"])]
     usage = {"completion_tokens": _TOKENS * len(choices)}
     return web.json_response(
-        {"model": asked["model"], "policy_version": asked["policy_version"], "choices": choices, "usage": usage}
+        {"model": body["model"], "policy_version": body["policy_version"], "choices": choices, "usage": usage}
     )
 
 

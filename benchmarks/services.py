@@ -1,4 +1,4 @@
-"""What the benchmarks of the inference services share: a Ray of their own, one replica of a model, the model itself."""
+"""Helpers that the benchmarks of the inference services share: a separate Ray, a single replica, and a larger model."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from orchestrator.serving.applications import read_applications
 from services.inference import access
 from storage.checkpoints import publish
 
-FILES = {"transformers": "embedded", "vllm": "vllm-cpu"}  # engine -> its file in deploy/serve
+FILES = {"transformers": "embedded", "vllm": "vllm-cpu"}  # engine -> its Serve file in deploy/serve
 
 
 def engines() -> dict[str, str]:
-    """Those that are installed."""
+    """The engines that are installed, with their Serve files."""
     return {name: file for name, file in FILES.items() if name != "vllm" or find_spec("vllm")}
 
 
 @contextmanager
 def own_ray() -> Iterator[tuple[Home, Services]]:
-    """A home folder that is gone afterwards, with Ray and nothing else."""
+    """Start Ray, and no other service, in a temporary home folder, and stop it when the block ends."""
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         home = Home(Path(folder))
         services = cluster.up(home, cluster.Ports(0, 0, 0, 0, 0), lambda _line: None, only=("ray",))
@@ -50,15 +50,15 @@ def own_ray() -> Iterator[tuple[Home, Services]]:
 
 
 def printed_by(module: str, *arguments: str, home: Home, services: Services) -> Any:
-    """What a module of ours prints as its last line of JSON, in a process that belongs to these services."""
+    """Run one of our modules in a process that uses these services, and return the JSON in its last line of output."""
     command = [sys.executable, "-m", module, *arguments]
     variables = {**environment(home, services), "PREFECT_LOGGING_LEVEL": "ERROR"}
-    done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def one_replica(home: Home, file: str) -> Serving:
-    """The file's applications with one replica each; those that are not asked are stopped."""
+    """The settings to serve a file with one replica per application, and to stop applications that are not used."""
     applications = read_applications(file)
     for application in applications.values():
         if "llm_configs" in application["args"]:
@@ -71,14 +71,14 @@ def one_replica(home: Home, file: str) -> Serving:
 
 
 def published(home: Home, folder: Path, run: str, iteration: int = 0) -> Checkpoint:
-    """A model's folder as a checkpoint that the services take."""
+    """Publish a model folder as a checkpoint that the services can load."""
     return publish(folder, home.checkpoints, run=run, role="base", iteration=iteration, step=0, parent=None)
 
 
 def larger_model(folder: Path, hidden: int = 512, layers: int = 8) -> int:
-    """Write a model with the tiny one's tokenizer and random weights into `folder`; returns its parameters.
+    """Write a model with random weights and the tiny model's tokenizer to `folder`; returns its number of parameters.
 
-    What it says is noise, which is all that a measurement of speed needs.
+    Random weights are enough to measure speed.
     """
     disable_progress_bar()
     torch.manual_seed(0)

@@ -1,7 +1,8 @@
-"""What Ray Serve, HTTP and our client cost: tokens per second of an engine in-process and through all of them.
+"""Measures the cost of Ray Serve, HTTP and our client: tokens per second of an engine in-process, and through them.
 
-The same model, prompts, seeds and sampling, in turns in one run, one replica and one thread each; for the tiny model,
-whose steps are so short that everything around them shows, and for one of 27M parameters with random weights.
+Both use the same model, prompts, seeds and sampling, with one replica and one thread, and are measured alternately in
+one run. Two models are used: the tiny one, whose steps are so short that the cost of everything else shows, and one of
+27M parameters with random weights.
 """
 
 from __future__ import annotations
@@ -30,24 +31,27 @@ from services.inference.engines.base import Prompt
 from trainers.micro import world
 
 _ROUNDS, _VOTES = 4, 8
-_SIZES = {"tiny": (128, 60), "larger": (16, 20)}  # prompts, tokens an answer at most
+_SIZES = {"tiny": (128, 60), "larger": (16, 20)}  # number of prompts, most tokens of an answer
 
 
 def run() -> dict[str, Any]:
-    """{engine: {direct_tokens_per_s, served_tokens_per_s, ratio, parameters, tiny: the same for the tiny model}}."""
-    with own_ray() as (home, services), tempfile.TemporaryDirectory() as made:
-        parameters = larger_model(Path(made))
-        folders = {"tiny": MICRO_MODEL, "larger": Path(made)}
+    """{engine: {direct_tokens_per_s, served_tokens_per_s, ratio, parameters, tiny}} for the larger model.
+
+    `tiny` has the figures of the tiny model.
+    """
+    with own_ray() as (home, services), tempfile.TemporaryDirectory() as temporary:
+        parameters = larger_model(Path(temporary))
+        folders = {"tiny": MICRO_MODEL, "larger": Path(temporary)}
         checkpoints = {size: published(home, folder, f"bench-{size.lower()}") for size, folder in folders.items()}
-        measured = dict[str, Any]()
+        results = dict[str, Any]()
         for engine, file in engines().items():
-            by_size = {size: _compared(home, services, engine, file, size, checkpoints[size]) for size in folders}
-            measured[engine] = {**by_size["larger"], "parameters": parameters, "tiny": by_size["tiny"]}
-        return measured
+            by_size = {size: _compare(home, services, engine, file, size, checkpoints[size]) for size in folders}
+            results[engine] = {**by_size["larger"], "parameters": parameters, "tiny": by_size["tiny"]}
+        return results
 
 
 def prompts_of(size: str) -> list[Prompt]:
-    """What both are asked."""
+    """The prompts that both sample for the model of this size."""
     count, limit = _SIZES[size]
     rng = random.Random(0)
     return [
@@ -56,57 +60,62 @@ def prompts_of(size: str) -> list[Prompt]:
     ]
 
 
-def _compared(
+def _compare(
     home: Home, services: Services, engine: str, file: str, size: str, checkpoint: Checkpoint
 ) -> dict[str, Any]:
     client, prompts = InferenceClient(services.endpoint("solver"), "solver"), prompts_of(size)
     command = [sys.executable, "-m", "benchmarks.serving_direct", engine, size, checkpoint.path]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR", **_environment(file)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as direct:
-        serve_checkpoints(services, {"solver": checkpoint}, one_replica(home, file))  # while the other starts, too
+        serve_checkpoints(services, {"solver": checkpoint}, one_replica(home, file))  # while the process starts
 
         def in_process() -> int:
             assert direct.stdin is not None
             assert direct.stdout is not None
             direct.stdin.write("again\n")
             direct.stdin.flush()
-            return int(json.loads(_answer(direct.stdout))["tokens"])
+            return int(json.loads(_result_line(direct.stdout))["tokens"])
 
         def through_serve() -> int:
             return sum(reply.tokens for group in client.generate(prompts, checkpoint.id) for reply in group)
 
-        tokens = {in_process(), through_serve()}  # both are warm then
+        tokens = {in_process(), through_serve()}  # this also warms both up
         if len(tokens) > 1:
-            raise RuntimeError(f"{engine}, {size}: both must sample the same, got {tokens} tokens")
+            raise RuntimeError(f"{engine}, {size}: expected the same number of tokens from both, got {sorted(tokens)}")
         rates = [(_rate(in_process), _rate(through_serve)) for _ in range(_ROUNDS)]
         assert direct.stdin is not None
         assert direct.stdout is not None
         direct.stdin.close()
-        direct.stdout.read()  # what an engine says while it ends: it would complain of a closed pipe
-    own, served = (statistics.median(column) for column in zip(*rates, strict=True))
+        direct.stdout.read()  # the engine may print while it ends, and would fail if the pipe were closed
+    direct_rate, served_rate = (statistics.median(column) for column in zip(*rates, strict=True))
+    ratios = [served / alone for alone, served in rates]
     return {
-        "direct_tokens_per_s": round(own),
-        "served_tokens_per_s": round(served),
-        "ratio": round(statistics.median(b / a for a, b in rates), 3),
-        "ratios": [round(b / a, 3) for a, b in rates],
+        "direct_tokens_per_s": round(direct_rate),
+        "served_tokens_per_s": round(served_rate),
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
         "tokens": tokens.pop(),
     }
 
 
 def _environment(file: str) -> dict[str, str]:
+    """The environment variables that the Serve file sets for its engine."""
     arguments = read_applications(file)["solver"]["args"]
     variables: dict[str, str] = arguments.get("llm_configs", [{}])[0].get("runtime_env", {}).get("env_vars", {})
     return variables
 
 
-def _answer(lines: Any) -> str:
-    """The next line of ours: an engine may print its own."""
+def _result_line(lines: Any) -> str:
+    """The next line that serving_direct.py has printed; the engine may print other lines."""
     for line in lines:
         if line.startswith('{"tokens"'):
             return str(line)
-    raise RuntimeError("the engine in a process of its own ended")
+    raise RuntimeError(
+        "benchmarks.serving_direct: the process ended before it printed its tokens; see its error output"
+    )
 
 
 def _rate(sample: Callable[[], int]) -> float:
-    started = time.perf_counter()
-    return sample() / (time.perf_counter() - started)
+    """Tokens per second."""
+    start = time.perf_counter()
+    return sample() / (time.perf_counter() - start)

@@ -1,6 +1,6 @@
-"""The engine alone, in a process of its own: `python -m benchmarks.serving_direct ENGINE SIZE FOLDER`.
+"""Runs an engine alone in a separate process: `python -m benchmarks.serving_direct ENGINE SIZE FOLDER`.
 
-For every line that it reads it samples the benchmark's prompts and says how many tokens that were.
+For every line that it reads, it samples the prompts of the benchmark `serving` and prints the number of tokens.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _vllm(size: str, folder: Path) -> Callable[[], int]:
     from vllm import LLM, SamplingParams
 
     arguments: dict[str, Any] = read_applications(FILES["vllm"])["solver"]["args"]["llm_configs"][0]["engine_kwargs"]
-    own = {name: value for name, value in arguments.items() if name != "worker_extension_cls"}
-    model, prompts = LLM(model=str(folder), **own), prompts_of(size)
+    engine_arguments = {name: value for name, value in arguments.items() if name != "worker_extension_cls"}
+    model, prompts = LLM(model=str(folder), **engine_arguments), prompts_of(size)
     chats = [list(prompt.messages) for prompt in prompts]
     sampling = [
         SamplingParams(
@@ -47,7 +47,7 @@ def _vllm(size: str, folder: Path) -> Callable[[], int]:
             temperature=prompt.sampling.temperature,
             top_p=prompt.sampling.top_p,
             max_tokens=prompt.sampling.max_tokens,
-            logprobs=own["max_logprobs"],
+            logprobs=engine_arguments["max_logprobs"],
         )
         for prompt in prompts
     ]

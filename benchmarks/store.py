@@ -1,6 +1,6 @@
-"""How fast the store takes in one iteration and gives it back: 8,000 questions with 10 votes each, on both databases.
+"""Measures how fast the store writes and reads one iteration, 8,000 questions with 10 votes each, on both databases.
 
-The rows are written as `label_questions` writes them, in batches, each a durable transaction of its own.
+The rows are written as `label_questions` writes them: in batches, each in a durable transaction.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ QUESTIONS, VOTES, BATCH, PAGE = 8_000, 10, 500, 200
 
 
 def run(postgresql_url: str | None = None) -> dict[str, object]:
-    """Measure on a SQLite file and on PostgreSQL: the empty database at `postgresql_url`, or a server of our own.
+    """Measure on a SQLite file and on PostgreSQL: the empty database at `postgresql_url`, or a temporary server.
 
-    Seconds to ingest, milliseconds to read a page of labels or all votes; the run it makes is deleted again.
+    The figures are seconds to write and to delete the run, and milliseconds to read a page of labels and all votes.
     """
     with tempfile.TemporaryDirectory() as folder:
         figures: dict[str, object] = {"sqlite": _measure(f"sqlite:///{folder}/coevo.db")}
@@ -46,27 +46,27 @@ def _measure(url: str) -> dict[str, Any]:
         queries.checkpoints.add_checkpoint(session, Checkpoint(base, name, "base", 0, 0, "/base", "0" * 64, None), {})
     batches = [_batch(name, base, start) for start in range(0, QUESTIONS, BATCH)]
     figures = {"questions": QUESTIONS, "votes": QUESTIONS * VOTES, **_writes(store, batches), **_reads(store, name)}
-    started = time.perf_counter()
+    start = time.perf_counter()
     with store.write() as session:
         queries.runs.delete_run(session, name)
     store.close()
-    return {**figures, "delete_s": round(time.perf_counter() - started, 3)}
+    return {**figures, "delete_s": round(time.perf_counter() - start, 3)}
 
 
 Batch = tuple[list[Question], list[Rollout], list[LabelledQuestion]]
 
 
 def _writes(store: Store, batches: list[Batch]) -> dict[str, float]:
-    """Once for real, and once more as a stage does that was cut off and runs again."""
+    """Write all batches, and then write them once more, like a stage that runs again after an interruption."""
     figures = {}
     for figure in ("ingest_s", "ingest_again_s"):
-        started = time.perf_counter()
+        start = time.perf_counter()
         for questions, rollouts, labels in batches:
             with store.write() as session:
                 queries.questions.add_questions(session, questions)
                 queries.questions.add_rollouts(session, rollouts)
                 queries.questions.add_labels(session, labels)
-        figures[figure] = round(time.perf_counter() - started, 3)
+        figures[figure] = round(time.perf_counter() - start, 3)
     return figures
 
 
@@ -80,10 +80,10 @@ def _reads(store: Store, name: str) -> dict[str, float]:
 
 
 def _milliseconds(store: Store, query: Callable[[Session], object]) -> float:
-    started = time.perf_counter()
+    start = time.perf_counter()
     with store.read() as session:
         query(session)
-    return (time.perf_counter() - started) * 1000
+    return (time.perf_counter() - start) * 1000
 
 
 def _batch(name: str, base: str, start: int) -> Batch:

@@ -1,7 +1,7 @@
-"""How long a swap of weights takes under load, against a cold start, and whether it loses a request.
+"""Measures how long a swap of weights takes under load, compared with a cold start, and whether it loses requests.
 
-Callers ask without naming a checkpoint, so each is answered by whichever is held. A request is lost when it is not
-answered with 200, or with another text than the one that the checkpoint it names gives to this prompt.
+The requests name no checkpoint, so the checkpoint that is loaded answers. A request counts as lost if its status is not
+200, or if its text is not the one that the checkpoint named in the reply gives to this prompt.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ _PROMPTS = [Prompt(tuple(solver_messages(f"What is {a} * 3 - {a}?")), 0, 1, _SAM
 
 def run() -> dict[str, Any]:
     """{engine: {cold_start_s, swap_s, ratio, lost_requests, requests, swaps}}; times are medians, in seconds."""
-    with own_ray() as (home, services), tempfile.TemporaryDirectory() as made:
-        return {engine: _measured(home, services, file, Path(made)) for engine, file in engines().items()}
+    with own_ray() as (home, services), tempfile.TemporaryDirectory() as temporary:
+        return {engine: _measure(home, services, file, Path(temporary)) for engine, file in engines().items()}
 
 
-def _measured(home: Home, services: Services, file: str, made: Path) -> dict[str, Any]:
+def _measure(home: Home, services: Services, file: str, temporary: Path) -> dict[str, Any]:
     serving = one_replica(home, file)
-    first, second = published(home, MICRO_MODEL, f"{file}-a"), published(home, _other(made / file), f"{file}-b")
-    cold = [_cold_start(services, serving, first) for _ in range(2)]
+    first = published(home, MICRO_MODEL, f"{file}-a")
+    second = published(home, _write_other_model(temporary / file), f"{file}-b")
+    cold_starts = [_cold_start(services, serving, first) for _ in range(2)]
     client = InferenceClient(services.endpoint("solver"), "solver")
     expected = {}
     for checkpoint in (second, first):
@@ -54,7 +55,7 @@ def _measured(home: Home, services: Services, file: str, made: Path) -> dict[str
     with _load(client.url, expected) as (answered, lost):
         swaps = [_swap(services, serving, (second, first)[i % 2], answered) for i in range(_SWAPS)]
     serve_checkpoints(services, {}, serving)
-    cold_start, swap = statistics.median(cold), statistics.median(swaps)
+    cold_start, swap = statistics.median(cold_starts), statistics.median(swaps)
     return {
         "cold_start_s": round(cold_start, 2),
         "swap_s": round(swap, 3),
@@ -66,7 +67,8 @@ def _measured(home: Home, services: Services, file: str, made: Path) -> dict[str
     }
 
 
-def _other(folder: Path) -> Path:
+def _write_other_model(folder: Path) -> Path:
+    """Write a model to `folder` that gives other answers: the tiny one with scaled weights."""
     shutil.copytree(MICRO_MODEL, folder)
     tensors = {name: tensor * 0.97 for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
@@ -74,51 +76,55 @@ def _other(folder: Path) -> Path:
 
 
 def _cold_start(services: Services, serving: Serving, checkpoint: Checkpoint) -> float:
-    """From no replica to the first answer; Serve itself is up but for the very first time."""
+    """The seconds from no replica to the first answer. The very first call also starts Serve."""
     serve_checkpoints(services, {}, serving)
-    started = time.perf_counter()
+    start = time.perf_counter()
     serve_checkpoints(services, {"solver": checkpoint}, serving)
     InferenceClient(services.endpoint("solver"), "solver").generate(_PROMPTS[:1], checkpoint.id)
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def _swap(services: Services, serving: Serving, checkpoint: Checkpoint, answered: list[tuple[float, str]]) -> float:
-    """From the order to the last answer by the checkpoint before, or to the end of the wait for all replicas."""
-    before = len(answered)
-    started = time.perf_counter()
+    """The seconds from the call to the last answer by the previous checkpoint, or until all replicas have swapped."""
+    answered_before = len(answered)
+    start = time.perf_counter()
     serve_checkpoints(services, {"solver": checkpoint}, serving)
-    ended = time.perf_counter()
-    while not any(at > ended for at, _ in answered[before:]):  # the load goes on
+    end = time.perf_counter()
+    while not any(time_s > end for time_s, _ in answered[answered_before:]):  # until a later request is answered
         time.sleep(0.01)
-    old = [at for at, maker in answered[before:] if maker != checkpoint.id]
-    return max([ended, *old]) - started
+    by_previous = [time_s for time_s, answered_by in answered[answered_before:] if answered_by != checkpoint.id]
+    return max([end, *by_previous]) - start
 
 
 @contextmanager
 def _load(url: str, expected: dict[str, list[str]]) -> Iterator[tuple[list[tuple[float, str]], list[str]]]:
-    """Callers without a pause between their requests; (when, by whom) of what was answered, and what was lost."""
-    answered, lost, over = list[tuple[float, str]](), list[str](), threading.Event()
+    """Send requests from several callers without pauses, until the block ends.
+
+    Yields two lists that grow meanwhile: (time, checkpoint) of each request that was answered, and a message about each
+    request that was lost.
+    """
+    answered, lost, stopped = list[tuple[float, str]](), list[str](), threading.Event()
 
     def call(caller: int) -> None:
         with httpx.Client(timeout=120, trust_env=False, headers=access.headers()) as http:
             index = caller
-            while not over.is_set():
+            while not stopped.is_set():
                 index = (index + 1) % len(_PROMPTS)
-                maker, problem = _asked(http, url, index, expected)
-                answered.append((time.perf_counter(), maker)) if problem is None else lost.append(problem)
+                answered_by, problem = _send(http, url, index, expected)
+                answered.append((time.perf_counter(), answered_by)) if problem is None else lost.append(problem)
 
     with ThreadPoolExecutor(_CALLERS) as callers:
-        running = [callers.submit(call, caller) for caller in range(_CALLERS)]
+        futures = [callers.submit(call, caller) for caller in range(_CALLERS)]
         try:
             yield answered, lost
         finally:
-            over.set()
-            for future in running:
+            stopped.set()
+            for future in futures:
                 future.result()
 
 
-def _asked(http: httpx.Client, url: str, index: int, expected: dict[str, list[str]]) -> tuple[str, str | None]:
-    """Who answered, and what was wrong with it."""
+def _send(http: httpx.Client, url: str, index: int, expected: dict[str, list[str]]) -> tuple[str, str | None]:
+    """Send a prompt. Returns the checkpoint that answered, and what was wrong with the answer, if anything."""
     body = {"model": "solver", "messages": list(_PROMPTS[index].messages), "temperature": 0, "max_tokens": 60}
     try:
         response = http.post(f"{url}/chat/completions", json=body)
@@ -127,5 +133,6 @@ def _asked(http: httpx.Client, url: str, index: int, expected: dict[str, list[st
     if response.status_code != 200:
         return "", f"HTTP {response.status_code}: {response.text[:200]}"
     chat = response.json()
-    maker, text = chat["policy_version"], chat["choices"][0]["message"]["content"]
-    return maker, None if expected[maker][index] == text else f"{maker}: {text!r} for {expected[maker][index]!r}"
+    checkpoint, text = chat["policy_version"], chat["choices"][0]["message"]["content"]
+    expected_text = expected[checkpoint][index]
+    return checkpoint, None if text == expected_text else f"{checkpoint}: expected {expected_text!r}, got {text!r}"

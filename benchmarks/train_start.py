@@ -1,6 +1,6 @@
-"""How long a training of the embedded trainer takes to begin its first step, on one machine with one worker.
+"""Measures how long the embedded trainer takes until its first step starts, on one machine with one worker.
 
-`python -m benchmarks.train_start ADDRESS` measures on a Ray that runs.
+`python -m benchmarks.train_start ADDRESS` measures it on a running Ray cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STEP = ("sample_seconds", "reward_seconds", "update_seconds")
 
 
 def run() -> dict[str, Any]:
-    """{cold_s, warm_s}: of the first job of a driver, whose process must start, and the median of those after it."""
+    """{cold_s, warm_s, jobs}: the first job of a driver, whose process must start; the median of `jobs` later ones."""
     with own_ray() as (home, services):
         address = services.ray_address
         seconds: dict[str, Any] = printed_by("benchmarks.train_start", address, home=home, services=services)
@@ -40,25 +40,25 @@ def run() -> dict[str, Any]:
 def main(address: str) -> None:
     ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
-        cold, *warm = (_begin(_job(Path(folder) / str(number))) for number in range(1 + _JOBS))
+        cold, *warm = (_seconds_to_first_step(_job(Path(folder) / str(number))) for number in range(1 + _JOBS))
     print(json.dumps({"cold_s": round(cold, 2), "warm_s": round(statistics.median(warm), 2), "jobs": _JOBS}))
 
 
-def _begin(job: TrainJob) -> float:
-    """From the call to the begin of the first step, which is its end less what it took."""
-    first: list[float] = []
+def _seconds_to_first_step(job: TrainJob) -> float:
+    """The time from the call of `train` to the start of the first step: the step's end minus its duration."""
+    seconds: list[float] = []
 
     def note(step: int, metrics: dict[str, float]) -> None:
         if step == 1:
-            first.append(time.perf_counter() - called - sum(metrics[name] for name in _STEP))
+            seconds.append(time.perf_counter() - start - sum(metrics[name] for name in _STEP))
 
-    called = time.perf_counter()
+    start = time.perf_counter()
     LocalTrainer().train(job, note)
-    return first[0]
+    return seconds[0]
 
 
-def _job(work: Path) -> TrainJob:
-    """The demo's Solver, for one step."""
+def _job(work_dir: Path) -> TrainJob:
+    """A job that trains the demo's Solver for one step."""
     solver = load_config(PRESETS / "demo.toml").solver
     training: Training = solver.training.model_copy(update={"steps": 1, "workers": 1})
     problems = make_benchmark(seed=1, per_level=16)
@@ -68,8 +68,10 @@ def _job(work: Path) -> TrainJob:
         start=Checkpoint("bench/base/0", "bench", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
         training=training,
         reward=solver.reward,
-        questions=tuple(TrainQuestion(f"q{i}", p.text, str(p.answer)) for i, p in enumerate(problems)),
-        work_dir=work,
+        questions=tuple(
+            TrainQuestion(f"q{index}", problem.text, str(problem.answer)) for index, problem in enumerate(problems)
+        ),
+        work_dir=work_dir,
     )
 
 

@@ -1,8 +1,8 @@
-"""The embedded trainer against TRL's GRPOTrainer: tokens sampled a second, memory, and where a step's time goes.
+"""Compares the embedded trainer with TRL's GRPOTrainer: sampled tokens per second, memory, and where time is spent.
 
-Both train the demo's Solver: the same model, questions, prompts and rollouts a step, micro batch, sampling, KL and
-lengths, on one thread each, in processes of their own, one after the other and again. TRL is installed with the
-development requirements. `python -m benchmarks.trainer ours|trl STEPS` is one of these processes.
+Both train the demo's Solver, with the same model, questions, prompts and rollouts per step, micro batch, sampling, KL
+and lengths. They run on one thread each, in separate processes, alternately. TRL is installed with the development
+requirements. `python -m benchmarks.trainer ours|trl STEPS` runs one of these processes.
 """
 
 from __future__ import annotations
@@ -42,43 +42,51 @@ from trainers.local.sharding import logprobs_of
 from trainers.local.state import Metrics
 from trainers.micro.world import make_benchmark
 
-_STEPS, _TURNS = 6, 2  # the first step of a process is left out
+_STEPS, _ROUNDS = 6, 2  # steps per process, of which the first is not counted
 _QUESTIONS = 240
 
 
 def run() -> dict[str, Any]:
-    """{ratio, shares, tokens_per_s, memory_mb}: medians over all steps; `ratio` is ours to TRL's, the shares are of our
-    step, memory is a process's at most."""
-    turns = [{who: _in_its_own_process(who) for who in ("ours", "trl")} for _ in range(_TURNS)]
-    rates = {who: [rate for turn in turns for rate in turn[who]["tokens_per_s"]] for who in ("ours", "trl")}
-    speed = {who: statistics.median(of_steps) for who, of_steps in rates.items()}
-    shares = [turn["ours"]["shares"] for turn in turns]
+    """{ratio, shares, tokens_per_s, memory_mb, steps}.
+
+    `tokens_per_s` are medians over all steps, and `ratio` divides ours by TRL's. `shares` are the parts of our step, a
+    mean over the rounds, and `memory_mb` is the peak of a process.
+    """
+    rounds = [{trainer: _run_process(trainer) for trainer in ("ours", "trl")} for _ in range(_ROUNDS)]
+    rates = {
+        trainer: [rate for figures in rounds for rate in figures[trainer]["tokens_per_s"]]
+        for trainer in ("ours", "trl")
+    }
+    speeds = {trainer: statistics.median(step_rates) for trainer, step_rates in rates.items()}
+    shares = [figures["ours"]["shares"] for figures in rounds]
     return {
-        "ratio": round(speed["ours"] / speed["trl"], 2),
-        "shares": {part: round(statistics.mean(turn[part] for turn in shares), 4) for part in shares[0]},
-        "tokens_per_s": {who: round(median) for who, median in speed.items()},
-        "memory_mb": {who: max(turn[who]["memory_mb"] for turn in turns) for who in ("ours", "trl")},
+        "ratio": round(speeds["ours"] / speeds["trl"], 2),
+        "shares": {part: round(statistics.mean(row[part] for row in shares), 4) for part in shares[0]},
+        "tokens_per_s": {trainer: round(median) for trainer, median in speeds.items()},
+        "memory_mb": {trainer: max(figures[trainer]["memory_mb"] for figures in rounds) for trainer in ("ours", "trl")},
         "steps": len(rates["ours"]),
     }
 
 
-def _in_its_own_process(who: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.trainer", who, str(_STEPS)]
+def _run_process(trainer: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.trainer", trainer, str(_STEPS)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     return figures
 
 
-def main(who: str, steps: int) -> None:
+def main(trainer: str, steps: int) -> None:
     torch.set_num_threads(1)
     disable_progress_bar()
     solver = load_config(PRESETS / "demo.toml").solver
     training = solver.training.model_copy(update={"steps": steps, "checkpoint_every": steps, "workers": 1})
     solver = solver.model_copy(update={"training": training})
     problems = make_benchmark(seed=1, per_level=_QUESTIONS // 6)
-    questions = [TrainQuestion(f"q{i}", p.text, str(p.answer)) for i, p in enumerate(problems)]
-    figures = (_ours if who == "ours" else _trl)(solver, questions)
+    questions = [
+        TrainQuestion(f"q{index}", problem.text, str(problem.answer)) for index, problem in enumerate(problems)
+    ]
+    figures = (_ours if trainer == "ours" else _trl)(solver, questions)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({**figures, "memory_mb": round(peak)}))
 
@@ -113,29 +121,29 @@ def _ours(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
     }
     parts["other"] = sum(seconds) - sum(parts.values())
     return {
-        "tokens_per_s": [count / took for count, took in zip(tokens, seconds, strict=True)],
-        "shares": {part: spent / sum(seconds) for part, spent in parts.items()},
+        "tokens_per_s": [count / step_seconds for count, step_seconds in zip(tokens, seconds, strict=True)],
+        "shares": {part: part_seconds / sum(seconds) for part, part_seconds in parts.items()},
     }
 
 
 @contextmanager
 def _timed(passes: list[float]) -> Iterator[None]:
-    """Add what forward and backward passes take to the last of `passes`, which has one number a step."""
+    """Add the seconds of forward and backward passes to the last of `passes`, which has one number per step."""
     passes.append(0.0)
 
-    def noted(work: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any, **options: Any) -> Any:
-            began = time.perf_counter()
+    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*arguments: Any, **options: Any) -> Any:
+            start = time.perf_counter()
             try:
                 return work(*arguments, **options)
             finally:
-                passes[-1] += time.perf_counter() - began
+                passes[-1] += time.perf_counter() - start
 
-        return timed
+        return measured
 
     with (
-        patch("trainers.local.update.logprobs_of", noted(logprobs_of)),
-        patch.object(torch.Tensor, "backward", noted(torch.Tensor.backward)),
+        patch("trainers.local.update.logprobs_of", timed(logprobs_of)),
+        patch.object(torch.Tensor, "backward", timed(torch.Tensor.backward)),
     ):
         yield
 
@@ -144,10 +152,10 @@ def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
     trl: Any = import_module("trl")
     datasets: Any = import_module("datasets")
     training, objective, size = solver.training, solver.reward, solver.rollouts
-    rollouts, counted = training.prompts_per_step * size, list[int]()
+    rollouts, tokens = training.prompts_per_step * size, list[int]()
 
-    def right(completions: Any, truth: Any, completion_ids: Any, **_: Any) -> list[float]:
-        counted.append(sum(map(len, completion_ids)))
+    def reward(completions: Any, truth: Any, completion_ids: Any, **_: Any) -> list[float]:
+        tokens.append(sum(map(len, completion_ids)))
         answers = [extract_boxed(completion[0]["content"]) for completion in completions]
         return [float(answer == expected) for answer, expected in zip(answers, truth, strict=True)]
 
@@ -183,10 +191,10 @@ def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
             logging_strategy="no",
             disable_tqdm=True,
         )
-        rows = [{"prompt": solver_messages(q.text), "truth": q.label} for q in questions]
+        rows = [{"prompt": solver_messages(question.text), "truth": question.label} for question in questions]
         trainer = trl.GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(MICRO_MODEL, dtype=torch.float32),
-            reward_funcs=right,
+            reward_funcs=reward,
             args=arguments,
             train_dataset=datasets.Dataset.from_list(rows),
             processing_class=AutoTokenizer.from_pretrained(MICRO_MODEL, padding_side="left"),
@@ -194,7 +202,7 @@ def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
         )
         trainer.train()
     seconds = [end - begin for begin, end in pairwise(clock.times)]
-    return {"tokens_per_s": [count / took for count, took in zip(counted[1:], seconds, strict=True)]}
+    return {"tokens_per_s": [count / step_seconds for count, step_seconds in zip(tokens[1:], seconds, strict=True)]}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How much faster is a batched vote than pairwise symbolic grading, over 8,000 groups of 10 answers of mixed kinds?
+"""Compares the speed of batched votes with that of pairwise symbolic grading, on 8,000 groups of 10 mixed answers.
 
-The reference is R-Zero's released labelling loop (Chengsong-Huang/R-Zero, question_evaluate/evaluate.py): each new
-answer is compared with each class so far until one matches, as strings first, then by mathruler's `grade_answer`, forth
-and back. Left out are its timeouts, a thread for each comparison, which would only cost it time. It is measured on a
-seeded sample of the groups, and its time for a group is extrapolated to all.
+The reference is R-Zero's released labelling loop (Chengsong-Huang/R-Zero, question_evaluate/evaluate.py). It compares
+each new answer with each class so far until one matches: first as strings, then with mathruler's `grade_answer` in both
+directions. Its timeouts, which use a thread for each comparison, are left out, because they would only make it slower.
+The reference is measured on a seeded sample of the groups, and its time per group is extrapolated to all.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from core.grading.grader import Grader
 from core.questions.voting import vote_many
 
 GROUPS, VOTES, SAMPLE, WARM_UP, SEED = 8000, 10, 200, 20, 20260101
-MISSING, JUNK = 0.04, 0.02  # shares of the rollouts
+MISSING, JUNK = 0.04, 0.02  # shares of the answers
 _JUNK = (r"\frac{1}{", "x = = 3", "[unclosed", "}{", r"\text{see above}", "5 +", r"\boxed", "12 or so apples")
 
 Group = list[str | None]
 
 
 def run(groups: int = GROUPS, sample: int = SAMPLE, workers: int = 2) -> dict[str, object]:
-    """Measure both."""
-    data = make_groups(groups)
+    """Measure both on `groups` groups, the reference on a sample of `sample` of them."""
+    all_groups = make_groups(groups)
     start = time.perf_counter()
     with Grader(workers=workers) as grader:
-        labels = vote_many(data, grader)
+        labels = vote_many(all_groups, grader)
     seconds = time.perf_counter() - start
-    sampled = random.Random(SEED + 1).sample(data, min(sample, groups))
-    reference = reference_seconds(sampled) / len(sampled)
-    comparisons = sum(math.comb(len({answer_key(answer) for answer in group if answer}), 2) for group in data)
+    sampled = random.Random(SEED + 1).sample(all_groups, min(sample, groups))
+    reference_s = reference_seconds(sampled) / len(sampled)  # per group
+    comparisons = sum(math.comb(len({answer_key(answer) for answer in group if answer}), 2) for group in all_groups)
     return {
-        "speedup_vs_reference": round(reference * groups / seconds, 1),
+        "speedup_vs_reference": round(reference_s * groups / seconds, 1),
         "groups_per_s": round(groups / seconds, 1),
         "unknown_share": round(sum(label.unknown for label in labels) / comparisons, 4),
         "groups_with_unknown_share": round(sum(label.unknown > 0 for label in labels) / groups, 4),
@@ -44,14 +44,14 @@ def run(groups: int = GROUPS, sample: int = SAMPLE, workers: int = 2) -> dict[st
         "votes_per_group": VOTES,
         "workers": workers,
         "seconds": round(seconds, 2),
-        "reference_groups_per_s": round(1 / reference, 2),
+        "reference_groups_per_s": round(1 / reference_s, 2),
         "reference_sample": f"measured on {len(sampled)} seeded groups of {groups}, extrapolated per group",
         "seed": SEED,
     }
 
 
 def make_groups(count: int) -> list[Group]:
-    """`count` groups: a true value and a few wrong ones, each in several spellings, with gaps and junk between."""
+    """`count` seeded groups: a right value and a few wrong ones in several spellings, missing answers and junk."""
     rng = random.Random(SEED)
     kinds = rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS], k=count)
     return [_group(kind, rng) for kind in kinds]
@@ -130,7 +130,7 @@ _KINDS: tuple[tuple[Callable[[random.Random], list[str]], int], ...] = (
 
 
 def reference_seconds(groups: Sequence[Group]) -> float:
-    """Seconds that pairwise grading takes for `groups`, once the library is warm."""
+    """The seconds that pairwise grading takes for `groups`, after the library is warm."""
     for group in groups[:WARM_UP]:
         _classes(group)
     start = time.perf_counter()
@@ -142,13 +142,13 @@ def reference_seconds(groups: Sequence[Group]) -> float:
 def _classes(group: Group) -> list[str]:
     classes: list[str] = []
     for answer in group:
-        if answer is not None and not any(_matches(answer, known) for known in classes):
+        if answer is not None and not any(_matches(answer, representative) for representative in classes):
             classes.append(answer)
     return classes
 
 
 def _matches(a: str, b: str) -> bool:
-    from mathruler.grader import grade_answer  # here, so that nobody else who imports this pays for sympy
+    from mathruler.grader import grade_answer  # here, because it imports sympy, which takes time
 
     if a == b or ("no " in a.lower() and "no " in b.lower()):
         return True

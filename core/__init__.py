@@ -1,1 +1,1 @@
-"""Functions and types that all others use: no SQL, no torch, no ray, no HTTP; a few helpers for files."""
+"""Functions and types that all other packages use. Nothing here needs SQL, torch, Ray or HTTP."""

@@ -1,7 +1,7 @@
-"""The root of the errors that a person is told in a line or two; whatever else is raised is a bug of ours."""
+"""The base class of the errors that are reported to the user in a line or two. Any other exception is a bug."""
 
 from __future__ import annotations
 
 
 class CoevoError(Exception):
-    """Something that whoever runs coevo can cause or mend; the message says what, and what was expected."""
+    """An error that the user can cause or fix. The message says what is wrong and what was expected."""

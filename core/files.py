@@ -17,7 +17,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """`mkdir --parents` that survives a power cut."""
+    """Create a folder and its missing parents so that they survive a power cut."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -25,15 +25,18 @@ def make_folder(path: Path) -> None:
 
 
 def put(temporary: Path, final: Path) -> None:
-    """Give a finished temporary file its name, in place of whatever had it."""
+    """Rename a finished temporary file to its final name, replacing a file that has that name."""
     sync(temporary)
     os.replace(temporary, final)
     sync(final.parent)
 
 
 def whole_lines(file: Path, offset: int) -> tuple[int, list[bytes]]:
-    """Where the complete lines from byte `offset` on end, and those lines. An incomplete last line is not returned."""
+    """Read the complete lines from byte `offset` on. Returns the offset at which they end, and the lines.
+
+    An incomplete last line is left out.
+    """
     with file.open("rb") as stream:
         stream.seek(offset)
-        whole, end, _ = stream.read().rpartition(b"\n")
-    return offset + len(whole) + len(end), whole.splitlines()
+        complete, newline, _ = stream.read().rpartition(b"\n")
+    return offset + len(complete) + len(newline), complete.splitlines()

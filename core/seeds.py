@@ -1,4 +1,4 @@
-"""Seeds derive from keys, so that a resumed run draws what an uninterrupted one would have drawn."""
+"""Seeds are derived from keys, so that a resumed run draws the same random numbers as an uninterrupted one."""
 
 from __future__ import annotations
 

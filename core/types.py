@@ -1,6 +1,7 @@
-"""The words of the loop as frozen carriers. Missing is `None`; nothing here does anything.
+"""The data types of the loop, as frozen dataclasses without behaviour, and the natural keys of their rows.
 
-Suffixes in docstrings: `m` votes a question, `G` rollouts a group, `B` questions a batch.
+A missing value is `None`. In docstrings, `m` is the number of votes on a question, `G` the number of rollouts in a
+group, and `B` the number of questions in a batch.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 
 Role = Literal["challenger", "solver"]
 Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"]
-Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver alone on given prompts
+Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver alone on a given prompt set
 Denominator = Literal["all", "parsed"]
 OracleVerdict = Literal["right", "wrong", "ill_posed", "unknown"]
 FinishReason = Literal["stop", "length"]
-ResourceKind = Literal["CPU", "GPU"]  # what the worker pool shares, in Ray's words
+ResourceKind = Literal["CPU", "GPU"]  # what the worker pool shares out, under Ray's names
 Stage = Literal[
     "train_challenger",
     "generate_questions",
@@ -26,8 +27,8 @@ Stage = Literal[
     "evaluate",
     "audit_labels",
     "check_health",
-    "read_prompts",  # of self_train: instead of the first two
-    "ask_a_person",  # where the guard says so
+    "read_prompts",  # in self_train, instead of the first two stages
+    "ask_a_person",  # only if the action of `check_health` is "pause"
 ]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
@@ -38,7 +39,7 @@ def question_id(run: str, iteration: int, index: int) -> str:
 
 
 def question_key(question_id: str) -> tuple[str, int, int]:
-    """Run, iteration and index of a question's natural key."""
+    """The run, iteration and index in the natural key of a question."""
     run, iteration, index = question_id.rsplit("/", 2)
     return run, int(iteration), int(index)
 
@@ -52,7 +53,7 @@ def checkpoint_id(run: str, role: Role | Literal["base"], iteration: int) -> str
 class Question:
     """One Challenger rollout of `generate_questions`, or one prompt of a given set.
 
-    `text` is None when a rollout is malformed (kept all the same).
+    `text` is None if the rollout is malformed; such a question is stored too.
     """
 
     id: str
@@ -60,10 +61,10 @@ class Question:
     iteration: int
     index: int
     text: str | None
-    raw: str  # what the Challenger wrote, bounded by its max_tokens
-    checkpoint: str | None  # the Challenger that wrote it; None for a given prompt
+    raw: str  # what the Challenger wrote, bounded by its max_tokens, or the text of a given prompt
+    checkpoint: str | None  # the Challenger that wrote the question; None for a given prompt
     seed: int
-    answer: str | None = None  # the true one, where a given prompt came with it
+    answer: str | None = None  # the true answer, if a given prompt came with one
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,47 +74,47 @@ class Rollout:
     question_id: str
     sample_index: int
     text: str
-    answer: str | None  # content of the last \boxed{}
+    answer: str | None  # the content of the last \boxed{}
     tokens: int
     finish_reason: FinishReason
-    mean_entropy: float | None  # nats a token, of the sampling policy
-    entropy_error: float | None  # the exact one is within mean_entropy -+ this: 0 where it is exact, else an estimate
-    checkpoint: str  # the model that wrote it
+    mean_entropy: float | None  # nats per token, of the sampling policy
+    entropy_error: float | None  # the exact value is within mean_entropy -+ entropy_error; 0 if mean_entropy is exact
+    checkpoint: str  # the model that wrote the text
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class PseudoLabel:
-    """The outcome of a vote over m rollouts. `answer` is None when nobody answered or the top is tied away."""
+    """The outcome of a vote over m rollouts. `answer` is None when no rollout has an answer."""
 
     answer: str | None
     votes: int  # rollouts that agree with `answer`
     m: int  # rollouts asked for
     parsed: int  # rollouts with an answer
-    unknown: int  # comparisons that the grader could not decide; they abstain
-    p_hat: float  # votes / m, or votes / parsed, as `denominator` says; 0 when nobody answered
+    unknown: int  # comparisons that the grader could not decide; they merge no votes
+    p_hat: float  # votes / m or votes / parsed, depending on `denominator`; 0 when `answer` is None
     denominator: Denominator
     classes: tuple[tuple[str, int], ...] = ()  # (representative answer, votes), most votes first
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuestion:
-    """A question with its pseudo-label and verdict: what `train_solver` learns from when `verdict` is kept."""
+    """A question with its pseudo-label and verdict. `train_solver` learns from it if `verdict` is "kept"."""
 
     question_id: str
     text: str | None
-    label: PseudoLabel | None  # None when it was never asked: malformed or duplicate
+    label: PseudoLabel | None  # None if no vote was taken: malformed, duplicate, or a given prompt without a vote
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class OracleLabel:
-    """What an oracle says of a pseudo-label."""
+    """The verdict of an oracle on a pseudo-label."""
 
     question_id: str
-    oracle: str  # "exact", "given", "judge" or "human"
+    oracle: str  # "exact", "given", "judge", "judge_<name>" or "human"
     verdict: OracleVerdict
-    truth: str | None  # the oracle's own answer, where it has one
+    truth: str | None  # the oracle's own answer, if it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A raw reward and the parts it was made of."""
+    """A raw reward and the parts that it is made of."""
 
     value: float
     parts: dict[str, float] = field(default_factory=dict)
@@ -140,36 +141,37 @@ class Score:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """A prompt's G rollouts as a Solver's method sees them; a signal that nobody asked for is None.
+    """The G rollouts of one prompt, as a Solver's method sees them. A signal that is not needed or not known is None.
 
-    `classes[i]` is the place of rollout i's answer in `vote.classes`, whose first is the majority; None without one.
+    `classes[i]` is the index in `vote.classes` of the class of rollout i's answer; index 0 is the majority. It is None
+    if the rollout has no answer.
     """
 
     answers: tuple[str | None, ...]
     vote: PseudoLabel
     classes: tuple[int | None, ...]
-    label: str | None = None  # the one that the question came with
-    agrees: tuple[bool, ...] | None = None  # whether an answer equals `label`; None where there is no label
-    mean_entropy: NDArray[np.float64] | None = None  # (G,), nats a token
+    label: str | None = None  # the label that came with the question
+    agrees: tuple[bool, ...] | None = None  # whether each answer equals `label`; None if there is no label
+    mean_entropy: NDArray[np.float64] | None = None  # (G,), nats per token
     embeddings: NDArray[np.float64] | None = None  # (G, D)
-    clusters: tuple[int, ...] | None = None  # strategies; `core.rollouts.strategies.DEGENERATE` is none
+    clusters: tuple[int, ...] | None = None  # strategies; `core.rollouts.strategies.DEGENERATE` means no strategy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """What a method makes of a group. `label` is the answer that it rewards, None where it abstains; `negatives` are
-    the answers that it takes for wrong; it needs no label for that."""
+    """The result of scoring a group. `label` is the answer that the method rewards, None if there is none. `negatives`
+    are the answers that the method takes for wrong; there may be some without a label."""
 
     label: str | None
     rewards: NDArray[np.float64]  # (G,)
-    learn: bool = True  # False: the prompt takes no part in the loss
+    learn: bool = True  # False: the prompt is dropped from the loss
     parts: dict[str, float] = field(default_factory=dict)
     negatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkItem:
-    """One held-out question with its true answer; `level` groups items in reports (number of operations, say)."""
+    """One held-out question with its true answer; `level` groups items in reports (say, by number of operations)."""
 
     id: str
     problem: str
@@ -179,7 +181,7 @@ class BenchmarkItem:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """One benchmark item as a Solver did on it: counts, so that every figure can carry its interval."""
+    """A Solver's result on one benchmark item, as counts, so that figures made from them can have intervals."""
 
     item_id: str
     level: str | None

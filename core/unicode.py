@@ -11,22 +11,26 @@ import re
 from typing import Any
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")  # of a pair, too, which is well-formed
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")  # matches those of well-formed pairs too
 
 
 def well_formed(text: str) -> str:
-    """The text, each lone surrogate replaced by U+FFFD."""
+    """The text with each lone surrogate replaced by U+FFFD."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def to_json(value: Any) -> str:
-    """JSON of a value, its texts well-formed. Raises `TypeError` for what JSON has no type for."""
+    """The JSON of a value, with all texts made well-formed. Raises `TypeError` for what JSON cannot represent."""
     return well_formed(json.dumps(value, ensure_ascii=False))
 
 
 def from_json(text: str | bytes) -> Any:
-    """The value of JSON from outside, its texts well-formed. Raises `json.JSONDecodeError` where it is not JSON, and
-    `UnicodeDecodeError` where the bytes are not UTF-8."""
+    """Parse JSON that comes from outside, with all texts made well-formed.
+
+    Raises:
+        json.JSONDecodeError: `text` is not JSON.
+        UnicodeDecodeError: `text` is bytes that are not UTF-8.
+    """
     text = text.decode() if isinstance(text, bytes) else text
     value = json.loads(text)
     return json.loads(to_json(value)) if _SURROGATE_ESCAPE.search(text) else value

@@ -1,6 +1,6 @@
-"""What a run shows in the Prefect UI besides its states: progress, a filter table, results, the curves as a picture.
+"""The artifacts of a run in the Prefect UI: progress, the table of the filter, results, and a picture of the curves.
 
-One thread writes it to Prefect's server, in order, while the run goes on.
+A background thread writes them to Prefect's server, in order, while the run goes on.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from core.types import Stage
 from storage.session import Store
 
 _thread = ThreadPoolExecutor(1, "artifacts")
-_unwritten: deque[Future[Any]] = deque()
+_pending: deque[Future[Any]] = deque()
 
 
 @contextmanager
 def written() -> Iterator[None]:
-    """The block ends when Prefect has what was made within it. Raises what writing it raised, unless the block has
-    raised something itself."""
+    """Wait at the end of the block until all artifacts are written. Raises an error of the writing, unless the block
+    has raised one itself."""
     try:
         yield
     except BaseException:
-        wait(_unwritten)  # Prefect's client cannot be used once the process has begun to end
-        _unwritten.clear()
+        wait(_pending)  # Prefect's client cannot be used once the process has begun to exit
+        _pending.clear()
         raise
-    while _unwritten:
-        _unwritten.popleft().result()
+    while _pending:
+        _pending.popleft().result()
 
 
 class StageProgress:
@@ -55,7 +55,7 @@ class StageProgress:
 
 
 def stage_result(run: str, iteration: int, stage: Stage, result: Mapping[str, Any]) -> None:
-    """What the stage left in the ledger: the filter's counts as a table, all else as a list."""
+    """Show the stage's result in the ledger: the filter's counts as a table, other results as a list."""
     key = _key(run, iteration, stage)
     title = f"{run}, iteration {iteration}: {stage}"
     if stage == "label_questions":
@@ -67,12 +67,12 @@ def stage_result(run: str, iteration: int, stage: Stage, result: Mapping[str, An
 
 
 def curves(store: Store, run: str) -> None:
-    """Held-out accuracy and label accuracy so far."""
+    """Show the held-out accuracy and the label accuracy so far."""
     _write(lambda: _draw_curves(store, run))
 
 
 def _draw_curves(store: Store, run: str) -> None:
-    from orchestrator.report import curves_png  # Matplotlib: more than a second before a run's first stage
+    from orchestrator.report import curves_png  # imports Matplotlib, which takes more than a second
 
     picture = base64.b64encode(curves_png(store, run)).decode()
     key = _key(run, "curves")
@@ -80,13 +80,16 @@ def _draw_curves(store: Store, run: str) -> None:
 
 
 def _write(write: Callable[[], Any]) -> Future[Any]:
-    """In this context, which tells Prefect the task that an artifact belongs to. Raises what an earlier one raised."""
-    while _unwritten and _unwritten[0].done():
-        _unwritten.popleft().result()
-    _unwritten.append(_thread.submit(copy_context().run, write))
-    return _unwritten[-1]
+    """Have the thread call `write` in this context, from which Prefect knows the task that the artifact belongs to.
+
+    Raises the error of an earlier call that has failed by now.
+    """
+    while _pending and _pending[0].done():
+        _pending.popleft().result()
+    _pending.append(_thread.submit(copy_context().run, write))
+    return _pending[-1]
 
 
 def _key(*parts: str | int) -> str:
-    """Prefect's artifact keys hold lowercase ASCII letters, digits and dashes."""
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in " ".join(map(str, parts)).lower())
+    """A key from `parts`. Prefect allows only lowercase ASCII letters, digits and dashes in it."""
+    return "".join(char if char.isascii() and char.isalnum() else "-" for char in " ".join(map(str, parts)).lower())

@@ -1,7 +1,7 @@
-"""The ledger: which stage of which iteration is done, by whom, and the leases of the process that works on a run.
+"""The ledger: which stages are done or running, which process runs them, and the lease of the process that has the run.
 
-A stage does its work in batches under natural keys and hands back a last write; the ledger marks the stage done in the
-transaction of that write. A stage that is done is never run again, a stage that was cut off goes on where it was.
+A stage stores its work in batches under natural keys and returns a last write. The ledger marks the stage done in the
+transaction of that write. A stage that is done never runs again; an interrupted stage continues where it stopped.
 """
 
 from __future__ import annotations
@@ -14,32 +14,31 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from core.types import Stage
 from orchestrator.installation import processes
 from storage import queries
-from storage.errors import LeaseLost, RunHeld, StageHeld
+from storage.errors import DATABASE_ERRORS, LeaseLost, RunHeld, StageHeld
 from storage.rows import RunLease, StageRow
 from storage.session import Store
 
 Result = Mapping[str, Any]
-LastWrite = Callable[[Session], Result]  # the stage's last rows; what it returns is stored as the stage's result
+LastWrite = Callable[[Session], Result]  # writes the stage's last rows and returns the stage's result
 
 LEASE_S = 60.0
 
 
 def owner() -> str:
-    """This process, so that another one can tell whether it is still alive: host:pid:start time."""
+    """The name of this process, HOST:PID:START, from which others can tell whether it is alive."""
     return f"{socket.gethostname()}:{os.getpid()}:{processes.started(os.getpid()):.0f}"
 
 
 @contextmanager
 def run_held(store: Store, run: str) -> Iterator[None]:
-    """Work on a run alone while the block runs, between its stages too. A block within such a block changes nothing.
+    """Keep other processes from a run while the block runs, between its stages too. Nested blocks have no effect.
 
-    Raises `RunHeld` when another live process works on the run; then nothing is changed.
+    Raises `RunHeld` and changes nothing if another live process works on the run.
     """
     me = owner()
     if not _claim_run(store, run, me):
@@ -50,22 +49,23 @@ def run_held(store: Store, run: str) -> Iterator[None]:
         with _renewed(store, renew, f"lease of run {run}"):
             yield
     finally:
-        with suppress(DBAPIError), store.write() as session:  # otherwise it runs out
+        with suppress(*DATABASE_ERRORS), store.write() as session:  # if this fails, the lease expires by itself
             queries.run_leases.release_run(session, run=run, owner=me)
 
 
 def refuse_held(store: Store, run: str) -> None:
-    """Raise `RunHeld` when another live process works on the run: for whoever is about to start one that would."""
+    """Raise `RunHeld` if another live process works on the run. To be called before a process is started for it."""
     if (holder := other_holder(store, run)) is not None:
         raise RunHeld(
             f"run {run}: {queries.run_leases.process_of(holder.owner)} works on it; nothing was changed. Wait "
-            f"until it ends, or end it: with Ctrl-C in its terminal, or with `coevo runs cancel {run}` where Prefect "
+            f"until it ends, or end it: with Ctrl-C in its terminal, or with `coevo runs cancel {run}` if Prefect "
             "started it"
         )
 
 
 def other_holder(store: Store, run: str) -> RunLease | None:
-    """The other live process that works on a run. One that was killed on this machine loses its leases."""
+    """The lease of another live process on the run; None if there is none. A dead process of this machine loses its
+    leases."""
     with store.write() as session:
         holder = _live_holder(session, run)
     return None if holder is None or holder.owner == owner() else holder
@@ -81,15 +81,16 @@ def _live_holder(session: Session, run: str) -> RunLease | None:
     holder = queries.run_leases.run_holder(session, run)
     if holder is None or is_alive(holder.owner):
         return holder
-    # Killed on this very machine: no need to wait until its leases run out.
+    # It was killed on this machine, so there is no need to wait until its leases expire.
     queries.ledger.release_leases(session, run=run, owner=holder.owner)
     return None
 
 
 def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callable[[], LastWrite]) -> Result:
-    """Run a stage unless it is done already; its stored result either way.
+    """Run a stage unless it is done, and return its result.
 
-    Raises `StageHeld` when another live process is at it, and what `body` raises after noting it in the ledger.
+    Raises `StageHeld` if another live process runs the stage. An exception of `body` is recorded in the ledger and
+    raised again.
     """
     me = owner()
     row = _claim(store, run, iteration, stage, me)
@@ -106,17 +107,17 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
                 queries.ledger.finish_stage(
                     session, run=run, iteration=iteration, stage=stage, owner=me, result=dict(result)
                 )
-        except Exception as error:  # noted, then raised again
+        except Exception as error:
             with store.write() as session:
-                why = f"{type(error).__name__}: {error}"
-                queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=why)
+                message = f"{type(error).__name__}: {error}"
+                queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=message)
             raise
     return result
 
 
 def note_progress(store: Store, run: str, iteration: int, stage: Stage, done: int, total: int, note: str) -> None:
-    """Write how far a stage of this process is into the ledger."""
-    with suppress(DBAPIError), store.write() as session:  # a busy database: the next report says it
+    """Store the progress of a stage that this process runs in the ledger."""
+    with suppress(*DATABASE_ERRORS), store.write() as session:  # if the database is busy, the next report stores it
         queries.ledger.note_progress(
             session, run=run, iteration=iteration, stage=stage, owner=owner(), done=done, total=total, note=note
         )
@@ -134,13 +135,13 @@ def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> Sta
             row = queries.ledger.find_stage(session, run=run, iteration=iteration, stage=stage)
             if row is None or is_alive(row.owner):
                 raise
-            # Its owner was killed on this very machine: no need to wait until the lease runs out.
+            # The owner was killed on this machine, so there is no need to wait until the lease expires.
             queries.ledger.release_leases(session, run=run, owner=row.owner)
             return claim(session)
 
 
 def is_alive(name: str) -> bool:
-    """False only when `name` is a process of this machine that is gone."""
+    """False only if the process `name` was on this machine and has ended. `name` is of the form of `owner`."""
     host, pid, started = name.rsplit(":", 2)
     return host != socket.gethostname() or processes.is_running(int(pid), float(started))
 
@@ -148,22 +149,22 @@ def is_alive(name: str) -> bool:
 @contextmanager
 def _renewed(store: Store, renew: Callable[[Session], object], name: str) -> Iterator[None]:
     """Renew a lease from a thread while the block runs."""
-    over = threading.Event()
+    ended = threading.Event()
 
-    def keep() -> None:
-        while not over.wait(LEASE_S / 4):
+    def renew_until_ended() -> None:
+        while not ended.wait(LEASE_S / 4):
             try:
                 with store.write() as session:
                     renew(session)
             except LeaseLost:
-                return  # whoever claims or finishes a stage is told so
-            except DBAPIError:
-                continue  # the database may be back before the lease runs out
+                return  # claiming or finishing a stage raises it again
+            except DATABASE_ERRORS:
+                continue  # the database may be back before the lease expires
 
-    thread = threading.Thread(target=keep, name=name, daemon=True)
+    thread = threading.Thread(target=renew_until_ended, name=name, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        ended.set()
         thread.join()

@@ -1,4 +1,4 @@
-"""Which stages a run has, in order."""
+"""The stages of a run, in order."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ LOOP: tuple[Stage, ...] = (
     "check_health",
 )
 _ROUND: tuple[Stage, ...] = ("train_solver", "evaluate", "check_health")
-_VOTED: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate", "audit_labels")
+_VOTES_FIRST: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate", "audit_labels")
 
 
 def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
-    """The stages of one iteration; 0 is what comes before the first."""
+    """The stages of one iteration. Iteration 0 has the stages before the first iteration."""
     if isinstance(config, CoEvolution):
         return LOOP if iteration else ("evaluate",)
     if iteration:
         return _ROUND
-    return _VOTED if config.votes_before_training else ("read_prompts", "evaluate")
+    return _VOTES_FIRST if config.votes_before_training else ("read_prompts", "evaluate")
 
 
 def plan(config: RunConfig) -> Iterator[tuple[int, Stage]]:
-    """All stages of a run that goes to its end."""
+    """All stages of a run that is not stopped early, each with its iteration."""
     for iteration in range(config.iterations + 1):
         for stage in stages_of(config, iteration):
             yield iteration, stage

@@ -1,4 +1,4 @@
-"""How far a stage is: as an artifact in Prefect, and as a bar in the terminal of whoever started the run."""
+"""Shows the progress of a stage as an artifact in Prefect and as a bar in the terminal of `coevo run`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from core.types import Stage
 from orchestrator.artifacts import StageProgress
 
-Report = Callable[[int, int, str], None]  # done, of how many, a word on it
+Report = Callable[[int, int, str], None]  # done, total, note
 
-_EVERY_S = 2.0  # an artifact is updated no more often
+_EVERY_S = 2.0  # least time between two updates of an artifact
 
 
 @contextmanager
-def shown(run: str, iteration: int, stage: Stage, note_it: Report) -> Iterator[Report]:
-    """Show the progress of one stage while the block runs; gives the function to report it with.
+def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Iterator[Report]:
+    """Show the progress of one stage while the block runs. The block gets the function that reports it.
 
-    `note_it` is told as often as Prefect is: it writes the progress where others than Prefect look for it.
+    `store_progress` is called whenever the artifact is updated; it stores the progress for readers other than Prefect.
     """
     title = f"{stage} {iteration}"
     artifact = StageProgress(run, title)
@@ -38,7 +38,7 @@ def shown(run: str, iteration: int, stage: Stage, note_it: Report) -> Iterator[R
             if time.monotonic() - updated > _EVERY_S or done == total:
                 updated = time.monotonic()
                 artifact.update(100 * done / max(total, 1))
-                note_it(done, total, note)
+                store_progress(done, total, note)
 
         yield report
     artifact.update(100.0)

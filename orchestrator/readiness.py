@@ -1,6 +1,6 @@
-"""Whether a run can start: what its settings alone tell, and what this machine has. Nothing is written.
+"""Checks whether a run can start with its settings on this machine. Nothing is written.
 
-The flow runner asks before it makes a run, the `coevo` command before it starts a flow, and the REST API before it
+A flow checks this before it creates a run, the `coevo` command before it starts a flow, and the REST API before it
 accepts a run.
 """
 
@@ -32,10 +32,10 @@ def base_model(config: RunConfig) -> Path:
 
 
 def refuse_unready(config: RunConfig, new: bool) -> None:
-    """Raise where a run cannot start on this machine; the message names the setting, and what was expected.
+    """Raise an error if a run cannot start on this machine; the message names the setting and what was expected.
 
-    It looks at the files, packages and environment variables of this process. A run that is not `new` has its base
-    model already.
+    This checks files, packages and environment variables as this process sees them. The base model is checked only if
+    the run is `new`, because an existing run has its own copy.
 
     Raises `ConfigError`, `TrainError`, `ModelError`, `CheckpointError`, `BenchmarkError`, `PromptsError`,
     `InferenceError`.
@@ -55,12 +55,12 @@ def refuse_unready(config: RunConfig, new: bool) -> None:
 
 
 def refuse_untrainable(config: RunConfig) -> None:
-    """Raise `TrainError` for what the run's trainer cannot do, of either role: its settings alone tell."""
+    """Raise `TrainError` if the run's trainer cannot train as the settings say. Only the settings are checked."""
     trainer = config.trainer
     if not isinstance(trainer, EasyR1Settings):
         refuse_unmet(config.solver.reward, LOCAL_SIGNALS, "the embedded trainer")
         return
-    # From the second round on a prompt set's reference is the model before the first.
+    # From the second round on, the KL is to the base model, from which the round does not start.
     own_reference = isinstance(config, SelfTraining) and config.iterations > 1
     for planned in config.trainings:
         refuse_unfit(planned.table, planned.training, planned.objective, own_reference=own_reference)
@@ -69,11 +69,11 @@ def refuse_untrainable(config: RunConfig) -> None:
 
 
 def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:
-    """What the REST API's process can tell of a run that the flow runner will start.
+    """Make the checks that the REST API's process can make for a run that the flow runner will start.
 
-    Where one `coevo up` started both, they share files, packages and environment, so all is looked at. Elsewhere the
-    runner is another container, or was started by hand: only the settings are looked at, the rest is the runner's to
-    say once the flow has begun. Raises as `refuse_unready` does.
+    If one `coevo up` started both processes, they share files, packages and environment, so everything is checked.
+    Otherwise the runner is another container, or was started by hand. Then only the settings are checked here, and the
+    flow checks the rest. Raises what `refuse_unready` raises.
     """
     if _is_beside_the_runner():
         refuse_unready(config, new)
@@ -82,6 +82,7 @@ def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:
 
 
 def _is_beside_the_runner() -> bool:
+    """Whether `coevo up` started this process, and so the flow runner too."""
     try:
         return os.getpid() in home().services().processes
     except NotUp:

@@ -1,4 +1,4 @@
-"""Runs: made from a preset, gone on with, checked before anything starts."""
+"""Creates runs from presets, continues them, and checks beforehand whether they can start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.errors import NotThere, StageHeld
 from storage.rows import RunRow, RunStatus
 from storage.session import Store
 
-_DECIDE: tuple[Stage, ...] = ("ask_a_person", "check_health")  # whose word counts, the first that has one
+_DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the first with a result decides
 
 
 class RunStopped(Exception):
@@ -28,15 +28,15 @@ class RunStopped(Exception):
 
 
 class RunError(CoevoError):
-    """A run that cannot be started as asked; the message names the parameter."""
+    """A run that cannot be started with these parameters; the message names the parameter."""
 
 
 def preset_path(name: str) -> Path:
-    """The file of a preset: a name in deploy/runs, or a path. Raises `ConfigError` naming those that exist."""
+    """The file of a preset, given its name in deploy/runs or its path. Raises `ConfigError` with the known presets."""
     path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in PRESETS.glob("*.toml")))
-        raise ConfigError(f"preset {name!r}: no such preset; there are {known}, or give the path of a TOML file")
+        known = ", ".join(sorted(file.stem for file in PRESETS.glob("*.toml")))
+        raise ConfigError(f"preset {name!r}: no such preset; expected one of {known}, or the path of a TOML file")
     return path
 
 
@@ -49,11 +49,11 @@ def prepare(
     overrides: Mapping[str, Any],
     flow: Flow = "co_evolve",
 ) -> RunConfig:
-    """Make the run with its base model published, or find it and let it go on for longer.
+    """Create the run and publish its base model; or raise the number of iterations of an existing run.
 
-    Raises what `startable` does, before anything is written.
+    Raises what `check_startable` raises, before anything is written.
     """
-    config = startable(store, run, preset, iterations, overrides, flow)
+    config = check_startable(store, run, preset, iterations, overrides, flow)
     if preset:
         _create(home, store, run, preset, config)
     with store.write() as session:
@@ -62,47 +62,53 @@ def prepare(
     return stored_config(store, run)
 
 
-def startable(
+def check_startable(
     store: Store, run: str, preset: str, iterations: int, overrides: Mapping[str, Any], flow: Flow = "co_evolve"
 ) -> RunConfig:
-    """The settings of a run that is to be made or to go on, once it is known that it can start. Nothing is written.
+    """Check whether a run can be created or continued, and return its settings. Nothing is written.
 
-    `flow` is the one that runs it: a run with a prompt set is self_train's, one without co_evolve's. Raises
+    `flow` is the flow that will run it: self_train for a run with a prompt set, co_evolve for one without. Raises
     `ConfigError`, `RunError`, `StoreError` and what `refuse_unready` raises.
     """
     if iterations < 0:
         raise RunError(f"iterations: expected 1 or more, or 0 for what the preset says, got {iterations}")
     if overrides and not preset:
-        raise RunError("overrides: a run that exists keeps its settings; give a preset to make another run")
+        raise RunError(
+            "overrides: expected none without a preset, since an existing run keeps its settings; give a preset to "
+            "create another run"
+        )
     queries.runs.refuse_name(run)
     row = _row(store, run)
     if preset:
-        more = {"iterations": iterations} if iterations else {}
-        config = load_config(preset_path(preset), {**overrides, **more})
+        iterations_override = {"iterations": iterations} if iterations else {}
+        config = load_config(preset_path(preset), {**overrides, **iterations_override})
     else:
         config = stored_config(store, run)
         config = config.model_copy(update={"iterations": iterations or config.iterations})
     _check_flow(config, flow, f"preset {preset}" if preset else f"run {run}")
     if row is not None:
         queries.runs.refuse_other_settings(row, config)
-        has = row.config["iterations"]
-        config = config.model_copy(update={"iterations": max(has, config.iterations)})
-        if config.iterations > has and row.status == "stopped":
-            raise RunError(f"run {run}: iterations: it was stopped, by the guard or a person, and stays so")
+        stored_iterations = row.config["iterations"]
+        config = config.model_copy(update={"iterations": max(stored_iterations, config.iterations)})
+        if config.iterations > stored_iterations and row.status == "stopped":
+            raise RunError(
+                f"run {run}: iterations: expected at most {stored_iterations}, got {config.iterations}; the guard, "
+                "early stopping or a person stopped this run, so it cannot go on for longer"
+            )
     refuse_unready(config, new=row is None)
     return config
 
 
-def _check_flow(config: RunConfig, flow: str, what: str) -> None:
+def _check_flow(config: RunConfig, flow: str, source: str) -> None:
     if config.kind != flow:
-        has = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
-        raise RunError(f"{what}: has {has}, so it is {config.kind}'s, not {flow}'s")
+        prompt_set = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
+        raise RunError(f"{source}: has {prompt_set}, so expected the flow {config.kind}, got {flow}")
 
 
 def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) -> None:
     base = None
     if _row(store, run) is None:
-        # Copied before the run is in the store: a run that is there has its base model, wherever a crash fell.
+        # The model is copied before the run is stored, so that every stored run has its base model, even after a crash.
         folder = base_model(config)
         base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
     with store.write() as session:
@@ -120,36 +126,36 @@ def _row(store: Store, run: str) -> RunRow | None:
 
 
 def stored_config(store: Store, run: str) -> RunConfig:
-    """A run's settings as they were stored. Raises `StoreError` when there is no such run."""
+    """The settings that are stored with a run. Raises `StoreError` when there is no such run."""
     with store.read() as session:
         return parse_config(queries.runs.get_run(session, run).config, source=f"run {run}")
 
 
 def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> None:
-    """Raise `RunError` unless everything before an iteration is done, and the run is to go on after it."""
+    """Raise `RunError` unless all stages before an iteration are done and no decision keeps the run from continuing."""
     if not 1 <= iteration <= config.iterations:
         raise RunError(f"t: run {run}: expected an iteration from 1 to {config.iterations}, got {iteration}")
     with store.read() as session:
         done = {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, run) if row.status == "done"}
     for t in range(1, iteration):
         if (action := decision(store, run, t)["action"]) in ("pause", "stop"):
-            why = "waits for a person's decision" if action == "pause" else "was stopped"
-            raise RunError(f"run {run}: {why} after iteration {t}, so iteration {iteration} cannot begin")
-    for t, earlier in plan(config):
-        if t < iteration and (t, earlier) not in done:
-            raise RunError(f"t: run {run} cannot begin iteration {iteration}: {earlier} of iteration {t} is not done")
+            reason = "waits for a person's decision" if action == "pause" else "was stopped"
+            raise RunError(f"run {run}: {reason} after iteration {t}, so iteration {iteration} cannot begin")
+    for t, stage in plan(config):
+        if t < iteration and (t, stage) not in done:
+            raise RunError(f"t: run {run} cannot begin iteration {iteration}: {stage} of iteration {t} is not done")
 
 
 @contextmanager
 def status_kept(store: Store, run: str) -> Iterator[None]:
-    """The run's status while and after the block: running, then done, stopped, failed or cancelled."""
+    """Set the run's status to running, and after the block to done, stopped, failed or cancelled."""
     set_status(store, run, "running")
     try:
         yield
     except RunStopped:
         set_status(store, run, "stopped")
         return
-    except StageHeld:  # another process is at this run, and its status is that one's to say
+    except StageHeld:  # another process works on this run and sets its status
         raise
     except Exception:
         set_status(store, run, "failed")
@@ -161,20 +167,23 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
 
 
 def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
-    """What was decided after an iteration, by a person where one was asked: `action`, and `back_to`."""
+    """The decision after an iteration, a person's if one was asked: `action`, `back_to` and `warnings`."""
     with store.read() as session:
-        stages = (queries.ledger.find_stage(session, run=run, iteration=iteration, stage=s) for s in _DECIDE)
-        done = [row.result for row in stages if row is not None and row.status == "done" and row.result]
-    return {"action": "ignore", "back_to": None, "warnings": [], **(done[0] if done else {})}
+        stages = [
+            queries.ledger.find_stage(session, run=run, iteration=iteration, stage=stage) for stage in _DECIDING_STAGES
+        ]
+        results = [row.result for row in stages if row is not None and row.status == "done" and row.result]
+    return {"action": "ignore", "back_to": None, "warnings": [], **(results[0] if results else {})}
 
 
 def result_of(store: Store, run: str) -> str:
-    """The Solver that a run came to: its last one, or the one that it went back to."""
+    """The id of a run's resulting Solver: the last one, or the one that the run went back to."""
     with store.read() as session:
-        solvers = [c for c in queries.checkpoints.checkpoints_of(session, run) if c.role in ("base", "solver")]
-        back = queries.ledger.rolled_back(session, run)
-    if back and back[-1][0] >= solvers[-1].iteration:
-        return back[-1][1]["solver"]
+        checkpoints = queries.checkpoints.checkpoints_of(session, run)
+        roll_backs = queries.ledger.rolled_back(session, run)
+    solvers = [checkpoint for checkpoint in checkpoints if checkpoint.role in ("base", "solver")]
+    if roll_backs and roll_backs[-1][0] >= solvers[-1].iteration:
+        return roll_backs[-1][1]["solver"]
     return solvers[-1].id
 
 

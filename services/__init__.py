@@ -1,1 +1,1 @@
-"""What runs beside a run: inference, oracles, figures and alerts, the REST API and the dashboard."""
+"""The services around a run: inference, oracles, figures and alerts, the REST API and the dashboard."""

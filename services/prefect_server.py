@@ -8,37 +8,41 @@ from dataclasses import dataclass, field
 
 import httpx
 
-_PAUSES_S = (0.2, 0.5, 1.0, 2.0)  # before the server is asked again
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0)  # before each repetition
 
 
 @dataclass(frozen=True, slots=True)
 class PrefectServer:
-    """The server at `url`, below which its UI is, and its API at /api."""
+    """The Prefect server at `url`. Its UI is at `url`, its API at `url`/api."""
 
     url: str
-    # USER:PASSWORD, Prefect's PREFECT_API_AUTH_STRING; None: the server asks for none
+    # USER:PASSWORD, as in Prefect's PREFECT_API_AUTH_STRING; None: the server asks for no password
     auth_string: str | None = field(default=None, repr=False)
-    ui_url: str | None = None  # as a browser reaches it, where that is elsewhere
+    ui_url: str | None = None  # address of the UI for a browser, if it is not `url`
 
     @classmethod
     def from_environment(cls) -> PrefectServer | None:
-        """What Prefect's own variables name; None where PREFECT_API_URL is not set."""
+        """The server that Prefect's own environment variables name; None if PREFECT_API_URL is not set."""
         if not (url := os.environ.get("PREFECT_API_URL")):
             return None
         auth_string, ui_url = os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get("PREFECT_UI_URL")
         return cls(url.rstrip("/").removesuffix("/api"), auth_string or None, ui_url)
 
     def request(self, method: str, path: str, body: object = None, timeout_s: float = 10.0) -> httpx.Response:
-        """What it answers to a request for `path` below /api. Raises `httpx.TransportError` and `httpx.InvalidURL`.
+        """Send a request for `path`, which is below /api. Raises `httpx.TransportError` and `httpx.InvalidURL`.
 
-        It answers 503 for what its clients may ask again, as while its SQLite is busy, and is asked again a few times.
+        Prefect answers 503 if a request may be sent again, for instance while its SQLite is busy. Then the request is
+        repeated a few times, but not later than `timeout_s` after the first. So the call takes at most twice as long.
         """
         user, _, password = (self.auth_string or "").partition(":")
         auth = httpx.BasicAuth(user, password) if self.auth_string else None
         address = f"{self.url}/api{path}"
+        last = time.monotonic() + timeout_s
         for pause in (*_PAUSES_S, None):
             response = httpx.request(method, address, json=body, auth=auth, timeout=timeout_s, trust_env=False)
-            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or pause is None:
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            if pause is None or time.monotonic() + pause > last:
                 break
             time.sleep(pause)
         return response

@@ -1,7 +1,8 @@
-"""Signals that need a model of their own: embeddings and strategies, from OpenAI-compatible services or without one.
+"""Computes the signals that may need another model: embeddings and strategies of responses.
 
-A service that cannot be reached ends in an error, after its attempts: a signal is never made up. A judge whose replies
-cannot be read is another matter: that group's strategies are unknown.
+They come from OpenAI-compatible services, or from simple substitutes that need no service. If a service cannot be
+reached after all attempts, an error is raised: a signal is never made up. If a judge's replies cannot be read, no error
+is raised, but the strategies of that group are unknown.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from core.types import Group
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
 
-_TEXTS_A_REQUEST = 128
-_CONCURRENCY = 32
-_JUDGE_TOKENS_A_RESPONSE = 120  # for its chain of thought and its number
+_TEXTS_PER_REQUEST = 128
+_CONCURRENCY = 32  # requests at once
+_JUDGE_TOKENS_PER_RESPONSE = 120  # for a response's chain of thought and number in the judge's reply
 
 Responses = Sequence[str]
 
 
 def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:
-    """Embeddings (N, D) of N responses' reasoning, in their order. Raises `InferenceError`."""
+    """Embeddings (N, D) of the reasoning of N responses, in their order. Raises `InferenceError`."""
     if signals.embedder == "hashing":
         return hashed_embeddings(responses)
     service = _service(signals.embedder)
     texts = [reasoning_part(response) for response in responses]
-    parts = [texts[at : at + _TEXTS_A_REQUEST] for at in range(0, len(texts), _TEXTS_A_REQUEST)]
-    return np.concatenate(asyncio.run(ask_each(service, parts, partial(_embed_part, service), _CONCURRENCY)))
+    batches = [texts[start : start + _TEXTS_PER_REQUEST] for start in range(0, len(texts), _TEXTS_PER_REQUEST)]
+    return np.concatenate(asyncio.run(ask_each(service, batches, partial(_embed_batch, service), _CONCURRENCY)))
 
 
 def cluster(signals: Signals, groups: Sequence[tuple[str, Responses]]) -> list[tuple[int, ...] | None]:
-    """The strategies of each (question, responses); None where a judge could not be understood.
+    """For each (question, responses) the cluster of each response; None if the judge's replies could not be read.
 
-    A judge is asked again, with another seed, as long as its reply is not what was asked for, `attempts` times in all.
-    Raises `InferenceError`.
+    Responses of one cluster use the same strategy. A judge whose reply cannot be read is asked again with another seed,
+    up to `service.attempts` times in all. Raises `InferenceError`.
     """
     if signals.clusterer == "skeleton":
         return [skeleton_clusters(responses) for _, responses in groups]
@@ -57,35 +58,44 @@ def with_signals(
 ) -> list[Group]:
     """The groups with the embeddings and strategies that `method` needs; `texts` are each group's question and its
     responses. Raises `InferenceError`."""
-    heard = list(groups)
+    result = list(groups)
     if "embeddings" in method.needs and groups:
         rows = embed(signals, [text for _, responses in texts for text in responses])
         ends = np.cumsum([len(responses) for _, responses in texts])[:-1]
-        heard = [
-            replace(group, embeddings=embeddings) for group, embeddings in zip(heard, np.split(rows, ends), strict=True)
+        result = [
+            replace(group, embeddings=embeddings)
+            for group, embeddings in zip(result, np.split(rows, ends), strict=True)
         ]
     if "clusters" in method.needs:
-        heard = [
-            replace(group, clusters=clusters) for group, clusters in zip(heard, cluster(signals, texts), strict=True)
+        result = [
+            replace(group, clusters=clusters) for group, clusters in zip(result, cluster(signals, texts), strict=True)
         ]
-    return heard
+    return result
 
 
 def _service(service: Service | str) -> Service:
     if isinstance(service, Service):
         return service
-    raise InferenceError(f"signals: expected the address of a service, got {service!r}, which a run's stage replaces")
+    raise InferenceError(
+        f"signals: expected the url and model of a service, got {service!r}, which only a stage of a run replaces by "
+        "the address of the run's own application"
+    )
 
 
-async def _embed_part(service: Service, http: aiohttp.ClientSession, texts: Sequence[str]) -> NDArray[np.float64]:
+async def _embed_batch(service: Service, http: aiohttp.ClientSession, texts: Sequence[str]) -> NDArray[np.float64]:
     reply = await post(http, service, "embeddings", {"model": service.model, "input": list(texts)})
     try:
         rows = {int(row["index"]): row["embedding"] for row in reply["data"]}
         embeddings = np.array([rows[i] for i in range(len(texts))], dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
-        raise InferenceError(f"{service.url}: embeddings: not what OpenAI's API returns: {error!r}") from error
+        raise InferenceError(
+            f"{service.url}: embeddings: expected a reply in the format of OpenAI's API, got another: {error!r}"
+        ) from error
     if embeddings.ndim != 2 or not np.isfinite(embeddings).all():
-        raise InferenceError(f"{service.url}: embeddings: expected {len(texts)} rows of finite numbers")
+        raise InferenceError(
+            f"{service.url}: embeddings: expected {len(texts)} rows of finite numbers, got shape {embeddings.shape} or "
+            "numbers that are not finite"
+        )
     return embeddings
 
 
@@ -97,15 +107,17 @@ async def _judge_group(
         body = {
             "model": service.model,
             "messages": judge_messages(question, responses),
-            "max_tokens": _JUDGE_TOKENS_A_RESPONSE * len(responses),
-            "temperature": 0.0 if attempt == 0 else 0.7,  # the same question at 0 would get the same reply
+            "max_tokens": _JUDGE_TOKENS_PER_RESPONSE * len(responses),
+            "temperature": 0.0 if attempt == 0 else 0.7,  # at temperature 0 the same question would get the same reply
             "seed": attempt,
         }
         reply = await post(http, service, "chat/completions", body)
         try:
             text = reply["choices"][0]["message"]["content"]
         except (KeyError, TypeError, IndexError) as error:
-            raise InferenceError(f"{service.url}: chat: not what OpenAI's API returns: {error!r}") from error
+            raise InferenceError(
+                f"{service.url}: chat: expected a reply in the format of OpenAI's API, got another: {error!r}"
+            ) from error
         if isinstance(text, str) and (clusters := parse_clusters(text, len(responses))) is not None:
             return clusters
     return None

@@ -1,1 +1,1 @@
-"""The SQL store, and on the disk checkpoints and the texts of rollouts."""
+"""The SQL store, and the files beside it: checkpoints and the texts of rollouts."""

@@ -1,8 +1,8 @@
-"""Checkpoints on the disk: published whole or not at all, and verified when they are loaded.
+"""Checkpoints on disk. A checkpoint is published whole or not at all, and it is verified before it is loaded.
 
 A published checkpoint is the folder ROOT/RUN/ROLE/ITERATION with model files and `manifest.json`, which maps each
 file's name to its sha256. The checkpoint's own sha256 is that of `manifest.json` (`sha256sum manifest.json` prints it).
-Only safetensors, JSON and text are model files: a pickle runs code when it is loaded.
+Model files are safetensors, JSON, Jinja and text. A pickle is refused, because it can run code when it is loaded.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ MANIFEST = "manifest.json"
 _MODEL_FILES = {".safetensors", ".json", ".jinja", ".txt"}
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PIECE = 1 << 22  # bytes
+_CHUNK = 1 << 22  # bytes
 
 
 def manifest(folder: Path) -> dict[str, str]:
     """File name -> sha256 of the model files in `folder`, subfolders included; other files are left out.
 
-    Raises `CheckpointError` when there is a pickle among them, or no safetensors.
+    Raises `CheckpointError` when the folder contains a pickle, or no safetensors.
     """
     return {name: _sha256(folder / name) for name in model_files(folder)}
 
 
 def digest(files: Mapping[str, str]) -> str:
-    """The sha256 of a manifest, and so of everything it names."""
-    return hashlib.sha256(_encoded(files)).hexdigest()
+    """The sha256 of a manifest, which covers every file that the manifest names."""
+    return hashlib.sha256(_as_json(files)).hexdigest()
 
 
 def publish(
@@ -51,35 +51,38 @@ def publish(
     step: int,
     parent: str | None,
 ) -> Checkpoint:
-    """Copy the model files of `source` to ROOT/RUN/ROLE/ITERATION, which appears whole or not at all.
+    """Copy the model files of `source` to ROOT/RUN/ROLE/ITERATION. The folder appears only when it is complete.
 
-    It copies rather than moves, so that a crash at any point leaves the source to start again from. Publishing the same
-    bytes again is returning what is there; other bytes under the same key are a `CheckpointError`.
+    The files are copied and not moved, so that publishing can be repeated after a crash. Publishing the same bytes
+    again returns the published checkpoint. Publishing other bytes under the same key raises `CheckpointError`.
     """
     if not _NAME.fullmatch(run):
         raise CheckpointError(f"run name: expected A-Z a-z 0-9 . _ -, the first a letter or digit, got {run!r}")
     final = root / run / role / str(iteration)
     key = checkpoint_id(run, role, iteration)
-    sha256 = _published(final, source, key) if final.exists() else _publish(source, root, final, key)
+    sha256 = _check_published(final, source, key) if final.exists() else _publish(source, root, final, key)
     return Checkpoint(key, run, role, iteration, step, str(final), sha256, parent)
 
 
 def verify(folder: Path, sha256: str) -> None:
-    """Read every byte of a published checkpoint. Raises `CheckpointError` naming the file that is missing, extra or
-    differs from what was published, or the manifest when that is what differs from `sha256`."""
+    """Read every byte of a published checkpoint, and compare it with the manifest.
+
+    Raises `CheckpointError`, which names a file that is missing, is not in the manifest, or has changed; or the
+    manifest, if its own sha256 is not `sha256`.
+    """
     files = published_manifest(folder)
-    _expect(folder / MANIFEST, sha256)
+    _require_sha256(folder / MANIFEST, sha256)
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {MANIFEST}
     for name in sorted(files.keys() - present):
         raise CheckpointError(f"checkpoint {folder}: {name} is missing")
     for name in sorted(present - files.keys()):
         raise CheckpointError(f"checkpoint {folder}: {name} is not in its manifest")
     for name, expected in files.items():
-        _expect(folder / name, expected)
+        _require_sha256(folder / name, expected)
 
 
 def published_manifest(folder: Path) -> dict[str, str]:
-    """The manifest of a published checkpoint, as it was written."""
+    """The manifest of a published checkpoint, as it was written. Raises `CheckpointError`."""
     try:
         files = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
@@ -91,23 +94,26 @@ def published_manifest(folder: Path) -> dict[str, str]:
     return files
 
 
-def _published(final: Path, source: Path, key: str) -> str:
-    there, given = digest(published_manifest(final)), digest(manifest(source))
-    if there != given:
-        raise CheckpointError(f"checkpoint {key}: {final} is published with sha256 {there}, got {given} from {source}")
-    return there
+def _check_published(final: Path, source: Path, key: str) -> str:
+    published, offered = digest(published_manifest(final)), digest(manifest(source))
+    if published != offered:
+        raise CheckpointError(
+            f"checkpoint {key}: {final} is published with sha256 {published}, which never changes;"
+            f" got {offered} from {source}"
+        )
+    return published
 
 
 def _publish(source: Path, root: Path, final: Path, key: str) -> str:
     make_folder(final.parent)
     prefix = f".tmp-{key.replace('/', '-')}-"
-    # Left by a crash: the ledger's lease says that nobody else is at this checkpoint now.
-    for left in root.glob(f"{prefix}*"):
-        shutil.rmtree(left)
+    # A crash may have left these. The ledger's lease makes sure that no other process publishes this checkpoint now.
+    for leftover in root.glob(f"{prefix}*"):
+        shutil.rmtree(leftover)
     temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
     try:
         files = {name: _copy(source / name, temporary / name) for name in model_files(source)}
-        _write(temporary / MANIFEST, _encoded(files))
+        _write(temporary / MANIFEST, _as_json(files))
         for folder in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
             folder.chmod(0o755)
             sync(folder)
@@ -134,24 +140,24 @@ def model_files(folder: Path) -> list[str]:
 
 
 def _copy(source: Path, target: Path) -> str:
-    """Copy, and return the sha256 of the very bytes that were copied."""
+    """Copy the file, and return the sha256 of the bytes that were copied."""
     hashed = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as read, target.open("xb") as write:
-        while piece := read.read(_PIECE):
-            hashed.update(piece)
-            write.write(piece)
+    with source.open("rb") as source_file, target.open("xb") as target_file:
+        while chunk := source_file.read(_CHUNK):
+            hashed.update(chunk)
+            target_file.write(chunk)
     sync(target)
     return hashed.hexdigest()
 
 
 def _write(target: Path, content: bytes) -> None:
-    with target.open("xb") as write:
-        write.write(content)
+    with target.open("xb") as file:
+        file.write(content)
     sync(target)
 
 
-def _encoded(files: Mapping[str, str]) -> bytes:
+def _as_json(files: Mapping[str, str]) -> bytes:
     return (json.dumps(dict(files), sort_keys=True, indent=1) + "\n").encode()
 
 
@@ -160,7 +166,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _expect(path: Path, sha256: str) -> None:
+def _require_sha256(path: Path, sha256: str) -> None:
     actual = _sha256(path)
     if actual != sha256:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Column types that keep what was written, on SQLite and PostgreSQL alike."""
+"""Column types that read back what was written, on SQLite as on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from sqlalchemy.types import TypeDecorator
 
 from core.unicode import well_formed
 
-# PostgreSQL stores no NUL. It is written as this private-use character and its code in hexadecimal, and so is the
-# character itself. Older versions wrote lone surrogates so, too.
+# PostgreSQL cannot store NUL. NUL is written as this private-use character, followed by the code of NUL in four
+# hexadecimal digits. The private-use character itself is written in the same way, and in older versions of coevo lone
+# surrogates were, too.
 _MARK = "\ue000"
-_UNSTORABLE = re.compile(f"[\x00{_MARK}]")
-_STORED = re.compile(f"{_MARK}([0-9a-f]{{4}})")
+_TO_ESCAPE = re.compile(f"[\x00{_MARK}]")
+_ESCAPED = re.compile(f"{_MARK}([0-9a-f]{{4}})")
 
 
 def to_stored(text: str) -> str:
-    """Any `str` as text that both databases and Parquet take; a lone surrogate becomes U+FFFD."""
-    return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", well_formed(text))
+    """Convert any `str` to text that both databases and Parquet can store; a lone surrogate becomes U+FFFD."""
+    return _TO_ESCAPE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", well_formed(text))
 
 
 def from_stored(text: str) -> str:
-    """The inverse of `to_stored`: well-formed text, whichever version stored it."""
-    return well_formed(_STORED.sub(lambda match: chr(int(match[1], 16)), text)) if _MARK in text else text
+    """The inverse of `to_stored`. The result is well-formed text, also if an older version of coevo stored it."""
+    return well_formed(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)) if _MARK in text else text
 
 
 class AnyText(TypeDecorator[str]):
-    """Text of any characters, whoever wrote it. It is given back as it came, but for lone surrogates, which become
-    U+FFFD."""
+    """Text of any characters. It is read back as it was written, except for lone surrogates, which become U+FFFD."""
 
     impl = Text
     cache_ok = True
@@ -42,7 +42,7 @@ class AnyText(TypeDecorator[str]):
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware timestamp in UTC. SQLite has no time zones: there it is stored as UTC without one."""
+    """A timestamp in UTC. SQLite has no time zones, so there it is stored in UTC without one."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

@@ -1,16 +1,22 @@
-"""What can go wrong in the store. Every message names the thing and what to do about it."""
+"""Errors of the store. A message names the object, what was expected of it, and what was found."""
 
 from __future__ import annotations
 
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
 from core.errors import CoevoError
+
+# What a transaction raises while the database is busy or gone, or while all of this process's connections are in use.
+DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
 
 
 class StoreError(CoevoError):
-    """The store cannot do what was asked; the base of all errors of this package."""
+    """The store cannot do what was requested; the base class of all errors of this package."""
 
 
 class NotThere(StoreError):
-    """A thing asked for by its name that the store does not have."""
+    """The store has no object of the given name or id."""
 
 
 class RunHeld(StoreError):
@@ -18,16 +24,19 @@ class RunHeld(StoreError):
 
 
 class StageHeld(StoreError):
-    """Another owner holds a live lease on the stage."""
+    """Another owner holds a live lease on the stage or on its run."""
 
 
 class LeaseLost(StoreError):
-    """The owner no longer holds the stage: its lease ran out and someone else claimed it, or it is finished."""
+    """The owner no longer holds the stage or the run.
+
+    Another owner claimed it after the lease had expired, or the stage is finished, or the run was released.
+    """
 
 
 class CheckpointError(StoreError):
-    """A checkpoint's folder that cannot be published or is not what was published; names the file."""
+    """A checkpoint's folder cannot be published, or it differs from what was published."""
 
 
 class AlreadyAcknowledged(StoreError):
-    """Somebody has acknowledged this alert before; the message says who, and when."""
+    """Somebody has acknowledged this alert before; the message says who and when."""

@@ -1,8 +1,9 @@
-"""Data sets as files: an iteration's questions with their labels, as JSONL, CSV, Parquet, or a folder for Hugging Face.
+"""Exports an iteration's questions with their labels: JSONL, CSV, Parquet, or a zipped folder for Hugging Face.
 
-A file is written once, whole or not at all, a page of rows at a time; the same rows give the same bytes. What an oracle
-said is part of it, so a later audit makes another file. Its manifest, beside it, says which rows, by which checkpoints,
-under which configuration, and has the file's sha256; what is for Hugging Face has one inside too.
+A file is written once, a page of rows at a time, and appears only when it is complete. The same rows give the same
+bytes. A file contains the oracles' verdicts, so a later audit makes another file. The manifest beside the file says
+which rows it has, which checkpoints made them, under which configuration, and what the file's sha256 is. The zip for
+Hugging Face also has a manifest inside.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ Format = Literal["jsonl", "csv", "parquet", "huggingface"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Only = Literal["all", "kept"]
 
-_EDITION = 2  # raised when the same rows are to give other bytes: files of an earlier one are not served any more
-_PAGE = 1_000  # rows: what is in memory at a time
+_EDITION = 2  # raise it when the same rows are to give other bytes; files of an earlier edition are not served again
+_PAGE = 1_000  # rows in memory at a time
 _SUFFIX: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
 _SCHEMA = pa.schema(
     [
@@ -58,16 +59,16 @@ _SCHEMA = pa.schema(
         pa.field("oracles", pa.string(), nullable=False),  # JSON: oracle -> [verdict, truth]
     ]
 )
-# What a spreadsheet may take for a formula: full-width signs too, and whatever white space stands before them.
+# Text that a spreadsheet may take for a formula. The signs may be full-width ones, and white space may precede them.
 _FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x1f\ufeff]*(?:[=@\uff1d\uff20]|[-+\uff0b\uff0d](?![\d.]+$))")
-_MADE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows: the same bytes at any time
-_INSIDE = "data/train.parquet"  # the zip's
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the bytes are the same at any time; the earliest that a zip can hold
+_ZIP_DATA = "data/train.parquet"  # path of the rows inside the zip
 
 Row = dict[str, Any]
 
 
 class NotFinal(StoreError):
-    """The rows that were asked for may still change."""
+    """The requested rows may still change, because some questions are not labelled yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,44 +78,44 @@ class Export:
 
 
 def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind: Format) -> Export:
-    """The file, written below `root` unless it is there with its manifest.
+    """Return the export's file. Write it below `root`, unless the file and its manifest exist already.
 
-    Raises `NotThere`, and `NotFinal` before all is labelled.
+    Raises `NotThere` when there is no such run, and `NotFinal` while some questions are not labelled yet.
     """
     with store.read() as session:
         config = queries.runs.get_run(session, run).config
         if not queries.questions.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
-        audited = queries.browse.audit_counts(session, run, iteration)
-    state = hashlib.sha256(repr((_EDITION, audited)).encode()).hexdigest()[:12]
-    path = root / run / str(iteration) / f"{run}-{iteration}-{only}-{state}.{_SUFFIX[kind]}"
-    written = path.with_name(f"{path.name}.manifest.json")
-    if not (path.exists() and written.exists()):  # whoever deletes old files may leave either
+        audit_counts = queries.browse.audit_counts(session, run, iteration)
+    version = hashlib.sha256(repr((_EDITION, audit_counts)).encode()).hexdigest()[:12]
+    path = root / run / str(iteration) / f"{run}-{iteration}-{only}-{version}.{_SUFFIX[kind]}"
+    manifest_path = path.with_name(f"{path.name}.manifest.json")
+    if not (path.exists() and manifest_path.exists()):  # a clean-up may have left only one of them
         make_folder(path.parent)
-        temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")  # two may make it at once: the same bytes
+        temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")  # two may write at once, the same bytes
         try:
-            about = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
-            about |= {**_makers(store, run, iteration), "config": config}
-            manifest = _write(temporary, _rows(store, run, iteration, only), about)
+            metadata = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
+            metadata |= {**_source_checkpoints(store, run, iteration), "config": config}
+            manifest = _write(temporary, _rows(store, run, iteration, only), metadata)
             put(temporary, path)
             temporary.write_text(json.dumps(manifest, indent=1))
-            put(temporary, written)
+            put(temporary, manifest_path)
         finally:
             temporary.unlink(missing_ok=True)
-    return Export(path, json.loads(written.read_text()))
+    return Export(path, json.loads(manifest_path.read_text()))
 
 
-def _write(path: Path, rows: Iterator[list[Row]], about: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of what was written."""
-    counted = _Counted(rows)
+def _write(path: Path, rows: Iterator[list[Row]], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the rows in the format that `metadata` names, and return the manifest."""
+    pages = _CountedPages(rows)
     with path.open("w+b") as file:
-        _WRITERS[about["format"]](file, counted, about)
+        _WRITERS[metadata["format"]](file, pages, metadata)
     with path.open("rb") as file:
-        return {**about, **counted.said(), "bytes": path.stat().st_size, "sha256": _digest(file)}
+        return {**metadata, **pages.counts(), "bytes": path.stat().st_size, "sha256": _digest(file)}
 
 
-class _Counted:
-    """Rows on their way, counted."""
+class _CountedPages:
+    """The pages of rows. It counts verdicts and oracles while the pages are read."""
 
     def __init__(self, rows: Iterator[list[Row]]) -> None:
         self._rows, self._verdicts, self._oracles = rows, Counter[str](), Counter[str]()
@@ -125,16 +126,16 @@ class _Counted:
             self._oracles.update(oracle for row in page for oracle in json.loads(row["oracles"]))
             yield page
 
-    def said(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         return {"rows": self._verdicts.total(), "verdicts": dict(self._verdicts), "audited": dict(self._oracles)}
 
 
 def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[Row]]:
     verdicts: tuple[Verdict, ...] = ("kept",) if only == "kept" else ()
-    wanted, after = queries.browse.QuestionFilter(verdicts=verdicts), tuple[float, ...]()
+    filters, after = queries.browse.QuestionFilter(verdicts=verdicts), tuple[float, ...]()
     while True:
-        with store.read() as session:  # one a page: on SQLite a long one would keep writers waiting
-            page = queries.browse.list_questions(session, run, iteration, wanted, after=after, limit=_PAGE)
+        with store.read() as session:  # a session per page: on SQLite, writers wait for a long one
+            page = queries.browse.list_questions(session, run, iteration, filters, after=after, limit=_PAGE)
         if not page:
             return
         yield [_row(question) for question in page]
@@ -158,18 +159,18 @@ def _row(question: QuestionSummary) -> Row:
 
 
 def _without_nul(text: str) -> str:
-    """What a model wrote as every format's readers take it: a CSV file cannot hold NUL."""
+    """Replace NUL by U+FFFD. This is done in every format, because a CSV file cannot hold NUL."""
     return text.replace("\0", "\ufffd")
 
 
-def _jsonl(file: Any, pages: _Counted, _about: Mapping[str, Any]) -> None:
+def _jsonl(file: Any, pages: _CountedPages, _about: Mapping[str, Any]) -> None:
     for page in pages:
         for row in page:
             file.write(json.dumps({**row, "oracles": json.loads(row["oracles"])}, ensure_ascii=False).encode() + b"\n")
 
 
-def _csv(file: Any, pages: _Counted, _about: Mapping[str, Any]) -> None:
-    """With an apostrophe before a text that a spreadsheet would take for a formula."""
+def _csv(file: Any, pages: _CountedPages, _about: Mapping[str, Any]) -> None:
+    """Write CSV. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text)
     writer.writerow(_SCHEMA.names)
@@ -183,49 +184,50 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
-def _parquet(file: Any, pages: _Counted, _about: Mapping[str, Any]) -> None:
+def _parquet(file: Any, pages: _CountedPages, _about: Mapping[str, Any]) -> None:
     with pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
         for page in pages:
             writer.write_table(_table(page))
 
 
 def _table(page: list[Row]) -> pa.Table:
-    """By way of JSON: of Python's own values Arrow makes a table only after it has imported pandas, 60 MB of memory."""
+    """Make a table by way of JSON: to convert Python values, Arrow would import pandas, which takes 60 MB of memory."""
     lines = "\n".join(json.dumps(row) for row in page).encode()
     read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
     parse = arrow_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="error")
     return arrow_json.read_json(io.BytesIO(lines), read, parse).select(_SCHEMA.names).cast(_SCHEMA)
 
 
-def _huggingface(file: Any, pages: _Counted, about: Mapping[str, Any]) -> None:
-    """A zip of the folder that `datasets.load_dataset` takes: one Parquet file, its manifest, and a card."""
+def _huggingface(file: Any, pages: _CountedPages, metadata: Mapping[str, Any]) -> None:
+    """Write a zip of the folder that `datasets.load_dataset` takes: one Parquet file, its manifest, and a card."""
     with zipfile.ZipFile(file, "w") as archive:
-        with archive.open(zipfile.ZipInfo(_INSIDE, _MADE), "w", force_zip64=True) as inside:
-            _parquet(inside, pages, about)
-        with archive.open(_INSIDE) as written:
-            facts = {**about, **pages.said(), "files": {_INSIDE: _digest(written)}}
-        # A run that goes on for longer has the same rows, which are to give the same bytes.
-        facts["config"] = {name: value for name, value in about["config"].items() if name != "iterations"}
-        archive.writestr(zipfile.ZipInfo("manifest.json", _MADE), json.dumps(facts, indent=1, sort_keys=True))
-        archive.writestr(zipfile.ZipInfo("README.md", _MADE), _card(facts))
+        with archive.open(zipfile.ZipInfo(_ZIP_DATA, _ZIP_TIME), "w", force_zip64=True) as inside:
+            _parquet(inside, pages, metadata)
+        with archive.open(_ZIP_DATA) as written:
+            manifest = {**metadata, **pages.counts(), "files": {_ZIP_DATA: _digest(written)}}
+        # `iterations` is left out: a run that continues for longer has the same rows, which must give the same bytes.
+        manifest["config"] = {name: value for name, value in metadata["config"].items() if name != "iterations"}
+        archive.writestr(zipfile.ZipInfo("manifest.json", _ZIP_TIME), json.dumps(manifest, indent=1, sort_keys=True))
+        archive.writestr(zipfile.ZipInfo("README.md", _ZIP_TIME), _card(manifest))
 
 
-def _card(facts: Mapping[str, Any]) -> str:
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(facts["verdicts"].items()))
+def _card(manifest: Mapping[str, Any]) -> str:
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(manifest["verdicts"].items()))
+    rows = f"{manifest['rows']}, of {'all questions' if manifest['only'] == 'all' else 'the kept questions'}"
     return f"""---
 configs:
 - config_name: default
-  data_files: {_INSIDE}
+  data_files: {_ZIP_DATA}
 ---
-# {facts["run"]}, iteration {facts["iteration"]}
+# {manifest["run"]}, iteration {manifest["iteration"]}
 
 Questions that a model posed and labels that models voted for: nobody checked them but the oracles in `oracles`, a JSON
 object of oracle to [verdict, true answer]. `p_hat` is `votes` by `m`, or by `parsed`, as `denominator` says.
 
-- rows: {facts["rows"]}, of {"all questions" if facts["only"] == "all" else "the kept questions"} ({verdicts or "none"})
-- written by: {_named(facts["asked_by"], "nobody here: the prompts were given")}
-- voted on by: {_named(facts["voted_by"], "nobody")}
-- `{_INSIDE}`: sha256 {facts["files"][_INSIDE]}
+- rows: {rows} ({verdicts or "none"})
+- written by: {_named(manifest["asked_by"], "nobody here: the prompts were given")}
+- voted on by: {_named(manifest["voted_by"], "nobody")}
+- `{_ZIP_DATA}`: sha256 {manifest["files"][_ZIP_DATA]}
 
 `manifest.json` has this for programs, and the run's configuration.
 """
@@ -235,7 +237,7 @@ def _named(checkpoints: Mapping[str, str], none: str) -> str:
     return "; ".join(f"`{name}` (sha256 {sha256})" for name, sha256 in checkpoints.items()) or none
 
 
-_WRITERS: dict[Format, Callable[[Any, _Counted, Mapping[str, Any]], None]] = {
+_WRITERS: dict[Format, Callable[[Any, _CountedPages, Mapping[str, Any]], None]] = {
     "jsonl": _jsonl,
     "csv": _csv,
     "parquet": _parquet,
@@ -247,10 +249,10 @@ def _digest(file: Any) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _makers(store: Store, run: str, iteration: int) -> dict[str, Any]:
-    """Checkpoint -> sha256 of those that wrote the questions and the votes."""
+def _source_checkpoints(store: Store, run: str, iteration: int) -> dict[str, Any]:
+    """The checkpoints that wrote the questions, and those that voted on them: checkpoint -> sha256."""
     with store.read() as session:
-        wrote, voted = queries.questions.makers(session, run, iteration)
+        wrote, voted = queries.questions.source_checkpoints(session, run, iteration)
         digests = {
             checkpoint: queries.checkpoints.get_checkpoint(session, checkpoint).sha256
             for checkpoint in {*wrote, *voted}

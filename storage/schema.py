@@ -1,5 +1,7 @@
-"""Which version of the tables a database has, and bringing it up to date. Alembic's configuration is made here in code,
-so that it works from an installed package, whatever the working directory."""
+"""Checks which version of the tables a database has, and upgrades them.
+
+Alembic is configured here in code, so that it works from an installed package and in any working directory.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +16,27 @@ from sqlalchemy import Connection, text
 
 from storage.errors import StoreError
 
-_MIGRATION_LOCK = 0x636F65766F  # any number that nobody else's advisory lock has
+_MIGRATION_LOCK = 0x636F65766F  # any number that no other program uses for an advisory lock
 
 
 def alembic_config() -> Config:
     config = Config()
-    # A config value has % for interpolation.
+    # A % in a config value begins an interpolation, so it is doubled.
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     return config
 
 
 @cache
 def _versions() -> ScriptDirectory:
-    """The migrations. Reading them takes longer than everything else that opening a store does."""
+    """The migrations. They are cached, because reading them takes longer than all else that opening a store does."""
     return ScriptDirectory.from_config(alembic_config())
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the database of `connection` to the newest version, in the transaction that the connection is in.
+    """Upgrade the tables to the newest version, in the current transaction of `connection`.
 
-    Two processes may do it at once: the second waits and finds it done.
+    Two processes may call this at once: the second waits for the first, and then finds nothing to do. Raises
+    `StoreError` when this version of coevo does not know the version of the tables.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
@@ -44,13 +47,13 @@ def migrate(connection: Connection) -> None:
 
 
 def require_current(connection: Connection) -> None:
-    """Raise `StoreError` unless the tables are those that this version of the code knows."""
+    """Raise `StoreError` unless the tables have the version that this version of coevo expects."""
     revision = _known_revision(connection)
     if revision is None:
         raise StoreError("it has no coevo tables; check the address, or let `coevo migrate` create them")
     head = _versions().get_current_head()
     if revision != head:
-        raise StoreError(f"its tables are of version {revision}, expected {head}; `coevo migrate` brings it up to date")
+        raise StoreError(f"its tables have version {revision}, expected {head}; `coevo migrate` upgrades them")
 
 
 def _known_revision(connection: Connection) -> str | None:
@@ -58,7 +61,7 @@ def _known_revision(connection: Connection) -> str | None:
     known = {script.revision for script in _versions().walk_revisions()}
     if revision is not None and revision not in known:
         raise StoreError(
-            f"its tables are of version {revision}, which this coevo does not know:"
-            " another version of coevo made it, or it is another program's database"
+            f"its tables have version {revision}, which this version of coevo does not know:"
+            " another version of coevo made them, or the database belongs to another program"
         )
     return revision

@@ -1,4 +1,4 @@
-"""Opening the store, and its transactions: `store.write()` and `store.read()`."""
+"""Opens the store, and begins its transactions: `store.write()` and `store.read()`."""
 
 from __future__ import annotations
 
@@ -20,52 +20,55 @@ from core.unicode import from_json, to_json
 from storage.errors import StoreError
 from storage.schema import migrate, require_current
 
-# Below this, a checkpoint of the write-ahead log that meets another connection's reset can corrupt the database.
-_WAL_IS_SAFE = (3, 51, 3)
+# In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection
+# resets the log at the same time.
+_WAL_SAFE_SINCE = (3, 51, 3)
 _BUSY_SECONDS = 30.0
-# JSON columns hold well-formed text, whatever is written, and give back well-formed text, whatever was stored before.
+# JSON columns convert text to well-formed text, both when it is written and when it is read. So this covers text that
+# older versions of coevo stored.
 _JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
-# Connections of a process, at most. All are kept, since opening one takes longer than most reads, and the one used last
-# comes first, since it has its statements prepared.
+# The connections of a process. All are kept open, because opening one takes longer than most reads. The one that was
+# used last is taken first, because it has its statements prepared.
 _POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
-_FRESH_SECONDS = 1.0  # so long after its last use a connection is taken for alive
+_FRESH_SECONDS = 1.0  # for this long after its last use, a connection is assumed to be alive
 _WRITE = "coevo_write"
 
 
 class Store:
-    """A database of known version. Safe to share between threads; each process opens its own."""
+    """A database whose tables have the expected version. Threads may share a store; each process opens its own."""
 
     def __init__(self, engine: Engine, address: str) -> None:
         self.address = address  # without the password
         self._writer = engine.execution_options(**{_WRITE: True})
         self._reader = _on_postgresql(engine, isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        self._once = _on_postgresql(engine, isolation_level="AUTOCOMMIT")
+        self._autocommit = _on_postgresql(engine, isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """One transaction, committed at the end of the block and rolled back on an exception.
 
-        On SQLite it holds the one write lock from its start (BEGIN IMMEDIATE), so that what it has read stays true.
+        On SQLite it holds the only write lock from its start (BEGIN IMMEDIATE), so that what it has read stays true.
         """
         with Session(self._writer) as session, session.begin():
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """One read-only transaction, which sees one state of the database throughout. Keep it short on SQLite: where
-        there is no write-ahead log, writers wait for it."""
-        # It is committed, though there is nothing to commit: psycopg forgets what it prepared when one is rolled back.
+        """One read-only transaction, which sees one state of the database throughout. Keep it short on SQLite: without
+        the write-ahead log, writers wait for it."""
+        # It is committed although it wrote nothing, because psycopg forgets its prepared statements at a rollback.
         with Session(self._reader) as session, session.begin():
             yield session
 
     @contextmanager
     def read_once(self) -> Iterator[Session]:
-        """For a read of one statement, which sees one state by itself; a second one may see a later state.
+        """For a single read statement, which sees one state of the database. A second statement may see a later state.
 
-        On PostgreSQL there is no transaction around it: to begin and end one are two of three round trips, in each of
-        which a busy process lets go of the interpreter and waits for it again. So nothing there stops it from writing.
+        On PostgreSQL there is no transaction around the statement. To begin and to end one would be two of three round
+        trips, and in each of them a busy process releases the interpreter lock and waits for it again. Without the
+        read-only transaction, PostgreSQL does not refuse writes here.
         """
-        with Session(self._once) as session, session.begin():
+        with Session(self._autocommit) as session, session.begin():
             yield session
 
     def close(self) -> None:
@@ -75,8 +78,8 @@ class Store:
 def open_store(url: str, create: bool = False) -> Store:
     """Open the database at `url` (`sqlite:///FILE` or `postgresql://…`).
 
-    `create=True` makes the SQLite file where there is none, and creates or upgrades the tables; without it a missing
-    or outdated database is a `StoreError`, which names the address (password masked) and what to do.
+    `create=True` creates the SQLite file if it is missing, and creates or upgrades the tables. Without it, a missing or
+    outdated database raises `StoreError`. The message has the address, with the password masked, and says what to do.
     """
     target = _parse(url)
     address = _masked(target)
@@ -114,7 +117,7 @@ def _parse(url: str) -> URL:
     if backend in {"postgresql", "postgres"}:
         return target.set(drivername="postgresql+psycopg")
     if backend != "sqlite" or not target.database or target.database == ":memory:":
-        # A database in memory would be another one for each connection.
+        # Each connection would have an in-memory database of its own.
         raise StoreError(f"database {_masked(target)}: expected sqlite:///FILE or postgresql://…")
     return target.set(drivername="sqlite")
 
@@ -127,13 +130,14 @@ def _masked(target: URL) -> str:
 
 def _prepare_file(path: Path, create: bool) -> None:
     if create:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # questions are nobody else's to read
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the questions
     elif not path.is_file():
         raise StoreError("there is no such file; check the address, or let `coevo up` or `coevo migrate` create it")
 
 
 def _migrate(target: URL) -> None:
-    # A migration that rebuilds a table on SQLite drops the old one, which must not cascade.
+    # On SQLite, a migration may rebuild a table and drop the old one. With foreign keys on, the drop would delete the
+    # rows that refer to the table.
     engine = _engine(target, foreign_keys=False)
     try:
         with engine.execution_options(**{_WRITE: True}).begin() as connection:
@@ -151,8 +155,8 @@ def _engine(target: URL, foreign_keys: bool = True) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # the driver begins nothing: `_begin` does
-        journal = "WAL" if sqlite3.sqlite_version_info >= _WAL_IS_SAFE else "DELETE"
+        connection.isolation_level = None  # the driver begins no transactions: `_begin` does
+        journal = "WAL" if sqlite3.sqlite_version_info >= _WAL_SAFE_SINCE else "DELETE"
         connection.execute(f"PRAGMA journal_mode = {journal}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
@@ -167,20 +171,20 @@ def _engine(target: URL, foreign_keys: bool = True) -> Engine:
 
 
 def _ping_idle_connections(engine: Engine) -> None:
-    """Ask a connection that has rested whether it is alive before it is used, and replace it where it is not.
+    """Ping an idle connection before it is used again, and replace it if it is dead.
 
-    A stage may take hours between two writes; the server, or a proxy, may have hung up meanwhile. SQLAlchemy's own
-    `pool_pre_ping` would ask at every use.
+    A stage may take hours between two writes, and meanwhile the server or a proxy may close the connection.
+    SQLAlchemy's own `pool_pre_ping` would ping at every use.
     """
 
     @event.listens_for(engine, "checkin")
-    def _rests(_connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
-        entry.info["used"] = time.monotonic()
+    def _checked_in(_connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+        entry.info["last_used"] = time.monotonic()
 
     @event.listens_for(engine, "checkout")
-    def _is_wanted(connection: DBAPIConnection, entry: ConnectionPoolEntry, _proxy: object) -> None:
-        used = entry.info.get("used")  # None: it was opened just now
-        if used is None or time.monotonic() - used < _FRESH_SECONDS:
+    def _checked_out(connection: DBAPIConnection, entry: ConnectionPoolEntry, _proxy: object) -> None:
+        last_used = entry.info.get("last_used")  # None: it was opened just now
+        if last_used is None or time.monotonic() - last_used < _FRESH_SECONDS:
             return
         try:
             engine.dialect.do_ping(connection)
@@ -189,5 +193,5 @@ def _ping_idle_connections(engine: Engine) -> None:
 
 
 def _on_postgresql(engine: Engine, **options: Any) -> Engine:
-    """The engine with these options for its transactions; on SQLite as it is, where `_begin` sees to them."""
+    """The engine with these options for its transactions. On SQLite it stays as it is: `_begin` does this."""
     return engine if engine.dialect.name == "sqlite" else engine.execution_options(**options)

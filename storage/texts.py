@@ -1,7 +1,8 @@
-"""The texts of rollouts: one compressed Parquet file a (run, iteration, stage), ROOT/RUN/ITERATION/STAGE.parquet.
+"""The texts of rollouts: one compressed Parquet file per run, iteration and stage, ROOT/RUN/ITERATION/STAGE.parquet.
 
-While a stage goes on, each batch is a part file of its own, written BEFORE the batch's SQL rows are committed: every
-vote in SQL has its text, and a text without a vote, which a crash between the two leaves, is rewritten with its batch.
+While a stage runs, each batch is a part file, which is written BEFORE the batch's SQL rows are committed. So every vote
+in SQL has its text, if its text is kept at all. A crash between the two leaves texts without votes; they are rewritten
+with their batch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SCHEMA = pa.schema(
         pa.field("text", pa.string(), nullable=False),
     ]
 )
-_ROW_GROUP = 8_192  # rows: what a reader holds in memory at a time
+_ROW_GROUP = 8_192  # rows that a reader holds in memory at a time
 
 
 class RolloutText(NamedTuple):
@@ -40,15 +41,18 @@ def texts_path(root: Path, run: str, iteration: int, stage: Stage) -> Path:
 
 
 class TextWriter:
-    """The texts of one stage, batch by batch. The caller chooses which: none, those of kept questions, or all."""
+    """Writes the texts of one stage by batches. The caller chooses them: none, those of kept questions, or all."""
 
     def __init__(self, root: Path, run: str, iteration: int, stage: Stage) -> None:
         self.path = texts_path(root, run, iteration, stage)
         self._parts = self.path.with_suffix(".parts")
 
     def add(self, batch_index: int, rollouts: Iterable[Rollout]) -> None:
-        """Write a batch, in place of what an earlier attempt wrote for it. `batch_index` (from 0) numbers the batches
-        of the stage, and is the same when it is resumed. After `finish` the texts are complete: this does nothing."""
+        """Write a batch, and replace what an earlier attempt wrote for it.
+
+        `batch_index` numbers the stage's batches from 0. A resumed stage must number them in the same way. After
+        `finish` the texts are complete, and this does nothing.
+        """
         if self.path.exists():
             return
         make_folder(self._parts)
@@ -58,7 +62,7 @@ class TextWriter:
         put(temporary, temporary.with_suffix(".parquet"))
 
     def finish(self) -> Path:
-        """Merge the parts, in order of their batches, into the one file, and remove them. Again is the same as once."""
+        """Merge the parts into one file, in order of their batches, and remove them. A second call changes nothing."""
         if not self.path.exists():
             make_folder(self.path.parent)
             temporary = self.path.with_suffix(".tmp")
@@ -75,34 +79,34 @@ class TextWriter:
 def read_texts(
     root: Path, run: str, iteration: int, stage: Stage, question_ids: Sequence[str] | None = None
 ) -> list[RolloutText]:
-    """The texts of a finished stage in the order they were written; those of some questions when they are given.
+    """The texts of a finished stage in the order in which they were written, or only those of `question_ids`.
 
-    Raises `StoreError` when there is no such file, or it is damaged. Row groups that cannot have one of the questions
-    are not read. Arrow's own filters are not asked, since they import pandas: the API's memory and a second of the
-    first that ask it.
+    Raises `StoreError` when there is no such file, or it is damaged. Row groups that cannot contain one of the
+    questions are not read. Arrow's own filters are not used, because they import pandas, which costs the API
+    memory, and its first request a second.
     """
-    path, wanted = texts_path(root, run, iteration, stage), None if question_ids is None else frozenset(question_ids)
+    path, only_ids = texts_path(root, run, iteration, stage), None if question_ids is None else frozenset(question_ids)
     try:
         with pq.ParquetFile(path) as file:
             groups = [
-                group for group in range(file.num_row_groups) if _may_hold(file.metadata.row_group(group), wanted)
+                group for group in range(file.num_row_groups) if _may_hold(file.metadata.row_group(group), only_ids)
             ]
-            return [row for group in groups for row in _rows(file.read_row_group(group), wanted)]
+            return [row for group in groups for row in _rows(file.read_row_group(group), only_ids)]
     except FileNotFoundError as error:
         raise StoreError(f"texts {path}: no such file: the stage is not finished, or it keeps no texts") from error
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"texts {path}: cannot be read: {error}") from error
 
 
-def _may_hold(group: Any, wanted: frozenset[str] | None) -> bool:
+def _may_hold(group: Any, only_ids: frozenset[str] | None) -> bool:
     ids = group.column(0).statistics
-    return wanted is None or ids is None or not ids.has_min_max or any(ids.min <= key <= ids.max for key in wanted)
+    return only_ids is None or ids is None or not ids.has_min_max or any(ids.min <= key <= ids.max for key in only_ids)
 
 
-def _rows(table: Any, wanted: frozenset[str] | None) -> Iterator[RolloutText]:
+def _rows(table: Any, only_ids: frozenset[str] | None) -> Iterator[RolloutText]:
     ids, samples, texts = (table[name] for name in _SCHEMA.names)
     for i, question_id in enumerate(ids.to_pylist()):
-        if wanted is None or question_id in wanted:
+        if only_ids is None or question_id in only_ids:
             yield RolloutText(question_id, samples[i].as_py(), from_stored(texts[i].as_py()))
 
 
@@ -115,17 +119,17 @@ def _table(rollouts: Iterable[Rollout]) -> Any:
 
 
 def _regrouped(parts: Iterable[Path]) -> Iterator[Any]:
-    """The rows of `parts` in tables of `_ROW_GROUP` rows: the bytes depend on the rows and not on the batches."""
-    waiting = _SCHEMA.empty_table()
+    """The rows of `parts` in tables of `_ROW_GROUP` rows, so that the bytes do not depend on the batches."""
+    pending = _SCHEMA.empty_table()
     for part in parts:
-        waiting = pa.concat_tables([waiting, pq.read_table(part, schema=_SCHEMA)])
-        while waiting.num_rows >= _ROW_GROUP:
-            yield waiting.slice(0, _ROW_GROUP).combine_chunks()
-            waiting = waiting.slice(_ROW_GROUP)
-    if waiting.num_rows:
-        yield waiting.combine_chunks()
+        pending = pa.concat_tables([pending, pq.read_table(part, schema=_SCHEMA)])
+        while pending.num_rows >= _ROW_GROUP:
+            yield pending.slice(0, _ROW_GROUP).combine_chunks()
+            pending = pending.slice(_ROW_GROUP)
+    if pending.num_rows:
+        yield pending.combine_chunks()
 
 
 def _writer(path: Path) -> Any:
-    # Ids repeat and texts do not: only the former gain from a dictionary.
+    # Dictionary encoding helps for the ids, which repeat, but not for the texts.
     return pq.ParquetWriter(path, _SCHEMA, compression="zstd", use_dictionary=["question_id"])

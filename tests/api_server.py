@@ -1,4 +1,4 @@
-"""An API application on a free port of this machine, in a thread of the test's process."""
+"""Serve an API application on a free port of this machine, in a thread of the test's process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from services.api.connections import UVICORN
 
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
-    """Its address."""
+    """Serve `app` for the block; yields its address."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", **UVICORN))
     listening = server.config.bind_socket()
-    listening.listen()  # at once: who connects before the server runs waits, and is not refused
+    listening.listen()  # listen at once: a client that connects before the server runs then waits and is not refused
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Looking at pages as a person would be able to: what the browser complains of, what axe finds, Prefect's password."""
+"""Check pages in a real browser: errors in its console, accessibility by axe, and the login to Prefect's UI."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WIDTHS = (1440, 390)
 
 @contextmanager
 def without_complaints(page: Page) -> Iterator[None]:
-    """Fail where the console says that something is wrong, or a script ends with an error."""
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
+    """Fail if the console shows an error or a warning, or a script ends with an error."""
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: messages.append(str(error)))
     yield
-    assert said == []
+    assert messages == []
 
 
 def look_at(page: Page, address: str, heading: str, scheme: Any = "light", widths: Sequence[int] = WIDTHS) -> None:
-    """Open an address, and hold it to what every page must be: drawn, no wider than the screen, and accessible."""
+    """Open an address, and check what every page must be: drawn, no wider than the screen, and accessible."""
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     for width in widths:
         page.set_viewport_size({"width": width, "height": 900})
@@ -33,11 +33,11 @@ def look_at(page: Page, address: str, heading: str, scheme: Any = "light", width
         page.get_by_role("heading", name=heading, level=1).wait_for()
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)
-        assert serious(page) == [], (address, width, scheme)
+        assert serious_violations(page) == [], (address, width, scheme)
 
 
 def open_prefect(page: Page, live: Live, path: str) -> None:
-    """Open a page of Prefect's UI, with the password where it is asked for."""
+    """Open a page of Prefect's UI, and give the password if the UI asks for it."""
     page.goto(f"{live.services.prefect_url}{path}")
     page.wait_for_load_state("networkidle")
     if "/login" in page.url:
@@ -47,11 +47,11 @@ def open_prefect(page: Page, live: Live, path: str) -> None:
         page.goto(f"{live.services.prefect_url}{path}")
 
 
-def serious(page: Page) -> list[tuple[str, str, list[str]]]:
-    """What axe finds that keeps people from using the page: rule, what is wrong, where."""
-    found = Axe().run(page).response["violations"]
+def serious_violations(page: Page) -> list[tuple[str, str, list[str]]]:
+    """Axe's violations that keep people from using the page: the rule, what is wrong, the elements."""
+    violations = Axe().run(page).response["violations"]
     return [
-        (each["id"], each["help"], [node["html"][:200] for node in each["nodes"][:3]])
-        for each in found
-        if each["impact"] in ("serious", "critical")
+        (violation["id"], violation["help"], [node["html"][:200] for node in violation["nodes"][:3]])
+        for violation in violations
+        if violation["impact"] in ("serious", "critical")
     ]

@@ -1,4 +1,4 @@
-"""Databases for real: a SQLite file, and a PostgreSQL server started for the session. Services for real, too."""
+"""Fixtures that all tests share: real databases (a SQLite file, a PostgreSQL server), real services, a real browser."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ _CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 
-# How long one example takes says more about the machine's other work than about the code.
+# No deadline: how long one example takes depends on the machine's other work more than on the code.
 hypothesis.settings.register_profile("coevo", deadline=None)
 hypothesis.settings.load_profile("coevo")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that have services of their own: `make test` runs them one after the other, the others in two
-    processes before."""
+    """Mark the tests that use real services as `live`: `make test` runs them one after the other, after it has run the
+    other tests in two processes."""
     for item in items:
         if {"live", "gpus"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("live")
-    items.sort(key=lambda item: item.path, reverse=True)  # those of trainers and services take longest: so they begin
+    # The tests of trainers and services take longest: run them first.
+    items.sort(key=lambda item: item.path, reverse=True)
 
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
-    """The URL of a server of our own, gone after the session."""
+    """The URL of a PostgreSQL server that is started for the session and stopped after it."""
     with temporary_postgresql() as url:
         if url is None:
             pytest.skip("PostgreSQL: no server programs (initdb, pg_ctl) on this machine")
@@ -53,8 +54,8 @@ def postgresql_server() -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database: a SQLite file that is not there yet, or a schema of its own on the server, which is
-    what a connection sees (a database of its own would be 8 MB of files a test)."""
+    """The URL of an empty database: a SQLite file that does not exist yet, or a new schema on the PostgreSQL server.
+    Connections see only this schema; a new database for each test would cost 8 MB of files."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/coevo.db"
     server = make_url(request.getfixturevalue("postgresql_server"))
@@ -75,7 +76,8 @@ def store(database_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[Store]:
-    """One database, the home's own where `tmp_path` is the home, for what does not depend on which it is."""
+    """A store on SQLite, for tests that do not depend on the kind of database. If `tmp_path` is coevo's home, it is the
+    home's own database."""
     opened = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
     yield opened
     opened.close()
@@ -99,7 +101,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(autouse=True)
 def _inference_key(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients in the test's own process have the key of the applications that the test asks."""
+    """Give clients in the test's own process the key of the applications that the test sends requests to."""
     if "live" in request.fixturenames:
         live: Live = request.getfixturevalue("live")
         monkeypatch.setenv(access.KEY, access.key_of(live.services.ray_token))
@@ -107,7 +109,7 @@ def _inference_key(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @contextmanager
 def opened_browser(*flags: str) -> Iterator[Browser]:
-    """Chromium, for the block, with more `flags` than it has in every test."""
+    """Chromium for the block, started with these `flags` beside those of all tests."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium on this machine")
@@ -124,7 +126,7 @@ _started: list[Playwright] = []
 
 @contextmanager
 def _playwright() -> Iterator[Playwright]:
-    """The one that a block around this one has started, or one for this block: a thread can have one at a time."""
+    """The Playwright that an enclosing block has started, or a new one: a thread can have only one at a time."""
     if _started:
         yield _started[0]
         return
@@ -138,14 +140,15 @@ def _playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Not for the session: while it is there, no other test of its process can run an event loop."""
+    """Chromium for one module, not for the session: while it is open, no other test of the process can run an event
+    loop."""
     with opened_browser() as opened:
         yield opened
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page of a real browser, which remembers nothing of the pages before it."""
+    """A page of a real browser in a new context, so that it has no cookies or storage of earlier pages."""
     with browser.new_context(viewport={"width": 1440, "height": 1600}) as context:
         opened = context.new_page()
         opened.set_default_timeout(60_000)

@@ -1,4 +1,4 @@
-"""Fake inference applications, which say what a test has them say, behind as much of Serve's API as a stage asks."""
+"""Fake inference applications whose answers a test chooses, behind the part of Serve's API that a stage uses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from tests.http_server import Handler, listening
 
 
 @contextmanager
-def fake_applications(says: Mapping[str, Sequence[str]]) -> Iterator[tuple[Services, list[dict[str, Any]]]]:
-    """To a question of `says` an application gives its texts, in order of sample, and to another one none with an
-    answer. Yields their addresses and what they were asked."""
-    asked: list[dict[str, Any]] = []
+def fake_applications(
+    texts_by_question: Mapping[str, Sequence[str]],
+) -> Iterator[tuple[Services, list[dict[str, Any]]]]:
+    """An application answers these questions with these texts, one for each sample, and any other question with texts
+    that have no answer. Yields the applications' addresses and the requests that they got."""
+    requests: list[dict[str, Any]] = []
     configured: dict[str, Any] = {"applications": []}
 
     class Answering(Handler):
@@ -30,18 +32,19 @@ def fake_applications(says: Mapping[str, Sequence[str]]) -> Iterator[tuple[Servi
             else:
                 healthy = {"status": "RUNNING", "deployments": {"ModelServer": {"status": "HEALTHY"}}}
                 applications = {
-                    one["name"]: {**healthy, "deployed_app_config": one} for one in configured["applications"]
+                    config["name"]: {**healthy, "deployed_app_config": config} for config in configured["applications"]
                 }
                 self.answer(200, {"applications": applications})
 
         def do_POST(self) -> None:
             body = self.json()
-            asked.append(body)
-            question = next((one for one in says if one in body["messages"][-1]["content"]), None)
-            texts = ["no idea"] * body["n"] if question is None else says[question]
-            completions = [Completion(text, (1, 2, 3), (0.0,) * 3, "stop", 0.5) for text in texts]
+            requests.append(body)
+            message = body["messages"][-1]["content"]
+            known = next((question for question in texts_by_question if question in message), None)
+            samples = ["no idea"] * body["n"] if known is None else texts_by_question[known]
+            completions = [Completion(text, (1, 2, 3), (0.0,) * 3, "stop", 0.5) for text in samples]
             reply = chat_response(body["model"], body["policy_version"], completions, logprobs=False)
             self.answer(200, reply.model_dump())
 
     with listening(Answering) as url:
-        yield Services("", url, url, "", "token", {}), asked
+        yield Services("", url, url, "", "token", {}), requests

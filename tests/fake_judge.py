@@ -9,10 +9,10 @@ from core.seeds import seed_for
 from services.oracles import exact
 from tests.fake_service import Answer
 
-Say = Callable[[str], str]  # what is said to the user's message
+Reply = Callable[[str], str]  # from the user's message to the text of the judge's reply
 
 
-def said(text: object, **choice: Any) -> tuple[int, Any]:
+def chat_completion(text: object, **choice: Any) -> tuple[int, Any]:
     """A chat completion as OpenAI's API gives it."""
     usage = {"prompt_tokens": 200, "completion_tokens": 10}
     return 200, {"choices": [{"message": {"role": "assistant", "content": text}, **choice}], "usage": usage}
@@ -23,33 +23,33 @@ def question_of(body: dict[str, Any]) -> str:
     return question
 
 
-def judge_that(say: Say) -> Answer:
-    return lambda _before, body: said(say(question_of(body)), finish_reason="stop")
+def judge_with(reply: Reply) -> Answer:
+    return lambda _before, body: chat_completion(reply(question_of(body)), finish_reason="stop")
 
 
-def solved(question: str) -> str:
-    """What a judge without fault replies."""
+def correct_reply(question: str) -> str:
+    """The reply of a judge that makes no mistakes."""
     answer = exact.solve(question)
     return f"Step by step.\n\\boxed{{{'ill-posed' if answer is None else answer}}}"
 
 
-def errs(question: str, rate: float) -> bool:
-    """Whether a judge with this error rate gets the question wrong; the same at every time."""
+def is_wrong_about(question: str, rate: float) -> bool:
+    """Whether a judge with this error rate gets the question wrong; always the same for the same question."""
     return seed_for(1, question) % 1000 < 1000 * rate
 
 
-def erring(rate: float) -> Say:
-    """A judge that solves questions, and of this share says a number next to the answer."""
+def reply_with_errors(rate: float) -> Reply:
+    """The replies of a judge that solves questions, but for this share of them replies with a number 3 too high."""
 
-    def say(question: str) -> str:
+    def reply(question: str) -> str:
         answer = exact.solve(question)
-        return f"\\boxed{{{(answer or 0) + 3}}}" if errs(question, rate) else solved(question)
+        return f"\\boxed{{{(answer or 0) + 3}}}" if is_wrong_about(question, rate) else correct_reply(question)
 
-    return say
+    return reply
 
 
-def checked(message: str) -> str:
-    """R-Zero's prompt answered by comparing the two numbers that it shows."""
+def comparing_reply(message: str) -> str:
+    """The reply to R-Zero's prompt, made by comparing the two numbers that it shows."""
     answer, truth = _pair(message)
     return "Yes" if answer == truth else "No"
 

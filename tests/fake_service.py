@@ -1,4 +1,4 @@
-"""A fake OpenAI-compatible service, which fails and babbles on purpose."""
+"""A fake OpenAI-compatible service whose replies, and failures, a test chooses."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ Answer = Callable[[int, dict[str, Any]], tuple[int, Any]]
 
 @contextmanager
 def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict[str, Any], str | None]]]]:
-    """`answer(how many came before, body)` gives the status and the reply; yields the requests as well."""
-    asked: list[tuple[str, dict[str, Any], str | None]] = []
+    """`answer(number of earlier requests, body)` gives the status and the reply. Yields the service, and the requests
+    that it got: path, body, authorization."""
+    requests: list[tuple[str, dict[str, Any], str | None]] = []
     lock = threading.Lock()
 
     class Answering(Handler):
         def do_POST(self) -> None:
             body = self.json()
             with lock:
-                before = len(asked)
-                asked.append((self.path, body, self.headers.get("Authorization")))
+                before = len(requests)
+                requests.append((self.path, body, self.headers.get("Authorization")))
             self.answer(*answer(before, body))
 
     with listening(Answering) as url:
-        yield Service(url=f"{url}/v1", model="m", attempts=3), asked
+        yield Service(url=f"{url}/v1", model="m", attempts=3), requests
 
 
 def lengths(_: int, body: dict[str, Any]) -> tuple[int, Any]:

@@ -1,4 +1,4 @@
-"""An HTTP server of the test's own process, for the fakes that answer requests."""
+"""An HTTP server in the test's own process, for the fakes that answer requests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 1024  # clients ask in bursts, and one that finds the queue full tries again after a second
+    # Clients send requests in bursts, and a client that finds the queue full tries again only after a second.
+    request_queue_size = 1024
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Says nothing about requests on the terminal."""
+    """Reads and answers JSON, and prints nothing about requests on the terminal."""
 
     def log_message(self, *_: object) -> None: ...
 
@@ -35,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def listening(handler: type[Handler]) -> Iterator[str]:
-    """Its address."""
+    """Run a server with this handler for the block; yields its address."""
     server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -48,8 +49,8 @@ def listening(handler: type[Handler]) -> Iterator[str]:
 
 
 @contextmanager
-def sending_elsewhere(url: str) -> Iterator[str]:
-    """A server that answers every request with a redirection to the same path at `url`."""
+def redirecting(url: str) -> Iterator[str]:
+    """A server that answers every request with a redirection to the same path at `url`; yields its own address."""
 
     class Redirecting(Handler):
         def do_GET(self) -> None:
@@ -62,5 +63,5 @@ def sending_elsewhere(url: str) -> Iterator[str]:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.do_GET()
 
-    with listening(Redirecting) as own:
-        yield own
+    with listening(Redirecting) as address:
+        yield address

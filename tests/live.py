@@ -1,4 +1,4 @@
-"""Real services for tests: Ray, Serve, Prefect and the flow runner, started once for the session."""
+"""Real services for tests: Ray, Serve, Prefect and the flow runner, started once for a session of pytest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainers.micro.world import make_benchmark
 
 COEVO = Path(sys.executable).parent / "coevo"
 
-# A run of one iteration, as small as still has several batches in every stage.
+# A run of one iteration: the smallest that still has several batches in every stage.
 BENCHMARK_ITEMS = 300
 SMALL = (
     "iterations=1",
@@ -44,19 +44,19 @@ SMALL = (
 
 @dataclass(frozen=True)
 class Live:
-    """Running services, and how to use them."""
+    """Running services, and the means to use them."""
 
     home: Home
     services: Services
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process of these services has."""
+        """The environment variables of a process of these services."""
         return {**environment(self.home, self.services), "PREFECT_LOGGING_LEVEL": "WARNING"}
 
     @property
     def shell(self) -> dict[str, str]:
-        """What a user's shell has: the commands find the rest in the home."""
+        """The environment variables of a user's shell: the commands find everything else in the home."""
         return {**os.environ, "COEVO_HOME": str(self.home.path)}
 
     @property
@@ -65,7 +65,7 @@ class Live:
         return [*SMALL, f"evaluation.benchmark={self.home.path / 'benchmark.jsonl'}"]
 
     def small_run(self, name: str, *more: str) -> list[str]:
-        """Arguments of `coevo` that run the small run under `name`."""
+        """Arguments of `coevo` that start the small run under `name`, with these further settings."""
         return ["run", "demo", "--name", name, *(part for s in (*self.small, *more) for part in ("--set", s))]
 
     def pid(self, service: str) -> int:
@@ -87,7 +87,7 @@ class Live:
 
 @contextmanager
 def live_services(folder: Path) -> Iterator[Live]:
-    """`coevo up` on free ports, and `coevo down`."""
+    """Start the services as `coevo up` does, on free ports; end them after the block as `coevo down` does."""
     os.environ.pop("COEVO_DATABASE", None)
     home = Home(folder)
     open_store(home.database, create=True).close()
@@ -103,20 +103,20 @@ def live_services(folder: Path) -> Iterator[Live]:
 
 @contextmanager
 def terminated(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """End the process when the block is left: a failed assertion would wait for it for ever."""
+    """Terminate the process when the block ends: else a failed assertion would wait for it for ever."""
     try:
         yield
     finally:
         process.terminate()
 
 
-def wait_until(true: Callable[[], bool], what: str, patience_s: float = 300.0) -> None:
-    """Poll a condition; fail with `what` when it does not come true."""
+def wait_until(condition: Callable[[], bool], what: str, patience_s: float = 300.0) -> None:
+    """Poll a condition until it is true; fail after `patience_s`, and name `what` was waited for."""
     deadline = time.monotonic() + patience_s
     while True:
-        asked = time.monotonic()
-        if true():
+        checked_at = time.monotonic()
+        if condition():
             return
         now = time.monotonic()
         assert now < deadline, f"waited {patience_s:g} s for {what}"
-        time.sleep(max(0.01, 4 * (now - asked)))  # what is waited for needs the processor more
+        time.sleep(max(0.01, 4 * (now - checked_at)))  # poll at most a fifth of the time: others need the processor

@@ -1,4 +1,4 @@
-"""The processes below another one, by their titles."""
+"""The processes that another process has started, with their titles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import psutil
 
 
 def descendants(pid: int) -> list[tuple[psutil.Process, str]]:
-    """Those that live, each with its command line, which Ray's processes make a title of."""
+    """The living descendants of a process, each with its command line; Ray's processes write their title there."""
     titled = []
     for process in psutil.Process(pid).children(recursive=True):
         try:
             titled.append((process, " ".join(process.cmdline()).strip()))
-        except psutil.NoSuchProcess:  # ended meanwhile, or a zombie
+        except psutil.NoSuchProcess:  # it has ended meanwhile, or is a zombie
             continue
     return titled

@@ -1,4 +1,4 @@
-"""What the tests of both engines' applications share: prompts, checkpoints, the replicas' processes."""
+"""What the tests of both engines' applications share: prompts, checkpoints, and the replicas' processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def base_checkpoint(live: Live) -> Checkpoint:
 
 
 def scaled_checkpoint(live: Live, folder: Path, scale: float, iteration: int) -> Checkpoint:
-    """The shipped model with every weight times `scale`: its iteration tells it from others."""
+    """The shipped model with every weight multiplied by `scale`; its iteration distinguishes it from the others."""
     shutil.copytree(MICRO_MODEL, folder)
     tensors = {name: tensor * scale for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
@@ -38,7 +38,7 @@ def scaled_checkpoint(live: Live, folder: Path, scale: float, iteration: int) ->
 
 
 def replicas(live: Live, application: str = "solver") -> dict[int, psutil.Process]:
-    """The processes below our Ray that hold an application's model, by pid."""
+    """The processes of our Ray that hold an application's model, by pid."""
     return {
         process.pid: process
         for process, title in descendants(live.pid("ray"))

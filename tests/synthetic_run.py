@@ -1,4 +1,4 @@
-"""A made-up run in a real store: three iterations that look like the demo's, drawn from a seed, no model involved."""
+"""A synthetic run in a real store: three iterations that look like the demo's, drawn from a seed without any model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.questions.filtering import filter_questions, judge, statistics
+from core.questions.filtering import band_verdict, filter_questions, statistics
 from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
 from core.types import (
@@ -44,7 +44,8 @@ CONFIG = parse_config(
     },
     source="the synthetic run",
 )
-SKILL = {0: (0.27, 0.26), 1: (0.55, 0.74), 2: (0.66, 0.78), 3: (0.63, 0.75)}  # t -> chance right sampled, greedy
+# iteration -> the probability that a sampled answer is right, and that a greedy one is
+SKILL = {0: (0.27, 0.26), 1: (0.55, 0.74), 2: (0.66, 0.78), 3: (0.63, 0.75)}
 STAGES = (
     ("train_challenger", 38.0),
     ("generate_questions", 4.0),
@@ -59,13 +60,13 @@ START = datetime(2025, 3, 1, 9, 0, tzinfo=UTC)
 
 
 def create(session: Session, run: str, config: RunConfig = CONFIG) -> None:
-    """A run with its base model, and nothing done yet."""
+    """Create a run that has its base model and no finished stage."""
     queries.runs.create_run(session, name=run, config=config, preset="demo")
     _checkpoint(session, run, "base", 0, None)
 
 
 def fill_run(store: Store, run: str, per_level: int = 40, seed: int = 1) -> None:
-    """Three finished iterations; `per_level` benchmark questions for each of six levels."""
+    """Create a run with three finished iterations; its benchmark has `per_level` questions for each of six levels."""
     rng = random.Random(seed)
     with store.write() as session:
         create(session, run)
@@ -100,14 +101,14 @@ def finish(session: Session, run: str, t: int, stage: str, result: dict[str, obj
 
 
 def held_out(correct: list[int], greedy: list[int], majority: list[int]) -> list[Evaluated]:
-    """Items of 8 samples, the first half of them of level 1, the rest of level 2."""
+    """Items with 8 samples each; the first half of the items are of level 1, the rest of level 2."""
     levels = ["1" if 2 * i < len(correct) else "2" for i in range(len(correct))]
     rows = zip(correct, greedy, majority, levels, strict=True)
     return [Evaluated(f"i{i}", level, 8, right, bool(g), bool(m)) for i, (right, g, m, level) in enumerate(rows)]
 
 
 def evaluate(session: Session, run: str, t: int, items: Iterable[Evaluated], took: float) -> None:
-    """A finished evaluation of iteration t's Solver."""
+    """Store a finished evaluation of iteration t's Solver."""
     checkpoint = checkpoint_id(run, "solver" if t else "base", t)
     queries.figures.add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
     finish(session, run, t, "evaluate", {"checkpoint": checkpoint}, took)
@@ -117,13 +118,13 @@ def label(
     session: Session, run: str, t: int, questions: Sequence[tuple[str | None, PseudoLabel | None]], config: RunConfig
 ) -> None:
     """Store questions with their votes, verdicts, statistics and the exact oracle's audit, as the stages do."""
-    asked = [
+    stored_questions = [
         Question(question_id(run, t, i), run, t, i, text, text or "<question>", f"{run}/base/0", i)
         for i, (text, _) in enumerate(questions)
     ]
-    queries.questions.add_questions(session, asked)
-    refused = filter_questions(asked, ())
-    rows = [_labelled(q, vote, refused, config) for q, (_, vote) in zip(asked, questions, strict=True)]
+    queries.questions.add_questions(session, stored_questions)
+    refused = filter_questions(stored_questions, ())
+    rows = [_labelled(q, vote, refused, config) for q, (_, vote) in zip(stored_questions, questions, strict=True)]
     queries.questions.add_labels(session, rows)
     queries.figures.add_filter_stats(session, run=run, iteration=t, stats=statistics(rows))
     audited = [exact.audit(row.question_id, row.text or "", row.label.answer) for row in rows if row.label]
@@ -143,7 +144,7 @@ def _labelled(
 ) -> LabelledQuestion:
     if vote is None or question.id in refused:
         return LabelledQuestion(question.id, question.text, None, refused[question.id])
-    verdict = judge(vote, config.dataset.limits)
+    verdict = band_verdict(vote, config.dataset.limits)
     return LabelledQuestion(question.id, question.text, vote, verdict)
 
 
@@ -158,11 +159,11 @@ def _question(rng: random.Random, t: int) -> tuple[str | None, PseudoLabel | Non
     text = problem.text[:-6] if rng.random() < (0.01, 0.03, 0.12)[t - 1] else problem.text
     ease = SKILL[t - 1][1] ** (len(problem.operators) / 2)
     right = sum(rng.random() < ease for _ in range(10))
-    if rng.random() < 0.12 * t:  # a mistake that most rollouts make
+    if rng.random() < 0.12 * t:  # most rollouts make the same mistake
         right //= 3
     wrong = min(10 - right, rng.choice((1, 2, 5, 8)))
     classes = [(str(problem.answer), right), (str(problem.answer + rng.choice((-10, -1, 1, 10))), wrong)]
-    ranked = sorted(((answer, n) for answer, n in classes if n), key=lambda found: -found[1])
+    ranked = sorted(((answer, n) for answer, n in classes if n), key=lambda answer_and_votes: -answer_and_votes[1])
     return text, vote_of(*ranked)
 
 
@@ -205,14 +206,14 @@ def context_of(
     home: Path = Path(),
     services: Services = NO_SERVICES,
 ) -> Context:
-    """What a stage of a run that is in the store is given; with its stored settings, unless others are given."""
+    """The context of a stage of a stored run; its configuration is the stored one unless `config` is given."""
     with store.read() as session:
         config = config or parse_config(queries.runs.get_run(session, run).config, run)
     return Context(Home(home), store, services, run, config, iteration, lambda *_: None)
 
 
 def iterations(store: Store, run: str) -> list[dict[str, Any]]:
-    """The figures of each iteration, as the JSON has them."""
-    found = figures(store, run)["iterations"]
-    assert isinstance(found, list)
-    return found
+    """The figures of each iteration, as the report's JSON has them."""
+    rows = figures(store, run)["iterations"]
+    assert isinstance(rows, list)
+    return rows

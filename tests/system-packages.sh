@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what some tests need from Debian's packages where that is possible; say what is skipped where it is not.
+# Installs the Debian packages that some tests need, where that is possible; otherwise says which tests are skipped.
 set -u
 missing=()
 command -v chromium >/dev/null || missing+=(chromium)

@@ -1,4 +1,4 @@
-"""The worked example of docs/papers.md, built from the page in a copy of the repository, then used."""
+"""The worked example of docs/papers.md: the test builds it from the page in a copy of the repository and uses it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 
 
 def example() -> dict[str, str]:
-    """Where each block of the example goes -> its text, in the order of the page."""
+    """The file of each block of the example -> its text, in the order of the page."""
     page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8").partition("## Adding a method")[2]
-    found = re.findall(r"^`([\w./]+)`[^\n]*\n\n```\w+\n(.*?)```", page, flags=re.MULTILINE | re.DOTALL)
-    return dict(found)
+    blocks = re.findall(r"^`([\w./]+)`[^\n]*\n\n```\w+\n(.*?)```", page, flags=re.MULTILINE | re.DOTALL)
+    return dict(blocks)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def run(copy: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_it_is_short() -> None:
+def test_the_example_has_three_files_and_at_most_45_lines() -> None:
     blocks = example()
     assert list(blocks) == [
         "core/methods/quorum.py",
@@ -55,13 +55,13 @@ def test_it_is_short() -> None:
     assert sum(block.count("\n") for block in blocks.values()) <= 45
 
 
-def test_its_own_test_passes(copy: Path) -> None:
+def test_the_example_s_own_test_passes(copy: Path) -> None:
     test = copy / "tests/core/test_methods_quorum.py"
     out = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), str(test))
     assert "1 passed" in out
 
 
-def test_a_preset_and_the_command_know_it(copy: Path, tmp_path: Path) -> None:
+def test_the_command_and_a_preset_can_use_the_example_s_method(copy: Path, tmp_path: Path) -> None:
     groups = tmp_path / "groups.jsonl"
     groups.write_text(json.dumps({"question_id": "q", "rollouts": [{"answer": "7"}, {"answer": "7"}, {"answer": "8"}]}))
     out = run(copy, "-m", "orchestrator.cli", "rewards", "score", "quorum", "--groups", str(groups), "--json")

@@ -1,4 +1,4 @@
-"""docs/architecture.md names files and functions: they are there, and its picture is of this source's packages."""
+"""docs/architecture.md matches the source: its files and functions exist, and its picture has every package."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NAMED = re.findall(r"`([\w/]+\.(?:py|js)): (\w+)`", PAGE)
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
-def test_what_the_walk_names_is_there(file: str, name: str) -> None:
+def test_every_function_that_the_page_names_exists(file: str, name: str) -> None:
     source = (ROOT / file).read_text(encoding="utf-8")
     assert re.search(rf"^\s*(?:async |export )?(?:def|class|function) {name}\b", source, re.MULTILINE)
 
 
-def test_the_walk_is_a_whole_one() -> None:
+def test_the_steps_are_numbered_without_gaps_and_name_at_least_20_functions() -> None:
     steps = [int(step) for step in re.findall(r"^(\d+)\. ", PAGE, re.MULTILINE)]
     assert steps == [*range(1, len(steps) + 1)]
     assert len(NAMED) >= 20
@@ -31,7 +31,7 @@ def test_the_picture_shows_every_package() -> None:
         assert f"<!-- {package} -->" in picture
 
 
-def test_the_table_of_folders_is_that_of_the_source() -> None:
+def test_the_table_of_folders_is_up_to_date_with_the_source() -> None:
     drawing = runpy.run_path(str(ROOT / "docs" / "draw_architecture.py"))
     assert drawing["with_folders"](PAGE) == PAGE
     for folder in ("core/statistics", "orchestrator/serving", "services/api", "trainers/local"):

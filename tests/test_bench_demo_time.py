@@ -25,10 +25,10 @@ _BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         ([], 0),
         ([(12, 15)], 3),
         ([(11, 13), (15, 16)], 3),
-        ([(11, 14), (13, 16)], 5),  # 13 to 14 went on twice and counts once
-        ([(11, 18), (12, 13)], 7),  # one within another
-        ([(12, 13), (11, 18)], 7),  # in any order
-        ([(0, 12), (18, 99)], 4),  # only what lies in the span
+        ([(11, 14), (13, 16)], 5),  # 13 to 14 is in both intervals and counts once
+        ([(11, 18), (12, 13)], 7),  # one interval lies within the other
+        ([(12, 13), (11, 18)], 7),  # the order does not matter
+        ([(0, 12), (18, 99)], 4),  # only the part within the span counts
         ([(0, 99)], 10),
         ([(0, 10), (20, 30)], 0),
         ([(0, 5), (1, 2)], 0),
@@ -72,10 +72,10 @@ def test_an_iteration_s_overhead_is_what_no_training_sampling_or_grading_took(tm
             seconds = {"sample_seconds": 4.0, "reward_seconds": 1.5, "update_seconds": 3.0, "reward_mean": 99.0}
             queries.figures.add_train_metrics(session, run=RUN, iteration=1, role="solver", step=step, metrics=seconds)
     zero = _BEGIN.timestamp()
-    # The first interval lies in the training, whose steps have counted it.
+    # The first interval lies within the training, whose steps have already counted it.
     at_work = [(zero + begin, zero + end) for begin, end in ((13, 20), (34, 40), (39, 42.5))]
     assert _iteration(store, 1, at_work) == {
-        "wall_s": 33.0,  # from the end of iteration 0
+        "wall_s": 33.0,  # begins at the end of iteration 0
         "training_s": 17.0,
         "sampling_and_grading_s": 8.5,
         "overhead_s": 7.5,

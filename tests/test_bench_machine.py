@@ -1,4 +1,4 @@
-"""The machine that `coevo bench NAME --json` prints with the figures."""
+"""The description of the machine that `coevo bench NAME --json` prints with the figures."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _CPUINFO = "processor\t: {}\nmodel name\t: Quick(R) Processor: 9\nflags\t\t: fpu
 def test_the_processor_is_read_from_linux_s_description(tmp_path: Path, flags: str, has: bool) -> None:
     file = tmp_path / "cpuinfo"
     file.write_text("".join(_CPUINFO.format(number, flags) for number in range(2)))
-    shown = machine(file)
-    assert (shown["processor"], shown["avx512"]) == ("Quick(R) Processor: 9", has)
-    assert (shown["cores"], shown["python"]) == (os.cpu_count(), platform.python_version())
-    assert shown["torch"] == torch.__version__
+    description = machine(file)
+    assert (description["processor"], description["avx512"]) == ("Quick(R) Processor: 9", has)
+    assert (description["cores"], description["python"]) == (os.cpu_count(), platform.python_version())
+    assert description["torch"] == torch.__version__
 
 
 def test_without_the_description_avx_512_is_not_known(tmp_path: Path) -> None:
-    shown = machine(tmp_path / "none")
-    assert shown["avx512"] is None
-    assert shown["processor"]
+    description = machine(tmp_path / "none")
+    assert description["avx512"] is None
+    assert description["processor"]
 
 
 def test_a_benchmark_s_json_has_the_machine_and_the_figures() -> None:

@@ -1,4 +1,4 @@
-"""`coevo bench sampler`: what the processor could do, by hand."""
+"""`coevo bench sampler`: the work that the processor has to do, worked out by hand."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _SIZE = _Size(weights=1000, output=200, layers=2, heads=4, cached_heads=1, width
 
 
 def test_the_work_of_two_prompts_by_hand() -> None:
-    # Prompts of 10 and 4 tokens; the first has answers of 2 and 6 tokens, the second one of 4. Earlier tokens that are
-    # looked at: 10 x 2 + 2 = 22, 10 x 6 + 18 = 78 and 4 x 4 + 8 = 24 by the answers, 50 + 8 = 58 by the prompts: 182.
+    # Prompts of 10 and 4 tokens; the first has answers of 2 and 6 tokens, the second one of 4. Earlier tokens that the
+    # model attends to: the answers to 10 x 2 + 2 = 22, 10 x 6 + 18 = 78 and 4 x 4 + 8 = 24, the prompts to
+    # 50 + 8 = 58: together 182.
     flops, moved = _SIZE.work([10, 4], [[2, 6], [4]], rows=3)
-    assert flops == 2 * 1200 * 12 + 2 * 1000 * 14 + 4 * 2 * 4 * 8 * 182  # no probabilities while a prompt is read
+    assert flops == 2 * 1200 * 12 + 2 * 1000 * 14 + 4 * 2 * 4 * 8 * 182  # no output layer while it reads a prompt
     assert moved == 4 * (1200 * 12 / 3 + 2 * 2 * 1 * 8 * 182)  # four steps of three rows; keys and values of one head
 
 
@@ -24,7 +25,7 @@ def test_more_rows_at_once_read_the_weights_less_often_and_compute_as_much() -> 
     assert few[1] - many[1] == 4 * 1200 * (8 - 1)
 
 
-def test_the_limit_is_the_slower_of_arithmetic_and_memory() -> None:
+def test_the_least_time_is_that_of_the_slower_of_arithmetic_and_memory() -> None:
     speeds = _Speeds(flops=100.0, bytes=10.0)
     assert speeds.limit(400, 20) == (4.0, "arithmetic")
     assert speeds.limit(100, 20) == (2.0, "memory")
@@ -35,4 +36,5 @@ def test_the_size_of_the_tiny_model() -> None:
     size = _Size.of(model)
     assert (size.layers, size.heads, size.cached_heads, size.width) == (4, 3, 1, 32)
     assert size.output == 512 * 96
-    assert size.weights + size.output == sum(p.numel() for p in model.parameters())  # the table and the output are one
+    # The model ties its embedding table to its output layer: the parameters count it once.
+    assert size.weights + size.output == sum(p.numel() for p in model.parameters())

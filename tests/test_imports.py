@@ -1,4 +1,4 @@
-"""Who may import whom: read from the source, so that a breach fails before it costs anything."""
+"""Which package may import which: read from the source, so that a forbidden import fails a test at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HOUSE = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"}
+OUR_PACKAGES = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"}
 INFERENCE = {
     "services.inference.access",
     "services.inference.client",
@@ -20,16 +20,16 @@ INFERENCE = {
     "services.signals",
     "services.inference.engines.embedded",
 }
-# package -> prefixes of ours that it may import
+# package -> prefixes of our modules that it may import
 MAY = {
     "core": {"core"},
     "storage": {"core", "storage"},
     "services": {"core", "storage", "services"},
     "trainers": {"core", "trainers", *INFERENCE},
     "orchestrator": {"core", "storage", "services", "trainers", "orchestrator"},
-    "benchmarks": HOUSE,
+    "benchmarks": OUR_PACKAGES,
 }
-# core goes into another trainer's environment: only what is light
+# core also runs inside another trainer's environment, so it may import only light libraries
 CORE_LIBRARIES = {"numpy", "scipy", "sklearn", "nltk", "sympy", "math_verify", "pydantic"}
 
 
@@ -48,31 +48,31 @@ def allowed(module: str, prefixes: set[str]) -> bool:
 
 
 @pytest.mark.parametrize("package", sorted(MAY))
-def test_package_imports_only_what_it_may(package: str) -> None:
+def test_a_package_imports_only_the_packages_that_it_may(package: str) -> None:
     files = list((ROOT / package).rglob("*.py"))
     assert files
-    breaches = [
+    violations = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in files
         for module in imports(path)
-        if module.split(".")[0] in HOUSE and not allowed(module, MAY[package])
+        if module.split(".")[0] in OUR_PACKAGES and not allowed(module, MAY[package])
     ]
-    assert not breaches
+    assert not violations
 
 
 def test_core_imports_only_light_libraries() -> None:
-    breaches = [
+    violations = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in (ROOT / "core").rglob("*.py")
         for module in imports(path)
         if module.split(".")[0] not in {*CORE_LIBRARIES, *sys.stdlib_module_names, "core"}
     ]
-    assert not breaches
+    assert not violations
 
 
-def test_the_command_and_the_api_start_without_what_only_a_run_needs() -> None:
-    """torch and ray take ten seconds and half a gigabyte, for `coevo status` and in each process of the API; scipy a
-    third of a second and 40 MB."""
+def test_the_command_and_the_api_start_without_libraries_that_only_a_run_needs() -> None:
+    """Importing torch and ray would take ten seconds and half a gigabyte, in `coevo status` and in each process of the
+    API; scipy would take a third of a second and 40 MB."""
     heavy = {"torch", "ray", "scipy", "sklearn", "prefect", "transformers"}
     code = f"import sys, orchestrator.cli, services.api.app; print({heavy} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

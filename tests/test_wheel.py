@@ -1,4 +1,4 @@
-"""`pip wheel .` makes one that works without the checkout: in an environment of its own, from an empty folder."""
+"""The wheel that `pip wheel .` makes works without the checkout, in an environment of its own and an empty folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.live import SMALL
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("core", "storage", "services", "trainers", "orchestrator", "benchmarks", "deploy")
-# What is no Python and is read while coevo runs.
+# Files that are not Python and that coevo reads while it runs.
 DATA = (
     "deploy/prefect.yaml",
     "deploy/runs/*.toml",
@@ -31,10 +31,10 @@ DATA = (
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: setuptools builds beside the sources."""
+    """The wheel, built from a copy of the sources because setuptools writes its build beside them."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)
     build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={out}", str(source)]
@@ -45,14 +45,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def coevo(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command, where the wheel is installed beside this environment's libraries, and the checkout is not."""
+    """The command, in an environment that has the wheel and this environment's libraries, but not the checkout."""
     environment = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     libraries = environment / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
     (libraries / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     install = ["install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", f"--python={environment / 'bin' / 'python'}", *install], check=True)
-    for command in ("ray", "prefect"):  # as pip writes them beside `coevo` where it installs these libraries too
+    # Where pip installs these libraries too, it writes their commands beside `coevo`.
+    for command in ("ray", "prefect"):
         script = (Path(sys.executable).parent / command).read_text().splitlines(keepends=True)
         (environment / "bin" / command).write_text("".join([f"#!{environment / 'bin' / 'python'}\n", *script[1:]]))
         (environment / "bin" / command).chmod(0o755)
@@ -60,33 +61,33 @@ def coevo(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(coevo: Path, folder: Path, *arguments: str) -> str:
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("COEVO_", "PYTHONPATH"))}
-    done = subprocess.run([coevo, *arguments], cwd=folder, env=own, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COEVO_", "PYTHONPATH"))}
+    done = subprocess.run([coevo, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_it_holds_all_that_is_read(wheel: Path) -> None:
+def test_the_wheel_has_every_file_that_coevo_reads_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
-        there = set(opened.namelist())
-    wanted = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
-    assert len(wanted) > 80
-    assert not wanted - there
-    assert not {name for name in there if name.startswith("tests/")}
+        packed = set(opened.namelist())
+    needed = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
+    assert len(needed) > 80
+    assert not needed - packed
+    assert not {name for name in packed if name.startswith("tests/")}
 
 
-def test_its_command_works_in_an_empty_folder(coevo: Path, tmp_path: Path) -> None:
+def test_the_installed_command_works_in_an_empty_folder(coevo: Path, tmp_path: Path) -> None:
     assert "micro: the shipped model" in run(coevo, tmp_path, "plan", "demo")
     assert "rzero" in run(coevo, tmp_path, "rewards", "--list")
     assert "up to date" in run(coevo, tmp_path, "migrate")
 
 
 @pytest.mark.slow
-def test_a_run_from_an_empty_folder(coevo: Path, tmp_path: Path) -> None:
+def test_the_installed_command_completes_a_run_from_an_empty_folder(coevo: Path, tmp_path: Path) -> None:
     settings = [part for setting in SMALL for part in ("--set", setting)]
     try:
         assert "Dashboard" in run(coevo, tmp_path, "up", "--free-ports")
         assert "run demo: done" in run(coevo, tmp_path, "run", "demo", "--iterations", "1", *settings)
     finally:
-        assert "ended: " in run(coevo, tmp_path, "down")
+        assert "stopped: " in run(coevo, tmp_path, "down")
     assert (tmp_path / ".coevo" / "coevo.db").is_file()

@@ -1,4 +1,4 @@
-"""What every trainer takes and gives: a `TrainJob` in, a `TrainResult` out."""
+"""The interface of every trainer: it takes a `TrainJob` and returns a `TrainResult`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from core.types import Checkpoint, Denominator, Role
 
 @dataclass(frozen=True, slots=True)
 class TrainQuestion:
-    """A question that the Solver learns from. `label` is what came with it; None where the method votes anew.
+    """A question that the Solver learns from.
 
-    `truth`, where it is known, is for the figures and the guard: no reward sees it.
+    `label` is the label that came with the question; it is None when the method makes its own label from a vote of the
+    training rollouts. `truth` is the true answer, where it is known. The figures and the guard use it; no reward sees
+    it.
     """
 
     question_id: str
@@ -31,10 +33,10 @@ class TrainQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SolverService:
-    """Where the Challenger's reward asks for answers, which checkpoint must give them, and how they are drawn."""
+    """The service that answers questions for the Challenger's reward, and how its answers are sampled."""
 
     url: str  # OpenAI-compatible base, up to and including /v1
-    checkpoint: str
+    checkpoint: str  # the Solver that must answer
     sampling: Sampling  # of the votes
     denominator: Denominator = "all"
     max_question_chars: int = 2000
@@ -42,7 +44,10 @@ class SolverService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainJob:
-    """One training stage of one role, complete: the same job always gives the same checkpoint."""
+    """One training stage of one role, with everything that its result depends on.
+
+    The embedded trainer makes the same checkpoint from the same job; EasyR1 does not (`trainers.easyr1.fit`).
+    """
 
     role: ClassVar[Role]
 
@@ -51,31 +56,31 @@ class TrainJob:
     start: Checkpoint  # the policy to begin with
     training: Training
     reward: ChallengerReward | Method
-    work_dir: Path  # holds step_K folders while the job runs, so that a killed one resumes; the caller removes it
-    reference: Checkpoint | None = None  # of the KL term; None: `start`
-    steps_before: int = 0  # of the same training, in jobs that came before: prompts and seeds go on from there
-    history: TrainingHistory = field(default_factory=TrainingHistory)  # the same, for the guard
+    work_dir: Path  # where the job keeps its checkpoints, so that it can resume after a kill; the caller removes it
+    reference: Checkpoint | None = None  # the reference policy of the KL term; None means `start`
+    steps_before: int = 0  # steps of this training done by earlier jobs; prompts and seeds continue from there
+    history: TrainingHistory = field(default_factory=TrainingHistory)  # metrics of those earlier steps, for the guard
     guard: Guard | None = None  # ends the job at the first step whose figures call for it
 
     @property
     def rollouts(self) -> int:
-        """How many a prompt gets."""
+        """Rollouts per prompt."""
         return self.training.rollouts_per_prompt or self.reward.rollouts
 
     @property
     def trained(self) -> int:
-        """How many of them, the first, are trained on: they are draws like any others."""
+        """How many of a prompt's rollouts are trained on. A trainer takes the first ones, or a random choice."""
         return trained_rollouts(self.rollouts, self.reward)
 
     @property
     def services(self) -> list[Service]:
-        """The outside services (embedder, judge of strategies) that the reward calls."""
+        """The external services (embedder, judge of strategies) that the reward calls."""
         return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChallengerJob(TrainJob):
-    """The Challenger writes questions; the Solver's service answers them (R-Zero 2.2)."""
+    """Trains the Challenger: it writes questions, and the Solver's service answers them (R-Zero 2.2)."""
 
     role = "challenger"
 
@@ -85,7 +90,7 @@ class ChallengerJob(TrainJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverJob(TrainJob):
-    """The Solver learns from questions by one of the methods (R-Zero 2.4, and the other papers')."""
+    """Trains the Solver on questions, with the method of R-Zero 2.4 or of another paper."""
 
     role = "solver"
 
@@ -100,32 +105,32 @@ class SolverJob(TrainJob):
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """A finished job. `folder` is in `work_dir`, complete and synced, and not yet published."""
+    """A finished job. `folder` is inside `work_dir`, complete and synced, but not yet published."""
 
     folder: Path
-    step: int  # the last one: fewer than asked for where the guard ended it
-    metrics: tuple[dict[str, float], ...]  # one a step, in order; metrics[i]["step"] == i + 1
+    step: int  # the last step; less than `training.steps` when the guard ended the job
+    metrics: tuple[dict[str, float], ...]  # one dictionary per step, in order; metrics[i]["step"] == i + 1
 
 
 class TrainError(CoevoError):
-    """A job that cannot be trained, or not to its end; the message names the job and the cause."""
+    """Raised when a job cannot be trained, or fails before its end; the message names the job and the cause."""
 
 
-def refuse_unmet(method: Method, gives: frozenset[Signal], trainer: str) -> None:
-    """Raise `TrainError` naming the signals that `method` needs and `trainer` cannot give."""
-    if unmet := sorted(method.needs - gives):
+def refuse_unmet(method: Method, provided: frozenset[Signal], trainer: str) -> None:
+    """Raise `TrainError` if `method` needs signals that `trainer` does not provide; the message names them."""
+    if unmet := sorted(method.needs - provided):
         raise TrainError(
             f"solver.reward: {method.type} needs {', '.join(unmet)}, which {trainer} cannot give; it gives "
-            f"{', '.join(sorted(gives))}"
+            f"{', '.join(sorted(provided))}"
         )
 
 
-# What the embedded trainer can tell of a question and its rollouts: everything. Here, since whoever asks before a run
-# starts need not load torch for it.
+# The embedded trainer provides every signal. The constant is in this module so that the checks before a run can read
+# it without importing torch.
 LOCAL_SIGNALS: frozenset[Signal] = frozenset(get_args(Signal))
 
 
 class Trainer(Protocol):
-    """Runs a job to its end, or raises `TrainError`. `progress(step, metrics)` is called once for each new step."""
+    """Runs a job to its end or raises `TrainError`, and calls `progress(step, metrics)` once for each new step."""
 
     def train(self, job: TrainJob, progress: Callable[[int, dict[str, float]], None]) -> TrainResult: ...

@@ -1,4 +1,4 @@
-"""Folders that appear, and go, at once: half a folder never looks like a whole one."""
+"""Writes and removes folders atomically, so that a half-written folder never looks like a complete one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from core.files import sync
 
 @contextmanager
 def appearing(target: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `target` at once and durably, unless another writer was first."""
+    """Yield a temporary folder to write into, and rename it to `target` at the end, after syncing its files.
+
+    If another writer made `target` in the meantime, that folder stays and this one is deleted.
+    """
     folder = target.parent / f".{target.name}-{uuid.uuid4().hex}.part"
     folder.mkdir(parents=True)
     yield folder
@@ -29,14 +32,14 @@ def appearing(target: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Take `folder` out of sight at once, then delete it."""
-    doomed = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}.part")
-    with suppress(FileNotFoundError):  # another writer was first
-        folder.rename(doomed)
-        shutil.rmtree(doomed)
+    """Rename `folder` to a hidden name, which is atomic, and then delete it."""
+    hidden = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}.part")
+    with suppress(FileNotFoundError):  # another process has removed it
+        folder.rename(hidden)
+        shutil.rmtree(hidden)
 
 
 def remove_unfinished(parent: Path) -> None:
-    """Remove what a killed writer left half-written."""
+    """Remove the half-written folders that a killed process left in `parent`."""
     for folder in parent.glob(".*.part"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""What the rollouts of a training step earn, whoever trains: texts in, scores and the step's figures out.
+"""Scores the rollouts of a training step, for both trainers: texts in, scores and the step's figures out.
 
-The reward that EasyR1 loads calls this in an environment of its own, so it needs `core` and the inference client only.
+EasyR1's reward function calls this module in EasyR1's own environment, so it imports nothing but `core`,
+`services.signals`, the inference client and `trainers.base`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from services.inference.engines.base import Prompt
 from services.signals import with_signals
 from trainers.base import SolverService, TrainQuestion
 
-Ask = Callable[[Sequence[Prompt]], list[list[str]]]  # the Solver's answers, texts[i][j] to the j-th sample of prompt i
+Ask = Callable[[Sequence[Prompt]], list[list[str]]]  # asks the Solver; texts[i][j] is the j-th sample for prompt i
 Figures = dict[str, float]
 
 
@@ -36,75 +37,96 @@ class PromptRollouts:
 
     question: TrainQuestion
     texts: Sequence[str]
-    mean_entropies: Sequence[float] | None = None  # (G,), nats a token; None where the trainer does not tell
+    mean_entropies: Sequence[float] | None = None  # (G,), nats per token; None if the trainer does not provide them
 
 
 def solver_scores(
     prompts: Sequence[PromptRollouts], method: Method, signals: Signals, grader: Grader
 ) -> list[tuple[Group, Scored]]:
-    """What the method makes of each prompt's rollouts. Raises `InferenceError`."""
+    """The group of each prompt's rollouts, and how the method scores it.
+
+    Raises `InferenceError` when a service that computes signals fails.
+    """
     answers = [[extract_boxed(text) for text in prompt.texts] for prompt in prompts]
     groups = make_groups(answers, [prompt.question.label for prompt in prompts], grader)
     if "mean_entropy" in method.needs:
-        known = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in prompts]
-        groups = [replace(group, mean_entropy=entropies) for group, entropies in zip(groups, known, strict=True)]
+        entropies = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in prompts]
+        groups = [replace(group, mean_entropy=entropy) for group, entropy in zip(groups, entropies, strict=True)]
     texts = [(prompt.question.text, prompt.texts) for prompt in prompts]
-    with_all = with_signals(groups, texts, method, signals)
-    return [(group, method.score(group)) for group in with_all]
+    return [(group, method.score(group)) for group in with_signals(groups, texts, method, signals)]
 
 
 def solver_figures(
     questions: Sequence[TrainQuestion], scored: Sequence[tuple[Group, Scored]], grader: Grader
 ) -> Figures:
-    """A step's figures. `majority_share` is what a self-rewarding method maximises, whatever it calls reward.
-    `same_label_share` is the greatest share of the step's different questions that have one and the same majority
-    answer, 0 where no two do: near 1, the question no longer matters (SRT 4.1.1). The methods' own figures are means
-    over the groups that have them.
+    """The figures of a step.
+
+    - `unparsed_share`: the share of rollouts without an answer.
+    - `majority_share`: the mean share of a group's rollouts that agree with its majority. A self-rewarding method
+      maximises it, whatever its reward is called.
+    - `same_label_share`: the largest share of the step's different questions that have the same majority answer, or 0
+      when no two questions share one. Near 1, the answer no longer depends on the question (SRT 4.1.1).
+    - the method's own figures, each a mean over the groups that have it, and the figures of `_label_figures`.
     """
     groups = [group for group, _ in scored]
     answers = [answer for group in groups for answer in group.answers]
-    majorities = {q.question_id: group.vote.answer for q, group in zip(questions, groups, strict=True)}
-    same = Counter(answer for answer in majorities.values() if answer is not None)
-    most = max(same.values(), default=0)
+    majorities = {question.question_id: group.vote.answer for question, group in zip(questions, groups, strict=True)}
+    majority_counts = Counter(answer for answer in majorities.values() if answer is not None)
+    largest = max(majority_counts.values(), default=0)
     figures = {
         "unparsed_share": answers.count(None) / len(answers),
         "majority_share": sum(group.vote.votes / group.vote.m for group in groups) / len(groups),
-        "same_label_share": most / len(majorities) if most > 1 else 0.0,
+        "same_label_share": largest / len(majorities) if largest > 1 else 0.0,
     }
-    for name in dict.fromkeys(name for _, of_group in scored for name in of_group.parts):
-        values = [of_group.parts[name] for _, of_group in scored if name in of_group.parts]
+    scores = [score for _, score in scored]
+    for name in dict.fromkeys(name for score in scores for name in score.parts):
+        values = [score.parts[name] for score in scores if name in score.parts]
         figures[name] = sum(values) / len(values)
-    return figures | _label_figures(questions, [of_group for _, of_group in scored], grader)
+    return figures | _label_figures(questions, scores, grader)
 
 
 def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored], grader: Grader) -> Figures:
-    """How right the step's labels are, of the prompts whose truth is known; nothing where none is. Each share has its
-    n, the different questions that it rests on:
+    """The accuracy of the step's labels, measured on the prompts whose truth is known; empty if there are none.
 
-    - `labelled_share` of `truths_known`: prompts that the method labelled. It abstains from the others.
-    - `label_accuracy` of `labels_checked`: right labels.
-    - `negative_label_accuracy` of `negatives_checked`: of the answers to a prompt that the method takes for wrong
-      (SCRL 3.3), the share that is wrong; the mean over the prompts that have such answers.
+    Each share comes with its n, the number of different questions that it is measured on:
 
-    What the grader cannot decide is not right.
+    - `labelled_share`, n = `truths_known`: the share of prompts that the method gave a label. It abstains on the rest.
+    - `label_accuracy`, n = `labels_checked`: the share of labels that are right.
+    - `negative_label_accuracy`, n = `negatives_checked`: of a question's answers that the method treats as wrong
+      (SCRL 3.3), the share that is wrong; a mean over the questions that have such answers.
+
+    A comparison that the grader cannot decide counts as a mistake of the method.
     """
-    known = [(q, q.truth, group) for q, group in zip(questions, scored, strict=True) if q.truth is not None]
-    positive = [(q, group.label, truth) for q, truth, group in known if group.label is not None]
-    negative = [(q, answer, truth) for q, truth, group in known for answer in group.negatives]
-    pairs = [(answer, truth) for _, answer, truth in [*positive, *negative]]
+    with_truth = [
+        (question, question.truth, score)
+        for question, score in zip(questions, scored, strict=True)
+        if question.truth is not None
+    ]
+    positives = [(question, score.label, truth) for question, truth, score in with_truth if score.label is not None]
+    negatives = [(question, answer, truth) for question, truth, score in with_truth for answer in score.negatives]
+    pairs = [(answer, truth) for _, answer, truth in [*positives, *negatives]]
     verdicts = iter([comparison.verdict for comparison in grader.compare_many(pairs)])
-    right = [next(verdicts) == "equal" for _ in positive]
-    wrong: dict[str, list[bool]] = {}
-    for question, *_ in negative:
-        wrong.setdefault(question.question_id, []).append(next(verdicts) == "unequal")
+    labels_right = [next(verdicts) == "equal" for _ in positives]
+    negatives_right: dict[str, list[bool]] = {}  # by question
+    for question, *_ in negatives:
+        negatives_right.setdefault(question.question_id, []).append(next(verdicts) == "unequal")
     figures: Figures = {}
-    if known:
-        figures |= {"truths_known": _count_questions(known), "labelled_share": len(positive) / len(known)}
-    if positive:
-        figures |= {"labels_checked": _count_questions(positive), "label_accuracy": sum(right) / len(right)}
-    if wrong:
-        accuracies = [sum(of_question) / len(of_question) for of_question in wrong.values()]
-        figures |= {"negatives_checked": len(wrong), "negative_label_accuracy": sum(accuracies) / len(accuracies)}
+    if with_truth:
+        figures |= {
+            "truths_known": _count_questions(with_truth),
+            "labelled_share": len(positives) / len(with_truth),
+        }
+    if positives:
+        figures |= {
+            "labels_checked": _count_questions(positives),
+            "label_accuracy": sum(labels_right) / len(labels_right),
+        }
+    if negatives_right:
+        accuracies = [sum(verdicts_of) / len(verdicts_of) for verdicts_of in negatives_right.values()]
+        figures |= {
+            "negatives_checked": len(negatives_right),
+            "negative_label_accuracy": sum(accuracies) / len(accuracies),
+        }
     return figures
 
 
@@ -113,24 +135,27 @@ def _count_questions(prompts: Sequence[tuple[TrainQuestion, Any, Any]]) -> int:
 
 
 def solver_votes(
-    asked: Sequence[tuple[int, str]],
+    questions: Sequence[tuple[int, str]],
     config: ChallengerReward,
     service: SolverService,
     seed: Callable[[int], int],
     ask: Ask,
     grader: Grader,
 ) -> list[PseudoLabel]:
-    """The Solver's vote on each well-formed question of a step (R-Zero 2.2). `seed` turns a question's index in the
-    step into the seed of its samples."""
+    """The Solver's vote on each well-formed question of a step (R-Zero 2.2).
+
+    `questions` holds pairs of (index in the step, text), and `seed` turns an index into the seed of that question's
+    samples.
+    """
     prompts = [
-        Prompt(tuple(solver_messages(question)), seed(i), config.votes, service.sampling) for i, question in asked
+        Prompt(tuple(solver_messages(text)), seed(index), config.votes, service.sampling) for index, text in questions
     ]
     answers = [[extract_boxed(text) for text in texts] for texts in ask(prompts)]
     return vote_many(answers, grader, service.denominator)
 
 
 def make_ask(client: InferenceClient, checkpoint: str) -> Ask:
-    """What asks the Solver's service, and has `checkpoint` answer."""
+    """A function that sends prompts to the Solver's service and accepts answers from `checkpoint` only."""
 
     def ask(prompts: Sequence[Prompt]) -> list[list[str]]:
         return [[reply.text for reply in replies] for replies in client.generate(prompts, checkpoint)]
@@ -141,22 +166,26 @@ def make_ask(client: InferenceClient, checkpoint: str) -> Ask:
 def challenger_groups(
     questions: Sequence[str | None], labels: Mapping[int, PseudoLabel], config: ChallengerReward, size: int
 ) -> tuple[list[Scored], Figures]:
-    """What a step's questions earn the Challenger, in groups of `size` rollouts, and the step's figures; `labels` has
-    a vote for the index of each well-formed one."""
-    by_index = [labels.get(i) for i in range(len(questions))]
-    scores = config.scores(questions, by_index)
+    """The Challenger's rewards for a step's questions, in groups of `size` rollouts, and the step's figures.
+
+    `labels` maps the index of each well-formed question to the Solver's vote on it.
+    """
+    votes = [labels.get(index) for index in range(len(questions))]
+    scores = config.scores(questions, votes)
     values = np.array([score.value for score in scores])
     groups = [Scored(None, values[start : start + size]) for start in range(0, len(scores), size)]
-    return groups, _challenger_figures(scores, by_index)
+    return groups, _challenger_figures(scores, votes)
 
 
 def _challenger_figures(scores: Sequence[Score], labels: Sequence[PseudoLabel | None]) -> Figures:
-    """Means of the reward's parts over well-formed questions; a part is missing when there is none."""
-    asked = [(score, label) for score, label in zip(scores, labels, strict=True) if label is not None]
-    figures = {"malformed_share": 1 - len(asked) / len(scores)}
-    if asked:
+    """The share of malformed questions, and means of the reward's parts over the well-formed questions, if any."""
+    well_formed = [(score, label) for score, label in zip(scores, labels, strict=True) if label is not None]
+    figures = {"malformed_share": 1 - len(well_formed) / len(scores)}
+    if well_formed:
         for part in ("uncertainty", "repetition", "p_hat"):
-            figures[part] = sum(score.parts[part] for score, _ in asked) / len(asked)
-        figures["repeated_share"] = sum(score.parts["cluster_size"] > 1 for score, _ in asked) / len(asked)
-        figures["unparsed_share"] = 1 - sum(label.parsed for _, label in asked) / sum(label.m for _, label in asked)
+            figures[part] = sum(score.parts[part] for score, _ in well_formed) / len(well_formed)
+        repeated = sum(score.parts["cluster_size"] > 1 for score, _ in well_formed)
+        figures["repeated_share"] = repeated / len(well_formed)
+        parsed, votes = sum(label.parsed for _, label in well_formed), sum(label.m for _, label in well_formed)
+        figures["unparsed_share"] = 1 - parsed / votes
     return figures

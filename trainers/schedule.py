@@ -1,4 +1,4 @@
-"""What a step asks and with which seeds: pure functions of (job, step), so that resuming needs no state."""
+"""The prompts and seeds of each training step, as pure functions of (job, step), so that resuming needs no state."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from trainers.base import SolverJob, TrainJob, TrainQuestion
 
 
 def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
-    """The Solver's questions of `step` (from 1): the next ones in a shuffle of all, a new shuffle each epoch.
+    """The questions of the Solver's step `step`, which counts from 1.
 
-    An epoch may end within a step; with fewer questions than prompts, a question comes more than once in a step.
+    Each epoch shuffles all questions anew, and each step takes the next `prompts_per_step` of them. An epoch may end
+    within a step. With fewer questions than prompts, a step holds the same question more than once.
     """
-    count, at = job.training.prompts_per_step, job.steps_before + step
-    places = range((at - 1) * count, at * count)
-    epochs = {i // len(job.questions) for i in places}
+    count, overall_step = job.training.prompts_per_step, job.steps_before + step
+    positions = range((overall_step - 1) * count, overall_step * count)
+    epochs = {position // len(job.questions) for position in positions}
     shuffled = {epoch: _shuffled(job, epoch) for epoch in epochs}
-    return [shuffled[i // len(job.questions)][i % len(job.questions)] for i in places]
+    return [shuffled[position // len(job.questions)][position % len(job.questions)] for position in positions]
 
 
 def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
-    """One prompt a rollout, each with its own seed; the rollouts of a group stand together."""
-    training, at = job.training, job.steps_before + step
+    """One prompt for each rollout of the step, each with its own seed; the rollouts of a group are adjacent."""
+    training, overall_step = job.training, job.steps_before + step
     if isinstance(job, SolverJob):
-        asked = [solver_messages(question.text) for question in questions_at(job, step)]
+        chats = [solver_messages(question.text) for question in questions_at(job, step)]
     else:
-        asked = [challenger_messages()] * training.prompts_per_step
+        chats = [challenger_messages()] * training.prompts_per_step
     return [
-        Prompt(tuple(messages), seed_for(job.run_seed, job.key, at, group, member), 1, training.sampling)
-        for (group, messages), member in product(enumerate(asked), range(job.rollouts))
+        Prompt(tuple(messages), seed_for(job.run_seed, job.key, overall_step, group, member), 1, training.sampling)
+        for (group, messages), member in product(enumerate(chats), range(job.rollouts))
     ]
 
 

@@ -1,1 +1,1 @@
-"""Whether an answer is right: reading it, and comparing it with another within limits of time and memory."""
+"""Grading: reading answers from texts, and comparing two answers within limits of time and memory."""

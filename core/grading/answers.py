@@ -1,6 +1,6 @@
-"""The answer of a rollout, the content of its last `\\boxed{}`, and the one spelling that equal answers share.
+"""Reading the answer of a rollout, which is the content of its last `\\boxed{}`, and normalising its spelling.
 
-Everything here reads untrusted text: nothing is evaluated, and every step is linear in its length.
+All functions here read untrusted text. They evaluate nothing, and each step takes time linear in the text's length.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from core.grading.quantities import parse_number, split_unit
 
 _BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,18}(?:[./][0-9]{1,18})?")  # normal as it is
+_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,18}(?:[./][0-9]{1,18})?")  # already normalised
 _WORDS = re.compile(r"[A-Za-z]{2,}(?:[ '-][A-Za-z]+)*")
-_PASSES = 5  # a rewrite may lay another one bare; what is still nested after that stays
-_CACHED_CHARS = 200  # longer answers are not worth the memory of a cache
+_MAX_PASSES = 5  # one rewrite may make another possible; what is nested deeper than this is left as it is
+_CACHED_CHARS = 200  # longer answers are not cached, to save memory
 
-# One character to LaTeX: minus and dash signs, widths, spaces, signs that models write as unicode.
+# Unicode characters that models write -> LaTeX: dashes, full-width characters, spaces, mathematical signs.
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("−–—﹣－", "-"),
@@ -86,11 +86,11 @@ _AFTER_COMMAND = re.compile(r"(\\[A-Za-z]+) (?![A-Za-z])")
 
 
 def extract_boxed(text: str) -> str | None:
-    """The content of the last `\\boxed{…}` with balanced braces, stripped; None when there is none or it is blank.
+    """The content of the last `\\boxed{…}` with balanced braces, stripped; None if there is none or it is blank.
 
-    Escaped braces (`\\{`) are text, not grouping, as in LaTeX. One pass: 3,000 open boxes cost no more than one.
+    Escaped braces (`\\{`) are text, not grouping, as in LaTeX. The text is read once, however many boxes stay open.
     """
-    opened: list[tuple[int, bool]] = []  # where the content starts, and whether it is a box's
+    opened: list[tuple[int, bool]] = []  # per open brace: where its content starts, and whether it opens a box
     last: tuple[int, int] | None = None
     for brace in _BRACES.finditer(text):
         if brace[0][-1] == "{" and brace[0] != r"\{":
@@ -103,10 +103,10 @@ def extract_boxed(text: str) -> str | None:
 
 
 def normalise(answer: str) -> str:
-    """One spelling for what is typography: spaces, `\\text`, `\\left`, `$`, `\\dfrac`, unicode signs, a final period.
+    """Remove differences of typography: spaces, `\\text`, `\\left`, `$`, `\\dfrac`, unicode signs, a final period.
 
-    The result is LaTeX still. Words lose their case; `and`/`or` between values become commas. Nothing that could
-    change a value is dropped: percent signs, units and brackets around lists stay.
+    The result is still LaTeX. Words become lower case, and `and` or `or` between values becomes a comma. Nothing that
+    could change a value is dropped: percent signs, units and brackets around lists stay.
     """
     if _PLAIN_NUMBER.fullmatch(answer):
         return answer
@@ -114,14 +114,15 @@ def normalise(answer: str) -> str:
 
 
 def number_of(answer: str) -> Fraction | None:
-    """The exact value of an answer that is a plain number, or None (see `quantities.parse_number` for the forms)."""
+    """The exact value of an answer that is a plain number, else None. `quantities.parse_number` lists the forms."""
     return parse_number(normalise(answer))
 
 
 def answer_key(answer: str) -> str:
-    """What equal answers share cheaply: the exact number (`1/2`, `25`), else the normalised text; its unit stays.
+    """A key that is cheap to compute: the exact number (`1/2`, `25`) or else the normalised text, with its unit.
 
-    A blank answer has the key "". Equal keys mean equal answers; different keys may still be equal (see grading).
+    A blank answer has the key "". Answers with equal keys are equal. Answers with different keys may be equal too,
+    which only a `Grader` can tell.
     """
     if _PLAIN_INTEGER.fullmatch(answer):
         return answer
@@ -131,14 +132,15 @@ def answer_key(answer: str) -> str:
 
 
 def is_words(text: str) -> bool:
-    """Whether a normalised text is a word or a phrase, which is compared as text; two letters may be a product."""
+    """Whether a normalised text is a word or a phrase, to be compared as text. Two letters, except `no`, are not: they
+    may be a product."""
     return _WORDS.fullmatch(text) is not None and (len(text) > 2 or text in {"no"})
 
 
 def _normalise(answer: str) -> str:
     text = answer
-    for _ in range(_PASSES):
-        before, text = text, _one_pass(text)
+    for _ in range(_MAX_PASSES):
+        before, text = text, _rewrite_once(text)
         if text == before:
             break
     return text
@@ -147,7 +149,7 @@ def _normalise(answer: str) -> str:
 _normalise_cached = lru_cache(maxsize=65_536)(_normalise)
 
 
-def _one_pass(text: str) -> str:
+def _rewrite_once(text: str) -> str:
     text = text.translate(_CHARACTERS)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
@@ -157,27 +159,27 @@ def _one_pass(text: str) -> str:
         return text.casefold() if len(text) > 2 or text.casefold() == "no" else text
     text = _LISTING.sub(",", text)
     text = _AFTER_COMMAND.sub(r"\1", _SPACES.sub("", text))
-    return _peel(_unsigned(text))
+    return _strip_grouping(_merge_signs(text))
 
 
-def _unsigned(text: str) -> str:
-    """A run of leading signs as one `-` or none."""
+def _merge_signs(text: str) -> str:
+    """Replace a run of leading signs by one `-` or none."""
     body = text.lstrip("+-")
     return "-" + body if text[: len(text) - len(body)].count("-") % 2 else body
 
 
-def _peel(text: str) -> str:
-    """Without the grouping around all of it: `{…}`, and `(…)` where no comma makes it a tuple or an interval."""
+def _strip_grouping(text: str) -> str:
+    """Remove the braces around the whole text, and the parentheses unless a comma makes it a tuple or an interval."""
     if text[:1] not in ("(", "{"):
         return text
-    partner, opened = {}, []
+    closing_of, opened = {}, []
     for i, char in enumerate(text):
         if char in "({" and text[i - 1 : i] != "\\":
             opened.append(i)
         elif char in ")}" and opened and text[i - 1] != "\\":
-            partner[opened.pop()] = i
+            closing_of[opened.pop()] = i
     first, last, tuple_like = 0, len(text) - 1, "," in text
-    while partner.get(first) == last and (text[first], text[last]) in (("{", "}"), ("(", ")")):
+    while closing_of.get(first) == last and (text[first], text[last]) in (("{", "}"), ("(", ")")):
         if text[first] == "(" and tuple_like:
             break
         first, last = first + 1, last - 1

@@ -1,7 +1,8 @@
-"""When two normalised answers are equal: text, exact numbers, lists member by member, a symbolic judge for the rest.
+"""Whether two normalised answers are equal, by text, by exact numbers, and for lists by their members.
 
-Pure and bounded. The judge is a parameter: the calling process passes `ask`, which only marks that a judge is needed,
-and a grading worker passes the real one, so both decide by the same rules.
+A symbolic judge decides the rest. It is a parameter: the calling process passes `no_judge`, which only reports that a
+judge is needed, and a grading worker passes the real one, so both decide by the same rules. Nothing here has side
+effects, and the work is bounded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ EqualityVerdict = Literal["equal", "unequal", "unknown"]
 
 
 class Outcome(NamedTuple):
-    """A verdict, and why it is unknown."""
+    """A verdict, and the reason if it is unknown."""
 
     verdict: EqualityVerdict
     reason: str | None = None
@@ -28,57 +29,57 @@ class Outcome(NamedTuple):
 Judge = Callable[[str, str], Outcome]
 
 EQUAL, UNEQUAL = Outcome("equal"), Outcome("unequal")
-ASK = Outcome("unknown", "needs the symbolic judge")
-MAX_COMPARISONS = 100  # members times members of two sets; beyond it abstain rather than fill the deadline
+NEEDS_JUDGE = Outcome("unknown", "needs the symbolic judge")
+MAX_COMPARISONS = 100  # of the members of two sets; more would use up the deadline, so the outcome is unknown
 MAX_NESTING = 2  # lists within lists
 
 _ASSIGNMENT = re.compile(r"([A-Za-z]|\\[A-Za-z]+?)(=|\\in(?![A-Za-z]))([^=<>]+)")
 _RELATION = re.compile(r"[=<>]|\\(?:le|ge|lt|gt|ne|neq|in|equiv|approx)(?![A-Za-z])")
 _SET = re.compile(r"\\(?:cup|cap|setminus|mathbb|emptyset)(?![A-Za-z])")
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{4,}")  # that many letters are a word, not a product of variables
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{4,}")  # so many letters are a word, not a product of variables
 _DIGITS_APART = re.compile(r"[0-9] [0-9]")
 _TOKEN = re.compile(r"\\.|[()\[\]{},;]", re.DOTALL)
 
 
 class _List(NamedTuple):
-    """A list as it is written: `(1,2]` has brackets "(]", `\\{1,2\\}` has "{}", a bare `1,2` has ""."""
+    """A list as written: the brackets of `(1,2]` are "(]", those of `\\{1,2\\}` "{}", and those of a bare `1,2` ""."""
 
     brackets: str
     members: tuple[str, ...]
 
 
 def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
-    """The outcome for two normalised texts. Symmetric when `judge` is: nothing here tells the two sides apart."""
+    """The outcome for two normalised texts. The order of the two does not matter if it does not matter to `judge`."""
     if a == b:
         return EQUAL
     a, b = _without_variable(a, b)
-    (a, unit_a, x), (b, unit_b, y) = _quantity(a), _quantity(b)
+    (a, unit_a, number_a), (b, unit_b, number_b) = _quantity(a), _quantity(b)
     if (unit_a and unit_b and unit_a != unit_b) or ("degrees" in (unit_a, unit_b) and r"\pi" in a + b):
         return Outcome("unknown", "units differ")
-    if x is not None and y is not None:
-        return EQUAL if x == y else UNEQUAL
+    if number_a is not None and number_b is not None:
+        return EQUAL if number_a == number_b else UNEQUAL
     if a == b:
         return EQUAL
     if (reason := _not_mathematics(a, b)) is not None:
-        numbers_or_words = all(n is not None or is_words(text) for text, n in ((a, x), (b, y)))
+        numbers_or_words = all(number is not None or is_words(text) for text, number in ((a, number_a), (b, number_b)))
         return UNEQUAL if numbers_or_words else Outcome("unknown", reason)
     return _decide_lists(a, b, judge, nesting)
 
 
-def ask(_a: str, _b: str) -> Outcome:
-    """The judge of a process that has none."""
-    return ASK
+def no_judge(_a: str, _b: str) -> Outcome:
+    """The judge of a process that has none: it reports that the symbolic judge is needed."""
+    return NEEDS_JUDGE
 
 
 @lru_cache(maxsize=16_384)
 def _quantity(text: str) -> tuple[str, str | None, Fraction | None]:
-    """A text without its unit, the unit, and the exact value if it is a number."""
+    """A text without its unit, the unit, and the exact value if the text is a number."""
     body, unit = split_unit(text)
     return body, unit, parse_number(body)
 
 
 def _not_mathematics(a: str, b: str) -> str | None:
-    """Why a judge should not be asked: it would read words as products of letters, and `1 2` as 1 + 2."""
+    """Why a judge must not be asked, or None. It would read words as products of letters, and `1 2` as 1 + 2."""
     if any(is_words(text) or _PROSE.search(text) for text in (a, b)):
         return "words"
     if _DIGITS_APART.search(a) or _DIGITS_APART.search(b):
@@ -87,9 +88,10 @@ def _not_mathematics(a: str, b: str) -> str | None:
 
 
 def _without_variable(a: str, b: str) -> tuple[str, str]:
-    """`x=5` against `5`, or against `x=6`, is about the right-hand sides; `x=5` against `y=5` is not.
+    """Leave out the variable where only the right-hand sides are to be compared.
 
-    So is `x\\in[0,1]`, against `0\\le x\\le 1` too.
+    This is so for `x=5` against `5` or `x=6`, but not for `x=5` against `y=5`. It is also so for `x\\in[0,1]`, even
+    against `0\\le x\\le 1`.
     """
     left, right = _ASSIGNMENT.fullmatch(a), _ASSIGNMENT.fullmatch(b)
     if left and right:
@@ -102,73 +104,73 @@ def _without_variable(a: str, b: str) -> tuple[str, str]:
 
 
 def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
-    p, q = _listed(a), _listed(b)
-    if p is None and q is None:
+    list_a, list_b = _as_list(a), _as_list(b)
+    if list_a is None and list_b is None:
         return judge(a, b)
     if nesting > MAX_NESTING:
         return Outcome("unknown", "nested too deep")
 
-    def same(x: str, y: str) -> Outcome:
+    def compare_members(x: str, y: str) -> Outcome:
         return decide(x, y, judge, nesting + 1)
 
-    if p is not None and q is not None:
-        return _same_lists(p, q, same)
-    single = a if p is None else b
-    if _RELATION.search(single) or _SET.search(single):  # an inequality or a union may be an interval
+    if list_a is not None and list_b is not None:
+        return _compare_lists(list_a, list_b, compare_members)
+    single = a if list_a is None else b
+    if _RELATION.search(single) or _SET.search(single):  # an inequality or a union may equal an interval
         return judge(a, b)
-    p, q = p or _List("{}", (a,)), q or _List("{}", (b,))
-    return _as_sets(p, q, same) if p.brackets == q.brackets else UNEQUAL
+    list_a, list_b = list_a or _List("{}", (a,)), list_b or _List("{}", (b,))
+    return _compare_sets(list_a, list_b, compare_members) if list_a.brackets == list_b.brackets else UNEQUAL
 
 
-def _same_lists(p: _List, q: _List, same: Judge) -> Outcome:
-    """Brackets must agree where both are written; a tuple's order counts, a set's and a bare list's does not."""
-    if p.brackets and q.brackets and p.brackets != q.brackets:
+def _compare_lists(list_a: _List, list_b: _List, compare_members: Judge) -> Outcome:
+    """If both lists have brackets, these must agree. Order counts if either list is a tuple or an interval."""
+    if list_a.brackets and list_b.brackets and list_a.brackets != list_b.brackets:
         return UNEQUAL
-    if {p.brackets, q.brackets} <= {"", "{}"}:
-        return _as_sets(p, q, same)
-    if len(p.members) != len(q.members):
+    if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
+        return _compare_sets(list_a, list_b, compare_members)
+    if len(list_a.members) != len(list_b.members):
         return UNEQUAL
-    return _all(same(x, y) for x, y in zip(p.members, q.members, strict=True))
+    return _all(compare_members(x, y) for x, y in zip(list_a.members, list_b.members, strict=True))
 
 
-def _as_sets(p: _List, q: _List, same: Judge) -> Outcome:
-    """Equal when every member of each has an equal in the other; order and repetition do not count."""
-    keys_p, keys_q = ({answer_key(x): x for x in side.members} for side in (p, q))
-    alone_p = [x for key, x in keys_p.items() if key not in keys_q]
-    alone_q = [y for key, y in keys_q.items() if key not in keys_p]
-    if len(alone_p) * len(keys_q) + len(alone_q) * len(keys_p) > MAX_COMPARISONS:
+def _compare_sets(list_a: _List, list_b: _List, compare_members: Judge) -> Outcome:
+    """Equal if every member of each list equals a member of the other; order and repetition do not count."""
+    members_a, members_b = ({answer_key(x): x for x in listed.members} for listed in (list_a, list_b))
+    unmatched_a = [x for key, x in members_a.items() if key not in members_b]
+    unmatched_b = [y for key, y in members_b.items() if key not in members_a]
+    if len(unmatched_a) * len(members_b) + len(unmatched_b) * len(members_a) > MAX_COMPARISONS:
         return Outcome("unknown", "too many members")
-    matches = [_any(same(x, y) for y in keys_q.values()) for x in alone_p]
-    matches += [_any(same(x, y) for x in keys_p.values()) for y in alone_q]
+    matches = [_any(compare_members(x, y) for y in members_b.values()) for x in unmatched_a]
+    matches += [_any(compare_members(x, y) for x in members_a.values()) for y in unmatched_b]
     return _all(matches)
 
 
 def _all(outcomes: Iterable[Outcome]) -> Outcome:
     """Unequal beats unknown beats equal."""
-    return _settled(outcomes, by=UNEQUAL, otherwise=EQUAL)
+    return _combine(outcomes, decisive=UNEQUAL, otherwise=EQUAL)
 
 
 def _any(outcomes: Iterable[Outcome]) -> Outcome:
     """Equal beats unknown beats unequal."""
-    return _settled(outcomes, by=EQUAL, otherwise=UNEQUAL)
+    return _combine(outcomes, decisive=EQUAL, otherwise=UNEQUAL)
 
 
-def _settled(outcomes: Iterable[Outcome], by: Outcome, otherwise: Outcome) -> Outcome:
-    """`by` as soon as one of the outcomes has its verdict; else an unknown one, to ask the judge rather than another;
-    `otherwise` where none is unknown."""
+def _combine(outcomes: Iterable[Outcome], decisive: Outcome, otherwise: Outcome) -> Outcome:
+    """`decisive` as soon as an outcome has its verdict. Otherwise an unknown outcome, preferably `NEEDS_JUDGE`, which a
+    judge can still decide; `otherwise` if none is unknown."""
     unknown = None
     for outcome in outcomes:
-        if outcome.verdict == by.verdict:
-            return by
-        if outcome.verdict == "unknown" and (unknown is None or outcome == ASK):
+        if outcome.verdict == decisive.verdict:
+            return decisive
+        if outcome.verdict == "unknown" and (unknown is None or outcome == NEEDS_JUDGE):
             unknown = outcome
     return unknown or otherwise
 
 
-def _listed(text: str) -> _List | None:
-    """The members of a tuple, interval, set or bare list, normalised; None when the text is a single value.
+def _as_list(text: str) -> _List | None:
+    """The normalised members of a tuple, interval, set or bare list; None if the text is a single value.
 
-    `a\\pm b` is the bare list of its two values. Brackets without a comma make a list only where they are `\\{…\\}`.
+    `a\\pm b` is the bare list of its two values. A single member in brackets is a list only in `\\{…\\}`.
     """
     if text.count(r"\pm") == 1:
         return _List("", tuple(normalise(text.replace(r"\pm", sign)) for sign in "+-"))
@@ -186,7 +188,7 @@ def _listed(text: str) -> _List | None:
 
 
 def _split(text: str) -> list[str] | None:
-    """The parts between top-level commas; None where the grouping does not close, `(1,2)\\cup(3,4)` cut open, say."""
+    """The parts between top-level commas and semicolons; None if brackets do not match, as in `1,2)\\cup(3,4`."""
     parts, start, depth = [], 0, 0
     for token in _TOKEN.finditer(text):
         mark = token[0]

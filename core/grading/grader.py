@@ -1,7 +1,7 @@
-"""Whether two answers are equal: at once where text and exact numbers decide, else by a killable worker process.
+"""Whether two answers are equal. Text and exact numbers decide at once; the rest is compared by a worker process.
 
-math-verify's own timeouts need the main thread and never fire inside a long C call, so the parent keeps the time: a
-worker that misses the deadline is killed and replaced. How equality is decided: docs/grading.md.
+math-verify's own timeouts need the main thread and never fire inside a long C call. So the parent process keeps the
+time: it kills and replaces a worker that misses the deadline. docs/grading.md says how equality is decided.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from queue import LifoQueue
 from types import TracebackType
 
 from core.grading.answers import normalise
-from core.grading.equality import ASK, EqualityVerdict, Outcome, ask, decide
+from core.grading.equality import NEEDS_JUDGE, EqualityVerdict, Outcome, decide, no_judge
 from core.grading.process import STARTUP_LIMIT, GradingError, WorkerProcess
 
 __all__ = ["MAX_CHARS", "Comparison", "Grader", "GradingError", "grade_pairs", "process_grader"]
 
 MAX_CHARS = 2000  # of a normalised answer; a longer one is compared as text only
-_HANDFUL = 16  # pairs handed to a worker at once, for fewer switches between processes
-_HANDFUL_CHARS = 12_000  # in all of them: at 4 bytes each they fit into a pipe's 64 KiB
+_CHUNK_PAIRS = 16  # pairs sent to a worker at once, for fewer switches between processes
+_CHUNK_CHARS = 12_000  # in all pairs of a chunk: at 4 bytes each they fit into a pipe's 64 KiB
 _CACHED_PAIRS = 100_000
-_MIN_MEMORY_MB = 512  # sympy itself takes a good part of it
+_MIN_MEMORY_MB = 512  # sympy alone takes a good part of it
 
 Pair = tuple[str, str]
-Progress = Callable[[int, int], None]  # comparisons done, comparisons in all
+Progress = Callable[[int, int], None]  # called with comparisons done, comparisons in total
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of comparing two answers. `reason` says why a verdict is unknown; `seconds` is wall time."""
+    """The result of comparing two answers. `reason` says why a verdict is unknown; `seconds` is wall time."""
 
     verdict: EqualityVerdict
     reason: str | None
@@ -41,10 +41,10 @@ class Comparison:
 
 
 class Grader:
-    """Compares answers. A context manager; workers start when a pair first needs one, and stay until it closes.
+    """Compares answers. It is a context manager: a worker starts when a pair first needs it, and runs until the exit.
 
-    `deadline` is in seconds from the moment a ready worker gets a pair; `memory_mb` limits each worker's address space.
-    It may be used from any thread, and from several at once.
+    `deadline` is in seconds from the moment a ready worker turns to a pair; `memory_mb` limits each worker's address
+    space. A Grader may be used from several threads at once.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Grader:
                 f"got deadline={deadline}, memory_mb={memory_mb}, workers={workers}"
             )
         self._workers = [WorkerProcess(deadline, memory_mb, startup_limit) for _ in range(workers)]
-        self._idle: LifoQueue[WorkerProcess] = LifoQueue()  # the last used first: few pairs start few workers
+        self._idle: LifoQueue[WorkerProcess] = LifoQueue()  # last in, first out: few pairs start few workers
         for worker in self._workers:
             self._idle.put(worker)
         self._cache: dict[Pair, Comparison] = {}
@@ -70,77 +70,80 @@ class Grader:
         self.close()
 
     def close(self) -> None:
-        """End the workers, when those at work have finished. Used again, the Grader starts new ones."""
-        resting = [self._idle.get() for _ in self._workers]
-        for worker in resting:
+        """Wait for busy workers, then end all. If the Grader is used again, it starts new ones."""
+        workers = [self._idle.get() for _ in self._workers]
+        for worker in workers:
             worker.kill()
             self._idle.put(worker)
 
     @property
     def worker_pids(self) -> list[int]:
-        """The processes that run now."""
+        """The ids of the worker processes that run now."""
         return [pid for worker in self._workers if (pid := worker.pid) is not None]
 
     def compare(self, a: str, b: str) -> Comparison:
-        """One comparison; the order of the two does not matter. Errors: GradingError when no worker can be started."""
+        """Compare two answers, whose order does not matter. Raises `GradingError` if no worker can be started."""
         return self.compare_many([(a, b)])[0]
 
     def compare_many(self, pairs: Sequence[Pair], progress: Progress | None = None) -> list[Comparison]:
-        """The comparisons of `pairs`, in their order; those that need a worker are shared among all workers.
+        """The comparisons of `pairs`, in their order. Those that need a worker are shared among all workers.
 
-        `progress` is called from this thread with (done, in all). Errors: GradingError when no worker can be started.
+        `progress` is called from this thread. Raises `GradingError` if no worker can be started.
         """
         results: dict[int, Comparison] = {}
-        waiting: dict[Pair, list[int]] = {}
+        positions: dict[Pair, list[int]] = {}  # of each pair that needs a worker
         for i, (a, b) in enumerate(pairs):
-            pair, comparison = self._at_once(a, b)
+            pair, comparison = self._compare_here(a, b)
             if comparison is None:
-                waiting.setdefault(pair, []).append(i)
+                positions.setdefault(pair, []).append(i)
             else:
                 results[i] = comparison
-        _tell(progress, len(results), len(pairs))
-        for pair, comparison in self._judged(list(waiting)):
-            results.update(dict.fromkeys(waiting[pair], comparison))
-            self._remember(pair, comparison)
-            _tell(progress, len(results), len(pairs))
+        _report(progress, len(results), len(pairs))
+        for pair, comparison in self._compare_in_workers(list(positions)):
+            results.update(dict.fromkeys(positions[pair], comparison))
+            self._cache_comparison(pair, comparison)
+            _report(progress, len(results), len(pairs))
         return [results[i] for i in range(len(pairs))]
 
-    def _at_once(self, a: str, b: str) -> tuple[Pair, Comparison | None]:
-        """The unordered normalised pair, and its comparison where no worker is needed for it."""
+    def _compare_here(self, a: str, b: str) -> tuple[Pair, Comparison | None]:
+        """The normalised pair in sorted order, and its comparison, or None if it needs a worker."""
         start = time.perf_counter()
-        one, other = normalise(a), normalise(b)
-        pair = (one, other) if one <= other else (other, one)
-        if known := self._cache.get(pair):
-            return pair, known
-        if one != other and max(len(one), len(other)) > MAX_CHARS:
+        a, b = normalise(a), normalise(b)
+        pair = (a, b) if a <= b else (b, a)
+        if cached := self._cache.get(pair):
+            return pair, cached
+        if a != b and max(len(a), len(b)) > MAX_CHARS:
             outcome = Outcome("unknown", f"longer than {MAX_CHARS} characters")
         else:
-            outcome = decide(*pair, ask)
-        return pair, None if outcome == ASK else Comparison(*outcome, time.perf_counter() - start)
+            outcome = decide(*pair, no_judge)
+        return pair, None if outcome == NEEDS_JUDGE else Comparison(*outcome, time.perf_counter() - start)
 
-    def _judged(self, pairs: list[Pair]) -> Iterator[tuple[Pair, Comparison]]:
-        """Each pair with its comparison by a worker, a handful of pairs at a time."""
-        handfuls = _handfuls(pairs, size=max(1, min(_HANDFUL, len(pairs) // (8 * len(self._workers)))))
-        if len(self._workers) == 1 or len(handfuls) == 1:
-            for handful in handfuls:
-                yield from zip(handful, self._judge(handful), strict=True)
+    def _compare_in_workers(self, pairs: list[Pair]) -> Iterator[tuple[Pair, Comparison]]:
+        """Each pair with its comparison by a worker, which gets a chunk of pairs at a time."""
+        chunks = _chunks(pairs, size=max(1, min(_CHUNK_PAIRS, len(pairs) // (8 * len(self._workers)))))
+        if len(self._workers) == 1 or len(chunks) == 1:
+            for chunk in chunks:
+                yield from zip(chunk, self._ask_worker(chunk), strict=True)
             return
         threads = ThreadPoolExecutor(len(self._workers), thread_name_prefix="grading")
         try:
-            for handful, comparisons in zip(handfuls, threads.map(self._judge, handfuls), strict=True):
-                yield from zip(handful, comparisons, strict=True)
+            for chunk, comparisons in zip(chunks, threads.map(self._ask_worker, chunks), strict=True):
+                yield from zip(chunk, comparisons, strict=True)
         finally:
             threads.shutdown(cancel_futures=True)
 
-    def _judge(self, pairs: list[Pair]) -> list[Comparison]:
+    def _ask_worker(self, pairs: list[Pair]) -> list[Comparison]:
         worker = self._idle.get()
         try:
             return [Comparison(*outcome, seconds) for outcome, seconds in worker.ask(pairs)]
         finally:
             self._idle.put(worker)
 
-    def _remember(self, pair: Pair, comparison: Comparison) -> None:
-        """Keep what a worker found, unless the worker's end was somebody else's doing; the oldest goes first."""
+    def _cache_comparison(self, pair: Pair, comparison: Comparison) -> None:
+        """Cache a worker's comparison. If the worker died it is not cached, since the pair may not have been the cause.
+
+        A full cache drops its oldest entry.
+        """
         if comparison.reason is not None and comparison.reason.startswith("worker died"):
             return
         if len(self._cache) >= _CACHED_PAIRS:
@@ -150,7 +153,7 @@ class Grader:
 
 @cache
 def process_grader() -> Grader:
-    """The Grader of this process, for what follows one after the other: a worker takes seconds to start, and stays."""
+    """The Grader that this process shares. Its worker, which takes seconds to start, stays until the process ends."""
     grader = Grader()
     atexit.register(grader.close)
     return grader
@@ -164,24 +167,24 @@ def grade_pairs(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> list[Comparison]:
-    """The comparisons of `pairs` in their order, by a Grader of their own. Errors: GradingError."""
+    """The comparisons of `pairs`, in their order, by a new Grader. Raises `GradingError`."""
     with Grader(deadline=deadline, memory_mb=memory_mb, workers=workers) as grader:
         return grader.compare_many(pairs, progress)
 
 
-def _handfuls(pairs: Iterable[Pair], size: int) -> list[list[Pair]]:
-    """`pairs` in order, cut into lists of at most `size` and of few enough characters."""
-    handfuls: list[list[Pair]] = []
+def _chunks(pairs: Iterable[Pair], size: int) -> list[list[Pair]]:
+    """Cut `pairs` into lists of at most `size` pairs and `_CHUNK_CHARS` characters, in order."""
+    chunks: list[list[Pair]] = []
     chars = 0
     for pair in pairs:
         chars += len(pair[0]) + len(pair[1])
-        if not handfuls or len(handfuls[-1]) == size or chars > _HANDFUL_CHARS:
-            handfuls.append([])
+        if not chunks or len(chunks[-1]) == size or chars > _CHUNK_CHARS:
+            chunks.append([])
             chars = len(pair[0]) + len(pair[1])
-        handfuls[-1].append(pair)
-    return handfuls
+        chunks[-1].append(pair)
+    return chunks
 
 
-def _tell(progress: Progress | None, done: int, total: int) -> None:
+def _report(progress: Progress | None, done: int, total: int) -> None:
     if progress is not None:
         progress(done, total)

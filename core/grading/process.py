@@ -1,4 +1,4 @@
-"""One grading worker as its parent sees it: started on demand, asked one pair at a time, killed when it is late."""
+"""One grading worker as its parent sees it: it is started on demand, and killed when it misses the deadline."""
 
 from __future__ import annotations
 
@@ -22,81 +22,84 @@ _CHUNK = 65_536  # bytes
 
 
 class GradingError(CoevoError):
-    """No worker can be started, so that grading cannot go on at all."""
+    """No worker can be started, so grading cannot go on."""
 
 
 class WorkerProcess:
-    """The process, or the promise of one: nothing runs before the first `ask`, nor after a kill until the next."""
+    """A worker process that is started by the first `ask`, and started again by the first `ask` after a kill."""
 
     def __init__(self, deadline: float, memory_mb: int, startup_limit: float = STARTUP_LIMIT) -> None:
         self._deadline, self._memory_mb, self._startup_limit = deadline, memory_mb, startup_limit
         self._process: subprocess.Popen[bytes] | None = None
-        self._received = b""  # beyond the last whole line
-        self._ending: list[subprocess.Popen[bytes]] = []  # killed, perhaps not gone yet
+        self._received = b""  # output after the last complete line
+        self._ending: list[subprocess.Popen[bytes]] = []  # killed, but perhaps still running
 
     @property
     def pid(self) -> int | None:
-        """The running process; None when there is none."""
+        """The id of the running process; None if there is none."""
         return self._process.pid if self._process else None
 
     def ask(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[Outcome, float]]:
-        """For each pair of normalised texts its outcome, and the seconds from when a ready process turned to it.
+        """For each pair of normalised texts, its outcome and the seconds since a ready process turned to it.
 
-        All pairs are handed over at once, so keep them few: they must fit into a pipe. Late, crashed and out of memory
-        are unknown, and a fresh process takes up the rest. Errors: GradingError when no process gets ready.
+        All pairs are sent at once, so they must be few enough to fit into a pipe. If the process is late, crashes or
+        runs out of memory, the pair is unknown, and a new process gets the remaining pairs. Raises `GradingError` if no
+        process gets ready.
         """
-        left = deque((json.dumps(pair, ensure_ascii=False) + "\n").encode(errors="replace") for pair in pairs)
-        while left:
-            process = self._hand_over(b"".join(left))
-            while left and self._process is process:
+        remaining = deque((json.dumps(pair, ensure_ascii=False) + "\n").encode(errors="replace") for pair in pairs)
+        while remaining:
+            process = self._send(b"".join(remaining))
+            while remaining and self._process is process:
                 start = time.monotonic()
-                outcome = self._outcome(process)
-                left.popleft()
+                outcome = self._next_outcome(process)
+                remaining.popleft()
                 yield outcome, time.monotonic() - start
 
-    def _outcome(self, process: subprocess.Popen[bytes]) -> Outcome:
-        """The next reply. A process that owes one, or that ran short of memory, is not trusted with another pair."""
+    def _next_outcome(self, process: subprocess.Popen[bytes]) -> Outcome:
+        """Read the outcome of the next pair. A process that did not reply or ran out of memory is killed."""
         reply = self._read_line(process, self._deadline)
         if reply is None:
             outcome = Outcome("unknown", "deadline")
         elif not reply:
-            outcome = Outcome("unknown", f"worker died: {_cause(process)}")
+            outcome = Outcome("unknown", f"worker died: {_how_it_ended(process)}")
         else:
             outcome = Outcome(*json.loads(reply))
         if not reply or outcome.reason == "memory":
-            self._give_up()
+            self._kill_without_waiting()
         return outcome
 
     def kill(self) -> None:
         """End the process and whatever it started, and wait until it is gone."""
-        self._give_up()
+        self._kill_without_waiting()
         while self._ending:
             self._ending.pop().wait()
 
-    def _give_up(self) -> None:
-        """Kill without waiting: giving back two gigabytes takes the system a while, and nobody needs to see it done."""
+    def _kill_without_waiting(self) -> None:
+        """Kill the process without waiting for its end: the system takes a while to free two gigabytes."""
         if self._process is None:
             return
         process, self._process, self._received = self._process, None, b""
-        if process.poll() is None:  # not reaped, so that the number is still its own
-            os.killpg(process.pid, signal.SIGKILL)  # it leads its own group
+        if process.poll() is None:  # not reaped, so its id has not been reused
+            os.killpg(process.pid, signal.SIGKILL)  # the process leads its own group
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
         self._ending = [ending for ending in (*self._ending, process) if ending.poll() is None]
 
-    def _hand_over(self, request: bytes) -> subprocess.Popen[bytes]:
-        """The process that has got the request; one that died while idle is replaced, once."""
+    def _send(self, request: bytes) -> subprocess.Popen[bytes]:
+        """Send the request, and return the process that took it. A process that died while idle is replaced once."""
         for _ in range(2):
             process = self._process or self._start()
             assert process.stdin is not None
             try:
-                process.stdin.write(request)  # less than a pipe holds, so that it cannot block
+                process.stdin.write(request)  # fits into a pipe, so it cannot block
             except BrokenPipeError:
-                self._give_up()
+                self._kill_without_waiting()
             else:
                 return process
-        raise GradingError("grading worker: expected it to take a pair, but it ended twice while idle")
+        raise GradingError(
+            "grading worker: expected a process to take pairs, but two ended first; find what kills them"
+        )
 
     def _start(self) -> subprocess.Popen[bytes]:
         alarm = math.ceil(self._deadline) + _ALARM_MARGIN
@@ -118,10 +121,10 @@ class WorkerProcess:
         process.kill()
         errors = process.communicate()[1].decode(errors="replace").strip()[-500:]
         failure = "ended before it was ready" if ready == b"" else f"was not ready after {self._startup_limit:g} s"
-        raise GradingError(f"grading worker: {sys.executable} {failure}: {errors or 'it said nothing'}")
+        raise GradingError(f"grading worker: {sys.executable} {failure}: {errors or 'it wrote no error'}")
 
     def _read_line(self, process: subprocess.Popen[bytes], limit: float) -> bytes | None:
-        """The next line of its output; b"" when it closed the pipe, None when `limit` seconds passed first."""
+        """The next line of the output; b"" if the process closed the pipe, None if `limit` seconds passed first."""
         assert process.stdout is not None
         end = time.monotonic() + limit
         with selectors.DefaultSelector() as selector:
@@ -138,16 +141,17 @@ class WorkerProcess:
 
 
 def _environment() -> dict[str, str]:
-    """No variable of ours but the import path: a worker has no use for tokens, proxies or home folders.
+    """The import path, the parent's paths of shared libraries, and fixed settings.
 
-    Fixed hashing makes sympy's ordering, and with it a verdict, the same in every worker.
+    Tokens, proxies and home folders are left out, because a worker has no use for them. The fixed hash seed makes
+    sympy's ordering, and so its verdicts, the same in every worker.
     """
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
+    library_paths = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    return {**kept, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"}
+    return {**library_paths, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"}
 
 
-def _cause(process: subprocess.Popen[bytes]) -> str:
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
     """How a process that closed its pipe ended."""
     try:
         code = process.wait(timeout=1)

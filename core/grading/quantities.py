@@ -1,4 +1,7 @@
-"""Exact numbers and units in a normalised answer: no floats, no evaluation, sizes bounded before they are computed."""
+"""Exact numbers and units in a normalised answer.
+
+No floats are used and nothing is evaluated. The size of a value is bounded before the value is computed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-MAX_CHARS = 2000  # of a text that is read as a number, and of the digits that a power may grow to
+MAX_CHARS = 2000  # of a text that is read as a number; also the most digits that a power may have
 MAX_EXPONENT = 1000  # of ten, in scientific notation
 
 _INTEGER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
@@ -14,7 +17,7 @@ _DECIMAL = rf"(?:{_INTEGER}(?:\.[0-9]*)?|\.[0-9]+)"
 _EXPONENT = r"\{?([+-]?[0-9]{1,4})\}?"
 _NUMBER = re.compile(r"([+-]*)([^%]*)(%?)")
 
-# spelling -> unit. Single letters are variables, except where \text{} said otherwise (see answers.normalise).
+# spelling -> unit. Single letters are variables; `answers.normalise` spells out those that \text{} marks as units.
 _UNITS = {
     spelling: unit
     for unit, spellings in {
@@ -60,9 +63,9 @@ _POWERS = {None: "", "square": "^2", "cubic": "^3", "2": "^2", "3": "^3"}
 def parse_number(text: str) -> Fraction | None:
     """The exact value of a normalised text that is a number literal and nothing else, or None.
 
-    Integers, thousands separators, decimals, repeating decimals, `a/b`, `\\frac{a}{b}`, mixed numbers
-    (`3\\frac{1}{2}` is 7/2), scientific notation, a single power of integers, percent (`50%` is 1/2). Towers, sums,
-    roots and names are not literals.
+    Literals are integers, thousands separators, decimals, repeating decimals, `a/b`, `\\frac{a}{b}`, mixed numbers
+    (`3\\frac{1}{2}` is 7/2), scientific notation, a single power of integers, and percent (`50%` is 1/2). Power
+    towers, sums, roots and names are not literals.
     """
     if len(text) > MAX_CHARS or (match := _NUMBER.fullmatch(text)) is None:
         return None
@@ -80,13 +83,13 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
-    """A normalised text without its unit, and the unit in its one spelling: `5cm` -> (`5`, `cm`).
+    """A normalised text without its unit, and the unit in a single spelling: `5cm` -> (`5`, `cm`).
 
-    Degrees count as a unit of numbers only (`\\sin30^\\circ` is not 30 degrees). The base of `1011_{2}` is a unit too.
+    Degrees are a unit only of a number (`\\sin30^\\circ` is not 30 degrees). The base in `1011_{2}` counts as a unit.
     """
     if based := _BASE.fullmatch(text):
         return based[1], f"_{{{int(based[2])}}}"
-    match = _unit_at_the_end(text)
+    match = _trailing_unit(text)
     if match is None:
         return text, None
     body, unit = text[: match.start()].rstrip(), _UNITS[match[2]]
@@ -95,8 +98,8 @@ def split_unit(text: str) -> tuple[str, str | None]:
     return body, unit + (_POWERS[match[1]] or _POWERS[match[3]])
 
 
-def _unit_at_the_end(text: str) -> re.Match[str] | None:
-    """A unit counts only right behind a digit, a closing brace or bracket: `x in` is no length."""
+def _trailing_unit(text: str) -> re.Match[str] | None:
+    """The unit that ends a text. It must follow a digit, a closing brace or a closing bracket: `x in` is no length."""
     for start in range(max(1, len(text) - _LONGEST_UNIT), len(text)):
         if text[:start].rstrip()[-1:] in "0123456789})" and (match := _UNIT.fullmatch(text, start)):
             return match
@@ -113,20 +116,20 @@ def _scientific(mantissa: str, e: str | None, ten: str | None) -> Fraction | Non
     return _decimal(mantissa) * Fraction(10) ** exponent if abs(exponent) <= MAX_EXPONENT else None
 
 
-def _ratio(top: str, bottom: str) -> Fraction | None:
-    divisor = _signed(bottom)
-    return _signed(top) / divisor if divisor else None
+def _ratio(numerator: str, denominator: str) -> Fraction | None:
+    divisor = _signed(denominator)
+    return _signed(numerator) / divisor if divisor else None
 
 
-def _mixed(whole: str, top: str, bottom: str) -> Fraction | None:
-    part = _ratio(top, bottom)
+def _mixed(whole: str, numerator: str, denominator: str) -> Fraction | None:
+    part = _ratio(numerator, denominator)
     return None if part is None else _decimal(whole) + part
 
 
-def _repeating(whole: str, once: str, again: str) -> Fraction:
-    """`0.1\\overline{6}`: the digits up to the first period's end less those before it, over 99…900…0."""
-    longer, shorter = int(whole + once + again), int(whole + once)
-    return Fraction(longer - shorter, (10 ** len(again) - 1) * 10 ** len(once))
+def _repeating(whole: str, prefix: str, period: str) -> Fraction:
+    """The value of `0.1\\overline{6}`: the digits with one period, minus the digits before it, over 99…900…0."""
+    longer, shorter = int(whole + prefix + period), int(whole + prefix)
+    return Fraction(longer - shorter, (10 ** len(period) - 1) * 10 ** len(prefix))
 
 
 def _power(base: str, exponent: str) -> Fraction | None:

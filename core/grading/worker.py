@@ -1,8 +1,8 @@
 """A grading worker: the process in which math-verify and sympy read untrusted answers.
 
-Run as `python -m core.grading.worker MEMORY_MB ALARM_S` by `core.grading.grader`, which alone talks to it: one JSON
-line `[a, b]` in, one `[verdict, reason]` out, after a first line that announces readiness. It has no timeouts of its
-own, because a timeout inside the process cannot interrupt sympy; its parent kills it.
+`core.grading.process` runs it as `python -m core.grading.worker MEMORY_MB ALARM_S`. The worker first writes a line that
+announces that it is ready. Then it answers each JSON line `[a, b]` by a line `[verdict, reason]`. It has no timeouts of
+its own, because a timeout inside the process cannot interrupt sympy; its parent kills it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sympy import (
 from core.grading.equality import EQUAL, UNEQUAL, Outcome, decide
 from core.grading.quantities import parse_number
 
-# The text is normalised before it comes: no guessing of units, boxes or equations in here.
+# The texts are already normalised, so math-verify is not to guess units, boxes or equations.
 _EXTRACTION = [
     LatexExtractionConfig(
         boxed_match_priority=-1,
@@ -53,9 +53,9 @@ _UNEVALUATED = (Limit, Integral, Derivative, Sum, Product)
 _UNDEFINED = (S.NaN, S.ComplexInfinity, S.Infinity, S.NegativeInfinity)
 _TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
 _WARM_UP = ((r"\frac{1}{2}\sqrt{3}+x^{2}", r"\frac{x}{2}-1"), (r"x>2", r"(1,2)\cup(3,4)"))
-_DIGITS, _NEAR = 30, Rational(1, 10**15)
+_DIGITS, _TOLERANCE = 30, Rational(1, 10**15)
 
-Parts = tuple[Expr | None, Expr | None]  # real, imaginary
+Parts = tuple[Expr | None, Expr | None]  # the real and the imaginary part
 
 # What the libraries raise on input they cannot handle. Anything else ends the process, and the parent starts another.
 LIBRARY_ERRORS = (
@@ -73,9 +73,9 @@ LIBRARY_ERRORS = (
 def judge(a: str, b: str) -> Outcome:
     """Whether two normalised texts are equal as mathematics.
 
-    Equal when expansion proves it, or when math-verify says so in both directions, which it may do in one only. Unequal
-    when the values differ at a sample point, or are sets that math-verify tells apart. Otherwise unknown: its "no" also
-    covers what it failed to simplify.
+    Unequal if the two differ at a sample point, in kind or in shape, or if they are sets that math-verify tells apart.
+    Equal if expanding the difference gives 0, or if math-verify finds them equal in both directions; it may do so in
+    one only. Otherwise unknown, because math-verify's "no" also covers what it failed to simplify.
     """
     x, y = _parsed(a), _parsed(b)
     if x is None or y is None:
@@ -83,16 +83,16 @@ def judge(a: str, b: str) -> Outcome:
     if _far_apart(_value(a), _value(b)) or _differ(x, y):
         return UNEQUAL
     if isinstance(x, Expr) and isinstance(y, Expr) and expand(x - y) == 0:
-        return EQUAL  # for a fraction of what math-verify spends on simplifying
-    forth, back = _verified(x, y), _verified(y, x)
-    if forth and back:
+        return EQUAL  # this takes a fraction of the time that math-verify spends on simplifying
+    forward, backward = _math_verify(x, y), _math_verify(y, x)
+    if forward and backward:
         return EQUAL
-    if forth or back:
+    if forward or backward:
         return Outcome("unknown", "asymmetric")
     return UNEQUAL if isinstance(x, Set) and isinstance(y, Set) else Outcome("unknown", "undecided")
 
 
-def _verified(gold: Any, target: Any) -> bool:
+def _math_verify(gold: Any, target: Any) -> bool:
     return bool(verify(gold, target, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True))
 
 
@@ -100,8 +100,8 @@ def _verified(gold: Any, target: Any) -> bool:
 def _parsed(text: str) -> Any:
     """The sympy object of a text, or None. Decimals are exact, `i` is the imaginary unit, other symbols are real.
 
-    An inequality in one variable is the set of its solutions. Membership, which math-verify reads as an equation, and
-    relations between numbers, all of which are "true", are not read at all.
+    An inequality in one variable becomes the set of its solutions. Two kinds of text are not parsed: membership, which
+    math-verify reads as an equation, and relations between numbers, which sympy would reduce to "true".
     """
     if (number := parse_number(text)) is not None:
         return Rational(number.numerator, number.denominator)
@@ -122,7 +122,7 @@ def _parsed(text: str) -> Any:
 
 
 def _exact(value: Any) -> dict[Any, Any]:
-    """What to put for its floats, whose digits were all meant, and for its symbols."""
+    """What to replace in a value: each float by the rational with its digits, each symbol by a real one or by `I`."""
     exact: dict[Any, Any] = {number: Rational(str(number)) for number in value.atoms(Float)}
     for symbol in value.free_symbols:
         if isinstance(symbol, Symbol):
@@ -131,56 +131,60 @@ def _exact(value: Any) -> dict[Any, Any]:
 
 
 def _differ(x: Any, y: Any) -> bool:
-    """Whether two objects certainly differ: in kind, in shape, or in value."""
+    """Whether two objects certainly differ in kind, in shape or in value."""
     if isinstance(x, MatrixBase) and isinstance(y, MatrixBase):
         return x.shape != y.shape or any(_values_differ(p, q) for p, q in zip(x.flat(), y.flat(), strict=True))
     if x.is_Matrix or y.is_Matrix:
         return bool(x.is_Matrix != y.is_Matrix)
     if isinstance(x, Expr) and isinstance(y, Expr):
         return _values_differ(x, y)
-    # an equation that defines nothing is not a value
+    # a relation that does not assign a value to a variable never equals a value
     return any(is_relation(s) and not is_assignment_relation(s) and isinstance(t, Expr) for s, t in ((x, y), (y, x)))
 
 
 def _values_differ(x: Expr, y: Expr) -> bool:
-    """Whether two expressions differ at one generic point, by a gap whose digits sympy vouches for."""
+    """Whether two expressions differ at the sample point, as far as sympy is sure of the digits of the difference."""
     if x in _UNDEFINED or y in _UNDEFINED:
         return bool(x != y)
-    return any(part is not None and part != 0 for part in _at_the_point(x - y, 15))
+    return any(part is not None and part != 0 for part in _at_sample_point(x - y, 15))
 
 
 @lru_cache(maxsize=4096)
 def _value(text: str) -> Parts:
-    """The value of a text at the generic point."""
+    """The value of a text at the sample point."""
     value = _parsed(text)
-    return _at_the_point(value, _DIGITS) if isinstance(value, Expr) and not value.is_Matrix else (None, None)
+    return _at_sample_point(value, _DIGITS) if isinstance(value, Expr) and not value.is_Matrix else (None, None)
 
 
 def _far_apart(u: Parts, v: Parts) -> bool:
-    """Whether two values differ long before the digits end to which they were computed: the quick way out."""
+    """Whether two values differ clearly within the digits that were computed. This saves computing their difference."""
     return any(
-        p is not None and q is not None and abs(p - q) > _NEAR * (abs(p) + abs(q)) for p, q in zip(u, v, strict=True)
+        p is not None and q is not None and abs(p - q) > _TOLERANCE * (abs(p) + abs(q))
+        for p, q in zip(u, v, strict=True)
     )
 
 
-def _at_the_point(value: Expr, digits: int) -> Parts:
-    """The real and the imaginary part where each variable has a value of its own, each None where sympy is not sure."""
-    point = {symbol: _sample(symbol.name) for symbol in value.free_symbols if isinstance(symbol, Symbol)}
+def _at_sample_point(value: Expr, digits: int) -> Parts:
+    """The real and the imaginary part of a value at the sample point, where each variable has a fixed value of its own.
+
+    A part is None if sympy is not sure of its digits.
+    """
+    point = {symbol: _sample_value(symbol.name) for symbol in value.free_symbols if isinstance(symbol, Symbol)}
     real, imaginary = value.xreplace(point).evalf(digits).as_real_imag()
-    return _sure(real), _sure(imaginary)
+    return _if_sure(real), _if_sure(imaginary)
 
 
-def _sure(part: Expr) -> Expr | None:
+def _if_sure(part: Expr) -> Expr | None:
     return part if part.is_Rational or (part.is_Float and part._prec > 1) else None
 
 
-def _sample(name: str) -> Rational:
-    """A positive rational without pattern for a variable, the same in every process."""
+def _sample_value(name: str) -> Rational:
+    """The value of a variable at the sample point: a hashed positive rational, the same in every process."""
     return Rational(int.from_bytes(hashlib.sha256(name.encode()).digest()[:3], "big") + 1, 9_999_991)
 
 
-def answer(line: str) -> Outcome:
-    """The outcome for one request line."""
+def compare_line(line: str) -> Outcome:
+    """The outcome for one line of the parent, `[a, b]`."""
     a, b = json.loads(line)
     try:
         return decide(a, b, judge)
@@ -190,33 +194,33 @@ def answer(line: str) -> Outcome:
         return Outcome("unknown", "memory")
 
 
-def _confine(memory_mb: int) -> None:
-    """Limits that hold whatever an answer makes the libraries do: memory, no file growth, no core dump."""
+def _limit_resources(memory_mb: int) -> None:
+    """Limit the memory of this process and forbid files and core dumps, whatever an answer makes the libraries do."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def _private_pipe() -> TextIO:
-    """The pipe to the parent, moved away from stdout, so that nothing a library prints can pass for a verdict."""
+    """The pipe to the parent, moved away from stdout, so that nothing a library prints can be read as a verdict."""
     pipe = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.dup2(nowhere, sys.stderr.fileno())
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.dup2(devnull, sys.stderr.fileno())
     return pipe
 
 
 def main(memory_mb: int, alarm_s: int) -> None:
-    """Serve until the parent closes the pipe. The alarm ends an orphan whose parent was killed before it could kill."""
+    """Answer until the parent closes the pipe. The alarm ends a busy worker whose parent was killed."""
     logging.disable()
     for a, b in _WARM_UP:
         judge(a, b)
     pipe = _private_pipe()
-    _confine(memory_mb)
+    _limit_resources(memory_mb)
     print('"ready"', file=pipe, flush=True)
     for line in sys.stdin:
         signal.alarm(alarm_s)
-        outcome = answer(line)
+        outcome = compare_line(line)
         signal.alarm(0)
         print(json.dumps(outcome), file=pipe, flush=True)
         if outcome.reason == "memory":

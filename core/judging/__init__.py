@@ -1,1 +1,1 @@
-"""Language models as judges: what they are asked, how they are read, and questions that test them."""
+"""Language models as judges: their prompts, how their replies are read, and questions that test them."""

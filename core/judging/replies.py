@@ -1,11 +1,12 @@
-"""What a language model that judges is asked, and how its replies are read.
+"""The prompts for a language model that judges pseudo-labels, and how its replies are read.
 
-Two prompts. `equivalence` is R-Zero's (E.3): it shows an answer and the ground truth, so it fits questions that came
-with answers. `annotate` is ours, for questions without: the judge solves the question by itself. It never sees the
-pseudo-label, so it can neither be anchored by it nor be talked to by it; whether its answer is the pseudo-label is then
-decided by our grader, as it is everywhere else.
+There are two prompts. `equivalence` is R-Zero's (E.3). It shows an answer and the ground truth, so it needs questions
+that came with answers. `annotate` is ours, for questions without answers: the judge solves the question by itself. It
+never sees the pseudo-label, so the label can neither bias it nor give it instructions. Our grader then decides whether
+the judge's answer equals the pseudo-label.
 
-A reply is data: it is read by fixed patterns, bounded, and what does not fit is no reply at all.
+A reply is untrusted text. It is read by fixed patterns and up to a maximal length; a reply that does not fit counts as
+no reply.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from core.types import OracleVerdict
 
 JudgePrompt = Literal["annotate", "equivalence"]
 
-MAX_SHOWN = 8000  # characters of a question or an answer that is put to a judge; a longer one is not asked about
-_MAX_READ = 20_000  # characters of a reply, from its end
-_MAX_ANSWER = 2000  # characters of what a judge boxes
+MAX_SHOWN = 8000  # characters of a question or an answer that a judge is shown; a longer one is not judged
+_MAX_READ = 20_000  # characters of a reply that are read, from its end
+_MAX_ANSWER = 2000  # characters of a judge's boxed answer
 _ILL_POSED = re.compile(r"(?:\\text\w*\s*\{)?\s*ill[\s_-]*posed\s*\.?\s*\}?", re.IGNORECASE)
 _YES_NO = re.compile(r"[\s*_\"'.!]{0,8}(yes|no)[\s*_\"'.!]{0,8}", re.IGNORECASE)
 
-# R-Zero E.3, the words and lines of the paper; asked at temperature 0.1 of gpt-4o there.
+# R-Zero E.3, verbatim. The paper asks gpt-4o at temperature 0.1.
 EQUIVALENCE_SYSTEM = "You are a math answer checker."
 EQUIVALENCE_USER = """Hi, there is an answer: {answer},
 and the ground truth answer is: {response},
@@ -50,8 +51,8 @@ A question is ill-posed when it is cut off, leaves out something that is needed,
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An answer that is to be judged. Its field is not `Truth`'s, so that one in the other's place is an error even
-    where no type checker looks."""
+    """An answer to be judged. Its field is named differently from that of `Truth`, so that swapping the two is an error
+    even without a type checker."""
 
     answer: str
 
@@ -65,32 +66,32 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A pseudo-label to be judged; `key` is its question's id."""
+    """A pseudo-label to be judged. `key` is the id of its question, or the name of a sentinel."""
 
     key: str
     question: str
     claimed: Claimed
-    truth: Truth | None = None  # only `equivalence` shows it
+    truth: Truth | None = None  # shown by `equivalence` only
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What one reply says of a question: the judge's own answer, or None for ill-posed."""
+    """What one reply says about a question. `answer` is the judge's own answer; None means that it is ill-posed."""
 
     answer: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What came of a case. `answer` is the judge's own, where it gave one."""
+class JudgeResult:
+    """The result of judging a case. `answer` is the judge's own answer, if it gave one."""
 
     verdict: OracleVerdict
     answer: str | None = None
 
 
 def messages(prompt: JudgePrompt, case: Case) -> list[Message] | None:
-    """The chat that asks a judge about a case; None where it cannot be asked: `equivalence` without a truth, or a text
-    that is blank, too long, or holds a chat template's control tokens."""
+    """The chat that asks a judge about a case. None if it cannot be asked: `equivalence` has no truth, or a text is
+    blank, too long, or contains control tokens of a chat template."""
     if prompt == "annotate":
         return None if refuse_question(case.question, MAX_SHOWN) else annotate_messages(case.question)
     if case.truth is None:
@@ -101,22 +102,22 @@ def messages(prompt: JudgePrompt, case: Case) -> list[Message] | None:
 
 
 def annotate_messages(question: str) -> list[Message]:
-    """Ours. The question is a message of its own, so there is no mark around it that it could close."""
+    """The prompt `annotate`. The question is a message of its own, so it has no delimiter that it could close."""
     return [{"role": "system", "content": ANNOTATE_SYSTEM}, {"role": "user", "content": question}]
 
 
 def equivalence_messages(*, claimed: Claimed, truth: Truth) -> list[Message]:
-    """R-Zero E.3. The paper's note: `{answer}` is the model's solution, `{response}` the ground truth."""
-    # One pass, so a placeholder that an answer spells stays text.
+    """R-Zero E.3, where `{answer}` is the model's solution and `{response}` is the ground truth."""
+    # `format` reads the template only, so a placeholder inside an answer stays text.
     user = EQUIVALENCE_USER.format(answer=claimed.answer, response=truth.solution)
     return [{"role": "system", "content": EQUIVALENCE_SYSTEM}, {"role": "user", "content": user}]
 
 
 def parse_opinion(reply: str, question: str) -> Opinion | None:
-    """What a reply to `annotate` says, None when it says nothing that can be understood.
+    """What a reply to `annotate` says; None if it cannot be understood.
 
-    The last box counts. Where the question has boxes of its own, what the reply repeats of it is left out, so that a
-    judge which echoes its input has said nothing.
+    The last box counts. If the question has boxes of its own, copies of the question in the reply are left out, so that
+    a judge that echoes its input has said nothing.
     """
     text = reply[-_MAX_READ:]
     if "\\boxed" in question:
@@ -128,41 +129,41 @@ def parse_opinion(reply: str, question: str) -> Opinion | None:
 
 
 def parse_yes_no(reply: str) -> bool | None:
-    """What a reply to `equivalence` says: one word, alone but for quotes, stars and stops; else None."""
+    """Whether a reply to `equivalence` says yes. None if it is not a single Yes or No, with or without punctuation."""
     match = _YES_NO.fullmatch(reply) if len(reply) <= 40 else None
     return None if match is None else match[1].lower() == "yes"
 
 
-def judged(prompt: JudgePrompt, case: Case, replies: Sequence[str | None], grader: Grader) -> Judged:
-    """What a judge's replies make of a case: what more than half of them say, else `unknown`.
+def combine_replies(prompt: JudgePrompt, case: Case, replies: Sequence[str | None], grader: Grader) -> JudgeResult:
+    """Combine a judge's replies to a case into the verdict that more than half of them give, else `unknown`.
 
-    A reply that is None was not given, or not to its end. Raises `GradingError`.
+    A reply is None if it is missing or was cut off. Raises `GradingError`.
     """
     if prompt == "equivalence":
-        return Judged(_equivalence([None if reply is None else parse_yes_no(reply) for reply in replies]))
+        return JudgeResult(_majority_verdict([None if reply is None else parse_yes_no(reply) for reply in replies]))
     opinions = [None if reply is None else parse_opinion(reply, case.question) for reply in replies]
     opinion = consensus(opinions, grader)
     if opinion is None:
-        return Judged("unknown")
+        return JudgeResult("unknown")
     if opinion.answer is None:
-        return Judged("ill_posed")
-    return Judged(_compared(opinion.answer, case.claimed.answer, grader), opinion.answer)
+        return JudgeResult("ill_posed")
+    return JudgeResult(_verdict_on(opinion.answer, case.claimed.answer, grader), opinion.answer)
 
 
 def consensus(opinions: Sequence[Opinion | None], grader: Grader) -> Opinion | None:
-    """What more than half of all replies agree on, those counted too that could not be understood; None without it."""
+    """The opinion of more than half of all replies, or None. Replies that could not be understood count as replies."""
     if 2 * sum(opinion == Opinion(None) for opinion in opinions) > len(opinions):
         return Opinion(None)
     majority = vote([opinion.answer if opinion else None for opinion in opinions], grader)
     return Opinion(majority.answer) if 2 * majority.votes > len(opinions) else None
 
 
-def _equivalence(verdicts: Sequence[bool | None]) -> OracleVerdict:
+def _majority_verdict(verdicts: Sequence[bool | None]) -> OracleVerdict:
     if 2 * verdicts.count(True) > len(verdicts):
         return "right"
     return "wrong" if 2 * verdicts.count(False) > len(verdicts) else "unknown"
 
 
-def _compared(answer: str, claimed: str, grader: Grader) -> OracleVerdict:
+def _verdict_on(answer: str, claimed: str, grader: Grader) -> OracleVerdict:
     verdicts: dict[str, OracleVerdict] = {"equal": "right", "unequal": "wrong", "unknown": "unknown"}
     return verdicts[grader.compare(answer, claimed).verdict]

@@ -1,8 +1,8 @@
-"""The Solver's methods: what a preset's `[solver.reward]` can say. A paper is one file of this package.
+"""The Solver's methods, from which a preset's `[solver.reward]` chooses. Each paper is one file of this package.
 
-Such a file has the paper's settings with its numbers, the signals and labels that it needs, its reward, its estimator
-where it has one of its own, and its equations in the docstrings. Whatever class of it has a `type` is a method: there
-is no list to add it to. `docs/papers.md` maps every equation to its function and its test.
+Such a file has the paper's settings with its numbers as defaults, the signals and labels that its methods need, their
+rewards, their estimators where these are their own, and its equations in the docstrings. Each class of the file that
+has a `type` is a method; there is no list to add it to. `docs/papers.md` maps every equation to its function and test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAPERS = [import_module(f"{__name__}.{module.name}") for module in iter_modules
 
 
 def _type_of(value: Any) -> str | None:
-    """The `type` that a preset gives a method; None for what is none."""
+    """The `type` by which a preset names a method; None if `value` is not a method."""
     if not isinstance(value, type) or not issubclass(value, Method):
         return None
     annotation = value.model_fields["type"].annotation
@@ -29,10 +29,10 @@ def _type_of(value: Any) -> str | None:
 
 
 def methods_of(papers: Iterable[ModuleType]) -> dict[str, type[Method]]:
-    """type -> method, of all that the modules hold.
+    """type -> method, for all methods in the modules.
 
     Raises:
-        TypeError: two methods have one type.
+        TypeError: two methods have the same type.
     """
     methods: dict[str, type[Method]] = {}
     for paper in papers:
@@ -40,7 +40,8 @@ def methods_of(papers: Iterable[ModuleType]) -> dict[str, type[Method]]:
             name = _type_of(value)
             if name is not None and methods.setdefault(name, value) is not value:
                 raise TypeError(
-                    f"core.methods: {methods[name].__qualname__} and {value.__qualname__} are both {name!r}"
+                    f"core.methods: {methods[name].__qualname__} and {value.__qualname__} are both {name!r}: "
+                    "expected a type of its own for each method"
                 )
     return methods
 

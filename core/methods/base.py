@@ -13,7 +13,7 @@ from core.settings.bounds import Factor, Part, Scale
 from core.types import Group, Scored
 
 Signal = Literal["label", "mean_entropy", "embeddings", "clusters"]
-Labels = Literal["online", "offline"]  # the vote of these very rollouts, or the label that came with the question
+Labels = Literal["online", "offline"]  # the vote of the same rollouts, or the label that came with the question
 Advantage = Literal["zscore", "mean", "rloo", "set"]
 LossAverage = Literal["sequence", "token", "max_length"]
 
@@ -23,9 +23,9 @@ EPSILON = 1e-6
 
 
 class Objective(Part):
-    """From a group's rewards to a gradient: advantages here, the loss in `trainers.local.grpo`."""
+    """How the rewards of a group become a gradient. The advantages are here, the loss is in `trainers.local.grpo`."""
 
-    rollouts: ClassVar[int]  # a prompt, where `[….training] rollouts_per_prompt` does not say
+    rollouts: ClassVar[int]  # of a prompt, unless `[….training] rollouts_per_prompt` is set
 
     advantage: Advantage = "zscore"
     clip_low: float = Field(0.2, gt=0, lt=1)
@@ -34,7 +34,7 @@ class Objective(Part):
     kl_coefficient: Factor = 1e-2
     kl_in: Literal["loss", "reward"] = "loss"
     loss_average: LossAverage = "sequence"
-    trained_share: float = Field(1.0, gt=0, le=1)  # of the rollouts, all of which vote
+    trained_share: float = Field(1.0, gt=0, le=1)  # share of the rollouts that is trained on; all rollouts vote
 
     @property
     def zero_sum(self) -> bool:
@@ -44,13 +44,13 @@ class Objective(Part):
     def advantages(self, rewards: Floats, clusters: Sequence[int] | None = None, seed: int = 0) -> Floats:
         """Advantages (G,) of the rewards (G,) of one prompt's rollouts, by the estimator that `advantage` names.
 
-        "zscore": GRPO. "mean": `r - mean`, GRPO without std, as in Poly-EPO's baselines (A). "rloo": `r` less the mean
-        of the others, `G/(G-1) (r - mean)` (SRT B.1). One rollout alone says nothing: 0. A method with an estimator of
-        its own may need the strategies' `clusters` (G,), and `seed` where it draws.
+        "zscore" is GRPO. "mean" is `r - mean`, GRPO without std, as in Poly-EPO's baselines (A). "rloo" is `r` minus
+        the mean of the others, `G/(G-1) (r - mean)` (SRT B.1). A single rollout gets 0. A method with an estimator of
+        its own may need the strategies' `clusters` (G,), and `seed` if it draws random numbers.
 
         Raises:
-            ValueError: rewards are not one non-empty row of finite numbers, or what the method's estimator needs is
-                missing.
+            ValueError: rewards are not one non-empty row of finite numbers, or a signal that the method's estimator
+                needs is missing.
         """
         if rewards.ndim != 1 or not rewards.size or not np.isfinite(rewards).all():
             raise ValueError(f"rewards: expected finite numbers of shape (G,), got {rewards!r}")
@@ -65,7 +65,7 @@ class Objective(Part):
 
 
 class Method(Objective):
-    """One of the Solver's methods. Where it does not say otherwise it rewards agreement with a label."""
+    """The base class of the Solver's methods. By default, a method rewards agreement with a label."""
 
     signals: ClassVar[frozenset[Signal]] = frozenset()
 
@@ -74,32 +74,32 @@ class Method(Objective):
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """What must be known of a question and its rollouts besides their answers."""
+        """The signals that must be known of a question and its rollouts, besides the answers."""
         return self.signals | ({"label"} if self.labels == "offline" else set())
 
     def score(self, group: Group) -> Scored:
-        """Rewards (G,) in {0, 1}: 1 for a rollout that gave the label (R-Zero 2.4, SRT eq. 6, and every verifiable
-        reward). A prompt without a label is dropped from the loss. Raises as `agreement` does."""
+        """Rewards (G,) in {0, 1}: 1 for a rollout whose answer is the label (R-Zero 2.4, SRT eq. 6, and any verifiable
+        reward). A prompt without a label is dropped from the loss. Raises the errors of `agreement`."""
         label, agrees = self.agreement(group)
         return Scored(label, agrees.astype(np.float64), learn=label is not None)
 
     def agreement(self, group: Group) -> tuple[str | None, NDArray[np.bool_]]:
-        """The label, and which rollouts (G,) gave it.
+        """The label, and which rollouts (G,) agree with it.
 
-        "online": the vote of the group itself, None when nobody answered. "offline": the label that came with the
-        question.
+        For "online" the label is the vote of the group itself, None if no rollout has an answer. For "offline" it is
+        the label that came with the question.
 
         Raises:
-            ValueError: "offline", and there is none.
+            ValueError: `labels` is "offline", and the question has no label.
         """
         if self.labels == "online":
             return group.vote.answer, np.array([index == 0 for index in group.classes], dtype=np.bool_)
         if group.label is None or group.agrees is None:
-            raise ValueError("label: this method learns from labels that come with the questions, and there is none")
+            raise ValueError("label: this method learns from labels that come with the questions, got None")
         return group.label, np.array(group.agrees, dtype=np.bool_)
 
     def check_group_size(self, rollouts: int) -> None:
-        """Raise `ValueError` where the method cannot learn from so many rollouts of a prompt."""
+        """Raise `ValueError` if the method cannot learn from so many rollouts of a prompt."""
 
     @model_validator(mode="after")
     def _sets_have_a_size(self) -> Method:
@@ -109,10 +109,10 @@ class Method(Objective):
 
 
 def zscores(rewards: Floats) -> Floats:
-    """Group-wise z-scores (G,): `(r - mean) / (std + 1e-6)`.
+    """Z-scores within the group (G,): `(r - mean) / (std + 1e-6)` (R-Zero A.1).
 
-    R-Zero A.1. The paper leaves the standard deviation's kind and epsilon open; here they are the released code's
-    (EasyR1): unbiased, over G - 1, and 1e-6. Equal rewards, one alone included, say nothing: exact zeros.
+    The paper does not say which standard deviation and epsilon it uses. Here they are those of the released code
+    (EasyR1): the unbiased one, over G - 1, and 1e-6. Equal rewards, and a single one, give exact zeros.
     """
     if np.ptp(rewards) == 0:
         return np.zeros_like(rewards, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""EMPO (Zhang et al., arXiv 2504.05812): an answer earns the share of the rollouts that gave it."""
+"""EMPO (Zhang et al., arXiv 2504.05812): the reward of an answer is the share of rollouts that gave it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from core.types import Group, Scored
 
 
 class Empo(Method):
-    """EMPO: the share of the rollouts that gave an answer, so that semantic entropy falls.
+    """EMPO: the reward is the share of rollouts that gave the same answer, so that semantic entropy falls.
 
-    The numbers are the released recipe's (QingyangZhang/EMPO, trl: 7 rollouts, no KL).
+    The defaults are those of the released recipe (QingyangZhang/EMPO, trl: 7 rollouts, no KL).
     """
 
     rollouts: ClassVar[int] = 7
@@ -24,11 +24,11 @@ class Empo(Method):
     kl_coefficient: Factor = 0.0
 
     def score(self, group: Group) -> Scored:
-        """Rewards (G,) in [0, 1]: `|c| / G` for an answer of class c; without an answer 0.
+        """Rewards (G,) in [0, 1]: `|c| / G` for an answer of class c, 0 without an answer.
 
-        Rollouts without an answer are one class more in the semantic entropy H. The released code learns from a prompt
+        Rollouts without an answer form one more class in the semantic entropy H. The released code learns from a prompt
         only if `H < log G`, that is, if at least two rollouts agree; it gives 0 to all rollouts of the other prompts.
-        Here those prompts are dropped from the loss, and so are prompts that nobody answered.
+        Here those prompts are dropped from the loss, and so are prompts without any answer.
 
         `Scored.parts`: `semantic_entropy`, in nats.
         """

@@ -14,7 +14,7 @@ from core.settings.bounds import Factor, Scale, Share
 from core.types import Group, Scored
 
 EPSILON = 1e-8  # A.3
-# Two members that are each other's nearest have equal novelty up to rounding; min-max would make 0 and 1 of it.
+# Two members that are each other's nearest have equal novelty up to rounding; min-max would turn that into 0 and 1.
 TOLERANCE = 1e-7
 
 _DIGIT = re.compile(r"\d")
@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 
 class EvolRl(Method):
-    """EVOL-RL (2.2, A.2 to A.4): the majority's band above the minority's, novelty inside each.
+    """EVOL-RL (2.2, A.2 to A.4): the majority's band of rewards is above the minority's; novelty decides within a band.
 
     `labels = "offline"` is its supervised form (3.5).
     """
@@ -41,25 +41,28 @@ class EvolRl(Method):
     trained_share: float = Field(0.5, gt=0, le=1)
 
     def score(self, group: Group) -> Scored:
-        """Rewards (G,) (2.2, A.2, A.3): invalid -1; majority in [0.5, 1]; minority in [-1, -0.5].
+        """Rewards (G,) (2.2, A.2, A.3): -1 for an invalid response, in [0.5, 1] for one of the majority, in [-1, -0.5]
+        for one of the minority.
 
-        Valid is an answer with a digit. The majority is voted among the valid ones. Over valid responses, with S their
-        cosine similarities: s_i the mean of S to the others of one's side, m_i the greatest to any other; novelty u_i =
-        1 - (alpha s_i + (1 - alpha) m_i), min-max normalised within each side to v_i; `0.5 + 0.5 v` for the majority,
-        `-1 + 0.5 v` for the minority. A member alone on its side takes the mean over all others for s_i.
+        A response is valid if its answer has a digit. The majority is voted among the valid responses. Let S be the
+        cosine similarities of the valid responses, s_i the mean of S between response i and the others of its side, and
+        m_i the greatest S between it and any other. Its novelty u_i = 1 - (alpha s_i + (1 - alpha) m_i) is min-max
+        normalised within its side to v_i. The reward is `0.5 + 0.5 v` for the majority and `-1 + 0.5 v` for the
+        minority. For a response that is alone on its side, s_i is the mean over all others.
 
-        `variant="paper"`: a side whose novelties are all equal, a lone member's included, has v = 0: its band's bottom.
-        `variant="official"` (YujunZhou/EVOL-RL, semantic_novelty.py): cosines clipped to [0, 1]; the majority voted
-        among all answers; a lone majority member gets 1, a lone minority member -0.5, sides of equals 0.75 and -0.75;
-        and where a group has one valid response and any invalid one, that one gets -1 too. Not reproduced: the release
-        takes a digit in any box for validity, where A.2 says the last; random vectors where its embedding service
-        fails.
+        `variant="paper"`: on a side where all novelties are equal, or with a single member, v = 0, the bottom of the
+        band. `variant="official"` (YujunZhou/EVOL-RL, semantic_novelty.py): cosines are clipped to [0, 1]; the majority
+        is voted among all answers; a single majority member gets 1 and a single minority member -0.5; members with
+        equal novelties get 0.75 and -0.75; and a single valid response beside invalid ones gets -1 too. Two things are
+        not reproduced: the release takes a response with a digit in any box for valid, where A.2 says the last box; and
+        it uses random vectors if its embedding service fails.
 
         Raises:
-            ValueError: no embeddings (G, D).
+            ValueError: there is not one embedding (D,) per rollout.
         """
         if group.embeddings is None or len(group.embeddings) != len(group.answers):
-            raise ValueError(f"embeddings: expected one a rollout, {len(group.answers)}, for evol_rl")
+            count = "none" if group.embeddings is None else len(group.embeddings)
+            raise ValueError(f"embeddings: evol_rl needs one per rollout: expected {len(group.answers)}, got {count}")
         valid = np.array(
             [answer is not None and bool(_DIGIT.search(answer)) for answer in group.answers], dtype=np.bool_
         )
@@ -72,7 +75,7 @@ class EvolRl(Method):
         return Scored(label, rewards, learn=label is not None, parts=shares)
 
     def _majority(self, group: Group, valid: Flags) -> tuple[str | None, Flags]:
-        """The label, and who is valid and on its side."""
+        """The label, and which responses are valid and agree with it."""
         if self.labels == "offline" or self.variant == "official":
             label, agrees = self.agreement(group)
             return label, agrees & valid
@@ -82,7 +85,7 @@ class EvolRl(Method):
                 votes[index] += 1
         if not votes.any():
             return None, np.zeros_like(valid)
-        top = int(votes.argmax())  # the first of equals: `vote.classes` has the order of a tie
+        top = int(votes.argmax())  # the first of equals: `vote.classes` is in the order that decides ties
         return group.vote.classes[top][0], np.array([index == top for index in group.classes]) & valid
 
 
@@ -111,13 +114,13 @@ def _banded(similarity: Floats, majority: Flags, method: EvolRl) -> Floats:
 
 
 def _novelty(similarity: Floats, majority: Flags, alpha: float) -> Floats:
-    """u (V,): 1 - (alpha * mean similarity to one's side + (1 - alpha) * greatest similarity to anyone)."""
+    """u (V,): 1 - (alpha * mean similarity to the own side + (1 - alpha) * greatest similarity to any other)."""
     count = len(majority)
     if count < 2:
         return np.zeros(count)
     other = ~np.eye(count, dtype=np.bool_)
     peers = other & (majority[:, None] == majority[None, :])
-    peers[~peers.any(1)] = other[~peers.any(1)]  # alone on its side: everyone
+    peers[~peers.any(1)] = other[~peers.any(1)]  # alone on its side: compared with all others
     mean = (similarity * peers).sum(1) / peers.sum(1)
     greatest = np.where(other, similarity, -np.inf).max(1)
     novelty: Floats = 1 - (alpha * mean + (1 - alpha) * greatest)

@@ -1,13 +1,14 @@
 """Poly-EPO (Orney, Hamid et al., arXiv 2604.17654): rewards that sets of rollouts share, and its baselines.
 
-A marginal set advantage is what a rollout is worth to the sets that hold it (section 3). For N rollouts, sets G of n
-and an objective f, with f' the mean of f over the sets:
+The marginal set advantage of a rollout is its value to the sets that contain it (section 3). For N rollouts, sets G of
+n rollouts and an objective f, with f' the mean of f over the sets:
 
-    A(i) = mean over the sets G that hold i of  f(G) - f'        (eq. 7, 8)
+    A(i) = mean over the sets G that contain i of  f(G) - f'        (eq. 7, 8)
 
-Over all C(N, n) sets the mean has a closed form for both objectives here, since f is a sum of terms that depend on one
-or two rollouts and on whether a set misses a cluster: no set is ever built, and N = 64, n = 8 (4.4 billion sets) costs
-what N = 8 does. `K` sets sampled uniformly without replacement (Proposition B.1) are built.
+Over all C(N, n) sets, the mean has a closed form for both objectives here. The polychromic objective is a sum of terms
+that depend on one or two rollouts and on whether a set misses a cluster; for the greatest reward, the sets are counted
+in which a rollout is the greatest. So no set is built, even for N = 64, n = 8 (4.4 billion sets). If `K` sets are
+sampled, uniformly and without replacement (Proposition B.1), these are built.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from core.rollouts.strategies import DEGENERATE
 from core.settings.bounds import Answers, Factor, Positive, Scale
 from core.types import Group, Scored
 
-_ROUNDING = 1e-12  # of means of terms of about 1
+_ROUNDING = 1e-12  # more than the rounding error of means of terms of about 1
 
 SetScores = Callable[[NDArray[np.bool_]], Floats]  # sets (K, N) as membership -> their scores (K,)
 
 
 class SetMethod(Method):
-    """An objective over sets of rollouts (Poly-EPO 3, A). `sets`: how many are sampled; None: all there are."""
+    """An objective over sets of rollouts (Poly-EPO 3, A). `sets` is the number of sampled sets; None means all sets."""
 
     rollouts: ClassVar[int] = 8  # N
 
@@ -45,7 +46,7 @@ class SetMethod(Method):
 
     @property
     def zero_sum(self) -> bool:
-        """Advantages of sampled sets do not sum to zero."""
+        """Whether the advantages of a group sum to zero. Those of sampled sets do not."""
         return self.sets is None
 
     def check_group_size(self, rollouts: int) -> None:
@@ -57,24 +58,24 @@ class SetMethod(Method):
 
 
 class PolyEpo(SetMethod):
-    """Poly-EPO (4, A): sets that are right together and of many strategies."""
+    """Poly-EPO (4, A): favours sets of rollouts that are right and have many strategies."""
 
     signals: ClassVar[frozenset[Signal]] = frozenset({"clusters"})
 
     type: Literal["poly_epo"] = "poly_epo"
 
     def score(self, group: Group) -> Scored:
-        """Rewards (G,) in {0, 1}: agreement with the label, r of eq. 10. What sets make of them, and of the group's
-        clusters, is the advantage: `polychromic_advantages` (eq. 7, 8, 10, 11).
+        """Rewards (G,) in {0, 1}: agreement with the label, r of eq. 10. `polychromic_advantages` computes the
+        advantages from them and the group's clusters (eq. 7, 8, 10, 11).
 
-        A group whose clusters are unknown, since no judge could be understood, is dropped from the loss: the paper does
-        not say. `Scored.parts`: `clusters`, how many strategies; `right_clusters`, among right rollouts (Figure 2);
-        `degenerate_share`.
+        A group whose clusters are unknown, because no reply of the judge could be understood, is dropped from the loss;
+        the paper does not say what to do then. `Scored.parts`: `clusters`, the number of strategies; `right_clusters`,
+        their number among the right rollouts (Figure 2); `degenerate_share`.
         """
         scored = super().score(group)
         if group.clusters is None:
             return replace(scored, learn=False)
-        right = [c for c, reward in zip(group.clusters, scored.rewards, strict=True) if reward]
+        right = [cluster for cluster, reward in zip(group.clusters, scored.rewards, strict=True) if reward]
         parts = {
             "clusters": float(len({*group.clusters} - {DEGENERATE})),
             "right_clusters": float(len({*right} - {DEGENERATE})),
@@ -89,7 +90,7 @@ class PolyEpo(SetMethod):
 
 
 class PassAtN(SetMethod):
-    """The pass@n set objective (Poly-EPO 5.1): a set is worth its best rollout. Otherwise as Poly-EPO."""
+    """The pass@n set objective (Poly-EPO 5.1): a set is worth its greatest reward. All else is as in Poly-EPO."""
 
     type: Literal["pass_at_n"] = "pass_at_n"
 
@@ -112,7 +113,7 @@ class Grpo(Method):
 
 
 class GrpoDiv(Method):
-    """GRPO+DIV (Poly-EPO eq. 17): the reward plus a bonus for being of a small cluster.
+    """GRPO+DIV (Poly-EPO eq. 17): the reward plus a bonus for being in a small cluster.
 
     The paper does not give its lambda; 0.5 is the value of the example in 5.2.
     """
@@ -129,8 +130,8 @@ class GrpoDiv(Method):
     def score(self, group: Group) -> Scored:
         """Rewards (G,) in [0, 1 + lambda]: `r + lambda d`, with `d = (N / |cluster| - 1) / (N - 1)` (eq. 17).
 
-        A degenerate rollout gets no bonus: the paper leaves its cluster out of a set's diversity and says nothing here,
-        and a bonus would pay for a bare guess. A group whose clusters are unknown is dropped from the loss.
+        A degenerate rollout gets no bonus. The paper leaves its cluster out of a set's diversity and does not say what
+        happens here; a bonus would reward a bare guess. A group whose clusters are unknown is dropped from the loss.
         """
         scored = super().score(group)
         if group.clusters is None:
@@ -147,15 +148,15 @@ def polychromic_advantages(
 ) -> Floats:
     """Advantages (N,) under `f(G) = mean reward of G * distinct clusters in G / n` (eq. 10, 11).
 
-    Rollouts of cluster `DEGENERATE` count in the mean reward and in no cluster (A.1). `sets` is K, None for all; a
-    rollout that is in none of the K gets 0.
+    Rollouts of cluster `DEGENERATE` count in the mean reward but not as a cluster (A.1). `size` is n. `sets` is K; None
+    means all sets. A rollout that is in none of the K sets gets 0.
 
     Raises:
-        ValueError: `size` is not in 1..N, `sets` is not positive, or there is not one cluster a rollout.
+        ValueError: `size` is not in 1..N, `sets` is not positive, or there is not one cluster per rollout.
     """
     _check(rewards, size, sets)
     if len(clusters) != len(rewards):
-        raise ValueError(f"clusters: expected {len(rewards)}, one a rollout, got {len(clusters)}")
+        raise ValueError(f"clusters: expected {len(rewards)}, one per rollout, got {len(clusters)}")
     strategies = np.array(clusters)
     member = strategies[:, None] == np.unique(strategies[strategies != DEGENERATE])[None, :]  # (N, C)
 
@@ -166,11 +167,11 @@ def polychromic_advantages(
 
     if _is_all(len(rewards), size, sets):
         return _centred(_polychromic_means(rewards, member, size))
-    return _sampled(score, len(rewards), size, sets or 0, seed)
+    return _sampled_advantages(score, len(rewards), size, sets or 0, seed)
 
 
 def pass_at_n_advantages(rewards: Floats, size: int, sets: int | None = None, seed: int = 0) -> Floats:
-    """Advantages (N,) under `f(G) = the greatest reward in G` (section 5.1). As `polychromic_advantages`."""
+    """Advantages (N,) under `f(G) = the greatest reward in G` (section 5.1), like `polychromic_advantages`."""
     _check(rewards, size, sets)
 
     def score(chosen: NDArray[np.bool_]) -> Floats:
@@ -179,68 +180,69 @@ def pass_at_n_advantages(rewards: Floats, size: int, sets: int | None = None, se
 
     if _is_all(len(rewards), size, sets):
         return _centred(_greatest_means(rewards, size))
-    return _sampled(score, len(rewards), size, sets or 0, seed)
+    return _sampled_advantages(score, len(rewards), size, sets or 0, seed)
 
 
 def _polychromic_means(rewards: Floats, member: NDArray[np.bool_], size: int) -> Floats:
-    """The mean of f over all sets that hold each rollout (N,).
+    """The mean of f over all sets that contain a rollout, for each rollout (N,).
 
-    n² f(G) is the sum over j in G and over clusters c of r_j [G meets c]. Given that G holds u rollouts outside c, it
-    misses c with probability q_u = C(N-u-|c|, n-u) / C(N-u, n-u); given that it holds i, it holds j with probability
+    n² f(G) is the sum over j in G and over clusters c of r_j [G meets c]. If G contains u given rollouts outside c, it
+    misses c with probability q_u = C(N-u-|c|, n-u) / C(N-u, n-u). If G contains i, it contains j with probability
     (n-1)/(N-1).
     """
     n, counts = len(rewards), member.sum(0)
-    alone, paired = (np.array([_misses(n, int(c), size, u) for c in counts]) for u in (1, 2))
+    alone, paired = (np.array([_chance_to_miss(n, int(c), size, u) for c in counts]) for u in (1, 2))
     outside = (~member).astype(np.float64)  # (N, C)
     own = rewards[:, None] * (1 - alone * outside)
     others = rewards.sum() - rewards
     others_outside = (rewards @ outside)[None, :] - rewards[:, None] * outside
     with_others = others[:, None] - paired * outside * others_outside
-    beside = (size - 1) / (n - 1) if n > 1 else 0.0
-    means: Floats = (own + beside * with_others).sum(1) / size**2
+    chance_of_other = (size - 1) / (n - 1) if n > 1 else 0.0
+    means: Floats = (own + chance_of_other * with_others).sum(1) / size**2
     return means
 
 
-def _misses(n: int, cluster: int, size: int, held: int) -> float:
-    """The chance that a set of `size` of `n`, of which it holds `held` outside a cluster, misses that cluster."""
+def _chance_to_miss(n: int, cluster: int, size: int, held: int) -> float:
+    """The chance that a set of `size` of `n` rollouts misses a cluster, given that it contains `held` outside of it."""
     if size < held or n - held < size - held:
         return 0.0
     return comb(max(0, n - held - cluster), size - held) / comb(n - held, size - held)
 
 
 def _greatest_means(rewards: Floats, size: int) -> Floats:
-    """The mean greatest reward over all sets that hold each rollout (N,).
+    """The mean greatest reward over all sets that contain a rollout, for each rollout (N,).
 
-    In ascending order, a set that holds the p-th has its greatest at p when the others are all below, and at k > p when
-    the n - 2 left are below k and not p.
+    Sort the rewards in ascending order. A set that contains the p-th has its greatest reward at p if all others are
+    below p, and at k > p if its other n - 2 members are below k and different from p.
     """
     n, order = len(rewards), np.argsort(rewards, kind="stable")
     total = comb(n - 1, size - 1)
     at_own = np.array([comb(p, size - 1) / total for p in range(n)])
     above = np.array([comb(k - 1, size - 2) / total if k and size > 1 else 0.0 for k in range(n)])
-    climbing = (rewards[order] * above)[::-1].cumsum()[::-1]
+    sums_above = (rewards[order] * above)[::-1].cumsum()[::-1]
     means = np.empty(n)
-    means[order] = rewards[order] * at_own + np.append(climbing[1:], 0.0)
+    means[order] = rewards[order] * at_own + np.append(sums_above[1:], 0.0)
     return means
 
 
-def _sampled(score: SetScores, n: int, size: int, sets: int, seed: int) -> Floats:
+def _sampled_advantages(score: SetScores, n: int, size: int, sets: int, seed: int) -> Floats:
+    """Advantages (N,) over `sets` sampled sets."""
     chosen = _sample_sets(n, size, sets, np.random.default_rng(seed))
     scores = score(chosen)
     if np.ptp(scores) <= _ROUNDING:
         return np.zeros(n)
-    sums, held = (scores - scores.mean()) @ chosen, chosen.sum(0)
-    advantages: Floats = np.divide(sums, held, out=np.zeros(n), where=held > 0)
+    sums, counts = (scores - scores.mean()) @ chosen, chosen.sum(0)
+    advantages: Floats = np.divide(sums, counts, out=np.zeros(n), where=counts > 0)
     return advantages
 
 
 def _sample_sets(n: int, size: int, sets: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """`sets` different sets as membership (K, N), uniform among all such choices."""
-    if 2 * sets > comb(n, size):  # most of them: few enough to write down
-        every = np.array(list(combinations(range(n), size)))
-        return _membership(every[generator.choice(len(every), sets, replace=False)], n)
+    """Draw `sets` different sets, uniformly among all such choices, as membership (K, N)."""
+    if 2 * sets > comb(n, size):  # more than half of all sets: these are few enough to list
+        all_sets = np.array(list(combinations(range(n), size)))
+        return _membership(all_sets[generator.choice(len(all_sets), sets, replace=False)], n)
     chosen = np.zeros((0, n), dtype=np.bool_)
-    while len(chosen) < sets:  # the first K different ones of independent draws
+    while len(chosen) < sets:  # keep the first K different sets of independent draws
         drawn = generator.random((sets, n)).argpartition(size - 1, axis=1)[:, :size]
         chosen = np.concatenate([chosen, _membership(drawn, n)])
         _, first = np.unique(np.packbits(chosen, axis=1), axis=0, return_index=True)
@@ -259,9 +261,9 @@ def _is_all(n: int, size: int, sets: int | None) -> bool:
 
 
 def _centred(means: Floats) -> Floats:
-    """Each set has n members, so the mean over rollouts of the mean over sets is the mean over all sets.
+    """Subtract the mean over all sets, which is the mean of `means`, because all sets have the same size.
 
-    Where nothing tells the rollouts apart they get exact zeros, and not what rounding leaves.
+    If the means are equal, the result is exact zeros instead of rounding errors.
     """
     centred: Floats = means - means.mean()
     return centred if np.ptp(means) > _ROUNDING else np.zeros_like(means)

@@ -1,4 +1,4 @@
-"""RENT (Prabhudesai et al., arXiv 2505.22660): confidence alone, the negative entropy of a rollout's tokens."""
+"""RENT (Prabhudesai et al., arXiv 2505.22660): rewards confidence only, as the negative entropy of tokens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from core.types import Group, Scored
 
 
 class Rent(Method):
-    """RENT: the negative mean token entropy of a rollout, whatever its answer.
+    """RENT: the reward is the negative mean token entropy of a rollout, whatever its answer.
 
-    The numbers are the released code's (satrams/rent-rl: 5 rollouts, KL 0.001 in the loss, a mean over tokens).
+    The defaults are those of the released code (satrams/rent-rl: 5 rollouts, KL 0.001 in the loss, a mean over tokens).
     """
 
     rollouts: ClassVar[int] = 5
@@ -24,12 +24,13 @@ class Rent(Method):
     loss_average: LossAverage = "token"
 
     def score(self, group: Group) -> Scored:
-        """Rewards (G,), at most 0: `-H`, the mean over a rollout's tokens of the entropy of the distribution that they
-        were drawn from. The reward ignores the answer, so there is no label, and no prompt is dropped.
+        """Rewards (G,), at most 0: `-H`, where H is the mean, over the tokens of a rollout, of the entropy of the
+        distribution from which each was drawn. Answers do not matter, so there is no label, and no prompt is dropped.
 
         Raises:
-            ValueError: no mean entropies (G,).
+            ValueError: there is not one mean entropy per rollout.
         """
         if group.mean_entropy is None or len(group.mean_entropy) != len(group.answers):
-            raise ValueError(f"mean_entropy: expected one a rollout, {len(group.answers)}, for rent")
+            count = "none" if group.mean_entropy is None else len(group.mean_entropy)
+            raise ValueError(f"mean_entropy: rent needs one per rollout: expected {len(group.answers)}, got {count}")
         return Scored(None, -group.mean_entropy)

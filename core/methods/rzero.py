@@ -12,54 +12,56 @@ from core.types import PseudoLabel, Score
 
 
 class ChallengerReward(Objective):
-    """R-Zero 2.2. `variant="official"` reproduces the released code where it differs from the paper."""
+    """The Challenger's reward (R-Zero 2.2). `variant="official"` is that of the released code, which differs."""
 
     rollouts: ClassVar[int] = 4
 
     advantage: Literal["zscore"] = "zscore"
     variant: Literal["paper", "official"] = "paper"
-    votes: Answers = 10  # m, the Solver's answers a question
+    votes: Answers = 10  # m, the Solver's answers to a question
     repetition_weight: Factor = 1.0  # lambda
     bleu_distance: Share = 0.5  # tau_BLEU
 
     def scores(self, questions: Sequence[str | None], labels: Sequence[PseudoLabel | None]) -> list[Score]:
         """The rewards (B,) of a batch of Challenger rollouts, from their questions and the Solver's votes on them.
 
-        A malformed rollout has neither (None in both). `C_k` is a question's BLEU cluster, B the whole batch.
+        A malformed rollout is None in both. `C_k` is the BLEU cluster of a question, B the size of the whole batch.
 
-        `variant="paper"` (R-Zero 2.2, E.4; range [0, 1]): `max(0, 1 - 2|p_hat - 1/2| - lambda |C_k|/B)`. Malformed: 0
-        and nothing else computed, so it belongs to no cluster; it still counts in B.
+        `variant="paper"` (R-Zero 2.2, E.4; range [0, 1]): `max(0, 1 - 2|p_hat - 1/2| - lambda |C_k|/B)`. A malformed
+        rollout gets 0. It is in no cluster, but counts in B.
 
-        `variant="official"` (the released code; range [-2, 1/2]): `min(p_hat, 1 - p_hat) - |C_k|/B`, which is the
-        paper's uncertainty halved, less a penalty that is not, and never cut off at 0. Malformed: `-1 - |C_k|/B`,
-        clustered as an empty question (alone, since an empty one is at distance 1 from every other). The release has no
-        lambda; ours, 1 by default, scales its penalty.
+        `variant="official"` (the released code; range [-2, 1/2]): `min(p_hat, 1 - p_hat) - |C_k|/B`. The uncertainty is
+        half of the paper's, the penalty is not halved, and the reward is not cut off at 0. A malformed rollout gets
+        `-1 - |C_k|/B` and is clustered as an empty question, which is alone in its cluster, because it is at distance 1
+        from every other. The release has no lambda; ours, 1 by default, scales its penalty.
 
-        `Score.parts`: `uncertainty` and `repetition` as they enter the reward, `p_hat` (0 when nobody answered),
-        `malformed` (0 or 1), `cluster_size` |C_k| (0 for one that is in none).
+        `Score.parts`: `uncertainty` and `repetition` as they enter the reward, `p_hat` (0 if no rollout has an answer),
+        `malformed` (0 or 1), `cluster_size` |C_k| (0 for a rollout in no cluster).
 
         Raises:
             ValueError: `labels` does not have a label exactly where there is a question.
         """
-        if [question is None for question in questions] != [label is None for label in labels]:
+        well_formed, labelled = [text is not None for text in questions], [label is not None for label in labels]
+        if well_formed != labelled:
             raise ValueError(
-                "labels: expected a pseudo-label for each well-formed question and None for each malformed"
+                "labels: expected a pseudo-label for each well-formed question and None for each malformed one, got "
+                f"{sum(labelled)} labels for {sum(well_formed)} well-formed of {len(questions)} questions"
             )
         paper = self.variant == "paper"
         clustered = [i for i, question in enumerate(questions) if question is not None or not paper]
         shares = _cluster_shares([questions[i] or "" for i in clustered], len(questions), self.bleu_distance)
         share_of = dict(zip(clustered, shares, strict=True))
-        of = _paper if paper else _official
-        scores = [of(label, self.repetition_weight * share_of.get(i, 0.0)) for i, label in enumerate(labels)]
+        score_of = _paper if paper else _official
+        scores = [score_of(label, self.repetition_weight * share_of.get(i, 0.0)) for i, label in enumerate(labels)]
         for i, score in enumerate(scores):
             score.parts["cluster_size"] = float(round(share_of.get(i, 0.0) * len(labels)))
         return scores
 
 
 class RZero(Method):
-    """R-Zero 2.4: agreement with the label that the Solver of the iteration before voted for.
+    """R-Zero 2.4: agreement with the label that the Solver of the previous iteration voted for.
 
-    `label_questions` makes the label once, with S(t-1). A rollout without an answer gets 0.
+    The stage `label_questions` makes the label once, with S(t-1). A rollout without an answer gets 0.
     """
 
     rollouts: ClassVar[int] = 5
@@ -69,7 +71,7 @@ class RZero(Method):
 
 
 class Supervised(Method):
-    """R-Zero's GRPO on true labels (B.3): agreement with them."""
+    """R-Zero's GRPO on true labels (B.3): the reward is agreement with them."""
 
     rollouts: ClassVar[int] = 5
 
@@ -78,9 +80,8 @@ class Supervised(Method):
 
 
 def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:
-    from core.questions.similarity import (
-        clusters,  # its SciPy is for the Challenger alone: every command imports the methods
-    )
+    # Imported here, because every command imports the methods, and only the Challenger's reward needs SciPy.
+    from core.questions.similarity import clusters
 
     cluster_of = clusters(questions, distance)
     sizes = Counter(cluster_of)

@@ -1,4 +1,4 @@
-"""SRT (Shafayat et al., arXiv 2505.21444), and RLOO (Ahmadian et al., arXiv 2402.14740), which it learns with."""
+"""SRT (Shafayat et al., arXiv 2505.21444), and RLOO (Ahmadian et al., arXiv 2402.14740), its estimator."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from core.types import Group, Scored
 class Srt(Method):
     """SRT (eq. 6, 4, B.1): agreement with the group's own majority, or with labels made once (5.2).
 
-    The vote is among the rollouts that have an answer; a prompt with none is discarded with all its rollouts
-    (section 4). The failure case is the paper's subject: one answer for every prompt earns 1 always (4.1.1). B.1 sums
-    the log-probabilities of a response's tokens: `max_length` is that, but for a constant.
+    The rollouts that have an answer vote; a prompt without any answer is discarded with all its rollouts (section 4).
+    The paper studies how this fails: a Solver that gives one answer to every prompt always earns 1 (4.1.1). B.1 sums
+    the log-probabilities of a response's tokens, which is `max_length` up to a constant factor.
 
     Deviations from the released code (tajwarfahim/srt): it votes on the text of answers and lets math-verify decide
-    who agrees, so equal answers of two spellings vote apart there; its threshold on the majority's share, 0 in the
-    paper, is left out; it averages the loss over tokens, where B.1 sums them.
+    which agree, so two spellings of one answer are two votes there; its threshold on the majority's share, 0 in the
+    paper, is left out here; it averages the loss over tokens, where B.1 sums them.
     """
 
     rollouts: ClassVar[int] = 32
@@ -34,21 +34,21 @@ class Srt(Method):
 
 
 class SoftSrt(Srt):
-    """SRT's soft reward, which its released code has and the paper does not: the share of the votes."""
+    """SRT's soft reward, the share of the votes. It is in the released code and not in the paper."""
 
     type: Literal["soft_srt"] = "soft_srt"  # type: ignore[assignment]
     labels: Literal["online"] = "online"
 
     def score(self, group: Group) -> Scored:
-        """Rewards (G,) in [0, 1] (tajwarfahim/srt, soft_reward=True): the votes for an answer over those for all
-        answers, 0 without an answer. A prompt that nobody answered is dropped."""
+        """Rewards (G,) in [0, 1] (tajwarfahim/srt, soft_reward=True): the votes for an answer divided by all votes,
+        and 0 without an answer. A prompt without any answer is dropped from the loss."""
         votes = [0 if index is None else group.vote.classes[index][1] for index in group.classes]
         label = group.vote.answer
         return Scored(label, np.array(votes) / max(1, group.vote.parsed), learn=label is not None)
 
 
 class Rloo(Method):
-    """RLOO (SRT B.1) on the labels that come with the questions: SRT's control, where they are true."""
+    """RLOO (SRT B.1) on the labels that come with the questions. With true labels it is SRT's control."""
 
     rollouts: ClassVar[int] = 32
 

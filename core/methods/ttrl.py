@@ -11,10 +11,11 @@ from core.settings.bounds import Factor
 
 
 class Ttrl(Method):
-    """TTRL, as EVOL-RL (3.1, A.4) and SCRL (4.1) run it: agreement with the majority of 64 votes, 32 trained on.
+    """TTRL, as EVOL-RL (3.1, A.4) and SCRL (4.1) run it: agreement with the majority of 64 votes; 32 are trained on.
 
-    Deviations from the released code (PRIME-RL/TTRL): ties go to the smallest key, not to the first seen; equality is
-    `core.grading.grader`'s; a group without any answer is dropped, where the release stops with an error.
+    Deviations from the released code (PRIME-RL/TTRL): ties go to the smallest key, not to the first seen;
+    `core.grading.grader` decides which answers are equal; a group without any answer is dropped, where the release
+    stops with an error.
     """
 
     rollouts: ClassVar[int] = 64

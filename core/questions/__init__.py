@@ -1,1 +1,1 @@
-"""Questions and their pseudo-labels: what is asked, how answers vote, which questions are kept."""
+"""Questions and their pseudo-labels: the prompts, the vote over answers, and which questions are kept."""

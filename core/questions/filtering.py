@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from core.types import LabelledQuestion, PseudoLabel, Question, Verdict
 
-# p_hat and the band's edges are decimals in binary: 0.5 - 0.2 > 3/10. Steps of p_hat are 1/m, far above this.
+# For comparing p_hat with the band's edges, since 0.5 - 0.2 > 3/10 in binary. Steps of p_hat, 1/m, are far larger.
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class FilterStats:
-    """What became of an iteration's candidates: how many got each verdict, and what the votes on them were like."""
+    """How many of an iteration's candidates got each verdict, and figures of the votes on them."""
 
     candidates: int
     kept: int
@@ -23,16 +23,16 @@ class FilterStats:
     no_majority: int
     malformed: int
     duplicate: int
-    mean_p_hat: float | None  # over the questions asked; None when none was
-    unparsed_share: float | None  # rollouts without an answer, of those asked for
+    mean_p_hat: float | None  # over the questions that were voted on; None if there are none
+    unparsed_share: float | None  # share of the rollouts that have no answer
     unknown: int  # comparisons that the grader could not decide
 
 
 def filter_questions(questions: Sequence[Question], held_out: Iterable[str]) -> dict[str, Verdict]:
-    """The verdicts, by question id, of those that are not to be asked; all others go on to the Solver.
+    """Question id -> verdict, for the questions that the Solver is not asked.
 
-    `malformed` has no text. `duplicate` repeats an earlier one of `questions`, or one of the benchmark's `held_out`
-    texts, which no Solver may train on.
+    A `malformed` question has no text. A `duplicate` repeats an earlier one of `questions`, or one of the `held_out`
+    texts of a benchmark, which no Solver may train on.
     """
     verdicts: dict[str, Verdict] = {}
     seen = {normalised(text) for text in held_out}
@@ -46,10 +46,11 @@ def filter_questions(questions: Sequence[Question], held_out: Iterable[str]) -> 
     return verdicts
 
 
-def judge(label: PseudoLabel, limits: tuple[float, float] | None) -> Verdict:
-    """The verdict on an asked question (R-Zero 2.3): kept when `low <= p_hat <= high`, the edges included.
+def band_verdict(label: PseudoLabel, limits: tuple[float, float] | None) -> Verdict:
+    """The verdict on a question that was voted on (R-Zero 2.3): kept if `low <= p_hat <= high`.
 
-    Without an answer there is no majority to learn from. Without `limits` whatever has one is kept (Table 3).
+    If no rollout has an answer, there is no majority to learn from. Without `limits`, every question with a majority is
+    kept (Table 3).
     """
     if label.answer is None:
         return "no_majority"
@@ -60,16 +61,17 @@ def judge(label: PseudoLabel, limits: tuple[float, float] | None) -> Verdict:
 
 
 def easiest(scores: Sequence[float], share: float) -> list[int]:
-    """The places of the `share` with the highest scores, at least one, in order of place; of equals the first.
+    """The indices, in ascending order, of the `share` with the highest scores. Of equals the first is taken.
 
-    The curriculum of SRT 5.3: by the frequency of the majority answer, or by the pass rate, of a fixed model.
+    There is at least one. This is the curriculum of SRT 5.3, where the score is the frequency of the majority answer or
+    the pass rate of a fixed model.
     """
     count = max(1, round(share * len(scores)))
     return sorted(sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:count])
 
 
 def statistics(labelled: Sequence[LabelledQuestion]) -> FilterStats:
-    """Count the verdicts of one iteration."""
+    """The statistics of one iteration's candidates."""
     verdicts = Counter(question.verdict for question in labelled)
     labels = [question.label for question in labelled if question.label is not None]
     rollouts = sum(label.m for label in labels)
@@ -88,5 +90,5 @@ def statistics(labelled: Sequence[LabelledQuestion]) -> FilterStats:
 
 
 def normalised(text: str) -> str:
-    """What two spellings of one question share: white space does not tell them apart, case does."""
+    """The text with single spaces. Questions that differ in white space only are the same; case matters."""
     return " ".join(text.split())

@@ -1,7 +1,5 @@
-"""The papers' prompt templates, and the parser of what the Challenger answers to them.
-
-Source: R-Zero, appendix E.2 (Solver and Challenger prompt templates), the words of the paper.
-"""
+"""The prompt templates for Solver and Challenger (R-Zero, appendix E.2, verbatim), and the parser of the Challenger's
+reply."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ CHALLENGER_USER = (
     "Generate one new, challenging reasoning question now. Remember to format the output exactly as instructed."
 )
 
-# What no question may hold: the marks that open and close turns in a chat template. A question that spells one would
-# speak to the Solver in another voice.
+# What no question may contain: control characters, and the tokens that open and close turns in a chat template. With
+# such a token, a part of the question would look to the Solver like a message of another role.
 _CONTROL = re.compile(r"<\|[^|<>]{0,40}\|>|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -47,9 +45,9 @@ def challenger_messages() -> list[Message]:
 def parse_question(text: str, max_chars: int = 2000) -> str | None:
     """The question in a Challenger rollout, or None when it is malformed.
 
-    R-Zero 2.2 ("Format Check Penalty") and E.2: it needs `<question>…</question>` and, after it, a final `\\boxed{}`.
-    As in the released code the last such block counts. `max_chars` bounds what an untrusted model can put into every
-    later prompt, and control tokens of a chat template are refused.
+    A well-formed rollout has `<question>…</question>` and, after it, a final `\\boxed{}` (R-Zero 2.2, "Format Check
+    Penalty", and E.2). As in the released code, the last such block counts. `max_chars` limits what an untrusted model
+    can put into later prompts, and control tokens of a chat template are refused.
     """
     inside, after = _last_block(text)
     question = inside.strip()
@@ -57,22 +55,22 @@ def parse_question(text: str, max_chars: int = 2000) -> str | None:
 
 
 def refuse_question(question: str, max_chars: int) -> str | None:
-    """Why a text may not be put to a Solver, None when it may."""
+    """Why a text may not be used as a question; None if it may."""
     if not question.strip():
         return "expected a question, got none"
     if len(question) > max_chars:
         return f"expected at most {max_chars} characters (dataset.max_question_chars), got {len(question)}"
-    return "holds control tokens of a chat template" if _CONTROL.search(question) else None
+    return "holds control characters, or control tokens of a chat template" if _CONTROL.search(question) else None
 
 
 def _last_block(text: str) -> tuple[str, str]:
-    """What the last `<question>…</question>` holds and what follows it, both "" when there is none.
+    """The content of the last `<question>…</question>` and the text after it; both are "" if there is none.
 
-    Not a pattern: thousands of blocks that are opened and never closed would take it quadratic time.
+    This is not a regular expression, which would take quadratic time for thousands of blocks that are never closed.
     """
     pieces = text.split("</question>")
     for i in range(len(pieces) - 2, -1, -1):
-        _, opened, inside = pieces[i].partition("<question>")
-        if opened:
+        _, opening_tag, inside = pieces[i].partition("<question>")
+        if opening_tag:
             return inside, "</question>".join(pieces[i + 1 :])
     return "", ""

@@ -1,10 +1,11 @@
-"""How alike the questions of a batch are: pairwise BLEU distances, and the clusters they form (R-Zero 2.2, E.4).
+"""How similar the questions of a batch are: pairwise BLEU distances, and the clusters they form (R-Zero 2.2, E.4).
 
-The reference scores every pair by itself, counting both texts' n-grams anew. Here each text becomes, for each order n,
-a set: its k-th occurrence of n-gram g is the element (g, k). The clipped match count of two texts, the sum over g of
-min(c_i(g), c_j(g)), is then the size of an intersection, and all of them are one product of sparse binary matrices.
-What remains of a score depends on a few small integers, so each distinct combination of them is scored once, in the
-reference's own floating-point operations: the distances are NLTK's to the last bit, and ties fall as they do there.
+The reference implementation counts the n-grams of both texts anew for each pair. Here each text becomes a set for each
+order n: its k-th occurrence of n-gram g is the element (g, k). The clipped match count of two texts, the sum over g of
+min(c_i(g), c_j(g)), is then the size of an intersection, and one product of sparse binary matrices gives all of them.
+Apart from that, a score depends only on a few small integers. Each distinct combination of these is scored once, with
+the same floating-point operations as in the reference. So the distances equal NLTK's to the last bit, and ties are
+decided as they are there.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ORDERS = 4  # BLEU-4, uniform weights: the default of `sentence_bleu`
-EPSILON = 0.1  # what `SmoothingFunction().method1` counts instead of no match
-BLOCK_PAIRS = 1 << 20  # pairs scored at a time, which bounds the memory
-TABLE = 1 << 22  # entries of a look-up table
+EPSILON = 0.1  # what `SmoothingFunction().method1` counts instead of 0 matches
+BLOCK_PAIRS = 1 << 20  # pairs that are scored at a time, to bound the memory
+TABLE = 1 << 22  # most entries of a look-up table
 
 
 def bleu_distances(questions: Sequence[str]) -> Floats:
     """Distances (B, B) in [0, 1], symmetric, zero on the diagonal: `1 - BLEU(hypothesis=x_i, reference=x_j)` for i < j.
 
-    BLEU is NLTK's `sentence_bleu` with `SmoothingFunction().method1` over words split at whitespace, no other
-    normalisation (R-Zero E.4). It is not symmetric; as in the released code the earlier question is the hypothesis.
+    BLEU is NLTK's `sentence_bleu` with `SmoothingFunction().method1` over words split at whitespace, without any other
+    normalisation (R-Zero E.4). It is not symmetric; as in the released code, the earlier question is the hypothesis.
     An empty question is at distance 1 from every other. Memory: 12·B² bytes.
     """
     if len(questions) < 2:
@@ -43,14 +44,14 @@ def bleu_distances(questions: Sequence[str]) -> Floats:
 def clusters(questions: Sequence[str], threshold: float = 0.5) -> list[int]:
     """A cluster label for each of B questions, 0..K-1 by first appearance (R-Zero 2.2, E.4).
 
-    The partition of scikit-learn's `AgglomerativeClustering(metric="precomputed", linkage="average",
-    distance_threshold=threshold, n_clusters=None)`, which calls the same `linkage` and undoes the merges at
-    `threshold` or above.
+    The partition is that of scikit-learn's `AgglomerativeClustering(metric="precomputed", linkage="average",
+    distance_threshold=threshold, n_clusters=None)`, which calls the same `linkage` and undoes the merges at `threshold`
+    or above.
     """
     if len(questions) < 2:
         return [0] * len(questions)
     tree = linkage(_condensed_distances(questions), method="average")
-    # `fcluster` keeps merges at its limit, scikit-learn undoes them.
+    # `fcluster` keeps merges at exactly its limit, scikit-learn undoes them: so the limit is just below `threshold`.
     labels = fcluster(tree, np.nextafter(threshold, -np.inf), criterion="distance")
     numbers: dict[int, int] = {}
     return [numbers.setdefault(label, len(numbers)) for label in labels.tolist()]
@@ -66,18 +67,18 @@ def _condensed_distances(questions: Sequence[str]) -> Floats:
     done = 0
     for first, last in _row_blocks(len(questions)):
         above = np.arange(first, len(questions)) > np.arange(first, last)[:, None]
-        overlaps = [(s[first:last] @ s[first:].T).toarray()[above] for s in sets]
-        matching = np.flatnonzero(overlaps[0])  # without a common word BLEU is 0
+        overlaps = [(matrix[first:last] @ matrix[first:].T).toarray()[above] for matrix in sets]
+        matching = np.flatnonzero(overlaps[0])  # BLEU is 0 without a common word
         hypothesis, reference = (index[matching] for index in np.nonzero(above))
         hypothesis_size, reference_size = size_of[first + hypothesis], size_of[first + reference]
-        precision = _mean_precisions(sizes, hypothesis_size, [n[matching] for n in overlaps])
+        precision = _mean_precisions(sizes, hypothesis_size, [counts[matching] for counts in overlaps])
         distances[done + matching] = 1 - brevity[hypothesis_size, reference_size] * precision
         done += len(overlaps[0])
     return distances
 
 
 def _words(questions: Sequence[str]) -> tuple[Ints, Ints]:
-    """The word ids of all questions end to end (T,), and how many each has (B,)."""
+    """The word ids of all questions, concatenated (T,), and the number of words of each question (B,)."""
     split = [question.split() for question in questions]
     ids: dict[str, int] = {}
     words = [ids.setdefault(word, len(ids)) for question in split for word in question]
@@ -85,7 +86,7 @@ def _words(questions: Sequence[str]) -> tuple[Ints, Ints]:
 
 
 def _ngrams(words: Ints, lengths: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """For n = 1..4: the question of every n-gram, and the n-gram's id."""
+    """For n = 1..4: the index of the question of every n-gram, and the id of the n-gram."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     words_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))
     start, grams = np.arange(len(words)), words
@@ -98,7 +99,7 @@ def _ngrams(words: Ints, lengths: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _occurrence_sets(owner: Ints, grams: Ints, count: int) -> csr_array:
-    """One question a row, one (n-gram, k) a column, 1 where the question holds the n-gram k times or more."""
+    """A row per question and a column per (n-gram, k); 1 where the question has the n-gram k times or more."""
     pairs = np.sort(grams * count + owner)
     new = np.flatnonzero(np.diff(pairs, prepend=-1))
     occurrence = np.arange(len(pairs)) - np.repeat(new, np.diff(new, append=len(pairs)))
@@ -106,13 +107,13 @@ def _occurrence_sets(owner: Ints, grams: Ints, count: int) -> csr_array:
     _, element, holders = np.unique(
         grams * (occurrence.max(initial=0) + 1) + occurrence, return_inverse=True, return_counts=True
     )
-    shared = holders[element] > 1  # most long n-grams occur once, and match nothing
+    shared = holders[element] > 1  # most long n-grams occur in one question only and match nothing
     owner, element = owner[shared], element[shared]
     return csr_array((np.ones(len(owner), np.int32), (owner, element)), shape=(count, max(1, len(holders))))
 
 
 def _row_blocks(count: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows whose part above the diagonal holds about BLOCK_PAIRS pairs."""
+    """Ranges of rows that have about BLOCK_PAIRS pairs above the diagonal."""
     first = 0
     while first < count:
         last = min(count, first + max(1, BLOCK_PAIRS // (count - first)))
@@ -121,17 +122,18 @@ def _row_blocks(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _brevity_penalties(sizes: Sequence[int]) -> Floats:
-    """The penalty for each of U hypothesis sizes and each of U reference sizes (U, U); `sizes` ascend."""
+    """The penalty for each of U hypothesis sizes and U reference sizes (U, U); `sizes` must be ascending."""
     penalties = np.ones((len(sizes), len(sizes)))
     for h, hypothesis in enumerate(sizes):
-        if hypothesis:  # an empty one matches nothing and never gets here
+        if hypothesis:  # an empty hypothesis matches nothing, so its penalty is not used
             penalties[h, h:] = [math.exp(1 - reference / hypothesis) for reference in sizes[h:]]
     return penalties
 
 
 def _mean_precisions(sizes: Ints, size_of: Ints, overlaps: Sequence[Ints]) -> Floats:
     """Geometric means of the smoothed n-gram precisions of P pairs, from their match counts of order 1..4 (P,)."""
-    signatures, index = sizes[:, None], size_of  # hypothesis size, then matches of each order; and each pair's row
+    # Rows of (hypothesis size, matches of each order so far), and the index of each pair's row.
+    signatures, index = sizes[:, None], size_of
     for matches in overlaps:
         base = int(matches.max(initial=0)) + 1
         codes, index = _distinct(index * base + matches, len(signatures) * base)
@@ -139,18 +141,18 @@ def _mean_precisions(sizes: Ints, size_of: Ints, overlaps: Sequence[Ints]) -> Fl
     hypothesis, *matched = signatures.T
     possible = np.maximum(1, hypothesis - np.arange(ORDERS)[:, None])
     precisions = np.where(matched, matched, EPSILON) / possible
-    # `math`, not numpy: their logarithms differ in the last bit, and `fsum` rounds once.
+    # `math` instead of numpy, whose logarithms differ in the last bit; `fsum` rounds once.
     logs = [[math.log(precision) / ORDERS for precision in order] for order in precisions.tolist()]
     return np.array(list(map(math.exp, map(math.fsum, zip(*logs, strict=True)))))[index]
 
 
 def _distinct(codes: Ints, bound: int) -> tuple[Ints, Ints]:
-    """The distinct `codes`, ascending, and each code's place among them; `bound` is above every code."""
+    """The distinct `codes`, ascending, and the index of each code among them; `bound` is above every code."""
     if bound > TABLE:
-        distinct, places = np.unique(codes, return_inverse=True)
-        return distinct, places
-    present = np.zeros(bound, dtype=np.bool_)  # a table, because sorting takes several times as long
+        distinct, indices = np.unique(codes, return_inverse=True)
+        return distinct, indices
+    present = np.zeros(bound, dtype=np.bool_)  # a look-up table, because sorting takes several times as long
     present[codes] = True
-    distinct, positions = np.flatnonzero(present), np.empty(bound, dtype=np.int64)
-    positions[distinct] = np.arange(len(distinct))
-    return distinct, positions[codes]
+    distinct, index_of = np.flatnonzero(present), np.empty(bound, dtype=np.int64)
+    index_of[distinct] = np.arange(len(distinct))
+    return distinct, index_of[codes]

@@ -1,4 +1,4 @@
-"""Majority vote over a group's answers (R-Zero 2.2): equal answers vote together, in whatever order they came."""
+"""Majority vote over a group's answers (R-Zero 2.2). Equal answers vote together; their order does not matter."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from core.grading.grader import Grader, Pair
 from core.grading.quantities import parse_number
 from core.types import Denominator, PseudoLabel
 
-Verdicts = dict[Pair, str]  # by keys in ascending order
+Verdicts = dict[Pair, str]  # (smaller key, larger key) -> verdict
 Classes = tuple[int | None, ...]
 
 
 def vote(answers: Sequence[str | None], grader: Grader | None, denominator: Denominator = "all") -> PseudoLabel:
-    """The pseudo-label of one group: m answers, None where a rollout gave none. See `vote_many`."""
+    """The pseudo-label of one group of m answers, where None stands for a rollout without one. See `vote_many`."""
     return vote_many([answers], grader, denominator)[0]
 
 
@@ -31,17 +31,17 @@ def vote_many(
 def classify_many(
     groups: Sequence[Sequence[str | None]], grader: Grader | None, denominator: Denominator = "all"
 ) -> list[tuple[PseudoLabel, Classes]]:
-    """The pseudo-labels of many groups, with their comparisons graded in one batch, and each answer's class.
+    """The pseudo-labels of many groups and the class of each answer. All comparisons are graded in one batch.
 
-    A class is a place in the label's `classes`, 0 the majority's; an answer that did not vote has None.
+    The class of an answer is an index in the label's `classes`, where 0 is the majority, or None if it did not vote.
 
-    Answers that share a key are one class. With a grader, classes merge when all their members are pairwise equal
-    (complete linkage, since grading is not transitive), taken from the most votes down and by key among equals; an
-    unknown comparison merges nothing and is counted. Without a grader only keys decide.
+    Answers that share a key are one class. With a grader, classes are then merged, from the most votes down and by key
+    among equals, if all their members are pairwise equal (complete linkage, since grading is not transitive). An
+    unknown comparison merges nothing and is counted. Without a grader, only keys decide.
 
-    The label is the class with the most votes, in a tie the one with the smallest key. It is spelled as most of its
-    rollouts spelled it, the smallest spelling among equals. A blank answer is no answer. `p_hat` is votes / m for
-    denominator "all", votes / parsed for "parsed", and 0 when nobody answered.
+    The label is the class with the most votes; in a tie, the one with the smallest key. It is spelled as most of its
+    rollouts spelled it, with the smallest spelling among equals. A blank answer counts as none. `p_hat` is votes / m
+    for denominator "all", votes / parsed for "parsed", and 0 if there are no votes.
     """
     tallies = [_tally(answers) for answers in groups]
     verdicts = _grade(tallies, grader) if grader else {}
@@ -49,7 +49,7 @@ def classify_many(
 
 
 def _tally(answers: Iterable[str | None]) -> dict[str, Counter[str]]:
-    """Votes by key, then by normalised spelling."""
+    """Key -> normalised spelling -> votes."""
     tally: dict[str, Counter[str]] = {}
     for answer in answers:
         if answer is not None and (key := answer_key(answer)):
@@ -58,12 +58,12 @@ def _tally(answers: Iterable[str | None]) -> dict[str, Counter[str]]:
 
 
 def _grade(tallies: Iterable[dict[str, Counter[str]]], grader: Grader) -> Verdicts:
-    """The verdict for every two keys of a group, but for two numbers, which differ when their keys do."""
-    pairs = sorted({pair for tally in tallies for pair in _open_pairs(tally)})
+    """The verdict on every two keys of a group, except two numbers, which are unequal because their keys differ."""
+    pairs = sorted({pair for tally in tallies for pair in _pairs_to_grade(tally)})
     return dict(zip(pairs, (comparison.verdict for comparison in grader.compare_many(pairs)), strict=True))
 
 
-def _open_pairs(tally: dict[str, Counter[str]]) -> list[Pair]:
+def _pairs_to_grade(tally: dict[str, Counter[str]]) -> list[Pair]:
     return [(a, b) for a, b in combinations(sorted(tally), 2) if not (_is_number(a) and _is_number(b))]
 
 
@@ -98,7 +98,7 @@ def _label(
 
 
 def _merge(keys: Iterable[str], verdicts: Verdicts) -> list[list[str]]:
-    """Each key joins the first class all of whose members it equals, or opens one."""
+    """Put each key into the first class all of whose members it equals, or into a new one."""
     classes: list[list[str]] = []
     for key in keys:
         for members in classes:
@@ -111,16 +111,16 @@ def _merge(keys: Iterable[str], verdicts: Verdicts) -> list[list[str]]:
 
 
 def _spelling(spellings: Iterable[Counter[str]]) -> str:
-    """The most frequent spelling, the smallest among equals."""
+    """The most frequent spelling; the smallest among equals."""
     counts = sum(spellings, Counter[str]())
     return min(counts, key=lambda text: (-counts[text], text))
 
 
 def classes_of(answers: Sequence[str | None], classes: Sequence[tuple[str, int]]) -> Classes:
-    """Which of a stored label's `classes` each answer of its group voted in, without grading again.
+    """The index in a stored label's `classes` of the class of each answer, without grading again.
 
-    An answer with the key of a class's spelling is in that class; the other keys are in whichever class has room for
-    their votes, where that is one only. None: no vote, or it cannot be told.
+    An answer that has the key of a class's spelling is in that class. Any other key is in the class that has room for
+    its votes, if there is only one such class. The index is None if the answer did not vote or its class is not clear.
     """
     keys = [None if answer is None else answer_key(answer) for answer in answers]
     votes = Counter(key for key in keys if key)
@@ -128,14 +128,17 @@ def classes_of(answers: Sequence[str | None], classes: Sequence[tuple[str, int]]
     room = [count for _, count in classes]
     for key, i in class_of.items():
         room[i] -= votes[key]
-    waiting = votes.keys() - class_of.keys()
-    while known := next(((key, fits[0]) for key in waiting if len(fits := _with_room(room, votes[key])) == 1), None):
-        key, i = known
+    unplaced = votes.keys() - class_of.keys()
+    while placement := next(
+        ((key, fits[0]) for key in unplaced if len(fits := _with_room(room, votes[key])) == 1), None
+    ):
+        key, i = placement
         class_of[key] = i
         room[i] -= votes[key]
-        waiting.remove(key)
+        unplaced.remove(key)
     return tuple(None if key is None else class_of.get(key) for key in keys)
 
 
 def _with_room(room: Sequence[int], votes: int) -> list[int]:
+    """The indices of the classes that have room for so many votes."""
     return [i for i, left in enumerate(room) if left >= votes]

@@ -1,1 +1,1 @@
-"""Groups of rollouts as the Solver's methods see them: classes of answers, strategies, embeddings."""
+"""What the Solver's methods know of a group of rollouts: classes of answers, strategies, embeddings."""

@@ -1,4 +1,4 @@
-"""Embeddings of responses without a model: hashed words and word pairs."""
+"""Embeddings of responses that need no model: hashed words and word pairs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _THINKING_ENDS = "</think>"
 
 
 def reasoning_part(response: str) -> str:
-    """What is embedded of a response: what follows its thinking, or all of it (EVOL-RL's released code)."""
+    """The part of a response to embed: what follows its thinking, or all of it (as in EVOL-RL's released code)."""
     return response.partition(_THINKING_ENDS)[2].strip() if _THINKING_ENDS in response else response
 
 
 def hashed_embeddings(responses: Sequence[str]) -> NDArray[np.float64]:
-    """Rows (G, 1024) of unit length, of counts of hashed words and word pairs; an empty text is a row of zeros.
+    """Counts of hashed words and word pairs, as rows (G, 1024) of unit length; an empty text is a row of zeros.
 
-    Two rows are as similar as the words they share, whatever these mean. Not a sentence embedder: where one is to be
-    had, use it.
+    Two rows are similar if the texts share words, whatever the words mean. A sentence embedder is better if one is
+    available.
     """
-    embedded: NDArray[np.float64] = _vectorizer().transform([reasoning_part(text) for text in responses]).toarray()
-    return embedded
+    embeddings: NDArray[np.float64] = _vectorizer().transform([reasoning_part(text) for text in responses]).toarray()
+    return embeddings
 
 
 @cache
 def _vectorizer() -> Any:
-    # more than a second, which most who import this module need not wait: other methods have no embeddings
+    # Imported here, because it takes more than a second, and most methods need no embeddings.
     from sklearn.feature_extraction.text import HashingVectorizer
 
     return HashingVectorizer(

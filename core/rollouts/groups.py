@@ -1,4 +1,4 @@
-"""Groups of rollouts as the methods see them: answers classed and compared with labels, all in one batch."""
+"""Making groups of rollouts for the methods: answers are put into classes and compared with labels, in one batch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from core.types import Group
 
 
 def make_groups(answers: Sequence[Sequence[str | None]], labels: Sequence[str | None], grader: Grader) -> list[Group]:
-    """One group for each prompt's answers and the label that it came with, without any other signal.
+    """One group for the answers to each prompt and the label that came with it. The groups have no other signals.
 
-    An answer that the grader cannot tell from the label does not agree with it.
+    An answer does not agree with the label if the grader cannot decide whether they are equal.
     """
     classified = classify_many(answers, grader)
     pairs = [

@@ -1,4 +1,4 @@
-"""A method's word on a group, whole: rewards and what they come to as advantages, without training."""
+"""Scoring a group by a method, without training: its rewards, and the advantages that follow from them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from core.types import Group, Scored
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """Rewards, and advantages (G,) over all of the group; zeros where the prompt is dropped from the loss."""
+    """The rewards, and the advantages (G,) over the whole group; these are 0 if the prompt is dropped from the loss."""
 
     scored: Scored
     advantages: NDArray[np.float64]
 
 
 def outcome(group: Group, method: Method, seed: int = 0) -> Outcome:
-    """Score one group. `trained_share` and the KL are the trainer's, and have no part in it.
+    """Score one group. `trained_share` and the KL do not enter, since only the trainer applies them.
 
     Raises:
-        ValueError: a signal that the method needs is missing, or its sets do not fit the group.
+        ValueError: a signal that the method needs is missing, or its sets are larger than the group.
     """
     scored = method.score(group)
     if not scored.learn:

@@ -1,6 +1,6 @@
-"""Which rollouts of a group reason alike: by a judge model (Poly-EPO A.1), or by the skeleton of what they wrote.
+"""Which rollouts of a group reason alike, by a judge model (Poly-EPO A.1) or by the skeletons of their texts.
 
-A judge is asked once for a whole group. Its prompt is the paper's; its reply is data: strict JSON or nothing.
+A judge is asked once for a whole group, with the paper's prompt. Its reply must be strict JSON, or it is ignored.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from core.questions.prompts import Message
 
-DEGENERATE = 100  # the paper's "cluster 100": gibberish, a bare guess; in no cluster
+DEGENERATE = 100  # the paper's "cluster 100", of gibberish and bare guesses; it does not count as a cluster
 
 _BOXED = re.compile(r"\\boxed\s*\{")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -64,14 +65,14 @@ Note: Responses may or may not explicitly state their strategy; you must infer t
 4. 72 = 8*9, 96 = 8*12. The answer is 288. The answer is 288. The answer is 288. The answer is 288.
 **Expected Output:**
 {"1": {"chain_of_thought": "Macro: Prime factorization analysis. Micro: LCM via maximum exponents of prime factors.", "cluster_id": 1}, "2": {"chain_of_thought": "Macro: Prime factorization analysis. Micro: LCM via maximum exponents of prime factors (contains arithmetic error).", "cluster_id": 1}, "3": {"chain_of_thought": "Macro: Product-GCD relationship. Micro: GCD calculation via Euclidean algorithm followed by the LCM formula.", "cluster_id": 2}, "4": {"chain_of_thought": "Macro: Excessive repetition. Micro: Response loops the final answer multiple times at the end.", "cluster_id": 100}}
-"""  # noqa: E501 (verbatim, but for the bars of |5x - 1| that the paper's text lost)
+"""  # noqa: E501 (verbatim, except for the bars of |5x - 1|, which are missing in the paper's text)
 
 
 def judge_messages(question: str, responses: Sequence[str], max_chars: int = 40_000) -> list[Message]:
     """The chat that asks a judge for the strategies of one group's responses.
 
-    The paper joins the instructions and the instance to one user message. Deviation: each response is cut off at
-    `max_chars`, several times the paper's 4,096 tokens, since what a model writes has no other bound here.
+    As in the paper, the instructions and the instance are one user message. Deviation: each response is cut off at
+    `max_chars`, several times the paper's 4,096 tokens, because nothing else bounds its length here.
     """
     listed = "\n".join(f"{i}. {response[:max_chars]}" for i, response in enumerate(responses, 1))
     instance = f"**Context:** {question}\n**Responses:**\n{listed}"
@@ -79,55 +80,56 @@ def judge_messages(question: str, responses: Sequence[str], max_chars: int = 40_
 
 
 def parse_clusters(reply: str, n: int) -> tuple[int, ...] | None:
-    """The clusters in a judge's reply, or None when it is not what was asked for.
+    """The clusters in a judge's reply, or None if the reply does not have the required form.
 
-    One JSON object, alone but for white space or a fence around it, with the keys "1" to "n" and no others; each value
-    an object whose `cluster_id` is an integer in 1..n, or 100.
+    It must be one JSON object, with nothing but white space or a code fence around it. Its keys must be "1" to "n", and
+    each value an object whose `cluster_id` is an integer in 1..n, or 100.
     """
     text = reply.strip()
     if text.startswith("```") and text.endswith("```"):
         text = text.removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
-        tree = json.loads(text, object_pairs_hook=_without_repeats)
+        reply_object = json.loads(text, object_pairs_hook=_refuse_repeated_keys)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(tree, dict) or tree.keys() != {str(i) for i in range(1, n + 1)}:
+    if not isinstance(reply_object, dict) or reply_object.keys() != {str(i) for i in range(1, n + 1)}:
         return None
-    ids = [value.get("cluster_id") if isinstance(value, dict) else None for value in tree.values()]
-    by_place = dict(zip(tree, ids, strict=True))
-    clusters = [by_place[str(i)] for i in range(1, n + 1)]
-    valid = all(type(c) is int and (1 <= c <= n or c == DEGENERATE) for c in clusters)
+    values = [reply_object[str(i)] for i in range(1, n + 1)]
+    clusters: list[Any] = [value.get("cluster_id") if isinstance(value, dict) else None for value in values]
+    valid = all(type(cluster) is int and (1 <= cluster <= n or cluster == DEGENERATE) for cluster in clusters)
     return tuple(clusters) if valid else None
 
 
 def skeleton_clusters(responses: Sequence[str]) -> tuple[int, ...]:
-    """Clusters (G,) without a model: responses share one when their skeletons are the same text.
+    """Clusters (G,) without a model: responses are in one cluster if they have the same skeleton.
 
-    The skeleton is what stands before the last `\\boxed{}`, in lower case, every number a `#`, white space squeezed.
-    One that has none guessed its answer: `DEGENERATE`. It sees the order of operations and of words, and no meaning:
-    fit for a world whose solutions are formulas, a stand-in for a judge elsewhere.
+    The skeleton is the text before the last `\\boxed{}` in lower case, with `#` for every number and single spaces. A
+    response with an empty skeleton guessed its answer and is `DEGENERATE`. A skeleton shows the order of operations and
+    words but not their meaning. It suits a world whose solutions are formulas; elsewhere it is a poor substitute for a
+    judge.
     """
-    places: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     return tuple(
-        _place(places, skeleton) if (skeleton := skeleton_of(response)) else DEGENERATE for response in responses
+        _cluster_number(numbers, skeleton) if (skeleton := skeleton_of(response)) else DEGENERATE
+        for response in responses
     )
 
 
 def skeleton_of(response: str) -> str:
-    """The skeleton of a response; empty when nothing stands before its answer."""
+    """The skeleton of a response; empty if there is no text before its answer."""
     boxes = list(_BOXED.finditer(response))
     reasoning = response[: boxes[-1].start()] if boxes else response
     return " ".join(_NUMBER.sub("#", reasoning.lower()).split())
 
 
-def _place(places: dict[str, int], skeleton: str) -> int:
-    """1, 2, … in order of appearance, without `DEGENERATE`."""
-    number = places.setdefault(skeleton, len(places) + 1)
+def _cluster_number(numbers: dict[str, int], skeleton: str) -> int:
+    """The number of a skeleton's cluster: 1, 2, … in order of first appearance, skipping `DEGENERATE`."""
+    number = numbers.setdefault(skeleton, len(numbers) + 1)
     return number if number < DEGENERATE else number + 1
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a key twice")
+        raise ValueError(f"expected distinct keys, got {[key for key, _ in pairs]}")
     return fields

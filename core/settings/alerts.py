@@ -1,5 +1,5 @@
-"""Which of an iteration's figures are tested for a change, and which changes are told of; the tests:
-`core.statistics.changes`."""
+"""Which figures of an iteration are tested for a change, and which changes raise an alert: a preset's `[alerts]`.
+`core.statistics.changes` has the tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from core.settings.bounds import Factor, Iterations, Part, Positive, Scale
 
-# What a change can be tested of: figures that come with an interval.
+# The figures that can be tested for a change, which are those with an interval.
 Tested = Literal[
     "label_accuracy",
     "ill_posed_share",
@@ -27,24 +27,24 @@ Tested = Literal[
 
 
 class Rule(Part):
-    """A test of one series. A change is told of when it cannot be chance and is as large as `warning`."""
+    """A test of one series. A change raises an alert if it is significant and at least as large as `warning`."""
 
-    over: Literal["kept", "all", ""] = "all"  # as the series has it
+    over: Literal["kept", "all", ""] = "all"  # the questions that the series is over
     direction: Literal["down", "up", "either"]
-    warning: Factor  # the smallest change worth one, in the series' own unit
-    critical: Factor
-    weight: Scale = 1.0  # of the false-alarm rate, beside the other rules'
+    warning: Factor  # the smallest change that raises an alert, in the unit of the series
+    critical: Factor  # the smallest change that raises a critical alert
+    weight: Scale = 1.0  # of the false-alarm rate, relative to the weights of the other rules
     enabled: bool = True
 
     @model_validator(mode="after")
-    def _in_order(self) -> Rule:
+    def _critical_is_not_below_warning(self) -> Rule:
         if self.critical < self.warning:
             raise ValueError(f"critical: expected at least warning, {self.warning:g}, got {self.critical:g}")
         return self
 
 
 def _rules() -> dict[Tested, Rule]:
-    # Label accuracy has nine tenths of the rate: it is audited on hundreds, the others are over all that there is.
+    # Label accuracy gets nine tenths of the rate, because it is audited on hundreds of questions; the others test all.
     return {
         "label_accuracy": Rule(over="kept", direction="down", warning=0.05, critical=0.1, weight=81),
         "ill_posed_share": Rule(direction="up", warning=0.05, critical=0.15),
@@ -55,39 +55,40 @@ def _rules() -> dict[Tested, Rule]:
         "kept_share": Rule(direction="down", warning=0.1, critical=0.25),
         "duplicate_share": Rule(direction="up", warning=0.1, critical=0.3),
         "malformed_share": Rule(direction="up", warning=0.1, critical=0.3),
-        # In tokens: how many are worth a word, only whoever set the limit knows.
+        # In tokens. Off, because how many tokens matter depends on the token limit of the run.
         "response_length": Rule(direction="either", warning=100, critical=500, enabled=False),
         "held_out": Rule(over="", direction="down", warning=0.03, critical=0.1),
     }
 
 
 class Alerts(Part):
-    """When a figure's change is told of, besides the guard's signals.
+    """When a change of a figure raises an alert, in addition to the guard's signals.
 
-    Of runs in which nothing changes, at most `rate` get any alert from these rules in `iterations` iterations: it is
-    divided among the rules by weight, a rule's among the series that it tests (one for each oracle, and that of the
-    labels that training made), and a series' between the test against the window and the CUSUM. A longer run has as
-    much again for each `iterations` more.
+    Of the runs in which nothing changes, at most the share `rate` get any alert from these rules within `iterations`
+    iterations. The rate is divided among the rules by weight. The part of a rule is divided among the series that it
+    tests (one for each oracle, and that of the labels made in training), and the part of a series between the test
+    against the window and the CUSUM. A longer run has the same chance again for each further `iterations`.
     """
 
     rate: float = Field(0.05, gt=0, lt=1)
     iterations: Iterations = 10
-    window: Iterations = 5  # iterations before, that one is compared with; fewer where there are no more
-    min_n: Positive = 100  # in the iteration and in the window, or nothing is tested
-    slow_share: float = Field(0.1, gt=0, lt=1)  # of a rule's rate, for the CUSUM
-    slow_k: Factor = 0.5  # standard errors an iteration that the CUSUM takes for chance
-    collapse_jump: Factor = 0.05  # of the pseudo-reward…
-    collapse_kl: Factor = 0.15  # …and the KL, in nats a token, that make a fall a collapse
+    window: Iterations = 5  # previous iterations that an iteration is compared with, or as many as there are
+    min_n: Positive = 100  # needed both in the iteration and in those it is compared with, or nothing is tested
+    slow_share: float = Field(0.1, gt=0, lt=1)  # of a rule's rate, that the CUSUM gets
+    slow_k: Factor = 0.5  # standard errors per iteration that the CUSUM ignores as chance
+    collapse_jump: Factor = 0.05  # the rise of the pseudo-reward…
+    collapse_kl: Factor = 0.15  # …and the KL, in nats per token, with which a fall of accuracy is a collapse
     rules: dict[Tested, Rule] = Field(default_factory=_rules)
 
     @field_validator("rules", mode="before")
     @classmethod
-    def _with_defaults(cls, given: Any) -> Any:
-        """A rule that is given in part has the rest from its default; one that is not given is the default."""
-        if not isinstance(given, Mapping):
-            return given
-        known = {name: rule.model_dump() for name, rule in _rules().items()}
+    def _with_defaults(cls, rules: Any) -> Any:
+        """Add the default rules that are missing, and in each rule the default settings that are missing."""
+        if not isinstance(rules, Mapping):
+            return rules
+        defaults = {name: rule.model_dump() for name, rule in _rules().items()}
         changed = {
-            name: {**known.get(name, {}), **rule} if isinstance(rule, Mapping) else rule for name, rule in given.items()
+            name: {**defaults.get(name, {}), **rule} if isinstance(rule, Mapping) else rule
+            for name, rule in rules.items()
         }
-        return {**known, **changed}
+        return {**defaults, **changed}

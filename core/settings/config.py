@@ -1,4 +1,4 @@
-"""What a run is made of: `RunConfig`, of which there are two kinds, and what of its parts is about questions.
+"""The configuration of a run, `RunConfig`, of which there are two kinds, and its parts about questions and evaluation.
 
 Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1).
 """
@@ -31,7 +31,7 @@ _SUPERVISED = "supervised learns from true labels: expected prompts with labels 
 
 
 class Votes(Part):
-    """How the Solver labels questions before it trains (R-Zero 2.3; SRT 5.2), and how long a question may be."""
+    """How the Solver votes on questions before it trains (R-Zero 2.3; SRT 5.2), and how long a question may be."""
 
     votes: Answers = 10  # m
     denominator: Denominator = "all"
@@ -40,7 +40,7 @@ class Votes(Part):
 
     @property
     def limits(self) -> tuple[float, float] | None:
-        """The lowest and the highest p_hat that is kept; None: every question that has a majority."""
+        """The lowest and the highest p_hat that are kept. None: every question that has a majority is kept."""
         return None
 
 
@@ -48,9 +48,9 @@ class Dataset(Votes):
     """R-Zero 2.3: how the Solver's questions are made, labelled and filtered."""
 
     candidates: Positive = 8000  # N
-    filtered: bool = True  # False is the ablation of Table 3: keep whatever has a majority
+    filtered: bool = True  # False is the ablation of Table 3: keep every question with a majority
     delta: float = Field(0.25, ge=0, le=0.5)
-    band: tuple[Share, Share] | None = None  # instead of 1/2 -+ delta, where a release has an uneven one
+    band: tuple[Share, Share] | None = None  # instead of 1/2 -+ delta, for releases whose band is not symmetric
 
     @property
     def limits(self) -> tuple[float, float] | None:
@@ -64,26 +64,26 @@ class Dataset(Votes):
 
 
 class Evaluation(Part):
-    """Held-out accuracy after each iteration: `samples` at the sampling temperature, one greedy, maj@samples."""
+    """Held-out accuracy after each iteration: of `samples` at the sampling temperature, their majority, and greedy."""
 
-    benchmark: str = "micro"  # "micro", or a JSONL file with id, problem, answer and perhaps level
+    benchmark: str = "micro"  # "micro", or a JSONL file with id, problem, answer and optionally level
     samples: Answers = 8
     sampling: Sampling = Sampling(top_p=1.0)
 
 
 class EarlyStopping(Part):
-    """Stop when a small labelled set has shown no better Solver for `patience` iterations, and go back to the best
-    (SRT 5.1)."""
+    """Stop when pass@1 on a small labelled set has not improved for `patience` iterations, and go back to the best
+    Solver (SRT 5.1)."""
 
-    benchmark: str  # as the evaluation's
+    benchmark: str  # like `Evaluation.benchmark`
     patience: Iterations = 2
 
 
 class _Run(Part):
-    """A whole run: what both kinds have. The preset's file name is not part of it: two presets with equal values are
-    the same run."""
+    """The settings that both kinds of run have. The file name of the preset is not one of them: two presets with equal
+    values give equal configurations."""
 
-    kind: Flow  # which flow runs it
+    kind: Flow  # the flow that runs it
     seed: Seed = 0
     iterations: Iterations = 3
     base_model: str = "micro"  # "micro", or a folder with a Hugging Face model in safetensors
@@ -100,18 +100,18 @@ class _Run(Part):
 
     @property
     def test_time(self) -> bool:
-        """Whether the Solver trains on the benchmark's own questions, their answers hidden: test-time training (TTRL;
-        SRT 4.2). Its accuracy there is not held-out accuracy."""
+        """Whether the Solver trains on the benchmark's own questions with their answers hidden. This is test-time
+        training (TTRL; SRT 4.2), and its accuracy there is not held-out accuracy."""
         return False
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """Whose models there are."""
+        """The roles that have models in this run."""
         return ("solver",)
 
     @property
     def trainings(self) -> tuple[PlannedTraining, ...]:
-        """Those of an iteration, in order."""
+        """The trainings of an iteration, in order."""
         return (PlannedTraining("solver", self.solver.training, self.solver.reward, self.solver.rollouts),)
 
     @property
@@ -121,7 +121,7 @@ class _Run(Part):
 
 
 class CoEvolution(_Run):
-    """R-Zero's loop: a Challenger asks what the Solver learns from."""
+    """R-Zero's loop: a Challenger writes the questions that the Solver learns from."""
 
     kind: Literal["co_evolve"] = "co_evolve"
     challenger: Challenger = Challenger()
@@ -141,13 +141,13 @@ class CoEvolution(_Run):
     @property
     def trainings(self) -> tuple[PlannedTraining, ...]:
         challenger, labelled = self.challenger, self.labelled
-        own = PlannedTraining("challenger", challenger.training, challenger.reward, challenger.rollouts)
-        on_labels = (
+        challenger_training = PlannedTraining("challenger", challenger.training, challenger.reward, challenger.rollouts)
+        labelled_trainings = (
             ()
             if labelled is None
             else (PlannedTraining("labelled", labelled.training, labelled.reward, labelled.rollouts),)
         )
-        return (*([own] if challenger.trained else []), *super().trainings, *on_labels)
+        return (*([challenger_training] if challenger.trained else []), *super().trainings, *labelled_trainings)
 
     @property
     def prompt_sets(self) -> tuple[Prompts, ...]:
@@ -185,7 +185,9 @@ class SelfTraining(_Run):
         if method.type == "supervised" and self.prompts.labels != "given":
             raise ValueError("solver.reward: " + _SUPERVISED)
         if self.test_time and stopping and stopping.benchmark == self.evaluation.benchmark:
-            raise ValueError("early_stopping.benchmark: expected another than the one that is trained on")
+            raise ValueError(
+                f"early_stopping.benchmark: expected another benchmark than {stopping.benchmark!r}, which is trained on"
+            )
         if self.prompts.labels == "none" and "label" in method.needs:
             raise ValueError(
                 f"prompts.labels: {method.type} learns from labels that come with the questions: expected 'given' or "

@@ -1,6 +1,6 @@
 """Reading a configuration: TOML presets, overrides and stored runs.
 
-Each complaint names the field, what was expected and what came. An unknown key is an error too.
+Each error message names the field, what was expected and what came. An unknown key is an error too.
 """
 
 from __future__ import annotations
@@ -17,26 +17,30 @@ from core.methods import Method, SolverReward
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
-_MOST_COMPLAINTS, _LONGEST = 20, 100  # complaints of one configuration; characters of a name or a value in them
+_MAX_ERRORS, _MAX_CHARS = 20, 100  # errors that a message lists; characters of a name or a value in it
 
 
 class ConfigError(CoevoError):
-    """A preset or an override that cannot be used; the message names the field, what was expected and what came."""
+    """A preset or an override that cannot be used. The message names the field, what was expected and what came."""
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a TOML preset; `overrides` maps dotted names to values (`{"dataset.candidates": 320}`).
 
-    An override of a `type` takes the preset's other settings of that table away, since they are another variant's; so
-    `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers.
+    An override that changes a `type` removes the preset's other settings of that table, because they belong to another
+    variant. So `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers.
     """
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"preset {path}: no such file") from error
+    except OSError as error:
+        raise ConfigError(f"preset {path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"preset {path}: expected text in UTF-8, got the byte {error.object[error.start]:#04x}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
-    # A `type` first: what else an override says of its table is of the new variant.
+    # Each `type` is set first, because the other overrides of its table are meant for the new variant.
     for name, value in sorted((overrides or {}).items(), key=lambda item: not item[0].endswith(".type")):
         _set(tree, name, value)
     config = parse_config(tree, source=str(path))
@@ -58,31 +62,32 @@ def _unused(config: RunConfig) -> Iterator[str]:
 
 
 def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
-    """Validate a tree of settings; every complaint names the field, what was expected and what came.
+    """Validate a tree of settings. `source` begins the message of a `ConfigError`.
 
-    Without a `kind` it is "self_train" where there is a table `prompts`, and otherwise "co_evolve".
+    If `kind` is missing, it is "self_train" if there is a table `prompts`, else "co_evolve".
     """
     kinds: dict[Any, type[CoEvolution | SelfTraining]] = {"co_evolve": CoEvolution, "self_train": SelfTraining}
     kind = tree.get("kind", "co_evolve" if tree.get("prompts") is None else "self_train")
     if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigError(f"{source}: kind: expected {' or '.join(kinds)}, got {repr(kind)[:_LONGEST]}")
+        raise ConfigError(f"{source}: kind: expected {' or '.join(kinds)}, got {repr(kind)[:_MAX_CHARS]}")
     try:
         return kinds.pop(kind).model_validate(tree)
     except ValidationError as error:
-        complaints = _complaints(error, *kinds.values())
-        raise ConfigError("\n".join([f"{source}: not a valid run configuration", *complaints])) from error
+        lines = _error_lines(error, *kinds.values())
+        raise ConfigError("\n".join([f"{source}: not a valid run configuration", *lines])) from error
 
 
 def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
-    """One of the Solver's methods by its `type`, with its paper's numbers but for `settings`. Raises `ConfigError`."""
+    """The Solver's method of this `type`, with its paper's numbers except for `settings`. Raises `ConfigError`."""
     try:
         method: Method = _METHOD.validate_python({"type": name, **(settings or {})})
     except ValidationError as error:
-        raise ConfigError("\n".join([f"method {name}: not a valid method", *_complaints(error)])) from error
+        raise ConfigError("\n".join([f"method {name}: not a valid method", *_error_lines(error)])) from error
     return method
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set the setting with a dotted name. A new `type` removes the other settings of its table."""
     *parents, last = dotted.split(".")
     for parent in parents:
         tree = tree.setdefault(parent, {})
@@ -93,20 +98,20 @@ def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _complaints(error: ValidationError, other: type[CoEvolution | SelfTraining] | None = None) -> list[str]:
-    """A line each; a setting that only the `other` kind of run has is said to be that kind's."""
+def _error_lines(error: ValidationError, other: type[CoEvolution | SelfTraining] | None = None) -> list[str]:
+    """One line per error. If only the `other` kind of run has a setting, its line says so."""
     errors = error.errors()
-    named = list[str]()
-    for e in errors[:_MOST_COMPLAINTS]:
-        without_input = e["type"] in ("extra_forbidden", "missing")
-        text = e["msg"] + ("" if without_input else f" (got {repr(e['input'])[:_LONGEST]})")
-        if e["type"] == "extra_forbidden" and other is not None and _has(other, e["loc"]):
+    lines = list[str]()
+    for details in errors[:_MAX_ERRORS]:
+        without_input = details["type"] in ("extra_forbidden", "missing")
+        text = details["msg"] + ("" if without_input else f" (got {repr(details['input'])[:_MAX_CHARS]})")
+        if details["type"] == "extra_forbidden" and other is not None and _has_setting(other, details["loc"]):
             text = f"only a run of kind {other.model_fields['kind'].default} has this setting: leave it out"
-        named.append(f"  {'.'.join(map(str, e['loc']))[:_LONGEST] or 'run'}: {text}")
-    return [*named, f"  and {len(errors) - len(named):,} more"] if len(errors) > len(named) else named
+        lines.append(f"  {'.'.join(map(str, details['loc']))[:_MAX_CHARS] or 'run'}: {text}")
+    return [*lines, f"  and {len(errors) - len(lines):,} more"] if len(errors) > len(lines) else lines
 
 
-def _has(model: Any, setting: Sequence[int | str]) -> bool:
+def _has_setting(model: Any, setting: Sequence[int | str]) -> bool:
     for name in setting:
         fields = getattr(model, "model_fields", {})
         if name not in fields:

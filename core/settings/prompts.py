@@ -1,4 +1,4 @@
-"""A given prompt set as a preset's `[prompts]` says it."""
+"""The settings of a given prompt set: a preset's `[prompts]`."""
 
 from __future__ import annotations
 
@@ -10,37 +10,42 @@ from core.settings.bounds import Part, Positive
 
 
 class Prompts(Part):
-    """A given prompt set: the setting of the papers that train no Challenger (`self_train`).
+    """A given prompt set, as used by the papers that train no Challenger (`self_train`).
 
-    `file` is JSONL or Parquet; "micro", questions of the tiny world; or "benchmark", the evaluation's own questions,
-    their labels hidden (test-time training: SRT 4.2, TTRL). `labels` says what a question brings to a method that does
-    not vote anew: "given", the answer column; "offline", the votes of the model that training starts from (SRT 5.2).
+    `file` is a JSONL or Parquet file, or "micro" for questions of the tiny world, or "benchmark" for the evaluation's
+    own questions with their answers hidden (test-time training: SRT 4.2, TTRL). `labels` says which label comes with a
+    question, for methods that do not vote anew: "given" is that of the answer column, "offline" is the vote of the
+    model that training starts from (SRT 5.2).
     """
 
     file: str
-    question: str = "problem"  # column
-    answer: str | None = None  # column; seen by the audit, and by the reward only where labels are given
+    question: str = "problem"  # the name of a column
+    answer: str | None = None  # a column; the reward reads it only with labels = "given"
     labels: Literal["none", "given", "offline"] = "none"
-    limit: Positive | None = None  # the first so many of a file; how many are drawn for "micro"
-    easiest: float = Field(1.0, gt=0, le=1)  # the share that is trained on (SRT 5.3)
+    limit: Positive | None = None  # use the first so many of a file; for "micro", draw so many
+    easiest: float = Field(1.0, gt=0, le=1)  # train on this share, the easiest questions (SRT 5.3)
     easiest_by: Literal["majority", "pass_rate"] = "majority"  # frequency of the majority answer, or of the true one
 
     @property
     def voted(self) -> bool:
-        """Whether the starting model answers all questions before training."""
+        """Whether the starting model votes on all questions before training."""
         return self.labels == "offline" or self.easiest < 1
 
     @model_validator(mode="after")
-    def _answers_where_they_are_needed(self) -> Prompts:
+    def _has_the_answers_that_it_needs(self) -> Prompts:
         if self.file == "benchmark" and (self.labels == "given" or self.easiest_by == "pass_rate"):
-            raise ValueError("labels: the benchmark's are hidden; expected labels 'none' or 'offline', by majority")
+            raise ValueError(
+                "labels: the benchmark's are hidden: expected labels = 'none' or 'offline' and easiest_by = 'majority',"
+                f" got labels = {self.labels!r} and easiest_by = {self.easiest_by!r}"
+            )
         if self.file == "benchmark" and self.limit is not None:
-            raise ValueError(f"limit: expected none, the benchmark is trained on whole; got {self.limit}")
+            raise ValueError(f"limit: expected none, because the whole benchmark is trained on, got {self.limit}")
         known = self.answer is not None or self.file == "micro"
         if not known and (self.labels == "given" or (self.easiest < 1 and self.easiest_by == "pass_rate")):
             raise ValueError(
-                "answer: expected the name of a column, where labels are given or a pass rate is asked for"
+                "answer: expected the name of a column, because labels = 'given' and easiest_by = 'pass_rate' need the "
+                "true answers; got none"
             )
         if self.file == "micro" and self.limit is None:
-            raise ValueError("limit: expected how many questions of the tiny world to draw")
+            raise ValueError("limit: expected how many questions of the tiny world to draw, got none")
         return self

@@ -1,4 +1,4 @@
-"""Who answers a run's prompts: a preset's `[serving]` and `[solver.signals]`."""
+"""The services that a run asks: a preset's `[serving]` and `[solver.signals]`."""
 
 from __future__ import annotations
 
@@ -11,54 +11,56 @@ from core.settings.bounds import Attempts, Part, Seconds, Workers
 
 
 class Serving(Part):
-    """The Ray Serve applications that a run asks, `challenger` and `solver` among them.
+    """The Ray Serve applications that a run asks, which include `challenger` and `solver`.
 
-    One Ray has one set of applications at a time: a run that names another waits for its turn, then they are replaced.
+    A Ray cluster has one set of applications at a time. A run that names another set waits for its turn and then
+    replaces them.
     """
 
-    applications: str = "embedded"  # of deploy/serve, or the path of a YAML file that `serve deploy` takes
-    # Batches of 128 questions under way at once. With few, whoever serves waits for the longest answers of each; with
-    # many, a killed run asks for many again.
+    applications: str = "embedded"  # a file of deploy/serve, or the path of a YAML file that `serve deploy` takes
+    # Batches of 128 questions that are asked at once. With few, the servers wait for the longest answers of each batch;
+    # with many, a run that was killed must ask many questions again.
     batches: Workers = 8
-    release: bool = False  # stop them while the Solver trains, which asks none of them: their GPUs are its then
+    release: bool = False  # stop the applications that a stage does not ask, so that training gets their GPUs
 
 
 class Service(Part):
-    """An OpenAI-compatible service of somebody else's.
+    """An OpenAI-compatible service that is not part of the run.
 
-    `key_variable` names what holds its key in the environment of the process that runs the flow: of `coevo run`, or of
-    `coevo up` where the Prefect UI triggers it.
+    `key_variable` is the name of the environment variable that holds its key. It must be set in the process that runs
+    the flow: in `coevo run`, or in `coevo up` if the run is started from the Prefect UI.
     """
 
     url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
     model: str
     key_variable: str | None = None
     timeout: Seconds = 120.0  # seconds, for one request
-    attempts: Attempts = 5
+    attempts: Attempts = 5  # of one request
 
 
 class Signals(Part):
-    """Where a method's signals come from, beyond what the sampling itself tells.
+    """Where those signals of a method come from that sampling does not provide.
 
-    `served` is the run's own application, `embedder` or `judge`, of the file that `[serving]` names.
+    "served" is the run's own application, `embedder` or `judge`, in the file that `[serving]` names.
     """
 
-    embedder: Literal["hashing", "served"] | Service = "hashing"  # hashed words, not their meaning
-    clusterer: Literal["skeleton", "served"] | Service = "skeleton"  # the text without its numbers, not its strategy
+    embedder: Literal["hashing", "served"] | Service = "hashing"  # compares words, not meaning
+    clusterer: Literal["skeleton", "served"] | Service = "skeleton"  # compares texts without their numbers
 
     def services(self, method: Method) -> list[Service]:
-        """Those that `method` asks."""
-        asked = {"embeddings": self.embedder, "clusters": self.clusterer}
-        return [service for signal, service in asked.items() if signal in method.needs and isinstance(service, Service)]
+        """The services that `method` asks."""
+        sources = {"embeddings": self.embedder, "clusters": self.clusterer}
+        needed = (source for signal, source in sources.items() if signal in method.needs)
+        return [source for source in needed if isinstance(source, Service)]
 
     def served(self, method: Method) -> dict[str, str]:
-        """Application -> the setting that asks for it, of those that `method` asks."""
-        asked = {
+        """Application -> the setting that names it, for the applications that `method` asks."""
+        sources = {
             "embedder": ("embeddings", "embedder", self.embedder),
             "judge": ("clusters", "clusterer", self.clusterer),
         }
         return {
             name: setting
-            for name, (signal, setting, service) in asked.items()
+            for name, (signal, setting, service) in sources.items()
             if signal in method.needs and service == "served"
         }

@@ -1,4 +1,4 @@
-"""Which trainer does a run's training, and with what: the variants of a preset's `[trainer]`."""
+"""Which trainer a run uses, and its settings: the variants of a preset's `[trainer]`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from core.settings.bounds import Part, Positive, Share, Workers
 
 
 class LocalSettings(Part):
-    """The embedded trainer: plain torch on Ray. `workers` of `[….training]` says how many take part.
+    """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
-    What a number does not say is a matter of speed and memory only.
+    The settings here only affect speed and memory.
     """
 
     type: Literal["local"] = "local"
-    device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU where Ray has some, else a CPU
-    sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others come after them
-    checkpoint_activations: bool = False  # keep what enters a layer; compute the rest again for the gradients
+    device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU if Ray has any, else a CPU
+    sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
+    checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
 
 
 class EasyR1Settings(Part):
-    """EasyR1 in its own environment, which it does not share with us: see docs/easyr1.md.
+    """EasyR1, which runs in an environment of its own (docs/easyr1.md).
 
-    `source` is a checkout of the pinned commit, `python` the interpreter that has what it needs. What a number does not
-    say is a matter of speed and memory only.
+    `source` is a checkout of the pinned commit, and `python` is an interpreter that has EasyR1's dependencies. The
+    other settings only affect speed and memory.
     """
 
     type: Literal["easyr1"] = "easyr1"
@@ -33,11 +33,11 @@ class EasyR1Settings(Part):
     source: str = "EasyR1"
     nodes: Workers = 1
     gpus_per_node: Workers = 8
-    tensor_parallel: Workers = 1  # of vLLM, for rollouts
-    gpu_memory_share: Share = 0.6  # of vLLM
-    update_micro_batch: Positive = 4  # sequences a GPU and forward pass
+    tensor_parallel: Workers = 1  # of vLLM, which samples the rollouts
+    gpu_memory_share: Share = 0.6  # of each GPU, for vLLM
+    update_micro_batch: Positive = 4  # sequences per GPU and forward pass
     experience_micro_batch: Positive = 16
-    offload: bool = False  # parameters and optimiser states to the CPU's memory while the other is at work
+    offload: bool = False  # keep parameters and optimiser states in the machine's memory while vLLM samples
 
 
 TrainerSettings = Annotated[LocalSettings | EasyR1Settings, Field(discriminator="type")]

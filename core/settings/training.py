@@ -28,12 +28,12 @@ from core.settings.serving import Signals
 
 
 def trained_rollouts(rollouts: int, objective: Objective) -> int:
-    """How many of a prompt's rollouts are trained on: `trained_share`, and at least two."""
+    """How many of a prompt's rollouts are trained on: the share `trained_share`, but at least two."""
     return max(2, round(rollouts * objective.trained_share))
 
 
 class Sampling(Part):
-    """How rollouts are drawn."""
+    """How rollouts are sampled."""
 
     temperature: Temperature = 1.0
     top_p: float = Field(0.99, gt=0, le=1)
@@ -41,25 +41,25 @@ class Sampling(Part):
 
 
 class Training(Part):
-    """How much one role trains, and on what (R-Zero E.1, A.1). What it minimises is its reward's `Objective`."""
+    """How much one role trains, and on how much data (R-Zero E.1, A.1). Its reward's `Objective` defines the loss."""
 
     steps: Positive = 15
     prompts_per_step: Positive = 128
-    rollouts_per_prompt: Annotated[Answers, Field(ge=2)] | None = None  # None: as many as the reward's paper takes
+    rollouts_per_prompt: Annotated[Answers, Field(ge=2)] | None = None  # None: the number of the reward's paper
     learning_rate: LearningRate = 1e-6
     weight_decay: Factor = 1e-2
     max_grad_norm: Scale = 1.0
-    prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all of the step's prompts
-    updates_per_step: Positive = 1  # passes over its rollouts; with one mini-batch and one pass nothing is clipped
-    micro_batch: Positive = 16  # sequences a forward pass, a matter of memory only
+    prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all prompts of the step
+    updates_per_step: Positive = 1  # passes over its rollouts; with one mini-batch and one pass, nothing is clipped
+    micro_batch: Positive = 16  # sequences per forward pass; it only affects memory
     checkpoint_every: Positive = 5
-    workers: Workers = 1  # data-parallel
-    sharded: bool = False  # weights, gradients and AdamW's moments over the workers (FSDP); nothing to a single one
+    workers: Workers = 1  # data-parallel processes
+    sharded: bool = False  # shard weights, gradients and AdamW's moments over the workers (FSDP), if there are several
     sampling: Sampling = Sampling()
 
 
 class Challenger(Part):
-    """How the Challenger is trained. `trained=False` is the paper's baseline of Table 1: it stays the base model."""
+    """How the Challenger is trained. With `trained=False`, a baseline of the paper's Table 1, it is the base model."""
 
     trained: bool = True
     reward: ChallengerReward = ChallengerReward()
@@ -67,12 +67,12 @@ class Challenger(Part):
 
     @property
     def rollouts(self) -> int:
-        """How many a prompt gets."""
+        """How many rollouts a prompt gets."""
         return self.training.rollouts_per_prompt or self.reward.rollouts
 
 
 class Solver(Part):
-    """How the Solver is trained: `reward` names the method, `core.methods`."""
+    """How the Solver is trained. `reward` is one of the methods in `core.methods`."""
 
     reward: SolverReward = RZero()
     training: Training = Training()
@@ -80,7 +80,7 @@ class Solver(Part):
 
     @property
     def rollouts(self) -> int:
-        """How many a prompt gets; all of them vote."""
+        """How many rollouts a prompt gets; all of them vote."""
         return self.training.rollouts_per_prompt or self.reward.rollouts
 
     @model_validator(mode="after")
@@ -90,37 +90,37 @@ class Solver(Part):
 
 
 class Labelled(Part):
-    """Labelled data that the Solver learns from at the end of each iteration (R-Zero B.3), by the same GRPO."""
+    """Labelled data that the Solver trains on at the end of each iteration (R-Zero B.3), by the same GRPO."""
 
     file: str  # JSONL or Parquet, or "micro"
-    question: str = "problem"  # columns
+    question: str = "problem"  # names of columns
     answer: str = "answer"
     limit: Positive | None = None
     reward: Supervised = Supervised()
     training: Training = Training()
 
     @model_validator(mode="after")
-    def _a_prompt_set_with_answers(self) -> Labelled:
+    def _has_labels(self) -> Labelled:
         if self.file == "benchmark" or (self.file == "micro" and self.limit is None):
-            raise ValueError('file: expected a file of labelled questions, or "micro" with a limit')
+            raise ValueError(f'file: expected a file of labelled questions, or "micro" with a limit, got {self.file!r}')
         return self
 
     @property
     def rollouts(self) -> int:
-        """How many a prompt gets."""
+        """How many rollouts a prompt gets."""
         return self.training.rollouts_per_prompt or self.reward.rollouts
 
     @property
     def prompts(self) -> Prompts:
-        """The same as a prompt set."""
+        """The labelled data as a prompt set."""
         return Prompts(file=self.file, question=self.question, answer=self.answer, labels="given", limit=self.limit)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTraining:
-    """One of the trainings of an iteration; `table` is the setting's name."""
+    """One training of an iteration. `table` is the name of its table in a preset."""
 
     table: str
     training: Training
     objective: Objective
-    rollouts: int  # a prompt
+    rollouts: int  # per prompt

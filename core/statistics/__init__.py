@@ -1,1 +1,1 @@
-"""Every figure and its interval: shares, accuracies, audits, changes, and the signals of the guard."""
+"""All figures and their intervals: shares, accuracies, audits, changes over time, and the signals of the guard."""

@@ -1,5 +1,7 @@
-"""Audits of pseudo-labels by an oracle that grades a sample: which are drawn, what the share of right ones is over the
-whole set, how many a drop takes to be seen, and how far two oracles agree. `docs/audits.md` describes it.
+"""Audits of pseudo-labels by an oracle that grades a sample.
+
+The functions here draw the sample, estimate the share of right labels in the whole set, say how many audits it takes to
+detect a drop, and measure how far two oracles agree. `docs/audits.md` describes audits.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from core.statistics.estimates import Z95, Estimate, wilson_at
 from core.types import OracleVerdict, Verdict
 
 _BINS = 5
-_FLOOR = 2  # of every stratum, where it has so many: one alone shows no spread
+_FLOOR = 2  # questions that are drawn from every stratum that has so many: a single one shows no spread
 _CATEGORIES: tuple[OracleVerdict, ...] = ("right", "wrong", "ill_posed")
 _MOST_AUDITS = 10**9
 
 
 class AuditError(CoevoError):
-    """An audit that cannot be drawn or planned as it was asked for; says which value, and what was expected."""
+    """An audit that cannot be drawn or planned as requested. The message names the value and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A question of a sample. `position` counts from 0: the order in which they are asked."""
+    """A question of a sample. `position` is its place in the sample, from 0."""
 
     question_id: str
     stratum: str
@@ -38,7 +40,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Of `size` pseudo-labels, `n` were audited and `right` of these are right. Raises ValueError on other counts."""
+    """Of `size` pseudo-labels, `n` were audited and `right` of these are right. Raises `ValueError` on other counts."""
 
     size: int
     n: int
@@ -46,12 +48,15 @@ class Stratum:
 
     def __post_init__(self) -> None:
         if not 0 <= self.right <= self.n <= self.size:
-            raise ValueError(f"stratum: expected 0 <= right <= n <= size, got {self.right}, {self.n}, {self.size}")
+            counts = f"right = {self.right}, n = {self.n}, size = {self.size}"
+            raise ValueError(f"stratum: expected 0 <= right <= n <= size, got {counts}")
 
 
 def stratum_of(p_hat: float, verdict: Verdict) -> str:
-    """`kept 0.4-0.6`, `not kept 0.8-1.0`: the fifth that p_hat is in (its lower end included, 1 in the last) crossed
-    with whether the question was kept. Only questions that were voted on and have a pseudo-label are audited.
+    """The stratum of a question: `kept 0.4-0.6` or `not kept 0.8-1.0`, for example.
+
+    It is the fifth of the range that p_hat is in (with its lower end; 1 is in the last), and whether the question was
+    kept. Only questions that have a pseudo-label are audited.
 
     Raises:
         ValueError: `p_hat` is not in 0..1.
@@ -64,67 +69,69 @@ def stratum_of(p_hat: float, verdict: Verdict) -> str:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Strata by p_hat, so that those side by side are alike: what `stratified_share` merges by."""
+    """Sort the names of strata by p_hat, so that neighbours are alike, as `stratified_share` expects."""
     return sorted(names, key=lambda name: (name.split()[-1], name))
 
 
 def draw(rows: Sequence[tuple[str, float, Verdict]], size: int, seed: int) -> list[Drawn]:
-    """A stratified random sample of (question id, p_hat, verdict), in order of position; all of them where they are
-    fewer than `size`.
+    """Draw a stratified random sample from rows of (question id, p_hat, verdict), in order of position.
 
-    There is one sequence for a seed and a set of rows, in whatever order these come, and a sample is its first `size`:
-    so a larger one keeps the places of a smaller one, and an audit can be extended. Within a stratum the order is
-    that of a hash of seed and id. The sequence begins with one of every stratum and then a second, the largest
-    stratum first; each further place goes to the stratum with the largest size / (2 drawn + 1), which is
-    Sainte-Laguë's proportional allocation: it never takes back what it gave.
+    If there are fewer rows than `size`, all are drawn. A seed and a set of rows determine one sequence, whatever the
+    order of the rows, and a sample is the first `size` of it. So a larger sample keeps the positions of a smaller one,
+    and an audit can be extended. Within a stratum the order is that of a hash of seed and id. The sequence begins with
+    one question of every stratum and then a second, the largest stratum first. Each further position goes to the
+    stratum with the largest size / (2 drawn + 1). This is Sainte-Laguë's proportional allocation, in which a larger
+    sample never takes a position away from a stratum.
 
     Raises:
         AuditError: `size` is not positive.
     """
     if size < 1:
         raise AuditError(f"size: expected at least 1, got {size}")
-    seeded, named = hashlib.sha256(f"{seed}/".encode()), cache(stratum_of)  # there may be a million rows
+    seed_hash, cached_stratum_of = hashlib.sha256(f"{seed}/".encode()), cache(stratum_of)  # for up to a million rows
     members: dict[str, list[tuple[bytes, str]]] = {}
     for question_id, p_hat, verdict in rows:
-        hashed = seeded.copy()
-        hashed.update(question_id.encode())
-        members.setdefault(named(p_hat, verdict), []).append((hashed.digest(), question_id))
-    waiting = {name: iter(sorted(ids)) for name, ids in members.items()}
-    sequence = _allocation({name: len(ids) for name, ids in members.items()}, min(size, len(rows)))
-    return [Drawn(next(waiting[name])[1], name, position) for position, name in enumerate(sequence)]
+        row_hash = seed_hash.copy()
+        row_hash.update(question_id.encode())
+        members.setdefault(cached_stratum_of(p_hat, verdict), []).append((row_hash.digest(), question_id))
+    undrawn = {name: iter(sorted(ids)) for name, ids in members.items()}
+    names = _allocation({name: len(ids) for name, ids in members.items()}, min(size, len(rows)))
+    return [Drawn(next(undrawn[name])[1], name, position) for position, name in enumerate(names)]
 
 
 def _allocation(sizes: Mapping[str, int], size: int) -> Iterator[str]:
-    """Which stratum each place goes to."""
+    """The stratum of each position of a sample."""
 
-    def turn(name: str, drawn: int) -> tuple[int, float, str]:
+    def priority(name: str, drawn: int) -> tuple[int, float, str]:
         return (drawn, -sizes[name], name) if drawn < _FLOOR else (_FLOOR, -sizes[name] / (2 * drawn + 1), name)
 
     drawn = Counter[str]()
-    heap = [turn(name, 0) for name in sizes]
+    heap = [priority(name, 0) for name in sizes]
     heapq.heapify(heap)
     for _ in range(size):
         *_, name = heapq.heappop(heap)
         yield name
         drawn[name] += 1
         if drawn[name] < sizes[name]:
-            heapq.heappush(heap, turn(name, drawn[name]))
+            heapq.heappush(heap, priority(name, drawn[name]))
 
 
 def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
-    """The share of right pseudo-labels over the whole set, each stratum weighing what it holds of it, with a 95%
-    interval; `n` are the audits. None where nothing was audited.
+    """The share of right pseudo-labels in the whole set, with a 95% interval; `n` is the number of audits.
 
-    The interval is Wilson's at the effective number of audits: the n of a simple random sample that would have the
-    variance of this one, which is sum W² (1 - n/size) p q / n over the strata (Cochran 1977, 5.6) and p q / N for the
-    set of N itself, since what is estimated is how often labels made like these are right. A stratum's p is moved
-    towards the whole's by one imagined audit: two audits that agree do not mean that all would. So with one stratum, or
-    with everything audited, it is `core.statistics.estimates.share`. By simulation it covers 95% -+ 2 of sets of seven
-    strata, some of two audits, at 100 to 400 audits (tests/core/test_audits.py); less, like Wilson's own, where few
-    audits are nearly all right (91% for 50 of labels of which 98% are).
+    Each stratum is weighted by its share of the set. None if nothing was audited.
 
-    A stratum with no audit says nothing: it is counted to its nearest neighbour that has some, the one before at
-    equal distance, and is taken to be like it. So give them `in_order`.
+    The interval is Wilson's at the effective number of audits, which is the n of a simple random sample with the same
+    variance. The variance is the sum of W² (1 - n/size) p q / n over the strata (Cochran 1977, 5.6), plus p q / N for
+    the set of N itself, because the estimate is of how often labels made in this way are right. A stratum's p is moved
+    towards that of the whole by one imagined audit, because two audits that agree do not mean that all would. So with
+    one stratum, or with everything audited, the result is that of `core.statistics.estimates.share`. In simulations on
+    sets of two to seven strata, some with two audits, the interval contains the truth in 95% -+ 2 of cases at 100 to
+    400 audits (tests/core/test_audits.py). Like Wilson's own, it does so less often if few audits are nearly all right
+    (91% for 50 audits of labels of which 98% are right).
+
+    A stratum without an audit is merged with the nearest one that has some (of two, the one before) and taken to be
+    like it. So the strata must come sorted by `in_order`.
     """
     parts = _merged(strata)
     total, n = sum(part.size for part in parts), sum(part.n for part in parts)
@@ -132,14 +139,14 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
         return None
     weights = [part.size / total for part in parts]
     value = math.fsum(weight * part.right / part.n for weight, part in zip(weights, parts, strict=True))
-    whole = (value * n + 1) / (n + 2)  # neither 0 nor 1, where no variance could be told
-    near = [(part.right + whole) / (part.n + 1) for part in parts]
+    overall = (value * n + 1) / (n + 2)  # never 0 or 1, where the variance would be 0
+    shrunk = [(part.right + overall) / (part.n + 1) for part in parts]
     variance = math.fsum(
         weight * weight * (1 - part.n / part.size) * p * (1 - p) / part.n
-        for weight, part, p in zip(weights, parts, near, strict=True)
+        for weight, part, p in zip(weights, parts, shrunk, strict=True)
     )
-    middle = math.fsum(weight * p for weight, p in zip(weights, near, strict=True))
-    spread = middle * (1 - middle)
+    mean = math.fsum(weight * p for weight, p in zip(weights, shrunk, strict=True))
+    spread = mean * (1 - mean)
     lo, hi = wilson_at(value, spread / (variance + spread / total))
     return Estimate(value, lo, hi, n)
 
@@ -156,23 +163,23 @@ def _merged(strata: Sequence[Stratum]) -> list[Stratum]:
 def audits_needed(
     drop: float, accuracy: float, power: float = 0.8, confidence: float = 0.95, reference_n: int | None = None
 ) -> int:
-    """How many audits it takes to see label accuracy fall from `accuracy` by `drop` (0.05 are five points).
+    """How many audits it takes to detect that label accuracy falls from `accuracy` by `drop` (0.05 is five points).
 
-    The two-sided two-proportion test at `confidence`, normal approximation with the pooled variance under no change
-    (Fleiss, Levin and Paik 2003, 4.3), finds the drop with probability `power`. The reference has `reference_n`
-    audits, or as many as are asked for: 1,251 each for 0.75 to 0.70. Simple random samples are assumed; a stratified
-    one needs no more.
+    The two-sided two-proportion test at `confidence`, in the normal approximation with the pooled variance under no
+    change (Fleiss, Levin and Paik 2003, 4.3), detects the drop with probability `power`. The reference has
+    `reference_n` audits, or by default as many as the result: 1,251 each for a drop from 0.75 to 0.70. Simple random
+    samples are assumed; a stratified sample needs no more.
 
     Raises:
-        AuditError: a value out of range, or a reference too small for any number of audits.
+        AuditError: a value is out of range, or the reference is too small for any number of audits.
     """
     _require_plan(accuracy, power, confidence, reference_n)
     if not 0 < drop <= accuracy:
         raise AuditError(f"drop: expected more than 0 and at most the accuracy, {accuracy:g}, got {drop:g}")
     if _power(_MOST_AUDITS, reference_n, drop, accuracy, confidence) < power:
         raise AuditError(
-            f"reference_n: expected more than {reference_n} audits to compare with: against so few, none finds a "
-            f"drop of {drop:g} from {accuracy:g} with power {power:g}"
+            f"reference_n: expected more than {reference_n} audits to compare with: against so few, no number of "
+            f"audits detects a drop of {drop:g} from {accuracy:g} with power {power:g}"
         )
     low, high = 0, _MOST_AUDITS  # `low` is too few
     while high - low > 1:
@@ -185,10 +192,10 @@ def audits_needed(
 def detectable_drop(
     n: int, accuracy: float, power: float = 0.8, confidence: float = 0.95, reference_n: int | None = None
 ) -> float | None:
-    """The smallest drop that `n` audits find: the inverse of `audits_needed`. None where not even a fall to 0 is.
+    """The smallest drop that `n` audits detect, the inverse of `audits_needed`. None if they miss even a fall to 0.
 
     Raises:
-        AuditError: a value out of range.
+        AuditError: a value is out of range.
     """
     _require_plan(accuracy, power, confidence, reference_n)
     if n < 1:
@@ -204,13 +211,14 @@ def detectable_drop(
 
 
 def _power(n: int, reference_n: int | None, drop: float, accuracy: float, confidence: float) -> float:
-    other = n if reference_n is None else reference_n
+    """The probability that `n` audits detect the drop; the other parameters are those of `audits_needed`."""
+    before_n = n if reference_n is None else reference_n
     after = accuracy - drop
-    pooled = (other * accuracy + n * after) / (other + n)
-    no_change = math.sqrt(pooled * (1 - pooled) * (1 / other + 1 / n))
-    change = math.sqrt(accuracy * (1 - accuracy) / other + after * (1 - after) / n)
-    margin = drop - NormalDist().inv_cdf((1 + confidence) / 2) * no_change
-    return NormalDist().cdf(margin / change) if change else float(margin > 0)
+    pooled = (before_n * accuracy + n * after) / (before_n + n)
+    error_under_no_change = math.sqrt(pooled * (1 - pooled) * (1 / before_n + 1 / n))
+    error = math.sqrt(accuracy * (1 - accuracy) / before_n + after * (1 - after) / n)
+    margin = drop - NormalDist().inv_cdf((1 + confidence) / 2) * error_under_no_change
+    return NormalDist().cdf(margin / error) if error else float(margin > 0)
 
 
 def _require_plan(accuracy: float, power: float, confidence: float, reference_n: int | None) -> None:
@@ -224,17 +232,18 @@ def _require_plan(accuracy: float, power: float, confidence: float, reference_n:
         raise AuditError(f"reference_n: expected at least 1 audit, got {reference_n}")
 
 
-Said = tuple[OracleVerdict, OracleVerdict]
+VerdictPair = tuple[OracleVerdict, OracleVerdict]  # of two oracles on one pseudo-label
 
 
-def kappa(pairs: Mapping[Said, int] | Iterable[Said]) -> Estimate | None:
-    """Cohen's kappa (1960) of what two oracles said of the same pseudo-labels, over right, wrong and ill_posed: how
-    far they agree beyond chance, with a 95% interval; 1 is complete agreement, 0 is chance.
+def kappa(pairs: Mapping[VerdictPair, int] | Iterable[VerdictPair]) -> Estimate | None:
+    """Cohen's kappa (1960) of the verdicts of two oracles on the same pseudo-labels, with a 95% interval.
 
-    `pairs` are the pairs, or how often each occurs. One with `unknown` in it is left out, and not in n. The interval
-    is normal, with the large-sample error of Fleiss, Cohen and Everitt (1969), within -1..1; where all agree, that
-    error is 0 and would promise too much, so there the lower end is kappa at the lower end of Wilson's interval of
-    the agreement. None without pairs, and where both said one and the same of everything: chance explains all.
+    It says how far their verdicts right, wrong and ill_posed agree beyond chance: 1 is complete agreement, 0 is chance.
+    `pairs` are the pairs of verdicts, or how often each pair occurs. Pairs with `unknown` are left out and do not count
+    in n. The interval is normal, with the large-sample error of Fleiss, Cohen and Everitt (1969), within -1..1. If the
+    two agree on everything, that error is 0, which would promise too much; then the lower end is kappa at the lower end
+    of Wilson's interval of the agreement. None if there are no pairs, or if both gave the same single verdict to
+    everything, since chance explains such an agreement.
     """
     counts = {pair: count for pair, count in Counter(pairs).items() if "unknown" not in pair and count}
     n = sum(counts.values())

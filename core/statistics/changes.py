@@ -1,18 +1,19 @@
-"""How a run's figures have changed: tests of each iteration against those before it, with few false alarms in a run.
+"""Tests of whether a run's figures have changed: each iteration against those before it, with few false alarms.
 
 Three rules look at a series:
 
-- `sudden`: the iteration against the window before it, pooled. Shares of counts by the score test of two proportions
-  (the z with the pooled variance; Newcombe 1998 gives the interval of the difference); everything else, means and
-  shares of stratified samples, by the z of their intervals.
-- `slow`: a one-sided CUSUM (Page 1954) of the same z, but against all iterations before. Such recursive z are
-  independent standard normal while nothing changes, which no fixed reference gives (Hawkins 1987, the self-starting
-  CUSUM); the limit is exact for them, by Brook and Evans's Markov chain (1972).
-- `collapse`: SRT's signature (arXiv 2505.21444, 4.1.1): held-out accuracy falls, by its own `sudden` test, while the
+- `sudden` compares the iteration with the window of iterations before it, pooled. Shares of counts are compared by the
+  score test of two proportions, which is the z with the pooled variance (the interval of the difference is that of
+  Newcombe 1998). Everything else, which is means and shares of stratified samples, is compared by the z of the
+  intervals.
+- `slow` is a one-sided CUSUM (Page 1954) of the same z, but against all iterations before. Such recursive z are
+  independent standard normal while nothing changes; against a fixed reference they would not be (Hawkins 1987, the
+  self-starting CUSUM). So the limit is exact, by the Markov chain of Brook and Evans (1972).
+- `collapse` is SRT's signature (arXiv 2505.21444, 4.1.1): held-out accuracy falls, by its own `sudden` test, while the
   pseudo-reward and the KL have risen.
 
-What is controlled is the chance that a run in which nothing changes gets any alert at all: `Alerts.rate`, divided by
-Bonferroni among rules, series, tests and iterations, so that it holds however these depend on each other.
+`Alerts.rate` limits the chance that a run in which nothing changes gets any alert at all. It is divided by Bonferroni's
+method among rules, series, tests and iterations, so the limit holds however these depend on each other.
 """
 
 from __future__ import annotations
@@ -30,23 +31,24 @@ from core.settings.alerts import Alerts, Rule, Tested
 from core.statistics.estimates import Z95, Estimate, difference, wilson
 
 # The series of the Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where
-# it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests either.
+# it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests it.
 HELD_OUT, TEST_TIME = "held_out", "test_time"
 ACCURACY = (HELD_OUT, TEST_TIME)
-# The accuracy of the labels that the Solver learns from: of those that were made before its training, by slice, and of
-# those that its method makes while it trains. The rule LABELS tests both.
+# The accuracy of the labels that the Solver learns from. LABELS: of those that were made before its training, by slice.
+# TRAINING_LABELS: of those that its method makes while it trains. The rule LABELS tests both.
 LABELS, TRAINING_LABELS = "label_accuracy", "training_label_accuracy"
-# Of the training's prompts, the share that got a label; of the answers taken for wrong (SCRL), the share that is wrong.
+# The share of the training's prompts that got a label, and the share of SCRL's negative labels that are wrong answers.
 LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY = "training_labelled_share", "negative_label_accuracy"
 
+# rule -> the series that it tests; a rule that is not listed tests the series of its own name
 _TESTED: Mapping[str, tuple[str, ...]] = {HELD_OUT: ACCURACY, LABELS: (LABELS, TRAINING_LABELS)}
 
-_MEANS = frozenset({"vote_entropy", "response_length"})  # all else that is tested is a share
-_STATES = 200  # of the Markov chain
+_MEANS = frozenset({"vote_entropy", "response_length"})  # every other tested series is a share
+_STATES = 200  # of the CUSUM's Markov chain
 
 
 class SeriesKey(NamedTuple):
-    """Which series: its name, over what, and by which oracle; empty where it has none."""
+    """Identifies a series: its name, the questions that it is over, and its oracle. The last two may be empty."""
 
     name: str
     over: str = ""
@@ -55,7 +57,7 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A series' figure of one iteration, with its 95% interval where it has one."""
+    """The figure of a series in one iteration, with its 95% interval if it has one."""
 
     iteration: int
     value: float
@@ -66,20 +68,20 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A change that was found, in the iteration where it was."""
+    """A change that was found. `point` is that of the iteration in which it shows."""
 
     rule: Literal["sudden", "slow", "collapse"]
     series: SeriesKey
     point: Point
     severity: Literal["warning", "critical"]
     reference: float  # what the value is compared with
-    threshold: float  # that the value crossed
+    threshold: float  # the one that the value crossed
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """A mean and its variance; `right` of n where it is a share of counts."""
+    """A mean and its variance. `right` is the count if the mean is a share of counts, `right / n`, else None."""
 
     value: float
     variance: float
@@ -88,8 +90,10 @@ class _Figure:
 
 
 def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> list[Finding]:
-    """The changes in a run's series, each with its points in order of iteration. What is found in an iteration rests
-    on it and those before it only, and on which series there are."""
+    """The changes in a run's series. The points of each series must be in order of iteration.
+
+    What is found in an iteration depends only on that iteration, on those before it, and on which series there are.
+    """
     changes: list[Finding] = []
     for name, rule in settings.rules.items():
         names = _TESTED.get(name, (name,)) if rule.enabled else ()
@@ -102,73 +106,75 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
 
 
 def _rate_of(name: Tested, settings: Alerts) -> float:
-    """The share of the false-alarm rate that is a rule's."""
+    """The part of the false-alarm rate that a rule gets."""
     weights = {tested: rule.weight for tested, rule in settings.rules.items() if rule.enabled}
     return settings.rate * weights[name] / sum(weights.values())
 
 
 def _changes(key: SeriesKey, points: Sequence[Point], rule: Rule, rate: float, settings: Alerts) -> Iterator[Finding]:
-    """Sudden and slow changes of one series; where an iteration shows both, the sudden one is told of."""
-    seen = [(point, figure) for point in points if (figure := _figure(point)) is not None]
-    sides = [sign for sign, word in ((-1, "down"), (1, "up")) if rule.direction in (word, "either")]
-    for sign in sides:
-        sudden = [*_sudden(seen, sign, rule, rate * (1 - settings.slow_share) / len(sides), settings)]
-        at = {iteration for iteration, *_ in sudden}
-        slow = [*_slow(seen, sign, rule, rate * settings.slow_share / len(sides), settings)]
-        both = [("sudden", change) for change in sudden] + [("slow", change) for change in slow if change[0] not in at]
-        for word, (iteration, before, threshold, why) in both:
-            point, now = next(pair for pair in seen if pair[0].iteration == iteration)
+    """The sudden and slow changes of one series. If an iteration shows both, only the sudden one is reported."""
+    history = [(point, figure) for point in points if (figure := _figure(point)) is not None]
+    signs = [sign for sign, word in ((-1, "down"), (1, "up")) if rule.direction in (word, "either")]
+    for sign in signs:
+        sudden = [*_sudden(history, sign, rule, rate * (1 - settings.slow_share) / len(signs), settings)]
+        sudden_iterations = {iteration for iteration, *_ in sudden}
+        slow = [*_slow(history, sign, rule, rate * settings.slow_share / len(signs), settings)]
+        changes = [("sudden", change) for change in sudden]
+        changes += [("slow", change) for change in slow if change[0] not in sudden_iterations]
+        for name, (iteration, before, threshold, explanation) in changes:
+            point, now = next(pair for pair in history if pair[0].iteration == iteration)
             yield Finding(
-                rule=cast(Literal["sudden", "slow"], word),
+                rule=cast(Literal["sudden", "slow"], name),
                 series=key,
                 point=point,
                 severity="critical" if abs(now.value - before.value) >= rule.critical else "warning",
                 reference=before.value,
                 threshold=threshold,
-                text=_text(key, now, before, why),
+                text=_text(key, now, before, explanation),
             )
 
 
-_Seen = Sequence[tuple[Point, _Figure]]
-_Change = tuple[int, _Figure, float, str]  # the iteration, what it is compared with, the threshold, how it shows
+_History = Sequence[tuple[Point, _Figure]]
+_Change = tuple[int, _Figure, float, str]  # iteration, what it is compared with, threshold, explanation
 
 
-def _sudden(seen: _Seen, sign: int, rule: Rule, rate: float, settings: Alerts) -> Iterator[_Change]:
+def _sudden(history: _History, sign: int, rule: Rule, rate: float, settings: Alerts) -> Iterator[_Change]:
     limit = NormalDist().inv_cdf(1 - rate / settings.iterations)
-    for i, (point, now) in enumerate(seen):
-        window = seen[max(0, i - settings.window) : i]
+    for i, (point, now) in enumerate(history):
+        window = history[max(0, i - settings.window) : i]
         before = _pooled([figure for _, figure in window])
         if before is None or min(now.n, before.n) < settings.min_n:
             continue
         error = _standard_error(now, before)
-        needed = max(rule.warning, limit * error)
-        if (now.value - before.value) * sign >= needed > 0:
+        least_change = max(rule.warning, limit * error)
+        if (now.value - before.value) * sign >= least_change > 0:
             first, last = window[0][0].iteration, window[-1][0].iteration
-            where = f"iteration {first}" if first == last else f"iterations {first} to {last}"
-            yield point.iteration, before, before.value + sign * needed, f"in {where}"
+            iterations = f"iteration {first}" if first == last else f"iterations {first} to {last}"
+            yield point.iteration, before, before.value + sign * least_change, f"in {iterations}"
 
 
-def _slow(seen: _Seen, sign: int, rule: Rule, rate: float, settings: Alerts) -> Iterator[_Change]:
+def _slow(history: _History, sign: int, rule: Rule, rate: float, settings: Alerts) -> Iterator[_Change]:
     limit = cusum_limit(settings.slow_k, rate, settings.iterations)
-    total, start = 0.0, 0  # the CUSUM, and how many iterations there were when it last left zero
-    for i, (point, now) in enumerate(seen):
-        before = _pooled([figure for _, figure in seen[:i]])
+    cusum, start = 0.0, 0  # `start` is the index of the iteration at which the CUSUM last left zero
+    for i, (point, now) in enumerate(history):
+        before = _pooled([figure for _, figure in history[:i]])
         if before is None or min(now.n, before.n) < settings.min_n:
             continue
         error = _standard_error(now, before)
-        start = i if total == 0.0 else start
-        total = max(0.0, total + (sign * (now.value - before.value) / error if error else 0.0) - settings.slow_k)
-        if total <= limit:
+        start = i if cusum == 0.0 else start
+        cusum = max(0.0, cusum + (sign * (now.value - before.value) / error if error else 0.0) - settings.slow_k)
+        if cusum <= limit:
             continue
-        reference, crossed = _pooled([figure for _, figure in seen[:start]]), total
-        total = 0.0  # told of; it must build up again to be told of again
+        reference, crossed = _pooled([figure for _, figure in history[:start]]), cusum
+        cusum = 0.0  # start again, so that the next iteration does not report the same change
         if reference is not None and (now.value - reference.value) * sign >= rule.warning:
-            until = seen[start - 1][0].iteration
-            why = f"up to iteration {until}, bit by bit since: CUSUM {crossed:.1f}, limit {limit:.1f}"
-            yield point.iteration, reference, reference.value + sign * rule.warning, why
+            until = history[start - 1][0].iteration
+            explanation = f"up to iteration {until}, a gradual change since (CUSUM {crossed:.1f}, limit {limit:.1f})"
+            yield point.iteration, reference, reference.value + sign * rule.warning, explanation
 
 
 def _collapse(fall: Finding, series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> Iterator[Finding]:
+    """The collapse, if any, of an iteration in which held-out accuracy has fallen."""
     reward = _now_and_before(series.get(SeriesKey("pseudo_reward"), ()), fall.point.iteration, settings)
     kl = _now_and_before(series.get(SeriesKey("kl"), ()), fall.point.iteration, settings)
     if reward is None or kl is None:
@@ -176,13 +182,13 @@ def _collapse(fall: Finding, series: Mapping[SeriesKey, Sequence[Point]], settin
     if reward[0] - reward[1] >= settings.collapse_jump and kl[0] >= settings.collapse_kl and kl[0] > kl[1]:
         text = (
             f"{fall.text}; meanwhile the pseudo-reward rose from {reward[1]:.3g} to {reward[0]:.3g} and the KL from "
-            f"{kl[1]:.3g} to {kl[0]:.3g} nats a token: the Solver learns to agree with itself, not to be right"
+            f"{kl[1]:.3g} to {kl[0]:.3g} nats per token: the Solver learns to agree with itself, not to be right"
         )
         yield Finding("collapse", fall.series, fall.point, "critical", fall.reference, fall.threshold, text)
 
 
 def _now_and_before(points: Sequence[Point], iteration: int, settings: Alerts) -> tuple[float, float] | None:
-    """A figure without an interval at an iteration, and its mean over the window before."""
+    """The value of a series without intervals at an iteration, and its mean over the window before."""
     now = [point.value for point in points if point.iteration == iteration]
     before = [point.value for point in points if point.iteration < iteration][-settings.window :]
     return (now[0], sum(before) / len(before)) if now and before else None
@@ -190,37 +196,41 @@ def _now_and_before(points: Sequence[Point], iteration: int, settings: Alerts) -
 
 @cache
 def cusum_limit(k: float, rate: float, iterations: int) -> float:
-    """The h that `S_t = max(0, S_{t-1} + z_t - k)` is above with probability `rate` in any of so many iterations, for
-    independent standard normal z (Brook and Evans 1972)."""
+    """The limit h that the CUSUM `S_t = max(0, S_{t-1} + z_t - k)` exceeds with probability `rate` within `iterations`
+    iterations, for independent standard normal z (Brook and Evans 1972)."""
     low, high = 0.0, 50.0
     while high - low > 1e-4:
         middle = (low + high) / 2
-        low, high = (middle, high) if _crossing(middle, k, iterations) > rate else (low, middle)
+        low, high = (middle, high) if _crossing_probability(middle, k, iterations) > rate else (low, middle)
     return high
 
 
-def _crossing(h: float, k: float, iterations: int) -> float:
-    """The chance that the CUSUM is above h in any of so many iterations: a Markov chain over cells of its range."""
-    from scipy.special import ndtr  # most who import this module work out no limit, and it takes long
+def _crossing_probability(h: float, k: float, iterations: int) -> float:
+    """The probability that the CUSUM exceeds h within `iterations`, by a Markov chain over cells of its range."""
+    from scipy.special import ndtr  # slow to import, and few callers need it
 
-    width = h / (_STATES - 0.5)  # the first cell is 0 and half a width
+    width = h / (_STATES - 0.5)  # the first cell goes from 0 to half a width
     states = np.arange(_STATES) * width
-    upper = ndtr(states[None, :] - states[:, None] + width / 2 + k)  # (from, to): the chance to end at or below a cell
-    steps = np.diff(upper, axis=1, prepend=0.0)
-    where = np.zeros(_STATES)
-    where[0] = 1.0
+    # (from, to): the probability of ending in state `to` or below
+    cumulative = ndtr(states[None, :] - states[:, None] + width / 2 + k)
+    transitions = np.diff(cumulative, axis=1, prepend=0.0)
+    distribution = np.zeros(_STATES)
+    distribution[0] = 1.0
     for _ in range(iterations):
-        where = where @ steps
-    return float(1.0 - where.sum())
+        distribution = distribution @ transitions
+    return float(1.0 - distribution.sum())
 
 
 def _figure(point: Point) -> _Figure | None:
-    """A share whose interval is Wilson's of its own count is one of counts; one of a stratified sample is not."""
+    """The figure of a point; None if the point has no interval or no items.
+
+    It is a share of counts if its interval is Wilson's interval of its own count. That of a stratified sample is not.
+    """
     if point.lo is None or point.hi is None or point.n == 0:
         return None
-    # A mean of shares has its interval cut off at 0 and 1: its variance shows at the other end.
-    cut = 0 < point.value < 1 and (point.lo <= 0 or point.hi >= 1)
-    half = max(point.value - point.lo, point.hi - point.value) if cut else (point.hi - point.lo) / 2
+    # The interval of a mean of shares is cut off at 0 and 1. Then only its other end shows the variance.
+    is_cut = 0 < point.value < 1 and (point.lo <= 0 or point.hi >= 1)
+    half = max(point.value - point.lo, point.hi - point.value) if is_cut else (point.hi - point.lo) / 2
     variance = (half / Z95) ** 2
     right = round(point.value * point.n)
     if not 0 <= right <= point.n or not math.isclose(right / point.n, point.value, abs_tol=1e-9):
@@ -231,7 +241,7 @@ def _figure(point: Point) -> _Figure | None:
 
 
 def _pooled(figures: Sequence[_Figure]) -> _Figure | None:
-    """Several iterations as one, each by its n; None for none."""
+    """Several iterations as one figure, each weighted by its n; None if there are none."""
     if not figures:
         return None
     n = sum(figure.n for figure in figures)
@@ -242,26 +252,27 @@ def _pooled(figures: Sequence[_Figure]) -> _Figure | None:
 
 
 def _standard_error(now: _Figure, before: _Figure) -> float:
-    """Of the difference, while nothing changes: for counts with the share of both together."""
+    """The standard error of the difference while nothing changes. For counts it uses the share of both together."""
     if now.right is None or before.right is None:
         return math.sqrt(now.variance + before.variance)
     p = (now.right + before.right) / (now.n + before.n)
     return math.sqrt(p * (1 - p) * (1 / now.n + 1 / before.n))
 
 
-def _text(key: SeriesKey, now: _Figure, before: _Figure, why: str) -> str:
+def _text(key: SeriesKey, now: _Figure, before: _Figure, explanation: str) -> str:
     change = difference(_estimate(now), _estimate(before))
     over = f" over {key.over}" if key.over else ""
     oracle = f" by {key.oracle}" if key.oracle else ""
     name = key.name.replace("_", " ")
     if key.name in _MEANS:
-        written = (f"{now.value:.4g}", f"{before.value:.4g}")
-        moved = f"{change.value:+.3g} [{change.lo:+.3g}, {change.hi:+.3g}]"
+        values = (f"{now.value:.4g}", f"{before.value:.4g}")
+        difference_text = f"{change.value:+.3g} [{change.lo:+.3g}, {change.hi:+.3g}]"
     else:
-        written = (f"{now.value:.1%}", f"{before.value:.1%}")
-        moved = f"{100 * change.value:+.1f} points [{100 * change.lo:+.1f}, {100 * change.hi:+.1f}]"
+        values = (f"{now.value:.1%}", f"{before.value:.1%}")
+        difference_text = f"{100 * change.value:+.1f} points [{100 * change.lo:+.1f}, {100 * change.hi:+.1f}]"
     return (
-        f"{name}{over}{oracle} is {written[0]} (n = {now.n:,}), against {written[1]} (n = {before.n:,}) {why}: {moved}"
+        f"{name}{over}{oracle} is {values[0]} (n = {now.n:,}), against {values[1]} (n = {before.n:,}) {explanation}: "
+        f"{difference_text}"
     )
 
 

@@ -13,7 +13,7 @@ Z95 = 1.96  # standard errors to either end of a normal 95% interval
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value, its 95% interval, and how many items it rests on."""
+    """A value, its 95% interval, and the number of items that it rests on."""
 
     value: float
     lo: float
@@ -26,7 +26,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Of n values: their sum and that of their squares, which give mean and spread."""
+    """The sum of n values and the sum of their squares, from which mean and variance follow."""
 
     n: int
     total: float
@@ -39,7 +39,8 @@ class Sums:
 def wilson(successes: int, n: int, z: float = Z95) -> tuple[float, float] | None:
     """Wilson's score interval (1927) for the share `successes / n`, 95% at the default z; None when n = 0.
 
-    Unlike the normal interval it stays in [0, 1], holds the share, and does not shrink to a point at 0 or n successes.
+    Unlike the normal interval, it stays in [0, 1], contains the share, and does not shrink to a point at 0 or n
+    successes.
 
     Raises:
         ValueError: `successes` is not in 0..n.
@@ -50,10 +51,10 @@ def wilson(successes: int, n: int, z: float = Z95) -> tuple[float, float] | None
 
 
 def wilson_at(p: float, n: float, z: float = Z95) -> tuple[float, float]:
-    """The same for a share p at an effective number of items, which need not be whole."""
+    """Wilson's interval for a share p at an effective number of items, which need not be whole."""
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(max(0.0, p * (1 - p)) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    # Where p is 0 or 1 one end is p itself; rounding must not put it past.
+    # If p is 0 or 1, one end is p itself, and rounding must not move it past p.
     return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
 
 
@@ -66,9 +67,9 @@ def share(successes: int, n: int) -> Estimate | None:
 def mean(values: Sequence[float] | Sums) -> Estimate | None:
     """The mean of n items with its normal interval; None for fewer than two, which show no spread.
 
-    For k samples an item give each item's mean, not the samples: those of one item are not independent (pass@1 over
-    n questions of k rollouts rests on n, and its error is the spread between questions). The interval may leave the
-    values' own range.
+    If there are k samples of each item, pass the items' means and not the samples, because the samples of one item are
+    not independent: pass@1 over n questions with k rollouts each rests on n questions, and its error is the spread
+    between questions. The interval may go beyond the range of the values.
     """
     if isinstance(values, Sums):
         if values.n < 2:
@@ -85,8 +86,8 @@ def mean(values: Sequence[float] | Sums) -> Estimate | None:
 
 
 def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
-    """`mean` of shares: the interval ends where shares do, at 0 and 1. Of a single item it is all of that range, since
-    one item shows no spread; None without items."""
+    """The mean of shares. Its interval is that of `mean`, cut off at 0 and 1. For a single item, which shows no spread,
+    it is 0..1. None without items."""
     sums = values if isinstance(values, Sums) else Sums(len(values), math.fsum(values), 0.0)
     if sums.n == 1:
         return Estimate(sums.total, 0.0, 1.0, 1)
@@ -97,19 +98,23 @@ def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
 def paired_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
     """The mean of `after - before` over the same n items, with its interval; None for fewer than two.
 
-    Pairing takes out the spread between easy and hard items, so it sees what two separate intervals cannot.
+    Pairing removes the spread between easy and hard items, so it detects differences that two separate intervals do
+    not.
 
     Raises:
-        ValueError: as many values of `after` as of `before` were expected.
+        ValueError: `after` does not have as many values as `before`.
     """
     if len(before) != len(after):
         raise ValueError(f"after: expected {len(before)} values, one for each item of `before`, got {len(after)}")
-    return mean([a - b for b, a in zip(before, after, strict=True)])
+    return mean([new - old for old, new in zip(before, after, strict=True)])
 
 
 def difference(now: Estimate, before: Estimate) -> Estimate:
-    """`now - before`, of two that share no items, with its 95% interval from theirs by the square-and-add method: of
-    two Wilson intervals it is Newcombe's tenth (1998), of two normal ones the normal one. n is the smaller of both."""
+    """`now - before` for two estimates that share no items. n is the smaller of the two.
+
+    The 95% interval is made from theirs by the square-and-add method. From two Wilson intervals this gives Newcombe's
+    tenth interval (1998), from two normal ones the normal interval.
+    """
     value = now.value - before.value
     lo = value - math.hypot(now.value - now.lo, before.hi - before.value)
     hi = value + math.hypot(now.hi - now.value, before.value - before.lo)

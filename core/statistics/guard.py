@@ -1,10 +1,10 @@
-"""The collapse guard: what a run's figures must not do, step by step and iteration by iteration, and what then.
+"""The collapse guard: which figures of a training step or an iteration are signals of collapse, and what to do then.
 
-Sources: SRT (arXiv 2505.21444) 4.1.1 and E, where the pseudo-reward jumps to 1, the KL with it, held-out accuracy
-falls, and one answer is given to every prompt; EVOL-RL (arXiv 2509.15194) 2.3, where entropy goes, and its appendix on
-the accuracy of the majority while it trains, as in SCRL (arXiv 2603.19880) Figure 3; R-Zero (arXiv
-2508.05004) B.2 and H, a decline after an early peak; and a Challenger's own ways to be paid: ill-posed questions,
-repeated ones.
+The signals come from these sources. SRT (arXiv 2505.21444), 4.1.1 and E: the pseudo-reward jumps to 1 and the KL with
+it, held-out accuracy falls, and every prompt gets the same answer. EVOL-RL (arXiv 2509.15194), 2.3: entropy vanishes;
+its appendix, and SCRL (arXiv 2603.19880), Figure 3: the accuracy of the majority during training. R-Zero (arXiv
+2508.05004), B.2 and H: pass@1 declines after an early peak. Two signals are about the Challenger, which may earn its
+reward by ill-posed or repeated questions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mil
 Signal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels", "decline", "ill_posed", "repetition"]
 StepSignal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels"]
 
-# The metrics of a step that signals are made of.
+# The metrics of a training step from which the signals are computed.
 WATCHED = ("majority_share", "kl", "same_label_share", "entropy", "label_accuracy", "labels_checked")
 
-# In standard errors. If label accuracy has not changed, a fall this large appears by chance at about one step in 4,000;
-# more often where the windows hold the same questions several times, whose labels are not independent.
+# The least fall of label accuracy, in standard errors. If label accuracy has not changed, a fall this large appears by
+# chance at about one step in 4,000. It appears more often if the windows hold the same questions several times, because
+# the labels of one question are not independent.
 _MIN_STANDARD_ERRORS = 3.5
 
 _STRENGTH = {action: strength for strength, action in enumerate(get_args(Action))}
@@ -36,9 +37,9 @@ _STRENGTH = {action: strength for strength, action in enumerate(get_args(Action)
 class Guard(Part):
     """What counts as a signal, and the action it calls for.
 
-    "pause" asks a person in the Prefect UI; "roll_back" goes back to the best checkpoint by pass@1 and on
-    from there, at most `max_roll_backs` times a run, then stops; "stop" ends the run with the best checkpoint as its
-    result. Any of the three ends a training stage at the step where a step's signal shows.
+    "pause" asks a person in the Prefect UI. "roll_back" goes back to the best earlier iteration by pass@1 and continues
+    from there, at most `max_roll_backs` times in a run; after that it stops the run. "stop" ends the run with the best
+    checkpoint as its result. With any of these three actions, a signal of a step ends the training stage at that step.
     """
 
     hacking: Action = "warn"
@@ -47,12 +48,12 @@ class Guard(Part):
     wrong_labels: Action = "warn"
     decline: Action = "warn"
 
-    window: Positive = 3  # steps whose median is taken: one step may be odd
-    # Chosen on pushed SRT and its control with true labels, docs/methods.md: KL tells them apart.
-    hacking_jump: Share = 0.05  # more of the votes agree with their majority than at the training's first steps…
-    hacking_kl: Scale = 0.15  # …and the KL to the reference, in nats a token, is as large
-    one_answer_share: Share = 0.3  # of a step's different prompts, with one and the same majority answer
-    entropy_floor: Share = 0.1  # of the entropy of the training's first steps
+    window: Positive = 3  # steps that are looked at together, since a single step may be an outlier
+    # Chosen on SRT pushed to collapse and its control with true labels (docs/methods.md); the KL tells the two apart.
+    hacking_jump: Share = 0.05  # rise of the share of votes that agree with their majority, since the first steps…
+    hacking_kl: Scale = 0.15  # …and the least KL to the reference, in nats per token
+    one_answer_share: Share = 0.3  # of a step's distinct prompts, with the same majority answer
+    entropy_floor: Share = 0.1  # of the entropy at the training's first steps
     # How far label accuracy must fall below the training's first steps; the fall must also be too large for chance.
     wrong_labels_points: Share = 0.1
     decline_points: Share = 0.03  # of pass@1 on the benchmark, below its best
@@ -64,24 +65,24 @@ class Guard(Part):
 
 
 class LoopGuard(Guard):
-    """With the signals of a Challenger's questions."""
+    """The guard of a run with a Challenger, which adds signals of the Challenger's questions."""
 
     ill_posed: Action = "warn"
     repetition: Action = "warn"
 
     ill_posed_share: Share = 0.2
-    repetition_share: Share = 0.5  # of the Challenger's last questions, or of the candidates, that repeat another
+    repetition_share: Share = 0.5  # of the Challenger's last questions in training, or of the candidates, that repeat
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A signal that showed: what was measured, the threshold that it crossed, and what is to be done."""
+    """A signal that showed: the measured value, the threshold that it crossed, and the action to take."""
 
     signal: Signal
     action: Action
     value: float
     threshold: float
-    step: int | None  # of the Solver's training; None for a figure of the whole iteration
+    step: int | None  # of the Solver's training; None for a signal of the whole iteration
     text: str
 
 
@@ -96,8 +97,8 @@ def ends_training(action: Action) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TrainingHistory:
-    """Of a training that goes on in another job, what the guard must know: the metrics of its first steps, from which a
-    rise is measured, and of those just before the job."""
+    """What the guard must know of a training that this job continues: the metrics of its first steps, to compare with,
+    and those of its last steps before this job."""
 
     first: tuple[dict[str, float], ...] = ()
     last: tuple[dict[str, float], ...] = ()
@@ -106,33 +107,34 @@ class TrainingHistory:
 def step_alarms(
     metrics: Sequence[Mapping[str, float]], guard: Guard, before: TrainingHistory = TrainingHistory()
 ) -> list[Alarm]:
-    """The signals at the last of a job's steps so far, from all of its metrics in order.
+    """The signals at the last of a job's steps so far. `metrics` are those of all its steps, in order.
 
-    Metrics that a step lacks (all its prompts were dropped, say) make no signal, nor do fewer steps than the window.
+    A metric that no step of the window has makes no signal (a step whose prompts were all dropped lacks some). There
+    are no signals before there are as many steps as the window holds.
     """
     step = int(metrics[-1]["step"])
-    now = [*before.last, *metrics][-guard.window :]
-    if len(now) < guard.window:
-        return []  # a median of one or two steps would end a training for one odd batch
+    last_steps = [*before.last, *metrics][-guard.window :]
+    if len(last_steps) < guard.window:
+        return []  # with so few steps, a single odd batch could end the training
     signals: list[tuple[StepSignal, float, float, str]] = []
-    begin = [*before.first, *metrics][: guard.window]
-    majority, majority_before = _median(now, "majority_share"), _median(begin, "majority_share")
-    kl = _median(now, "kl")
+    first_steps = [*before.first, *metrics][: guard.window]
+    majority, majority_before = _median(last_steps, "majority_share"), _median(first_steps, "majority_share")
+    kl = _median(last_steps, "kl")
     if majority is not None and majority_before is not None and kl is not None:
         risen = majority - majority_before >= guard.hacking_jump
         if risen and kl >= guard.hacking_kl:
             text = f"{majority:.0%} of the votes agree with their majority, up from {majority_before:.0%}, at a KL of"
-            signals.append(("hacking", kl, guard.hacking_kl, f"{text} {kl:.3g} nats a token"))
-    one_answer = _median(now, "same_label_share")
+            signals.append(("hacking", kl, guard.hacking_kl, f"{text} {kl:.3g} nats per token"))
+    one_answer = _median(last_steps, "same_label_share")
     if one_answer is not None and one_answer >= guard.one_answer_share:
-        text = f"{one_answer:.0%} of the prompts have one and the same majority answer"
+        text = f"{one_answer:.0%} of the prompts have the same majority answer"
         signals.append(("one_answer", one_answer, guard.one_answer_share, text))
-    entropy, entropy_before = _median(now, "entropy"), _median(begin, "entropy")
+    entropy, entropy_before = _median(last_steps, "entropy"), _median(first_steps, "entropy")
     if entropy is not None and entropy_before is not None and entropy < guard.entropy_floor * entropy_before:
-        text = f"the policy's entropy is {entropy:.3g} nats a token, of {entropy_before:.3g} at the beginning"
+        text = f"the policy's entropy is {entropy:.3g} nats per token, down from {entropy_before:.3g} at the beginning"
         signals.append(("no_entropy", entropy, guard.entropy_floor * entropy_before, text))
-    right, n = _checked_labels(now)
-    right_before, n_before = _checked_labels(begin)
+    right, n = _checked_labels(last_steps)
+    right_before, n_before = _checked_labels(first_steps)
     if n and n_before:
         accuracy, accuracy_before = right / n, right_before / n_before
         pooled = (right + right_before) / (n + n_before)
@@ -150,10 +152,8 @@ def step_alarms(
 
 
 def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[Alarm]:
-    """The signals of a whole iteration: `pass_at_1` against `best_pass_at_1`, and with a Challenger `ill_posed_share`
-    and `repetition_share`.
-
-    A figure that is None or missing makes no signal.
+    """The signals of a whole iteration. `figures` may have `pass_at_1` and `best_pass_at_1`, and with a Challenger
+    `ill_posed_share` and `repetition_share`. A figure that is None or missing makes no signal.
     """
     signals: list[tuple[Signal, float, float, str]] = []
     now, best = figures.get("pass_at_1"), figures.get("best_pass_at_1")
@@ -182,7 +182,7 @@ def _challenger_signals(
 
 
 def _checked_labels(metrics: Sequence[Mapping[str, float]]) -> tuple[float, float]:
-    """(right labels, labels) of some steps, of those whose truth is known."""
+    """(right labels, labels) over some steps, counting only labels whose truth is known."""
     checked = [(step["label_accuracy"], step["labels_checked"]) for step in metrics if "labels_checked" in step]
     return sum(accuracy * n for accuracy, n in checked), sum(n for _, n in checked)
 

@@ -1,1 +1,1 @@
-"""Looking at what a run has stored, without training: its matrix, replayed votes, groups from a file."""
+"""Analyses that train nothing: a run's matrix, its stored votes replayed, and rollout groups from a file."""

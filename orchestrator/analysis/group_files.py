@@ -1,4 +1,4 @@
-"""Groups of rollouts from a JSONL file, so that a stranger can check a method's numbers: `coevo rewards score`."""
+"""Reads groups of rollouts from a JSONL file, so that anybody can check a method's numbers: `coevo rewards score`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GroupFileError(CoevoError):
 
 
 class RolloutLine(BaseModel):
-    """One rollout. Without `answer` it is taken from the text; an answer of null is none."""
+    """One rollout. If `answer` is missing, it is extracted from the text; null means that the rollout has no answer."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -75,14 +75,15 @@ def _group(path: Path, number: int, line: str) -> GroupLine:
         ) from error
 
 
-def as_method_sees(lines: Sequence[GroupLine], method: Method, note: Callable[[str], None]) -> list[Group]:
-    """The groups with every signal that the method needs. `note` is told of signals that had to be made here.
+def with_signals(lines: Sequence[GroupLine], method: Method, note: Callable[[str], None]) -> list[Group]:
+    """The groups with every signal that the method needs. `note` is called for each signal that is computed here.
 
-    Raises `GroupFileError` for what is missing and cannot be made.
+    Raises `GroupFileError` for a signal that is missing and cannot be computed.
     """
-    if "label" in method.needs and (bare := [line for line in lines if line.label is None]):
+    if "label" in method.needs and (unlabelled := [line for line in lines if line.label is None]):
         raise GroupFileError(
-            f"question {bare[0].question_id}: label: this method learns from labels that come with the questions"
+            f"question {unlabelled[0].question_id}: label: this method learns from labels that come with the "
+            "questions; expected one, got none"
         )
     answers = [[_answer(rollout) for rollout in line.rollouts] for line in lines]
     with Grader() as grader:
@@ -95,11 +96,11 @@ def as_method_sees(lines: Sequence[GroupLine], method: Method, note: Callable[[s
     if "embeddings" in method.needs:
         groups = [replace(group, embeddings=_embeddings(line)) for line, group in zip(lines, groups, strict=True)]
         if any(rollout.embedding is None for line in lines for rollout in line.rollouts):
-            note("embeddings: none given; hashed words and word pairs of the texts instead")
+            note("embeddings: missing in the file, so hashed words and word pairs of the texts are used")
     if "clusters" in method.needs:
         groups = [replace(group, clusters=_clusters(line)) for line, group in zip(lines, groups, strict=True)]
         if any(rollout.cluster is None for line in lines for rollout in line.rollouts):
-            note("clusters: none given; skeletons of the texts instead")
+            note("clusters: missing in the file, so skeletons of the texts are used")
     return groups
 
 
@@ -112,7 +113,7 @@ def _embeddings(line: GroupLine) -> np.ndarray[Any, np.dtype[np.float64]]:
         return hashed_embeddings([rollout.text for rollout in line.rollouts])
     rows = _all(line, "embedding")
     if len({len(row) for row in rows}) != 1:
-        raise GroupFileError(f"question {line.question_id}: rollouts.embedding: expected vectors of one length")
+        raise GroupFileError(f"question {line.question_id}: rollouts.embedding: expected vectors of equal length")
     return np.array(rows)
 
 
@@ -123,7 +124,7 @@ def _clusters(line: GroupLine) -> tuple[int, ...]:
 
 
 def _all(line: GroupLine, name: str) -> list[Any]:
-    """That field of every rollout."""
+    """The field `name` of every rollout. Raises `GroupFileError` if a rollout lacks it."""
     values = [getattr(rollout, name) for rollout in line.rollouts]
     if None in values:
         raise GroupFileError(

@@ -1,8 +1,8 @@
-"""R-Zero's Table 4: every Solver of a run on every iteration's questions, by an oracle's answers to them.
+"""R-Zero's Table 4: the accuracy of every Solver of a run on every iteration's questions (docs/matrix.md).
 
-A question set is a random sample of an iteration's questions that have a pseudo-label and of which the oracle knows the
-true answer. Each Solver answers it greedily. What comes of it is stored as evaluations, under a name of its own for
-each set, so nothing is asked twice, and the held-out benchmark's figures know nothing of it. `docs/matrix.md`.
+A question set is a random sample of an iteration's questions that have a pseudo-label and whose true answer an oracle
+knows. Each Solver answers it greedily. The results are stored as evaluations under a separate name for each set, so no
+question is asked twice, and the held-out benchmark's figures do not include them.
 """
 
 from __future__ import annotations
@@ -28,37 +28,39 @@ from services.inference.engines.base import Prompt
 from storage import queries
 from storage.rows import Over
 
-Sets = Mapping[str, Sequence[BenchmarkItem]]  # the set's name -> its questions, in the order of the draw
+Sets = Mapping[str, Sequence[BenchmarkItem]]  # name of the question set -> its questions, in the order of the draw
 
-_NAME = re.compile(r"questions/([0-9]+)/(.+)")
+_SET_NAME = re.compile(r"questions/([0-9]+)/(.+)")
 _SLICES: tuple[Over, ...] = ("all", "kept")
 
 
 class MatrixError(CoevoError):
-    """There is nothing to ask the Solvers; says of which oracle, and what was expected."""
+    """There is nothing to ask or to show; the message names the oracle and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How much of an iteration's question set is right: of a Solver's answers, or of the pseudo-labels."""
+    """The share of right answers to an iteration's question set, given by a Solver or as pseudo-labels."""
 
-    questions: int  # the iteration that they are of
+    questions: int  # the iteration that the questions are from
     solver: str | None  # None: the pseudo-labels
     over: Over
     figure: Estimate
 
 
 def set_name(iteration: int, oracle: str) -> str:
-    """What the evaluations on an iteration's questions are stored under, where a benchmark's have its name. The oracle
-    is part of it: two of them may hold different answers to be the true one."""
+    """The name under which evaluations on an iteration's questions are stored in place of a benchmark's name.
+
+    The oracle is part of it, because two oracles may take different answers for the true one.
+    """
     return f"questions/{iteration}/{oracle}"
 
 
 def question_sets(session: Session, run: str, oracle: str, size: int) -> dict[str, list[BenchmarkItem]]:
-    """The question set of each iteration that `oracle` has graded: `size` questions, or all where there are fewer.
+    """The question set of each iteration that `oracle` has graded: `size` questions, or all if there are fewer.
 
-    A set is the beginning of one random order, which derives from the run's seed and the iteration, so a larger one
-    contains the smaller. An item's level is its question's verdict.
+    A set is the beginning of a random order, which derives from the run's seed and the iteration. So a larger set
+    contains the smaller ones. An item's level is its question's verdict.
 
     Raises:
         NotThere: no such run.
@@ -70,7 +72,7 @@ def question_sets(session: Session, run: str, oracle: str, size: int) -> dict[st
     sets = dict[str, list[BenchmarkItem]]()
     for iteration in queries.audits.oracles_of(session, run).get(oracle, []):
         _refuse_sample(session, run, iteration, oracle)
-        if items := _known(session, run, iteration, oracle):
+        if items := _items_with_truth(session, run, iteration, oracle):
             sets[set_name(iteration, oracle)] = draw(items, size, seed)
     if not sets:
         raise MatrixError(f"oracle: expected one that knows true answers of run {run}'s questions, got {oracle!r}")
@@ -78,7 +80,7 @@ def question_sets(session: Session, run: str, oracle: str, size: int) -> dict[st
 
 
 def _refuse_sample(session: Session, run: str, iteration: int, oracle: str) -> None:
-    """An audit's sample is stratified by p_hat: shares of it, unweighted, are not those of the questions."""
+    """Raise `MatrixError` if the oracle graded only a sample. It is stratified by p_hat, so plain shares are biased."""
     drawn, graded = queries.audits.sample_progress(session, run, iteration, oracle)
     labelled = len(queries.audits.auditable(session, run, iteration)) if drawn else 0
     if graded < labelled:
@@ -88,7 +90,7 @@ def _refuse_sample(session: Session, run: str, iteration: int, oracle: str) -> N
         )
 
 
-def _known(session: Session, run: str, iteration: int, oracle: str) -> list[BenchmarkItem]:
+def _items_with_truth(session: Session, run: str, iteration: int, oracle: str) -> list[BenchmarkItem]:
     labels = queries.questions.oracle_labels_of(session, run, iteration, oracle)
     truths = {label.question_id: label.truth for label in labels if label.verdict in ("right", "wrong")}
     rows = [(row, truths.get(row.question_id)) for row in queries.questions.labels_of(session, run, iteration)]
@@ -100,8 +102,11 @@ def _known(session: Session, run: str, iteration: int, oracle: str) -> list[Benc
 
 
 def draw(items: Sequence[BenchmarkItem], size: int, seed: int) -> list[BenchmarkItem]:
-    """A simple random sample without replacement: the first `size` in the order of a hash of `seed` and the question's
-    place in the run, whose name does not matter."""
+    """A simple random sample without replacement: the first `size` items, ordered by a hash.
+
+    The hash is of `seed`, iteration and index of the question. It leaves out the run's name, so that the same run under
+    another name draws the same questions.
+    """
     return sorted(items, key=lambda item: seed_for(seed, "matrix", *question_key(item.id)[1:]))[:size]
 
 
@@ -112,23 +117,23 @@ def solvers_of(session: Session, run: str) -> list[Checkpoint]:
     ]
 
 
-def left(session: Session, solver: str, sets: Sets) -> dict[str, list[BenchmarkItem]]:
-    """What a Solver has not been asked; a set that it has been asked all of is not in it."""
+def unanswered(session: Session, solver: str, sets: Sets) -> dict[str, list[BenchmarkItem]]:
+    """The items of each set that have no stored answer of the Solver. Complete sets are left out."""
     missing = dict[str, list[BenchmarkItem]]()
     for name, items in sets.items():
         done = {row.item_id for row in queries.figures.evaluations_of(session, solver, name)}
-        if rest := [item for item in items if item.id not in done]:
-            missing[name] = rest
+        if remaining := [item for item in items if item.id not in done]:
+            missing[name] = remaining
     return missing
 
 
 def ask_all(context: Context, sets: Sets) -> None:
-    """Ask every Solver what it has not been asked: each is swapped in once, and has the services to itself meanwhile.
+    """Ask every Solver the questions that it has not answered. Each is swapped in once and has the services to itself.
 
-    Raises what `Context.serving` does, `InferenceError` and `GradingError`. What was answered before is stored.
+    Raises what `Context.serving` raises, `InferenceError` and `GradingError`. Answers given before that stay stored.
     """
     with context.store.read() as session:
-        solvers = [checkpoint for checkpoint in solvers_of(session, context.run) if left(session, checkpoint.id, sets)]
+        solvers = [solver for solver in solvers_of(session, context.run) if unanswered(session, solver.id, sets)]
     with Grader() as grader:
         for solver in solvers:
             with context.serving({"solver": solver}):
@@ -136,62 +141,68 @@ def ask_all(context: Context, sets: Sets) -> None:
 
 
 def ask(context: Context, solver: Checkpoint, sets: Sets, grader: Grader) -> None:
-    """Ask a Solver that is being served what it has not been asked, and store it batch by batch."""
-    with context.store.read() as session:  # now, not before the wait for the services: another process may have asked
-        rest = left(session, solver.id, sets)
-    parts = [
-        (name, items[start : start + BATCH]) for name, items in rest.items() for start in range(0, len(items), BATCH)
+    """Ask the Solver that is being served the questions that it has not answered; store its answers batch by batch."""
+    with context.store.read() as session:  # after the wait for the services, in which another process may have asked
+        remaining = unanswered(session, solver.id, sets)
+    batches = [
+        (name, items[start : start + BATCH])
+        for name, items in remaining.items()
+        for start in range(0, len(items), BATCH)
     ]
-    total, done = sum(map(len, rest.values())), 0
-    prompts = ([_prompt(context.config, item) for item in part] for _, part in parts)
-    with context.asked_in_turn("solver", solver, prompts) as answered:
-        for (name, part), replies in zip(parts, answered, strict=True):
-            rows = [*_graded(part, replies, grader)]
+    total, done = sum(map(len, remaining.values())), 0
+    prompts = ([_prompt(context.config, item) for item in items] for _, items in batches)
+    with context.replies_in_order("solver", solver, prompts) as replies_of_batches:
+        for (name, items), replies in zip(batches, replies_of_batches, strict=True):
+            rows = [*_graded(items, replies, grader)]
             with context.store.write() as session:
                 queries.figures.add_evaluations(session, checkpoint=solver.id, benchmark=name, items=rows)
-            done += len(part)
+            done += len(items)
             context.progress(done, total, f"questions, by {solver.id}")
 
 
 def _prompt(config: RunConfig, item: BenchmarkItem) -> Prompt:
-    """Greedy, as the benchmark's is (R-Zero D.2), so the seed has no part in it."""
+    """A greedy prompt, as in the benchmark's greedy evaluation (R-Zero D.2). Greedy decoding does not use the seed."""
     greedy = Sampling(temperature=0, max_tokens=config.evaluation.sampling.max_tokens)
     return Prompt(tuple(solver_messages(item.problem)), 0, 1, greedy)
 
 
 def _graded(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], grader: Grader) -> Iterator[Evaluated]:
-    """The greedy answer is the only one, so every count is of it."""
+    """Grade the greedy answers. Each is an item's only answer, so all counts of `Evaluated` derive from it."""
     answers = [extract_boxed(reply.text) for [reply] in replies]
     pairs = [(answer, item.answer) for answer, item in zip(answers, items, strict=True) if answer is not None]
-    compared = iter(grader.compare_many(pairs))
+    comparisons = iter(grader.compare_many(pairs))
     for item, answer in zip(items, answers, strict=True):
-        right = answer is not None and next(compared).verdict == "equal"
+        right = answer is not None and next(comparisons).verdict == "equal"
         yield Evaluated(item.id, item.level, 1, int(right), right, right)
 
 
 def cells(session: Session, run: str, oracle: str) -> list[Cell]:
-    """What is stored, set by set: the Solvers by iteration, then the pseudo-labels of the same questions; over all of
-    the set and over those of it that were kept. A cell of no question is not there."""
-    asked: dict[int, dict[str, list[Evaluated]]] = {}
+    """The stored results, set by set: first the Solvers by iteration, then the pseudo-labels of the same questions.
+
+    There is one cell over all questions of a set and one over its kept questions. A cell without questions is left out.
+    """
+    evaluated: dict[int, dict[str, list[Evaluated]]] = {}
     for solver, name in queries.figures.evaluated(session, run):
-        match = _NAME.fullmatch(name)
+        match = _SET_NAME.fullmatch(name)
         if match and match[2] == oracle:
-            asked.setdefault(int(match[1]), {})[solver] = queries.figures.evaluations_of(session, solver, name)
-    return [cell for iteration in sorted(asked) for cell in _row(session, run, iteration, oracle, asked[iteration])]
+            evaluated.setdefault(int(match[1]), {})[solver] = queries.figures.evaluations_of(session, solver, name)
+    return [
+        cell for iteration in sorted(evaluated) for cell in _row(session, run, iteration, oracle, evaluated[iteration])
+    ]
 
 
 def _row(
-    session: Session, run: str, iteration: int, oracle: str, asked: Mapping[str, Sequence[Evaluated]]
+    session: Session, run: str, iteration: int, oracle: str, evaluated: Mapping[str, Sequence[Evaluated]]
 ) -> Iterator[Cell]:
     verdicts = {
         label.question_id: label.verdict
         for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)
     }
     labels = {
-        item.item_id: (item.level, verdicts[item.item_id] == "right") for items in asked.values() for item in items
+        item.item_id: (item.level, verdicts[item.item_id] == "right") for items in evaluated.values() for item in items
     }
     row: dict[str | None, list[tuple[str | None, bool]]] = {
-        solver: [(item.level, item.greedy_correct) for item in items] for solver, items in asked.items()
+        solver: [(item.level, item.greedy_correct) for item in items] for solver, items in evaluated.items()
     }
     row[None] = [*labels.values()]
     for over in _SLICES:

@@ -1,4 +1,4 @@
-"""Replay: the stored votes of an iteration under any of the Solver's methods, without training and without a GPU."""
+"""Replay: score an iteration's stored votes with any of the Solver's methods, without training and without a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
-from rich.console import Group as Stacked
+from rich.console import Group as Tables
 from rich.markup import escape
 from rich.table import Table
 
@@ -32,72 +32,72 @@ from storage.rows import RolloutRow
 from storage.session import Store
 from storage.texts import RolloutText, read_texts, texts_path
 
-_EXAMPLES = 5  # disagreements in the table; JSON has all
+_EXAMPLES = 5  # disagreements shown in the table; the JSON has all
 
 
 class ReplayError(CoevoError):
-    """An iteration that cannot be replayed as asked."""
+    """An iteration that cannot be replayed; the message names the run and the iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Votes:
-    """What is stored of the questions that were asked, in their order."""
+    """What is stored for the questions that the Solver was asked; the lists are in the same order."""
 
     questions: list[LabelledQuestion]
     rows: list[list[RolloutRow]]
-    texts: list[list[str] | None]  # None where an iteration keeps none of a question
-    truths: list[str | None]  # the oracle's own answers
+    texts: list[list[str] | None]  # None for a question whose texts are not stored
+    truths: list[str | None]  # the oracle's answers
 
 
 def replay(
     store: Store, texts: Path, run: str, iteration: int, methods: Sequence[Method], kept: bool = False
 ) -> dict[str, Any]:
-    """What each method would label and reward, how alike their advantages are, and where their labels differ.
+    """The labels and rewards of each method, how similar their advantages are, and where their labels differ.
 
-    Labels that come with questions are the stored pseudo-labels, for `supervised` the oracle's answers. Embeddings are
-    hashed words, strategies skeletons, both of stored texts. A method that lacks something says so under `skipped`;
-    one that lacks texts of some questions is replayed on the others. All are called with this iteration's votes as if
-    they had been sampled in training.
+    Methods that need a label get the stored pseudo-label; `supervised` gets the oracle's answer. Embeddings are hashed
+    words and strategies are skeletons, both computed from the stored texts. If a method lacks a signal for every
+    question, `skipped` says which; if it lacks one for some questions, it is replayed on the others. The votes are
+    scored as if they had been sampled in training.
 
     Raises `ReplayError`, `StoreError`.
     """
-    with_texts = any(method.needs & {"embeddings", "clusters"} for method in methods)
-    votes = _stored(store, texts if with_texts else None, run, iteration, kept)
+    needs_texts = any(method.needs & {"embeddings", "clusters"} for method in methods)
+    votes = _read_votes(store, texts if needs_texts else None, run, iteration, kept)
     with Grader() as grader:
         answers = [[row.answer for row in group] for group in votes.rows]
-        stored = [question.label.answer if question.label else None for question in votes.questions]
-        by_stored = make_groups(answers, stored, grader)
-        by_truth = make_groups(answers, votes.truths, grader)
+        stored_labels = [question.label.answer if question.label else None for question in votes.questions]
+        groups_by_label = make_groups(answers, stored_labels, grader)
+        groups_by_truth = make_groups(answers, votes.truths, grader)
         outcomes: dict[str, list[Outcome | None]] = {}
         skipped: dict[str, str] = {}
         for method in methods:
-            groups = by_truth if method.type == "supervised" else by_stored
+            groups = groups_by_truth if method.type == "supervised" else groups_by_label
             outcomes[method.type] = [_outcome(method, group, i, votes) for i, group in enumerate(groups)]
             if not any(outcomes[method.type]):
-                skipped[method.type] = _lacking(method, min(map(len, answers), default=0))
-        played = [name for name in outcomes if name not in skipped]
-        figures = {name: _figures(outcomes[name], stored, votes.truths, grader) for name in played}
-        apart = [*_disagreements(votes, {name: outcomes[name] for name in played}, grader)]
+                skipped[method.type] = _reason_to_skip(method, min(map(len, answers), default=0))
+        replayed = [name for name in outcomes if name not in skipped]
+        figures = {name: _figures(outcomes[name], stored_labels, votes.truths, grader) for name in replayed}
+        disagreements = [*_disagreements(votes, {name: outcomes[name] for name in replayed}, grader)]
     return {
         "run": run,
         "iteration": iteration,
         "over": "kept" if kept else "asked",
         "questions": len(votes.questions),
         "rollouts": sum(map(len, votes.rows)),
-        "estimated_entropies": _estimated(votes),
-        "methods": {**figures, **{name: {"skipped": why} for name, why in skipped.items()}},
-        "advantage_correlation": {"methods": played, "matrix": _correlations([outcomes[name] for name in played])},
-        "disagreements": apart,
+        "estimated_entropies": _estimated_entropies(votes),
+        "methods": {**figures, **{name: {"skipped": reason} for name, reason in skipped.items()}},
+        "advantage_correlation": {"methods": replayed, "matrix": _correlations([outcomes[name] for name in replayed])},
+        "disagreements": disagreements,
     }
 
 
-def _estimated(votes: _Votes) -> dict[str, Any]:
-    """The rollouts whose entropy is an estimate, as vLLM's are, and the most that one of them can be wrong by, nats."""
+def _estimated_entropies(votes: _Votes) -> dict[str, Any]:
+    """How many entropies are estimates, as vLLM's are, and the largest possible error of one of them, in nats."""
     errors = [row.entropy_error for group in votes.rows for row in group if row.entropy_error]
     return {"rollouts": len(errors), "greatest_error": max(errors, default=0.0)}
 
 
-def _stored(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
+def _read_votes(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
     with store.read() as session:
         oracle = parse_config(queries.runs.get_run(session, run).config, f"run {run}").audit.label
         labelled = queries.questions.labels_of(session, run, iteration, "kept" if kept else None)
@@ -108,19 +108,25 @@ def _stored(store: Store, texts: Path | None, run: str, iteration: int, kept: bo
         question for question in labelled if question.label is not None and question.question_id in by_question
     ]
     if not questions:
-        raise ReplayError(f"run {run}, iteration {iteration}: no votes are stored: label_questions has not been done")
-    written: list[RolloutText] = []  # where the run keeps none, the methods that need them say so
+        raise ReplayError(
+            f"run {run}, iteration {iteration}: expected stored votes, found none: label_questions has not been done"
+        )
+    stored_texts: list[RolloutText] = []  # without texts, the methods that need them are skipped
     if texts is not None and texts_path(texts, run, iteration, "label_questions").exists():
-        written = read_texts(texts, run, iteration, "label_questions")
-    by_id = {key: [text.text for text in group] for key, group in groupby(written, key=lambda text: text.question_id)}
-    truth = {label.question_id: label.truth for label in audited}
+        stored_texts = read_texts(texts, run, iteration, "label_questions")
+    texts_by_id = {
+        key: [text.text for text in group] for key, group in groupby(stored_texts, key=lambda text: text.question_id)
+    }
+    truths = {label.question_id: label.truth for label in audited}
     ids = [question.question_id for question in questions]
-    return _Votes(questions, [by_question[i] for i in ids], [by_id.get(i) for i in ids], [truth.get(i) for i in ids])
+    return _Votes(
+        questions, [by_question[i] for i in ids], [texts_by_id.get(i) for i in ids], [truths.get(i) for i in ids]
+    )
 
 
-def _outcome(method: Method, group: Group, i: int, votes: _Votes) -> Outcome | None:
-    """None where a signal is lacking."""
-    texts, rows = votes.texts[i], votes.rows[i]
+def _outcome(method: Method, group: Group, index: int, votes: _Votes) -> Outcome | None:
+    """What the method makes of the group; None if it lacks a signal that the method needs."""
+    texts, rows = votes.texts[index], votes.rows[index]
     if method.needs & {"embeddings", "clusters"} and texts is None:
         return None
     if "label" in method.needs and group.label is None:
@@ -135,12 +141,12 @@ def _outcome(method: Method, group: Group, i: int, votes: _Votes) -> Outcome | N
     if "clusters" in method.needs:
         group = replace(group, clusters=skeleton_clusters(texts or []))
     try:
-        return outcome(group, method, seed=i)
-    except ValueError:  # its sets are larger than the group
+        return outcome(group, method, seed=index)
+    except ValueError:  # the method's sets are larger than the group
         return None
 
 
-def _lacking(method: Method, rollouts: int) -> str:
+def _reason_to_skip(method: Method, rollouts: int) -> str:
     try:
         method.check_group_size(rollouts)
     except ValueError as error:
@@ -153,20 +159,25 @@ def _lacking(method: Method, rollouts: int) -> str:
 
 
 def _figures(
-    outcomes: Sequence[Outcome | None], stored: Sequence[str | None], truths: Sequence[str | None], grader: Grader
+    outcomes: Sequence[Outcome | None],
+    stored_labels: Sequence[str | None],
+    truths: Sequence[str | None],
+    grader: Grader,
 ) -> dict[str, Any]:
-    played = [
-        (outcome, label, truth) for outcome, label, truth in zip(outcomes, stored, truths, strict=True) if outcome
+    replayed = [
+        (outcome, label, truth)
+        for outcome, label, truth in zip(outcomes, stored_labels, truths, strict=True)
+        if outcome
     ]
-    labels = [outcome.scored.label for outcome, _, _ in played]
-    rewards = np.concatenate([outcome.scored.rewards for outcome, _, _ in played])
-    learned = [outcome for outcome, _, _ in played if outcome.scored.learn]
+    labels = [outcome.scored.label for outcome, _, _ in replayed]
+    rewards = np.concatenate([outcome.scored.rewards for outcome, _, _ in replayed])
+    learned = [outcome for outcome, _, _ in replayed if outcome.scored.learn]
     return {
-        "questions": len(played),
+        "questions": len(replayed),
         "labelled": _share(sum(label is not None for label in labels), len(labels)),
-        "as_stored": _equal(zip(labels, (label for _, label, _ in played), strict=True), grader),
-        "label_accuracy": _equal(zip(labels, (truth for _, _, truth in played), strict=True), grader),
-        "dropped": _share(len(played) - len(learned), len(played)),
+        "as_stored": _equal(zip(labels, (label for _, label, _ in replayed), strict=True), grader),
+        "label_accuracy": _equal(zip(labels, (truth for _, _, truth in replayed), strict=True), grader),
+        "dropped": _share(len(replayed) - len(learned), len(replayed)),
         "silent": _share(sum(not outcome.advantages.any() for outcome in learned), len(learned)),
         "reward": {
             "mean": float(rewards.mean()),
@@ -178,7 +189,7 @@ def _figures(
 
 
 def _equal(pairs: Iterator[tuple[str | None, str | None]], grader: Grader) -> dict[str, Any] | None:
-    """How many of the pairs that have both sides are equal."""
+    """The share of equal pairs among those whose two sides are both present."""
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
     equal = sum(comparison.verdict == "equal" for comparison in grader.compare_many(both))
     return _share(equal, len(both))
@@ -192,46 +203,52 @@ def _share(count: int, n: int) -> dict[str, Any] | None:
 def _disagreements(
     votes: _Votes, outcomes: dict[str, list[Outcome | None]], grader: Grader
 ) -> Iterator[dict[str, Any]]:
-    """The questions that two methods would label differently. Abstaining counts as different, except for a method that
-    never labels."""
-    outcomes = {name: all_of for name, all_of in outcomes.items() if any(one and one.scored.label for one in all_of)}
+    """The questions that two methods would label differently. No label counts as different from a label, but methods
+    that label no question at all are left out."""
+    outcomes = {
+        name: of_method
+        for name, of_method in outcomes.items()
+        if any(outcome and outcome.scored.label for outcome in of_method)
+    }
     for i, (question, truth) in enumerate(zip(votes.questions, votes.truths, strict=True)):
-        labels = {name: outcome.scored.label for name, all_of in outcomes.items() if (outcome := all_of[i])}
-        given = {label for label in labels.values() if label is not None}
-        differ = len(given) > 1 and any(
+        labels = {name: outcome.scored.label for name, of_method in outcomes.items() if (outcome := of_method[i])}
+        distinct = {label for label in labels.values() if label is not None}
+        differ = len(distinct) > 1 and any(
             comparison.verdict != "equal"
-            for comparison in grader.compare_many([(a, b) for a in given for b in given if a < b])
+            for comparison in grader.compare_many([(a, b) for a in distinct for b in distinct if a < b])
         )
-        if differ or (given and None in labels.values()):
+        if differ or (distinct and None in labels.values()):
             yield {"question_id": question.question_id, "text": question.text, "truth": truth, "labels": labels}
 
 
-def _correlations(played: Sequence[Sequence[Outcome | None]]) -> list[list[float | None]]:
-    """Pearson's r of two methods' advantages over the rollouts of the groups that both learn from; None where one of
-    them says the same of all."""
+def _correlations(outcomes: Sequence[Sequence[Outcome | None]]) -> list[list[float | None]]:
+    """Pearson's r of the advantages of every two methods, over the rollouts of the groups that both learn from.
 
-    def one(a: Sequence[Outcome | None], b: Sequence[Outcome | None]) -> float | None:
+    None if there is no such group, or if one method gives all of these rollouts the same advantage.
+    """
+
+    def correlation(a: Sequence[Outcome | None], b: Sequence[Outcome | None]) -> float | None:
         both = [(x, y) for x, y in zip(a, b, strict=True) if x and y and x.scored.learn and y.scored.learn]
         if not both:
             return None
         x, y = (np.concatenate([pair[side].advantages for pair in both]) for side in (0, 1))
         return float(np.corrcoef(x, y)[0, 1]) if _varies(x) and _varies(y) else None
 
-    return [[one(a, b) for b in played] for a in played]
+    return [[correlation(a, b) for b in outcomes] for a in outcomes]
 
 
 def _varies(values: NDArray[np.float64]) -> bool:
     return bool(np.ptp(values) > 0)
 
 
-def table(result: dict[str, Any]) -> Stacked:
-    """The figures for a terminal."""
+def table(result: dict[str, Any]) -> Tables:
+    """The result of `replay` as tables for a terminal."""
     title = (
         f"run {result['run']}, iteration {result['iteration']}: {result['questions']} questions {result['over']}, "
         f"{result['rollouts']} stored votes; 95% intervals"
     )
     if (estimated := result["estimated_entropies"])["rollouts"]:
-        title += f"; entropies are estimates, wrong by at most {estimated['greatest_error']:.3f} nats a token"
+        title += f"; entropies are estimates with an error of at most {estimated['greatest_error']:.3f} nats a token"
     columns = ("method", "n", "labelled", "label as stored", "label right", "dropped", "no advantage", "reward")
     main = Table(*columns, title=title, box=SIMPLE_HEAD)
     for name, row in result["methods"].items():
@@ -243,22 +260,25 @@ def table(result: dict[str, Any]) -> Stacked:
         spread = f"{reward['mean']:.3f} sd {reward['std']:.3f}\n[{reward['min']:.3f}, {reward['max']:.3f}]"
         main.add_row(name, str(row["questions"]), *shares, spread)
     names = result["advantage_correlation"]["methods"]
-    alike = Table("r", *names, title="how alike their advantages are (Pearson)", box=SIMPLE_HEAD)
+    correlations_table = Table("r", *names, title="correlation of advantages (Pearson)", box=SIMPLE_HEAD)
     for name, values in zip(names, result["advantage_correlation"]["matrix"], strict=True):
-        alike.add_row(name, *("" if value is None else f"{value:.2f}" for value in values))
-    apart = Table("question", "truth", "labels", title=_apart_title(result), box=SIMPLE_HEAD)
+        correlations_table.add_row(name, *("" if value is None else f"{value:.2f}" for value in values))
+    examples = Table("question", "truth", "labels", title=_examples_title(result), box=SIMPLE_HEAD)
     for example in result["disagreements"][:_EXAMPLES]:
-        by_label: dict[str, list[str]] = {}
+        by_label: dict[str, list[str]] = {}  # label -> the methods that give it
         for name, label in example["labels"].items():
             by_label.setdefault("no label" if label is None else label, []).append(name)
-        caption = "\n".join(f"{label}: {', '.join(who)}" for label, who in by_label.items())
-        apart.add_row(*map(escape, (example["text"], example["truth"] or "", caption)))
-    return Stacked(main, alike, apart) if result["disagreements"] else Stacked(main, alike)
+        caption = "\n".join(f"{label}: {', '.join(methods)}" for label, methods in by_label.items())
+        examples.add_row(*map(escape, (example["text"], example["truth"] or "", caption)))
+    tables = [main, correlations_table, *([examples] if result["disagreements"] else [])]
+    return Tables(*tables)
 
 
-def _apart_title(result: dict[str, Any]) -> str:
+def _examples_title(result: dict[str, Any]) -> str:
     count = len(result["disagreements"])
-    return f"{count} questions that they label differently" + (f", the first {_EXAMPLES}" if count > _EXAMPLES else "")
+    return f"{count} questions that the methods label differently" + (
+        f", the first {_EXAMPLES}" if count > _EXAMPLES else ""
+    )
 
 
 def _percent(figure: dict[str, Any] | None) -> str:
@@ -269,7 +289,7 @@ def _percent(figure: dict[str, Any] | None) -> str:
 
 
 def write_picture(result: dict[str, Any], folder: Path) -> Path:
-    """The correlations as a PNG in `folder`."""
+    """Write the correlations as a PNG into `folder` and return its path."""
     names, matrix = result["advantage_correlation"]["methods"], result["advantage_correlation"]["matrix"]
     title = f"{result['run']}, iteration {result['iteration']}: correlation of advantages, {result['rollouts']:,} votes"
     path = folder / f"{result['run']}-{result['iteration']}-replay.png"

@@ -1,4 +1,4 @@
-"""The `coevo` command. A command's module is imported when the command is called: all of them take seconds."""
+"""The `coevo` command. A command's module is imported only when it is called, since importing all takes seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-# Heading in the help -> command -> "MODULE:NAME" of what it is in this package: a function, or a `typer.Typer`.
+# Heading in the help -> command -> "MODULE:NAME" in this package, which is a function or a `typer.Typer`.
 _COMMANDS = {
     "Services": {
         "up": "services:up",
@@ -48,7 +48,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(TyperGroup):
-    """Commands that are known by name until one is called."""
+    """The group of all commands. It knows them by name and imports one only when it is called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -57,12 +57,12 @@ class _LazyGroup(TyperGroup):
                 self.add_command(TyperCommand(name, rich_help_panel=heading))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, _imported(_where(name)) if name else command, rest
+        name, command, arguments = super().resolve_command(ctx, args)
+        return name, _import_command(_target(name)) if name else command, arguments
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for name, command in self.commands.items():
-            command.help = _help(_where(name))
+            command.help = _help_text(_target(name))
         super().format_help(ctx, formatter)
 
 
@@ -71,27 +71,31 @@ app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, add_completion=False, pr
 
 @app.callback()
 def _coevo() -> None:
-    """Co-evolve a Challenger and a Solver: the R-Zero loop as a service."""
+    """Train two language models together, as in the R-Zero paper: a Challenger writes questions, a Solver answers them
+    and learns from its own majority votes.
+
+    To begin, `coevo up` starts the services, `coevo run demo` runs the demo, `coevo report demo` writes its report.
+    """
 
 
-def _where(name: str) -> str:
+def _target(name: str) -> str:
+    """`MODULE:NAME` of a command."""
     return next(names[name] for names in _COMMANDS.values() if name in names)
 
 
-def _imported(where: str) -> Any:
-    """The command itself."""
-    module, _, attribute = where.partition(":")
+def _import_command(target: str) -> Any:
+    module, _, attribute = target.partition(":")
     command = getattr(import_module(f"{__name__}.{module}"), attribute)
     if isinstance(command, typer.Typer):
         return get_group(command)
-    alone = typer.Typer(add_completion=False)
-    alone.command()(command)
-    return get_command(alone)
+    single = typer.Typer(add_completion=False)
+    single.command()(command)
+    return get_command(single)
 
 
-def _help(where: str) -> str:
-    """What a command is for, read from its module's source: its docstring's first paragraph, or a group's `help`."""
-    module, _, attribute = where.partition(":")
+def _help_text(target: str) -> str:
+    """The first paragraph of a command's docstring, or a group's `help`, read from the source without importing it."""
+    module, _, attribute = target.partition(":")
     tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
     for node in tree.body:
         match node:
@@ -99,4 +103,4 @@ def _help(where: str) -> str:
                 return inspect.cleandoc(ast.get_docstring(node) or "").partition("\n\n")[0]
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=keywords)) if name == attribute:
                 return next(str(ast.literal_eval(keyword.value)) for keyword in keywords if keyword.arg == "help")
-    raise LookupError(where)
+    raise LookupError(target)

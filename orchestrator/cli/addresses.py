@@ -1,4 +1,4 @@
-"""Where the services are: what `coevo up` and `coevo status` print, and which API a command asks."""
+"""The addresses of the services, as `coevo up` and `coevo status` print them, and the client of the REST API."""
 
 from __future__ import annotations
 
@@ -16,28 +16,35 @@ Url = Annotated[
     str | None,
     typer.Option(
         envvar="COEVO_API_URL",
-        help="Address of the REST API; by default that of the services that `coevo up` started here.",
+        help="Address of the REST API; by default the API that `coevo up` started here.",
         show_default=False,
     ),
 ]
 Key = Annotated[
-    str | None, typer.Option(envvar="COEVO_API_KEY", help="A key with the scope that it takes.", show_default=False)
+    str | None,
+    typer.Option(
+        envvar="COEVO_API_KEY",
+        help="API key with the scope that the command needs; by default this installation's own key, if `coevo up` "
+        "started the API.",
+        show_default=False,
+    ),
 ]
 
 
 def client(url: str | None, key: str | None) -> ApiClient:
-    """The REST API at `url`; without one, at the address that `coevo up` chose, or where `coevo api` is by default.
+    """A client of the REST API at `url`; by default of the API that `coevo up` started, else at `coevo api`'s port.
 
-    The home's own key goes to the API that `coevo up` started from this home, and to no other.
+    The home's own key is sent only to the API that `coevo up` started from this home.
     """
-    from services.api.client import ApiClient  # no other command waits for it
+    from services.api.client import ApiClient  # imported here so that no other command waits for it
 
-    if url is None and (started := _started()):
-        return ApiClient(started, key or home().api_key)
+    if url is None and (local_url := _local_api_url()):
+        return ApiClient(local_url, key or home().api_key)
     return ApiClient(url or f"http://127.0.0.1:{cluster.Ports().api}", key)
 
 
-def _started() -> str:
+def _local_api_url() -> str:
+    """The address of the API that `coevo up` started; empty if it started none."""
     try:
         return home().services().api_url
     except NotUp:
@@ -45,13 +52,15 @@ def _started() -> str:
 
 
 def page(url: str, key: str | None) -> str:
-    """The dashboard's address, with a key in the part that browsers do not send."""
+    """The dashboard's address. The key is in the fragment after `#`, which browsers do not send."""
     return f"{url}/#key={key}" if key else url
 
 
 def addresses(home: Home, services: Services, secrets: bool = False) -> list[str]:
-    """The address of every service as a line of text, with what it asks for where `secrets` are wanted. The API's is
-    missing where somebody else started it."""
+    """The address of every service, one line of text each; with `secrets`, its key or password too.
+
+    The lines of the dashboard and the REST API are left out where the services run in containers.
+    """
     api, rows = services.api_url, []
     if api:
         rows = [("Dashboard", page(api, home.api_key if secrets else None))]

@@ -1,4 +1,4 @@
-"""`coevo alerts`: what the rules found in runs, and that somebody has seen to it."""
+"""`coevo alerts`: list the alerts that were raised on runs, and acknowledge one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ from storage import queries
 from storage.rows import AlertRow
 from storage.session import open_store
 
-alerts = typer.Typer(help="What the guard and the drift tests found in runs (docs/alerts.md).", no_args_is_help=True)
+alerts = typer.Typer(
+    help="List and acknowledge the alerts that the guard and the drift tests raised (docs/alerts.md).",
+    no_args_is_help=True,
+)
 
 
 @alerts.command("list")
 def list_(
-    run: Annotated[str | None, typer.Argument(help="Of this run; of all by default.", show_default=False)] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Only those that nobody has acknowledged.")] = False,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
+    run: Annotated[
+        str | None,
+        typer.Argument(help="Only the alerts of this run; by default those of all runs.", show_default=False),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Only alerts that nobody has acknowledged.")] = False,
+    limit: Annotated[int, typer.Option(help="Show at most this many alerts.", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
     """Show alerts, the newest first."""
@@ -44,11 +50,13 @@ def list_(
 
 @alerts.command("acknowledge")
 def acknowledge(
-    alert: Annotated[str, typer.Argument(help="Its id, as `coevo alerts list` shows it.", show_default=False)],
-    note: Annotated[str, typer.Option(help="What was done about it.")] = "",
-    by: Annotated[str | None, typer.Option(help="Who; whoever is logged in by default.", show_default=False)] = None,
+    alert: Annotated[str, typer.Argument(help="Id of the alert, as `coevo alerts list` shows it.", show_default=False)],
+    note: Annotated[str, typer.Option(help="What was done about the alert.")] = "",
+    by: Annotated[
+        str | None, typer.Option(help="Who acknowledges it; by default the logged-in user.", show_default=False)
+    ] = None,
 ) -> None:
-    """Say that somebody has seen to an alert: once."""
+    """Record that somebody has dealt with an alert. Each alert can be acknowledged once."""
     with clear_errors():
         with open_store(home().database).write() as session:
             row = queries.alerts.acknowledge(session, alert, by or getpass.getuser(), note)
@@ -56,9 +64,9 @@ def acknowledge(
 
 
 def _show(row: AlertRow, console: Console) -> None:
-    """An alert in lines of its own, whose id can be copied whatever the terminal's width."""
+    """Print one alert. It is not a table row, so that its id can be copied at any terminal width."""
     colour = {"warning": "yellow", "critical": "red"}[row.severity]
-    seen = f"; seen by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
-    where = f"{escape(row.run)}, iteration {row.iteration}"
-    console.print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {where}  {row.raised_at:%F %H:%M} UTC{seen}")
+    acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
+    raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
+    console.print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
     console.print(Padding(escape(row.text), (0, 0, 1, 2)))

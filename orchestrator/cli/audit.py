@@ -1,4 +1,4 @@
-"""`coevo audit`: samples of pseudo-labels for people and judges, and what came of them."""
+"""`coevo audit`: plan audits of pseudo-labels, draw samples for people and judges, and show the results."""
 
 from __future__ import annotations
 
@@ -21,38 +21,46 @@ from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import open_store
 
-audit = typer.Typer(help="Audits of pseudo-labels: how many, which, and what they say.", no_args_is_help=True)
+audit = typer.Typer(
+    help="Audit pseudo-labels: plan how many, draw a sample, ask a judge model, show the results.", no_args_is_help=True
+)
 audit.command("judge")(judge)
 Iteration = Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)]
 
 
 @audit.command("plan")
 def plan(
-    drop: Annotated[float, typer.Option(help="The drop that is to be seen; 0.05 are five points.")] = 0.05,
-    accuracy: Annotated[float, typer.Option(help="Label accuracy before it.")] = 0.8,
-    power: Annotated[float, typer.Option(help="How surely it is to be seen.")] = 0.8,
-    confidence: Annotated[float, typer.Option(help="How rarely a drop is seen that is none: 0.95 is 5%.")] = 0.95,
+    drop: Annotated[float, typer.Option(help="Drop of label accuracy to detect; 0.05 is five points.")] = 0.05,
+    accuracy: Annotated[float, typer.Option(help="Label accuracy before the drop.")] = 0.8,
+    power: Annotated[float, typer.Option(help="Probability of detecting the drop.")] = 0.8,
+    confidence: Annotated[
+        float,
+        typer.Option(help="Confidence level: at 0.95, 5% of the comparisons report a change where there is none."),
+    ] = 0.95,
     reference: Annotated[
-        int | None, typer.Option(help="Audits to compare with; as many as are asked for by default.")
+        int | None, typer.Option(help="Number of earlier audits to compare with; by default as many as the new ones.")
     ] = None,
-    have: Annotated[int | None, typer.Option(help="Say instead which drop so many audits show.")] = None,
+    have: Annotated[
+        int | None, typer.Option(help="Compute instead the smallest drop that this many audits detect.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how many audits a drop of label accuracy takes to be seen (docs/audits.md). Nothing is drawn."""
+    """Compute how many audits it takes to detect a drop of label accuracy (docs/audits.md). Nothing is drawn."""
     with clear_errors():
-        answer: dict[str, float | int | None] = {"accuracy": accuracy, "power": power, "confidence": confidence}
-        against = "as many before" if reference is None else f"{reference:,} before"
+        result: dict[str, float | int | None] = {"accuracy": accuracy, "power": power, "confidence": confidence}
+        earlier = "as many earlier ones" if reference is None else f"{reference:,} earlier ones"
         if have is not None:
             smallest = detectable_drop(have, accuracy, power, confidence, reference)
-            answer |= {"audits": have, "reference": reference, "drop": smallest}
-            seen = "no drop" if smallest is None else f"a drop of {100 * smallest:.1f} points or more"
-            text = f"{have:,} audits against {against} see {seen} from {accuracy:.0%}"
+            result |= {"audits": have, "reference": reference, "drop": smallest}
+            detected = "no drop" if smallest is None else f"a drop of {100 * smallest:.1f} points or more"
+            text = f"{have:,} audits, compared with {earlier}, detect {detected} from {accuracy:.0%}"
         else:
             needed = audits_needed(drop, accuracy, power, confidence, reference)
-            answer |= {"audits": needed, "reference": reference, "drop": drop}
-            text = f"{needed:,} audits against {against} see a drop of {100 * drop:g} points from {accuracy:.0%}"
+            result |= {"audits": needed, "reference": reference, "drop": drop}
+            detected = f"a drop of {100 * drop:g} points"
+            text = f"{needed:,} audits, compared with {earlier}, detect {detected} from {accuracy:.0%}"
         text += f", in {power:.0%} of cases (two-sided, {confidence:.0%})"
-        print(json.dumps(answer, indent=1) if as_json else text)
+        print(json.dumps(result, indent=1) if as_json else text)
 
 
 @audit.command("draw")
@@ -60,12 +68,12 @@ def draw(
     run: RunName,
     iteration: Iteration,
     size: Annotated[
-        int, typer.Option(help="How many in all; more than before extends the sample.", show_default=False)
+        int, typer.Option(help="Size of the whole sample; a larger size than before extends it.", show_default=False)
     ],
-    oracle: Annotated[str, typer.Option(help="Who is to grade them: human, or a judge's name.")] = "human",
+    oracle: Annotated[str, typer.Option(help="Who will grade the sample: human, or a judge's name.")] = "human",
     as_json: AsJson = False,
 ) -> None:
-    """Draw a stratified sample of an iteration's pseudo-labels, or extend the one that there is."""
+    """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
     with clear_errors():
         store = open_store(home().database)
         rows = draw_sample(store, run, iteration, oracle, size)
@@ -80,13 +88,13 @@ def draw(
 
 @audit.command("show")
 def show(run: RunName, as_json: AsJson = False) -> None:
-    """Show label accuracy by iteration and oracle, what was asked for it, and how far those who graded agree."""
+    """Show label accuracy by iteration and oracle, the audits behind it, and how well the graders agree."""
     with clear_errors():
         with open_store(home().database).read() as session:
             queries.runs.get_run(session, run)
             audits = audits_of(session, run)
         if as_json:
-            from services.api.audits import RunAudits  # FastAPI, half a second, for this alone
+            from services.api.audits import RunAudits  # imported here, because FastAPI takes half a second to import
 
             print(RunAudits.of(audits).model_dump_json(indent=1, ensure_ascii=True))
             return
@@ -97,26 +105,28 @@ def show(run: RunName, as_json: AsJson = False) -> None:
 
 
 def _accuracies(accuracies: Iterable[Accuracy]) -> Table:
-    table = Table("iteration", "oracle", "over", "label accuracy", "95%", "audits", "of", "asked of", box=SIMPLE_HEAD)
+    table = Table("iteration", "oracle", "over", "label accuracy", "95%", "audits", "of", "based on", box=SIMPLE_HEAD)
     for accuracy in sorted(accuracies, key=lambda row: (row.oracle, row.over, row.iteration)):
-        asked = {"all": "all", "sample": "a sample", None: "an estimate from p_hat"}[accuracy.frame]
+        basis = {"all": "all", "sample": "a sample", None: "an estimate from p_hat"}[accuracy.frame]
         figure = accuracy.figure
         value = f"{figure.value:.3f}" if accuracy.frame else f"~ {figure.value:.3f}"
         counts = (f"{figure.n:,}", f"{accuracy.population:,}")
         cells = (str(accuracy.iteration), accuracy.oracle, accuracy.over)
-        table.add_row(*cells, value, f"{figure.lo:.3f} to {figure.hi:.3f}", *counts, asked)
+        table.add_row(*cells, value, f"{figure.lo:.3f} to {figure.hi:.3f}", *counts, basis)
     return table
 
 
 def _remarks(audits: Audits) -> Iterable[str]:
     for oracle, over, check in audits.checks:
         yield (
-            f"from p_hat ({oracle}, {over}): each audited iteration, estimated from the others, is off by "
-            f"{100 * check.error:.1f} points on average (bias {100 * check.bias:+.1f}); the interval held "
-            f"{check.held} of {len(check.folds)}"
+            f"estimates from p_hat ({oracle}, {over}): when each audited iteration is estimated from the others, the "
+            f"error is {100 * check.error:.1f} points on average (bias {100 * check.bias:+.1f}); the interval "
+            f"contained the measured value in {check.held} of {len(check.folds)} iterations"
         )
     for agreement in (*audits.oracles, *audits.annotators):
-        kappa = "cannot be told: both say the same of everything" if agreement.kappa is None else _text(agreement.kappa)
+        kappa = "undefined, since they have no verdict in common or gave every label the same one"
+        if agreement.kappa is not None:
+            kappa = _text(agreement.kappa)
         yield f"kappa of {agreement.first} and {agreement.second}: {kappa}"
 
 

@@ -1,4 +1,4 @@
-"""`coevo bench`: the claims of the README, measured."""
+"""`coevo bench`: measure the claims of the README."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ BENCHES = (
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(BENCHES)}.", show_default=False)],
+    name: Annotated[str, typer.Argument(help=f"Name of the benchmark: {', '.join(BENCHES)}.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Measure one of the claims of the README on this machine; --json says what machine it is too."""
+    """Run a benchmark that measures claims of the README on this machine. --json describes the machine too."""
     with clear_errors():
         if name not in BENCHES:
             raise RunError(f"bench: expected one of {', '.join(BENCHES)}, got {name!r}")
@@ -31,7 +31,7 @@ def bench(
 
 def _print(result: Any, as_json: bool) -> None:
     if as_json:
-        # by name, since nothing imports the benchmarks
+        # imported by name, because no package may import the benchmarks
         machine = importlib.import_module("benchmarks.machine").machine()
         print(json.dumps({"machine": machine, **result}, indent=1))
         return

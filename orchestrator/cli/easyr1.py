@@ -21,36 +21,46 @@ from orchestrator.runs import RunError, preset_path
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
-easyr1 = typer.Typer(help="EasyR1 as the trainer: docs/easyr1.md.", no_args_is_help=True)
+easyr1 = typer.Typer(
+    help="Look at what the trainer EasyR1 would be started with (docs/easyr1.md).", no_args_is_help=True
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Questions:
-    """What the Solver is rendered with, and why others stand in for its own; None where they are its own."""
+    """The training's questions. `replacement` says why they replace the Solver's own; None: they are its own."""
 
     prompts: tuple[TrainQuestion, ...]
-    stands_in: str | None = None
+    replacement: str | None = None
 
 
 @easyr1.callback()
 def _group() -> None:
-    """EasyR1 as the trainer: docs/easyr1.md."""
+    """Look at what the trainer EasyR1 would be started with (docs/easyr1.md)."""
 
 
 @easyr1.command()
 def render(
-    preset: Annotated[str, typer.Option(help="A preset of deploy/runs, or a TOML file.", show_default=False)],
-    role: Annotated[str, typer.Option(help="solver or challenger.")] = "solver",
-    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("easyr1"),
-    solver_url: Annotated[str, typer.Option(help="The Solver's service, for the Challenger's reward.")] = "",
+    preset: Annotated[
+        str, typer.Option(help="Name of a preset in deploy/runs, or path of a TOML file.", show_default=False)
+    ],
+    role: Annotated[str, typer.Option(help="Role that is trained: solver or challenger.")] = "solver",
+    out: Annotated[Path, typer.Option(help="Folder to write the files to.")] = Path("easyr1"),
+    solver_url: Annotated[
+        str,
+        typer.Option(
+            help="URL of the Solver's service, which the Challenger's reward asks; by default port 8000 here."
+        ),
+    ] = "",
     override: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting by its dotted name: trainer.gpus_per_node=4.")
+        list[str] | None,
+        typer.Option("--set", help="Override a setting: trainer.gpus_per_node=4. May be given more than once."),
     ] = None,
 ) -> None:
-    """Write what EasyR1 would be started with for the first training of a preset: nothing is run, no GPU is needed.
+    """Write the files that EasyR1 would be started with for the first training of a preset. Nothing is trained.
 
-    What is not known before a run, or not on this machine, is stood in for, and the output says by what: a loop's
-    questions and labels by those of the tiny world, the base model's tokenizer by the tiny model's.
+    No GPU is needed. What is unknown before a run or missing on this machine is replaced, which the output says:
+    questions and labels by those of the tiny world, the base model's tokenizer by that of the tiny model.
     """
     from trainers.easyr1.config import render as write
 
@@ -60,37 +70,37 @@ def render(
             raise RunError(f"role: expected solver or challenger, got {role!r}")
         settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
         folder = MICRO_MODEL if config.base_model == "micro" else Path(config.base_model)
-        tokenizer, lent = _tokenizer(folder)
-        job, stands_in = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
+        tokenizer, replaced_tokenizer = _tokenizer(folder)
+        job, replaced_questions = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
         path = write(job, settings, tokenizer, out)
         print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
-        _say("What stands in for something else:", [sentence for sentence in (stands_in, lent) if sentence])
-        _say("It differs from the embedded trainer's in this:", deviations(job.training, job.reward))
+        _print_list("Replaced:", [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence])
+        _print_list("Differences from the embedded trainer:", deviations(job.training, job.reward))
 
 
-def _say(title: str, sentences: list[str]) -> None:
+def _print_list(title: str, sentences: list[str]) -> None:
     if sentences:
         print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
 
 
 def _tokenizer(folder: Path) -> tuple[Any, str | None]:
-    """The base model's tokenizer, or the tiny model's and a sentence about it."""
-    from transformers import AutoTokenizer  # seconds, which no other command should take
+    """The base model's tokenizer and None; or the tiny model's and a sentence about the replacement."""
+    from transformers import AutoTokenizer  # imported here, because it takes seconds to import
 
-    here = (folder / "config.json").is_file()
-    tokenizer = AutoTokenizer.from_pretrained(folder if here else MICRO_MODEL, local_files_only=True)
+    is_here = (folder / "config.json").is_file()
+    tokenizer = AutoTokenizer.from_pretrained(folder if is_here else MICRO_MODEL, local_files_only=True)
     if tokenizer.chat_template is None:
         raise RunError(f"base_model: {folder}: its tokenizer has no chat template; put a chat_template.jinja there")
-    if here:
+    if is_here:
         return tokenizer, None
     return tokenizer, (
-        f"the tiny model's tokenizer and chat template, for those of {folder}, which has no config.json here: the "
-        "prompts' texts, and data.max_prompt_length in config.yaml, are that tokenizer's and not the model's"
+        f"the tiny model's tokenizer and chat template replace those of {folder}, which has no config.json here; so "
+        "the prompts' texts and data.max_prompt_length in config.yaml are not the model's own"
     )
 
 
 def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str) -> tuple[TrainJob, str | None]:
-    """The first training of a role, and what stands in for its questions."""
+    """The first training of a role, and a sentence about its questions if they are replaced."""
     start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
     key = f"1/train_{role}"
     if role == "challenger":
@@ -107,38 +117,39 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
             work_dir=out,
         )
         return challenger, None
-    asked = _questions(config)
+    questions = _questions(config)
     solver = SolverJob(
         key=key,
         run_seed=config.seed,
         start=start,
         training=config.solver.training,
         reward=config.solver.reward,
-        questions=asked.prompts,
+        questions=questions.prompts,
         signals=config.solver.signals,
         work_dir=out,
     )
-    return solver, asked.stands_in
+    return solver, questions.replacement
 
 
 def _questions(config: RunConfig) -> _Questions:
-    """Those of the preset's prompt set with what labels they bring; else, and saying why, the tiny world's."""
-    why = next(_unknown(config), None)
-    if isinstance(config, SelfTraining) and why is None:
-        given = config.prompts.labels == "given"
-        return _Questions(tuple(_question(at, prompt, given) for at, prompt in trained_on(config, config.prompts)))
+    """The prompts of the preset's prompt set with the labels that they bring; else the tiny world's, and why."""
+    reason = next(_unknown(config), None)
+    if isinstance(config, SelfTraining) and reason is None:
+        labelled = config.prompts.labels == "given"
+        prompts = trained_on(config, config.prompts)
+        return _Questions(tuple(_question(index, prompt, labelled) for index, prompt in prompts))
     labelled = "label" in config.solver.reward.needs
     count = config.solver.training.steps * config.solver.training.prompts_per_step
-    drawn = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
+    tiny_prompts = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
     what = "questions and true answers as labels" if labelled else "questions"
     return _Questions(
-        tuple(_question(at, prompt, labelled) for at, prompt in enumerate(drawn)),
-        f"{count} {what} of the tiny world, since {why}",
+        tuple(_question(index, prompt, labelled) for index, prompt in enumerate(tiny_prompts)),
+        f"{count} {what} of the tiny world replace the preset's own, since {reason}",
     )
 
 
 def _unknown(config: RunConfig) -> Iterator[str]:
-    """Why the Solver's own questions, or their labels, cannot be had before a run."""
+    """The reasons why the Solver's own questions, or their labels, are not known before a run."""
     if isinstance(config, CoEvolution):
         yield "what this preset's Challenger will ask is not known yet"
         return
@@ -152,5 +163,5 @@ def _unknown(config: RunConfig) -> Iterator[str]:
         yield "the base model's votes are not known yet"
 
 
-def _question(at: int, prompt: GivenPrompt, labelled: bool) -> TrainQuestion:
-    return TrainQuestion(f"{at:06d}", prompt.text, prompt.answer if labelled else None, prompt.answer)
+def _question(index: int, prompt: GivenPrompt, labelled: bool) -> TrainQuestion:
+    return TrainQuestion(f"{index:06d}", prompt.text, prompt.answer if labelled else None, prompt.answer)

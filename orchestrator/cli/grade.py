@@ -1,4 +1,4 @@
-"""`coevo grade`: whether answers are equal."""
+"""`coevo grade`: compare answers as a run compares them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from orchestrator.runs import RunError
 
 
 def grade(
-    a: Annotated[str | None, typer.Argument(help="An answer.", show_default=False)] = None,
-    b: Annotated[str | None, typer.Argument(help="Another one.", show_default=False)] = None,
-    file: Annotated[Path | None, typer.Option(help='JSONL of {"a", "b"} instead.')] = None,
+    a: Annotated[str | None, typer.Argument(help="First answer.", show_default=False)] = None,
+    b: Annotated[str | None, typer.Argument(help="Second answer.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Option(help='JSONL file of pairs, {"a": …, "b": …} on each line, instead of two answers.')
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two answers are equal, unequal, or cannot be told apart."""
+    """Say whether two answers are equal or unequal, or unknown if the comparison cannot be decided."""
     with clear_errors():
         pairs = _pairs(file) if file else [(a, b)] if a is not None and b is not None else None
         if pairs is None:
@@ -28,13 +30,19 @@ def grade(
         graded = list(zip(pairs, grade_pairs(pairs), strict=True))
         if as_json:
             rows = [
-                {"a": x, "b": y, "verdict": c.verdict, "reason": c.reason, "seconds": round(c.seconds, 4)}
-                for (x, y), c in graded
+                {
+                    "a": first,
+                    "b": second,
+                    "verdict": comparison.verdict,
+                    "reason": comparison.reason,
+                    "seconds": round(comparison.seconds, 4),
+                }
+                for (first, second), comparison in graded
             ]
             print(json.dumps(rows, indent=1))
         else:
-            for _, c in graded:
-                print(c.verdict + (f" ({c.reason})" if c.reason else ""))
+            for _, comparison in graded:
+                print(comparison.verdict + (f" ({comparison.reason})" if comparison.reason else ""))
 
 
 def _pairs(file: Path) -> list[tuple[str, str]]:
@@ -52,6 +60,9 @@ def _pairs(file: Path) -> list[tuple[str, str]]:
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise RunError(f"--file {file}, line {number}: expected a JSON object with a and b: {error!r}") from error
         if not isinstance(a, str) or not isinstance(b, str):
-            raise RunError(f"--file {file}, line {number}: expected a and b to be texts")
+            raise RunError(
+                f"--file {file}, line {number}: expected a and b to be strings, "
+                f"got {type(a).__name__} and {type(b).__name__}"
+            )
         pairs.append((a, b))
     return pairs

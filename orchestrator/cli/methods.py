@@ -19,20 +19,22 @@ from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
 from orchestrator.installation.home import home
 from storage.session import open_store
 
-rewards = typer.Typer(help="The Solver's methods: what they are, and what they make of a file of groups.")
+rewards = typer.Typer(help="List the Solver's training methods, or score a file of rollouts with one of them.")
 
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="A setting of the method: alpha=0.25.", show_default=False)
+    list[str] | None, typer.Option("--set", help="Override a setting of the method: alpha=0.25.", show_default=False)
 ]
 
 
 @rewards.callback(invoke_without_command=True)
-def methods(
+def list_methods(
     context: typer.Context,
-    listed: Annotated[bool, typer.Option("--list", help="List the methods and their papers' numbers.")] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List the methods, with the settings of their papers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The Solver's methods: what they are, and what they make of a file of groups."""
+    """List the Solver's training methods, or score a file of rollouts with one of them."""
     if context.invoked_subcommand is not None:
         return
     if not listed:
@@ -40,25 +42,25 @@ def methods(
         return
     by_name = {name: parse_method(name) for name in METHODS}
     if as_json:
-        print(json.dumps({name: _described(method) for name, method in by_name.items()}, indent=1))
+        print(json.dumps({name: _description(method) for name, method in by_name.items()}, indent=1))
         return
-    table = Table("method", "what it is", "labels", "needs", "rollouts", "its own numbers", box=SIMPLE_HEAD)
+    table = Table("method", "what it is", "labels", "needs", "rollouts", "its own settings", box=SIMPLE_HEAD)
     for name, method in by_name.items():
-        facts = _described(method)
+        description = _description(method)
         trained = "" if method.trained_share == 1 else f", {method.trained_share:g} of them trained on"
-        numbers = "\n".join(f"{key} {value}" for key, value in facts["settings"].items())
-        needs = ", ".join(sorted(facts["needs"])) or "-"
-        table.add_row(name, facts["summary"], method.labels, needs, f"{method.rollouts}{trained}", numbers)
+        settings = "\n".join(f"{key} {value}" for key, value in description["settings"].items())
+        needs = ", ".join(description["needs"]) or "-"
+        table.add_row(name, description["summary"], method.labels, needs, f"{method.rollouts}{trained}", settings)
     Console(width=150).print(table)
 
 
-def _described(method: Method) -> dict[str, Any]:
-    """What a method is, and in what its numbers differ from those that all methods share."""
-    shared = Objective()
+def _description(method: Method) -> dict[str, Any]:
+    """A method's summary and needs, and those of its settings that differ from the defaults of all methods."""
+    defaults = Objective()
     settings = {
         name: value
         for name, value in method.model_dump(mode="json", exclude={"type", "labels", "trained_share"}).items()
-        if value != getattr(shared, name, None)
+        if value != getattr(defaults, name, None)
     }
     return {
         "summary": (inspect.getdoc(type(method)) or "").splitlines()[0],
@@ -72,28 +74,30 @@ def _described(method: Method) -> dict[str, Any]:
 
 @rewards.command()
 def score(
-    method: Annotated[str, typer.Argument(help=f"One of {', '.join(METHODS)}.", show_default=False)],
-    groups: Annotated[Path, typer.Option(help="JSONL, one group a line: docs/papers.md.", show_default=False)],
+    method: Annotated[str, typer.Argument(help=f"Name of the method: {', '.join(METHODS)}.", show_default=False)],
+    groups: Annotated[
+        Path, typer.Option(help="JSONL file with one group of rollouts a line (docs/papers.md).", show_default=False)
+    ],
     override: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score groups of rollouts: each group's pseudo-label, rewards and advantages. Nothing is trained."""
+    """Print the pseudo-label, rewards and advantages of each group of rollouts in a file. Nothing is trained."""
     with clear_errors():
-        from orchestrator.analysis.group_files import GroupFileError, as_method_sees, read_groups
+        from orchestrator.analysis.group_files import GroupFileError, read_groups, with_signals
 
         chosen = parse_method(method, dict(setting(text) for text in override or []))
         lines = read_groups(groups)
-        seen = as_method_sees(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
-        scored = []
-        for i, (line, group) in enumerate(zip(lines, seen, strict=True)):
+        groups_of_lines = with_signals(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
+        texts = []
+        for index, (line, group) in enumerate(zip(lines, groups_of_lines, strict=True)):
             try:
-                scored.append(_scored(line.question_id, outcome(group, chosen, seed=i), as_json))
+                texts.append(_text(line.question_id, outcome(group, chosen, seed=index), as_json))
             except ValueError as error:
                 raise GroupFileError(f"question {line.question_id}: {error}") from error
-        print("\n".join(scored))
+        print("\n".join(texts))
 
 
-def _scored(question: str, outcome: Outcome, as_json: bool) -> str:
+def _text(question: str, outcome: Outcome, as_json: bool) -> str:
     scored, learn = outcome.scored, outcome.scored.learn
     if as_json:
         row = {
@@ -105,30 +109,29 @@ def _scored(question: str, outcome: Outcome, as_json: bool) -> str:
         }
         return json.dumps(row)
     label = "no label" if scored.label is None else f"label {scored.label}"
-    numbers = ["  reward   advantage"]
-    numbers += [
-        f"{reward:8.4f}  {value:9.4f}" for reward, value in zip(scored.rewards, outcome.advantages, strict=True)
+    rows = ["  reward   advantage"]
+    rows += [
+        f"{reward:8.4f}  {advantage:9.4f}" for reward, advantage in zip(scored.rewards, outcome.advantages, strict=True)
     ]
-    return "\n".join([f"{question}: {label}{'' if learn else ', dropped from the loss'}", *numbers])
+    return "\n".join([f"{question}: {label}{'' if learn else ', dropped from the loss'}", *rows])
 
 
 def replay(
     name: RunName,
-    iteration: Annotated[int, typer.Option(help="Whose stored votes.", show_default=False)],
-    chosen: Annotated[str, typer.Option("--methods", help="Names with commas between them, or all.")] = "all",
+    iteration: Annotated[int, typer.Option(help="Iteration whose stored votes are scored.", show_default=False)],
+    chosen: Annotated[str, typer.Option("--methods", help="Names of methods, separated by commas, or all.")] = "all",
     kept: Annotated[bool, typer.Option("--kept", help="Only the questions that the Solver learned from.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score the stored votes of an iteration under other papers' methods, without training: what each would label and
-    reward."""
+    """Show which labels and rewards each method would give to an iteration's stored votes. Nothing is trained."""
     with clear_errors():
-        from orchestrator.analysis.replay import replay as replayed
+        from orchestrator.analysis.replay import replay as replay_votes
         from orchestrator.analysis.replay import table, write_picture
 
         coevo_home = home()
-        names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
-        with_numbers = [parse_method(part) for part in names]
-        result = replayed(open_store(coevo_home.database), coevo_home.texts, name, iteration, with_numbers, kept)
+        method_names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
+        methods = [parse_method(method_name) for method_name in method_names]
+        result = replay_votes(open_store(coevo_home.database), coevo_home.texts, name, iteration, methods, kept)
         if as_json:
             print(json.dumps(result, indent=1, allow_nan=False))
         else:

@@ -1,4 +1,4 @@
-"""`coevo report`: a run's figures, as a page, a table or JSON."""
+"""`coevo report`: a run's figures as a page, a table or JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report(
     as_json: AsJson = False,
     summary: Annotated[bool, typer.Option("--summary", help="Print a table of the main figures instead.")] = False,
 ) -> None:
-    """Write a run's report as an HTML page, or print its figures."""
+    """Write a run's report as an HTML page and print its path, or print the figures."""
     with clear_errors():
         coevo_home = home()
         store = open_store(coevo_home.database)

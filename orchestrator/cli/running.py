@@ -1,4 +1,4 @@
-"""`coevo run` and `coevo resume`: a flow in the command's own process."""
+"""`coevo run` and `coevo resume`: run a flow in the command's own process."""
 
 from __future__ import annotations
 
@@ -15,56 +15,68 @@ from orchestrator.cli.terminal import RunName, clear_errors, setting
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
-from orchestrator.runs import RunError, preset_path, startable, stored_config
+from orchestrator.runs import RunError, check_startable, preset_path, stored_config
 from storage.session import open_store
 
 
 def run(
     preset: Annotated[
-        str | None, typer.Argument(help="A preset of deploy/runs, or a TOML file.", show_default=False)
+        str | None, typer.Argument(help="Name of a preset in deploy/runs, or path of a TOML file.", show_default=False)
     ] = None,
-    preset_option: Annotated[str | None, typer.Option("--preset", help="The same.", show_default=False)] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run; the preset's name by default.")] = None,
-    iterations: Annotated[int, typer.Option(help="How many; 0: as the preset says.")] = 0,
+    preset_option: Annotated[
+        str | None, typer.Option("--preset", help="Another way to give the preset.", show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run; by default the preset's name.")] = None,
+    iterations: Annotated[int, typer.Option(help="Number of iterations; 0 takes the preset's.")] = 0,
     override: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting by its dotted name: dataset.candidates=320.")
+        list[str] | None,
+        typer.Option("--set", help="Override a setting: dataset.candidates=320. May be given more than once."),
     ] = None,
 ) -> None:
-    """Run a preset here and now; it also shows in the Prefect UI. A run that exists goes on where it was."""
+    """Run a preset in this terminal; the Prefect UI shows it too. An existing run continues where it stopped.
+
+    The services must be running: `coevo up` starts them.
+    """
     with clear_errors():
         preset = preset or preset_option
         if preset is None:
-            raise RunError("preset: expected a preset of deploy/runs, or a TOML file, got none")
+            raise RunError("preset: expected the name of a preset in deploy/runs, or the path of a TOML file, got none")
         overrides = dict(setting(text) for text in override or [])
-        config = load_config(preset_path(preset), overrides)  # complain before anything else is looked at
+        config = load_config(preset_path(preset), overrides)  # a bad preset is refused before anything else is checked
         parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
         _run_flow(config.kind, **parameters, overrides=overrides)
 
 
-def resume(name: RunName, iterations: Annotated[int, typer.Option(help="Go on to this many iterations.")] = 0) -> None:
-    """Go on with a run where it was: nothing that is done is done again."""
+def resume(
+    name: RunName,
+    iterations: Annotated[int, typer.Option(help="Total number of iterations; 0 keeps the run's number.")] = 0,
+) -> None:
+    """Continue a run where it stopped, in this terminal. Finished stages are not run again.
+
+    The services must be running: `coevo up` starts them.
+    """
     with clear_errors():
         config = stored_config(open_store(home().database), name)
         _run_flow(config.kind, run=name, preset="", iterations=iterations, overrides={})
 
 
 def _run_flow(flow: Flow, **parameters: Any) -> None:
-    """Run a flow in this process, after all that can be refused without it has been refused."""
+    """Run a flow in this process. Everything that can be checked without Prefect is checked before."""
     coevo_home = home()
     cluster.join(coevo_home)
     store = open_store(coevo_home.database, create=True)
     refuse_held(store, parameters["run"])
-    startable(store, **parameters, flow=flow)
+    check_startable(store, **parameters, flow=flow)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     from orchestrator import flows  # Prefect reads its settings when it is imported
 
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_not_of_a_flow_run)
+        handler.addFilter(_is_not_of_a_flow_run)
     result = getattr(flows, flow)(**parameters)
     name = result["run"]
     print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
 
 
-def _not_of_a_flow_run(record: logging.LogRecord) -> bool:
-    """Prefect logs a run's error once for each flow and task around it; the command says it once, the UI shows all."""
+def _is_not_of_a_flow_run(record: logging.LogRecord) -> bool:
+    """False for Prefect's records of a flow or task run: each logs the same error, which the command prints once."""
     return not record.name.startswith(("prefect.flow_runs", "prefect.task_runs"))

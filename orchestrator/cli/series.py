@@ -23,18 +23,21 @@ from storage.session import Store, open_store
 
 def series(
     run: RunName,
-    name: Annotated[str | None, typer.Option(help="Only of this figure.")] = None,
-    again: Annotated[
-        bool, typer.Option("--refresh", help="Work them out again first, as for a run of an earlier version.")
+    name: Annotated[str | None, typer.Option(help="Only the figure of this name.")] = None,
+    recompute: Annotated[
+        bool,
+        typer.Option(
+            "--refresh", help="Compute the figures again first, for instance for a run of an earlier version."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's figures by iteration (docs/alerts.md says what each is). No alert is raised."""
+    """Show a run's figures by iteration; docs/alerts.md defines them. No alert is raised."""
     with clear_errors():
         store = open_store(home().database)
         with store.read() as session:
             queries.runs.get_run(session, run)
-        if again:
+        if recompute:
             _refresh(store, run)
         with store.read() as session:
             points = queries.series.series_of(session, run, name)
@@ -45,7 +48,7 @@ def series(
 
 
 def _refresh(store: Store, run: str) -> None:
-    """One transaction an iteration: on SQLite nobody else writes meanwhile."""
+    """Compute the figures again, one transaction per iteration: on SQLite a transaction blocks all other writers."""
     with store.read() as session:
         iterations = {stage.iteration for stage in queries.ledger.stages_of(session, run) if stage.status == "done"}
     for iteration in sorted(iterations):
@@ -58,7 +61,7 @@ def _table(points: Iterable[SeriesPoint]) -> Table:
     table = Table(*(Column(name, no_wrap=True) for name in columns), box=SIMPLE_HEAD)
     for point in points:
         value = f"{point.value:.4g}" if not point.estimated else f"~{point.value:.4g}"
-        between = "" if point.lo is None or point.hi is None else f" [{point.lo:.3g}, {point.hi:.3g}]"
+        interval = "" if point.lo is None or point.hi is None else f" [{point.lo:.3g}, {point.hi:.3g}]"
         name = " ".join(filter(None, (point.name, point.over, point.oracle)))
-        table.add_row(name, str(point.iteration), escape(value + between), f"{point.n:,}")
+        table.add_row(name, str(point.iteration), escape(value + interval), f"{point.n:,}")
     return table

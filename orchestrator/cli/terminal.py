@@ -1,4 +1,4 @@
-"""What the commands share: how an error is told, and how settings are given."""
+"""What the commands share: options, error output, and the parsing of `--set`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=Fa
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """What a user can cause is said in a line or two, with exit code 1; all else keeps its traceback."""
+    """Print an error that a user can cause as a short message and exit with code 1; any other keeps its traceback."""
     try:
         yield
     except CoevoError as error:
@@ -29,7 +29,7 @@ def clear_errors() -> Iterator[None]:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """`NAME=VALUE`, the value as JSON where it is JSON, else as text."""
+    """Parse `NAME=VALUE`. The value is read as JSON if it is valid JSON, else as text. Raises `ConfigError`."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"--set: expected NAME=VALUE, got {text!r}")

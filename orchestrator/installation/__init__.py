@@ -1,1 +1,1 @@
-"""What `coevo up` starts on a machine, and where it keeps its things."""
+"""The services that `coevo up` starts on a machine, and the folder that keeps their files."""

@@ -1,8 +1,8 @@
-"""`coevo up` and `coevo down`: Ray with the two Serve applications, the Prefect server, the flow runner, and the REST
-API with the dashboard.
+"""`coevo up` and `coevo down`: start and stop Ray, the Prefect server, the flow runner, and the REST API with the
+dashboard.
 
-Each is a process of its own with its log in the home folder, known by pid and start time, so that `down` ends what
-`up` started and nothing else.
+Each is a separate process with a log in the home folder. It is recorded by pid and start time, so that `down` stops
+what `up` started and nothing else.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ANSWER_S = 2.0
 
 
 class StartError(CoevoError):
-    """A service did not come up; the message names it and its log."""
+    """A service did not start; the message names it and its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Loopback ports of the services. 0 takes a free one."""
+    """Loopback ports of the services. 0 stands for any free port."""
 
     serve: int = 8000
     dashboard: int = 8265
@@ -48,11 +48,13 @@ class Ports:
     api: int = 8080
 
     def resolved(self) -> Ports:
-        """With every 0 replaced by a free port. Raises `StartError` when one is taken."""
-        taken = {name: port for name, port in self._items() if port and _busy(port)}
+        """The ports with every 0 replaced by a free port. Raises `StartError` if a given port is in use."""
+        taken = {name: port for name, port in self._items() if port and _is_in_use(port)}
         if taken:
             listed = ", ".join(f"{port} (--{name}-port)" for name, port in taken.items())
-            raise StartError(f"port in use on 127.0.0.1: {listed}; free it, or give another one (0 takes any)")
+            raise StartError(
+                f"port in use on 127.0.0.1: {listed}; free it, or give another one (0 takes any free port)"
+            )
         return Ports(**{name: port or free_port() for name, port in self._items()})
 
     def _items(self) -> list[tuple[str, int]]:
@@ -61,8 +63,10 @@ class Ports:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now, and that no program takes by chance: Ray's workers have 10002 to
-    19999, and the system deals out those from 32768 on (Linux; on other systems from higher ones)."""
+    """A free port of 127.0.0.1 in a range that no program uses by default.
+
+    Ray's workers use 10002 to 19999, and Linux assigns ports from 32768 on (other systems from higher ones).
+    """
     while True:
         port = random.randrange(20_000, 32_768)
         with socket.socket() as probe, suppress(OSError):
@@ -70,13 +74,15 @@ def free_port() -> int:
             return port
 
 
-def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str] | None = None) -> Services:
-    """Start everything at once, or what `only` names, and wait until all of it answers. Raises `StartError`; then
-    nothing is left running."""
+def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None = None) -> Services:
+    """Start all services at the same time, or those in `only`, and wait until they answer.
+
+    Raises `StartError` after stopping everything that it started.
+    """
     _refuse_elsewhere("up", StartError)
     alive = running(home)
     if alive:
-        raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` ends them")
+        raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` stops them")
     ports = ports.resolved()
     make_private(home.path)
     make_private(home.ray_temp.parent)
@@ -93,7 +99,7 @@ def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str
     )
     try:
         starting = []
-        for name, command, ready in _plan(home, ports, services):
+        for name, command, is_ready in _commands(home, ports, services):
             if only is not None and name not in only:
                 continue
             process = _spawn(home, name, command, environment(home, services))
@@ -101,34 +107,40 @@ def up(home: Home, ports: Ports, say: Callable[[str], None], only: Container[str
                 services, processes={**services.processes, process.pid: (name, processes.started(process.pid))}
             )
             home.save_services(services)
-            starting.append((name, process, ready))
-        say(f"starting {', '.join(name for name, _, _ in starting)}")
-        for name, process, ready in starting:
-            _wait(home, name, process, ready)
+            starting.append((name, process, is_ready))
+        report(f"starting {', '.join(name for name, _, _ in starting)}")
+        for name, process, is_ready in starting:
+            _wait_until_ready(home, name, process, is_ready)
     except BaseException:
         down(home)
         raise
     return services
 
 
-def _plan(home: Home, ports: Ports, services: Services) -> list[tuple[str, list[str], Callable[[], bool]]]:
-    """What to start: its name, its command, and how to tell that it is up."""
+def _commands(home: Home, ports: Ports, services: Services) -> list[tuple[str, list[str], Callable[[], bool]]]:
+    """The services to start: name, command, and a function that tells whether the service answers."""
     ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={ports.ray}"]
     ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
     ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
     prefect = [str(_BIN / "prefect"), "server", "start", "--host=127.0.0.1", f"--port={ports.prefect}"]
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
-        ("ray", ray, lambda: _trouble_with_ray(services) is None),
-        ("prefect", prefect, lambda: trouble_with_prefect(services.prefect) is None),
-        ("runner", [sys.executable, "-m", "orchestrator.installation.runner"], lambda: _deployed(services.prefect)),
+        ("ray", ray, lambda: _problem_with_ray(services) is None),
+        ("prefect", prefect, lambda: problem_with_prefect(services.prefect) is None),
+        (
+            "runner",
+            [sys.executable, "-m", "orchestrator.installation.runner"],
+            lambda: _has_deployments(services.prefect),
+        ),
         ("api", api, lambda: _is_healthy(services.api_url)),
     ]
 
 
 def down(home: Home) -> list[str]:
-    """End what `up` started, and whatever that started in turn; the names of what was running. Raises `NotUp` where
-    the services are elsewhere."""
+    """Stop the services that `up` started, with all their child processes, and return the names of those that ran.
+
+    Raises `NotUp` if the environment says that the services run elsewhere.
+    """
     _refuse_elsewhere("down", NotUp)
     try:
         services = home.services()
@@ -139,15 +151,17 @@ def down(home: Home) -> list[str]:
         for pid, (name, started) in services.processes.items()
         if processes.is_running(pid, started)
     }
-    _end([process for name, process in alive.items() if name == "runner"], 20)  # it tells Prefect what it has ended
-    # Once Serve has been up, Ray does not end within 20 s by itself. It has nothing to lose.
+    _end(
+        [process for name, process in alive.items() if name == "runner"], 20
+    )  # it needs time to tell Prefect which flow runs it ended
+    # Once Serve has been up, Ray does not end by itself within 20 s. Nothing is lost when it is killed.
     _end([process for name, process in alive.items() if name != "runner"], 5)
     home.save_services(None)
     return [*alive]
 
 
 def running(home: Home) -> list[str]:
-    """The names of the services that are alive, or, where they are containers, that answer."""
+    """The names of the services that are alive; if they are containers, of those that answer."""
     try:
         services = home.services()
     except NotUp:
@@ -155,57 +169,62 @@ def running(home: Home) -> list[str]:
     if services.processes:
         recorded = services.processes.items()
         return [name for pid, (name, started) in recorded if processes.is_running(pid, started)]
-    return [name for name, trouble in _elsewhere(services).items() if trouble is None]
+    return [name for name, problem in _problems_elsewhere(services).items() if problem is None]
 
 
 def needed(home: Home) -> Services:
-    """The services, all that a run needs of which run. Raises `NotUp` naming those that are gone, after a reboot,
-    say."""
+    """The services, after checking that all which a run needs are up. Raises `NotUp` naming those that are not, for
+    instance after a reboot."""
     services = home.services()
     if not services.processes:
-        troubles = [f"{name}: {trouble}" for name, trouble in _elsewhere(services).items() if trouble]
-        if troubles:
-            raise NotUp(f"not ready at the addresses that the environment gives: {'; '.join(troubles)}")
+        problems = [f"{name}: {problem}" for name, problem in _problems_elsewhere(services).items() if problem]
+        if problems:
+            raise NotUp(f"not ready at the addresses that the environment gives: {'; '.join(problems)}")
         return services
     alive = running(home)
     gone = [name for name, _ in services.processes.values() if name not in (*alive, "api")]
     if gone or not alive:
-        raise NotUp(f"{', '.join(gone) or 'no services'} of {home.path} ended: `coevo down` and `coevo up` start anew")
+        raise NotUp(
+            f"{', '.join(gone) or 'no services'} of {home.path} ended: restart with `coevo down` and `coevo up`"
+        )
     return services
 
 
 def join(home: Home) -> Services:
-    """The services that are `needed`, whose secrets and settings this process has from now on."""
+    """The services, after `needed` and after putting their secrets and settings into this process's environment."""
     services = needed(home)
     os.environ.update(environment(home, services))
     return services
 
 
 def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
-    """Raise where the environment names services that others run. What was started here would take its own services to
-    be there, and what `services.json` knows would be forgotten, not ended."""
+    """Raise `error` if the environment names services that run elsewhere.
+
+    Services that `up` started would then use those instead of each other, and `down` would forget the processes in
+    `services.json` without stopping them.
+    """
     if address := os.environ.get("COEVO_RAY_ADDRESS"):
         raise error(
-            f"COEVO_RAY_ADDRESS: expected it not to be set, since `coevo {command}` is for services of this machine; "
-            f"it names {address}, which others start and end"
+            f"COEVO_RAY_ADDRESS: expected it to be unset, since `coevo {command}` is for services of this machine; "
+            f"got {address}, which is started and stopped elsewhere"
         )
 
 
-def _elsewhere(services: Services) -> dict[str, str | None]:
-    """What keeps services that have no pid here from being used, by their names; None where nothing does."""
-    return {"ray": _trouble_with_ray(services), "prefect": trouble_with_prefect(services.prefect)}
+def _problems_elsewhere(services: Services) -> dict[str, str | None]:
+    """Service -> the problem with it, or None, for services that run elsewhere."""
+    return {"ray": _problem_with_ray(services), "prefect": problem_with_prefect(services.prefect)}
 
 
 def _end(services: list[psutil.Process], patience_s: float) -> None:
-    """Ask processes to end, then end them and every descendant they had."""
+    """Ask processes to end, then kill those of them and of their descendants that are still alive."""
     family = [*services, *(child for process in services for child in process.children(recursive=True))]
     for process in services:
         process.terminate()
     psutil.wait_procs(services, timeout=patience_s)
     _, alive = psutil.wait_procs(family, timeout=1)
-    for one in alive:
+    for process in alive:
         try:
-            one.kill()
+            process.kill()
         except psutil.NoSuchProcess:
             continue
     psutil.wait_procs(alive, timeout=patience_s)
@@ -218,22 +237,22 @@ def _spawn(home: Home, name: str, command: list[str], env: Mapping[str, str]) ->
         )
 
 
-def _wait(home: Home, name: str, process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
+def _wait_until_ready(home: Home, name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
     log = home.logs / f"{name}.log"
 
-    def ready_or_over() -> bool:
-        if ready():
+    def ready_or_ended() -> bool:
+        if is_ready():
             return True
         if process.poll() is not None:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
             raise StartError(f"{name} ended with exit code {process.returncode} while starting; see {log}:\n{tail}")
         return False
 
-    if not wait_until(ready_or_over, _PATIENCE_S, 0.2):
+    if not wait_until(ready_or_ended, _PATIENCE_S, 0.2):
         raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")
 
 
-def _busy(port: int) -> bool:
+def _is_in_use(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -249,35 +268,35 @@ def _is_healthy(api_url: str) -> bool:
         return False
 
 
-def _trouble(url: str, ask: Callable[[], httpx.Response], secret: str) -> str | None:
-    """What is wrong with the service at `url`, whose secret is in the variable `secret`; None where it answers."""
+def _problem(url: str, request: Callable[[], httpx.Response], secret: str) -> str | None:
+    """The problem with the service at `url`; None if it answers. `secret` is the environment variable of its secret."""
     try:
-        status = ask().status_code
+        status = request().status_code
     except httpx.TransportError:
         return f"{url} does not answer"
     if status == httpx.codes.UNAUTHORIZED:
-        return f"{url} answers with HTTP 401: {secret} is not its own"
+        return f"{url} answers with HTTP 401: it expects another {secret}"
     return None if status == httpx.codes.OK else f"{url} answers with HTTP {status}"
 
 
-def _trouble_with_ray(services: Services) -> str | None:
+def _problem_with_ray(services: Services) -> str | None:
     url = services.dashboard_url
-    return _trouble(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
+    return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
 
 
-def trouble_with_prefect(server: PrefectServer) -> str | None:
-    """What keeps the Prefect server from being used; None where nothing does."""
+def problem_with_prefect(server: PrefectServer) -> str | None:
+    """The problem with the Prefect server; None if it can be used."""
 
-    def ask() -> httpx.Response:  # unlike /health this asks for the password
+    def request() -> httpx.Response:  # unlike /health, this route needs the password
         return server.request("GET", "/admin/version", timeout_s=_ANSWER_S)
 
-    return _trouble(server.url, ask, "PREFECT_API_AUTH_STRING")
+    return _problem(server.url, request, "PREFECT_API_AUTH_STRING")
 
 
-def _deployed(server: PrefectServer) -> bool:
-    """The runner has registered its deployments with Prefect."""
+def _has_deployments(server: PrefectServer) -> bool:
+    """Whether the runner has registered its deployments with Prefect."""
     try:
-        answer = server.request("POST", "/deployments/count", {}, _ANSWER_S)
+        response = server.request("POST", "/deployments/count", {}, _ANSWER_S)
     except httpx.TransportError:
         return False
-    return answer.status_code == 200 and answer.json() > 0
+    return response.status_code == 200 and response.json() > 0

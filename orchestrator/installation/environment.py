@@ -9,7 +9,7 @@ from services.inference.server import proxy
 
 
 def environment(home: Home, services: Services) -> dict[str, str]:
-    """The environment of every process that belongs to these services."""
+    """The environment variables of every process that belongs to these services."""
     return {
         **os.environ,
         "COEVO_HOME": str(home.path),
@@ -23,10 +23,12 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "RAY_AUTH_TOKEN": services.ray_token,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": proxy.MIDDLEWARES,
-        # Seconds between the looks of Serve's controller, of which a swap of weights takes several a replica. At Ray's
-        # .1 two replicas take .5 s to swap the tiny model, and .2 s now; the idle controller takes 4% of a core, not 2.
+        # Seconds between two passes of Serve's controller. A swap of weights takes several passes for each replica.
+        # With Ray's default of 0.1, two replicas take 0.5 s to swap the tiny model; with this value 0.2 s. The idle
+        # controller then takes 4% of a core instead of 2%.
         "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.03",
-        # one process less a training; there is nothing to be preempted on one machine
+        # Saves one process in each training. It watches for preempted cloud machines, which do not occur on one
+        # machine.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -37,16 +39,16 @@ def environment(home: Home, services: Services) -> dict[str, str]:
 
 
 def _closed_to_others(home: Home, services: Services) -> dict[str, str]:
-    """What keeps web pages and other users of this machine out of services that run on it."""
+    """The variables that keep web pages and other users of this machine out of the services."""
     return {
-        # Who may change a deployment may run any program here. So Prefect asks for a password, and has browsers keep
-        # its answers from every page but its own.
+        # Anybody who can change a deployment can run any program here. So Prefect requires a password, and lets
+        # browsers show its answers to no page but its own.
         **({"PREFECT_SERVER_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": services.prefect_url,
-        # Ray listens on loopback alone, as it does on other systems by default. Otherwise it takes 127.0.0.1 for this
-        # machine's address in the network, where its metrics can be read without a token.
+        # Makes Ray listen on loopback only, as it does by default on other systems than Linux. Otherwise it replaces
+        # 127.0.0.1 by this machine's address in the network, where its metrics can be read without a token.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        # TorchInductor's compiled code and Prefect's copies of flows have names that can be guessed. In a folder that
-        # everybody may write into, another user could be first to make them.
+        # The names of TorchInductor's compiled code and of Prefect's copies of flows can be guessed. In a folder that
+        # everybody can write to, another user could create these files first.
         "TMPDIR": str(home.ray_temp.parent),
     }

@@ -1,4 +1,4 @@
-"""Where a coevo installation keeps its things: one folder, `$COEVO_HOME` or `.coevo` below the current one."""
+"""The home of a coevo installation: the folder with all its files, `$COEVO_HOME` or `.coevo` in the current folder."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class NotUp(CoevoError):
 
 
 class NotPrivate(CoevoError):
-    """Another user of the machine may enter a folder that must be closed to him, or owns it."""
+    """A folder that must be private belongs to another user, or others may enter it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The running services' addresses, and the processes that `coevo up` started: pid -> (name, start time).
+    """The addresses of the running services, and the processes that `coevo up` started: pid -> (name, start time).
 
-    No processes: each service is a container of its own, and somebody else's to start and to end.
+    Without processes, the services run in containers, which are started and stopped elsewhere.
     """
 
     ray_address: str
     dashboard_url: str
     serve_url: str
     prefect_url: str
-    ray_token: str  # who has it may run code on this Ray
+    ray_token: str  # with it, anybody can run code on this Ray
     processes: dict[int, tuple[str, float]]
-    api_url: str = ""  # of the REST API and the dashboard; empty: somebody else's to know
-    prefect_auth: str = ""  # USER:PASSWORD. Who has it may run code where the runner is; empty: Prefect asks for none
+    api_url: str = ""  # of the REST API and the dashboard; empty if it is not known, as with containers
+    prefect_auth: str = ""  # USER:PASSWORD, with which anybody can run code on the runner; empty: Prefect needs none
 
     @classmethod
     def from_environment(cls) -> Services:
-        """Services that other containers run. Raises `NotUp` naming a variable that is not set."""
+        """The services that the environment variables name. Raises `NotUp` naming a variable that is not set."""
         return cls(
             ray_address=_variable("COEVO_RAY_ADDRESS"),
             dashboard_url=_variable("COEVO_RAY_DASHBOARD_URL").rstrip("/"),
@@ -65,20 +65,20 @@ class Services:
 
     @property
     def prefect(self) -> PrefectServer:
-        """The Prefect server, to be asked."""
+        """A client of the Prefect server."""
         return PrefectServer(self.prefect_url, self.prefect_auth or None, os.environ.get("PREFECT_UI_URL"))
 
     @property
     def ray_headers(self) -> dict[str, str]:
-        """What requests to Ray's dashboard must carry."""
+        """The headers that requests to Ray's dashboard need."""
         return {"Authorization": f"Bearer {self.ray_token}"}
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that no other user of the machine may enter, so that the modes of the files in it do not matter.
+    """Make a folder that no other user of the machine can enter, so that the modes of the files in it do not matter.
 
-    Raises `NotPrivate` where there is one that is open to others, another user's, a link or a file. It is not changed
-    then: it may be a folder that others are meant to enter.
+    Raises `NotPrivate` if the path exists and is open to others, belongs to another user, or is a link or a file. It is
+    not changed then, because others may be meant to enter it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -98,7 +98,7 @@ def _variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
         raise NotUp(
-            f"{name}: expected a value, since COEVO_RAY_ADDRESS says that the services are elsewhere; it is not set"
+            f"{name}: expected a value, since COEVO_RAY_ADDRESS says that the services run elsewhere; it is not set"
         )
     return value
 
@@ -140,29 +140,29 @@ class Home:
 
     @property
     def ray_temp(self) -> Path:
-        """Ray's sockets live below it, and a socket's path may have only about 100 characters: not in `path`.
+        """The folder of Ray's sockets. It is not in `path`, because a socket's path may have only about 100 characters.
 
-        Ray lets everybody write into it, so its parent must be private (`make_private`).
+        Ray lets everybody write to it, so its parent must be private (`make_private`).
         """
         name = hashlib.sha256(str(self.path).encode()).hexdigest()[:8]
         return Path(tempfile.gettempdir()) / f"coevo-{os.getuid()}" / name
 
     def secret(self, name: str) -> str:
-        """A random secret, made when it is first asked for. It outlives `coevo down`, so that a browser or a script
-        that knows it need not be told again. Raises `OSError` where the home cannot be written."""
+        """A random secret, which is generated at the first call. It survives `coevo down`, so that a browser or a
+        script can go on using it. Raises `OSError` if the home cannot be written."""
         file = self.path / "secrets" / name
         if not file.exists():
             make_private(file.parent)
-            made = file.with_name(f"{name}.{secrets.token_hex(4)}")
-            made.write_text(secrets.token_hex(32))
-            with suppress(FileExistsError):  # a link, unlike a rename, leaves what another process was first to make
-                os.link(made, file)
-            made.unlink()
+            temporary = file.with_name(f"{name}.{secrets.token_hex(4)}")
+            temporary.write_text(secrets.token_hex(32))
+            with suppress(FileExistsError):  # a link, unlike a rename, does not replace the file of another process
+                os.link(temporary, file)
+            temporary.unlink()
         return file.read_text()
 
     @property
     def api_key(self) -> str:
-        """The key of the REST API that everybody has who may read this home. Raises as `secret` does."""
+        """The home's own key of the REST API, for everybody who can read this home. Raises what `secret` raises."""
         return self.secret("api")
 
     @property
@@ -170,7 +170,10 @@ class Home:
         return self.path / "services.json"
 
     def services(self) -> Services:
-        """What the environment names, where `$COEVO_RAY_ADDRESS` is set; what `coevo up` started. Raises `NotUp`."""
+        """The services in the environment if `$COEVO_RAY_ADDRESS` is set, else those that `coevo up` started.
+
+        Raises `NotUp` if there are none.
+        """
         if os.environ.get("COEVO_RAY_ADDRESS"):
             return Services.from_environment()
         try:
@@ -181,16 +184,16 @@ class Home:
         return Services(**state)
 
     def save_services(self, services: Services | None) -> None:
-        """Remember what was started; None forgets it."""
+        """Record the running services; None deletes the record."""
         if services is None:
             self._state.unlink(missing_ok=True)
             return
         temporary = self._state.with_suffix(".tmp")
-        temporary.touch(mode=0o600)  # it holds a token
+        temporary.touch(mode=0o600)  # it contains a token
         temporary.write_text(json.dumps(asdict(services), indent=1))
         put(temporary, self._state)
 
 
 def home() -> Home:
-    """`$COEVO_HOME`, or `.coevo` below the current folder. It is made when something is first put in it."""
+    """The home in `$COEVO_HOME`, or in `.coevo` in the current folder. It is created when something is stored."""
     return Home(Path(os.environ.get("COEVO_HOME") or ".coevo").resolve())

@@ -1,7 +1,8 @@
-"""Flow runs whose process is gone, which Prefect would show as running for ever, and REST refuse to start anew.
+"""Ends flow runs whose process is dead. Prefect would show them as running for ever, and the REST API would refuse to
+resume their runs.
 
-A flow notes in its flow run which process it runs in. When a runner starts, it ends the flow runs of processes of its
-own machine that no longer live; those of other machines are not its to judge.
+A flow stores the name of its process in its flow run. When a runner starts, it ends the flow runs of dead processes of
+its own machine. It cannot tell whether processes of other machines are alive.
 """
 
 from __future__ import annotations
@@ -27,63 +28,65 @@ from storage import queries
 from storage.errors import NotThere
 from storage.session import Store
 
-_PROCESS = "coevo.process"  # a label of ours: host:pid:start time
-_WORKER = "prefect.worker.name"  # Prefect's label: who took the flow run from the work pool
-_AT_WORK = [StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
-_PAGE = 200  # Prefect's largest
+_PROCESS = "coevo.process"  # label of coevo: the process of the flow run, HOST:PID:START
+_WORKER = "prefect.worker.name"  # label of Prefect: the worker that took the flow run from the work pool
+_ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
+_PAGE = 200  # flow runs in one response, the most that Prefect allows
 
 
 def worker_name() -> str:
-    """Of the Prefect worker of this machine's runner: after a restart its flow runs are known by it."""
+    """The name of the Prefect worker on this machine, by which its flow runs are found after a restart."""
     return socket.gethostname()
 
 
 def is_subflow() -> bool:
-    """Whether this is called in a flow run that another one started. Prefect's own way to know asks its server."""
+    """Whether this is called in a flow run that another flow run started. Prefect's own check sends a request."""
     context = FlowRunContext.get()
     return bool(context and context.flow_run and context.flow_run.parent_task_run_id)
 
 
 def note_process() -> None:
-    """Say in the flow run that this is called from which process it runs in. A subflow's is its parent's."""
+    """Store the name of this process in the current flow run. A subflow stores none: it is in its parent's process."""
     if current.id is not None and not is_subflow():
         with get_client(sync_client=True) as client:
             client.update_flow_run_labels(current.id, {_PROCESS: owner()})
 
 
 def end_orphans(store: Store, worker: str | None) -> list[str]:
-    """End the flow runs of dead processes, and what they had started in turn, as Crashed, or as Cancelled where that
-    was asked for; the runs that they were at are failed, or cancelled, and nobody has to wait for the dead processes'
-    leases to run out. The ended flow runs' names.
+    """End the flow runs of dead processes with their subflows, and return the names of the flow runs.
 
-    `worker` is the name of the Prefect worker that is about to start: what has it, and has not said its process, was
-    taken by one that died. None: flow runs of deployments have no worker, and the caller alone starts them.
+    They become Crashed, or Cancelled if their cancellation was requested. Their runs become failed or cancelled, and
+    the leases of the dead processes are released.
+
+    `worker` is the name of the Prefect worker that is about to start. A flow run with this worker and without a process
+    was taken by an earlier worker of this name, which died. With None, only the caller starts flow runs of deployments,
+    and none of them has a worker.
     """
     with get_client(sync_client=True) as client:
-        ended = [flow_run for flow_run in _at_work(client) if _is_orphan(flow_run, worker)]
-        for flow_run in ended:  # before it is shown as ended, when somebody may resume the run
+        ended = [flow_run for flow_run in _active(client) if _is_orphan(flow_run, worker)]
+        for flow_run in ended:  # release the leases first, since the run may be resumed once its flow run has ended
             other_holder(store, str(flow_run.parameters.get("run")))
-        family, young = ended, ended
-        while young:
-            young = list(_at_work(client, FlowRunFilterParentFlowRunId(any_=[flow_run.id for flow_run in young])))
-            family = [*family, *young]
-        for flow_run in reversed(family):  # a subflow before the flow that started it
+        with_subflows, parents = ended, ended
+        while parents:
+            subflows = list(_active(client, FlowRunFilterParentFlowRunId(any_=[parent.id for parent in parents])))
+            with_subflows, parents = [*with_subflows, *subflows], subflows
+        for flow_run in reversed(with_subflows):  # a subflow before the flow that started it
             state = Cancelled if _was_cancelled(flow_run) else Crashed
             client.set_flow_run_state(flow_run.id, state(message="its process is gone"), force=True)
-        going_on = {flow_run.parameters.get("run") for flow_run in _at_work(client)}
+        active_runs = {flow_run.parameters.get("run") for flow_run in _active(client)}
     for flow_run in ended:
-        if flow_run.parameters.get("run") not in going_on:
+        if flow_run.parameters.get("run") not in active_runs:
             _end_run(store, flow_run)
     return [flow_run.name for flow_run in ended]
 
 
-def _at_work(client: SyncPrefectClient, parents: FlowRunFilterParentFlowRunId | None = None) -> Iterator[FlowRun]:
-    state = FlowRunFilterState(type=FlowRunFilterStateType(any_=_AT_WORK))
-    wanted = FlowRunFilter(state=state, parent_flow_run_id=parents)
+def _active(client: SyncPrefectClient, parents: FlowRunFilterParentFlowRunId | None = None) -> Iterator[FlowRun]:
+    state = FlowRunFilterState(type=FlowRunFilterStateType(any_=_ACTIVE))
+    flow_run_filter = FlowRunFilter(state=state, parent_flow_run_id=parents)
     offset = 0
     while True:
         rows = client.read_flow_runs(
-            flow_run_filter=wanted, sort=FlowRunSort.START_TIME_ASC, limit=_PAGE, offset=offset
+            flow_run_filter=flow_run_filter, sort=FlowRunSort.START_TIME_ASC, limit=_PAGE, offset=offset
         )
         yield from rows
         offset += len(rows)
@@ -103,12 +106,12 @@ def _was_cancelled(flow_run: FlowRun) -> bool:
 
 
 def _end_run(store: Store, flow_run: FlowRun) -> None:
-    """What the flow's hooks would have done; they run in the process that is gone."""
+    """Set the run's status as the flow's hooks would have done in the process that is gone."""
     name = str(flow_run.parameters.get("run"))
     with store.write() as session:
         try:
-            at_work = queries.runs.get_run(session, name).status in ("running", "paused")
-        except NotThere:  # it ended before the run was made
+            is_active = queries.runs.get_run(session, name).status in ("running", "paused")
+        except NotThere:  # the flow run ended before it created the run
             return
-        if at_work:
+        if is_active:
             queries.runs.set_run_status(session, name, "cancelled" if _was_cancelled(flow_run) else "failed")

@@ -1,4 +1,4 @@
-"""Which process is which: a pid alone is not enough, its number may have gone to another one since."""
+"""Identifies processes by pid and start time, because a pid may be reused for another process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import psutil
 
 
 def started(pid: int) -> float:
-    """When a process began, to compare with what `started` said before; it names the process together with its pid.
+    """The start time of a process, to be compared with an earlier result of this function.
 
-    On Linux in clock ticks since boot, because psutil's time of day moves when the clock is set. Raises
+    On Linux it is in clock ticks since boot, because psutil's time of day changes when the clock is set. Raises
     `psutil.NoSuchProcess`.
     """
     if not Path("/proc/self/stat").exists():
@@ -19,11 +19,11 @@ def started(pid: int) -> float:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError) as error:
         raise psutil.NoSuchProcess(pid) from error
-    return float(stat.rpartition(")")[2].split()[19])  # field 22; the name, in brackets, may hold anything
+    return float(stat.rpartition(")")[2].split()[19])  # field 22; the name in brackets may contain anything
 
 
 def is_running(pid: int, since: float) -> bool:
-    """Whether the process that began at `since` still runs; one that nobody has reaped yet does not."""
+    """Whether the process that started at `since` still runs. A zombie does not."""
     try:
         return started(pid) == since and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,8 +1,8 @@
-"""The process that runs flows which are triggered from the Prefect UI or its API.
+"""The flow runner: the process that runs flows which are triggered in the Prefect UI or through its API.
 
-`coevo up` starts it beside Ray. Where `$COEVO_RAY_ADDRESS` says that Ray is elsewhere, this is a container of its own:
-it becomes a node of that Ray which offers nothing, since a driver needs a node of the cluster on its own machine, and
-a Prefect worker takes flow runs from the work pool of deploy/prefect.yaml.
+`coevo up` starts it on the machine of Ray. If `$COEVO_RAY_ADDRESS` says that Ray is elsewhere, the runner is a separate
+container. It then joins that Ray as a node without resources, since a driver needs a node of the cluster on its own
+machine, and a Prefect worker takes flow runs from the work pool of deploy/prefect.yaml.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from prefect.exceptions import ObjectNotFound
 
 from core.errors import CoevoError
 from orchestrator.flows import co_evolve, iteration, self_train
-from orchestrator.installation.cluster import trouble_with_prefect
+from orchestrator.installation.cluster import problem_with_prefect
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
 from storage.session import open_store
 
 POOL = "coevo"
 DEPLOYMENTS = ROOT / "deploy" / "prefect.yaml"
-_LIMIT = 4  # flow runs at a time; those beyond it wait
+_LIMIT = 4  # flow runs at a time; others wait
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
 _POLL_S = 0.2
-_GRACE_S = 20.0  # a Prefect worker that is asked to end may hang
+_GRACE_S = 20.0  # a Prefect worker that is told to end may hang; then it is killed
 
 
 def main() -> None:
-    """Run what is triggered until a signal ends it, or until a part of it ends by itself: then the exit status is 1."""
+    """Run triggered flows until a signal comes. If a part of the runner ends by itself, the exit status is 1."""
     if os.environ.get("COEVO_RAY_ADDRESS"):
         _run_elsewhere(Services.from_environment())
     else:
@@ -50,7 +50,7 @@ def main() -> None:
 
 def _run_beside_ray() -> None:
     server = home().services().prefect
-    while trouble_with_prefect(server):  # both are started at once; `coevo up` loses patience, and ends this process
+    while problem_with_prefect(server):  # `coevo up` starts both at once and stops this process if it waits too long
         time.sleep(_POLL_S)
     _end_orphans(None)
     deployments = [
@@ -63,15 +63,15 @@ def _run_beside_ray() -> None:
 
 def _run_elsewhere(services: Services) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    join = ["ray", "start", f"--address={services.ray_address}", "--num-cpus=0", "--num-gpus=0"]
-    join += ["--metrics-export-port=8080", "--block"]
-    with _process(*join) as node:
+    join_ray = ["ray", "start", f"--address={services.ray_address}", "--num-cpus=0", "--num-gpus=0"]
+    join_ray += ["--metrics-export-port=8080", "--block"]
+    with _process(*join_ray) as node:
         _start_serve(services, node)
         register()
         _end_orphans(worker_name())
-        # The flow run's own process is a child of the worker, so what the environment says reaches it.
-        start = ["prefect", "worker", "start", f"--pool={POOL}", f"--name={worker_name()}", "--type=process"]
-        with _process(*start, "--with-healthcheck") as worker:
+        # The process of a flow run is a child of the worker, so it has the same environment.
+        worker_command = ["prefect", "worker", "start", f"--pool={POOL}", f"--name={worker_name()}", "--type=process"]
+        with _process(*worker_command, "--with-healthcheck") as worker:
             while node.poll() is None and worker.poll() is None:
                 time.sleep(1)
     raise SystemExit("the runner's Ray node or its Prefect worker ended")
@@ -80,26 +80,28 @@ def _run_elsewhere(services: Services) -> None:
 def _end_orphans(worker: str | None) -> None:
     store = open_store(home().database, create=True)
     for name in end_orphans(store, worker):
-        print(f"flow run {name}: its process is gone, so it is ended; `coevo resume` goes on with the run", flush=True)
+        print(f"flow run {name} was ended, because its process is gone; `coevo resume` continues the run", flush=True)
     store.close()
 
 
 def _start_serve(services: Services, node: subprocess.Popen[bytes]) -> None:
-    """Start Serve without applications once this node has joined, to listen where other containers reach it: the first
-    start decides that, and `orchestrator.serving.checkpoints` puts the applications in. One that runs is left as it
-    is."""
+    """Start Serve without applications as soon as this node has joined Ray.
+
+    The first start decides on which address Serve listens, and other containers must reach it.
+    `orchestrator.serving.checkpoints` deploys the applications later. A running Serve is left as it is.
+    """
     port = urlsplit(services.serve_url).port or 80
     command = [str(_BIN / "serve"), "start", f"--address={services.ray_address}", "--proxy-location=HeadOnly"]
     deadline = time.monotonic() + _PATIENCE_S
     while subprocess.run([*command, "--http-host=0.0.0.0", f"--http-port={port}"], check=False).returncode:
         if node.poll() is not None or time.monotonic() > deadline:
-            raise CoevoError(f"no Ray node and no Serve here for {services.ray_address}; see what they said above")
+            raise CoevoError(f"Ray at {services.ray_address}: this node or Serve did not start; see their output above")
 
 
 def register() -> None:
-    """Make the work pool where there is none, and register the deployments of deploy/prefect.yaml with Prefect.
+    """Create the work pool if it is missing, and register the deployments of deploy/prefect.yaml with Prefect.
 
-    A pool that exists keeps its concurrency limit. Raises `subprocess.CalledProcessError`.
+    An existing pool keeps its concurrency limit. Raises `subprocess.CalledProcessError`.
     """
     with get_client(sync_client=True) as client:
         try:
@@ -112,7 +114,7 @@ def register() -> None:
 
 @contextmanager
 def _process(program: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One of the environment's programs, ended with the block."""
+    """A program of this Python environment, which is stopped at the end of the block."""
     process = subprocess.Popen([_BIN / program, *arguments])
     try:
         yield process

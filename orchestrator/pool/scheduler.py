@@ -32,9 +32,9 @@ def to_start(jobs: Sequence[PoolJob], capacity: Mapping[ResourceKind, float]) ->
     """
     started = list[str]()
     for kind in sorted({job.kind for job in jobs}):
-        own = [job for job in jobs if job.kind == kind]
-        free = capacity.get(kind, 0.0) - sum(job.units for job in own if job.running)
-        waiting = (job for job in own if not job.running)
+        of_kind = [job for job in jobs if job.kind == kind]
+        free = capacity.get(kind, 0.0) - sum(job.units for job in of_kind if job.running)
+        waiting = (job for job in of_kind if not job.running)
         for job in sorted(waiting, key=lambda job: (job.used, job.since, job.key)):
             if job.units > free:
                 break

@@ -1,9 +1,9 @@
 """A training's slot in the worker pool: it waits in the store's queue, and keeps its units while the block runs.
 
-Every waiting process asks once a second, and whichever asks decides for all of them (`scheduler.py`) in one
-transaction. A job lives as long as its owner holds its stage in the ledger: a driver that is killed loses its slot with
-its lease, at once on the same machine. A stage that needs the inference applications waits for its turn of them before
-it queues here, and no stage waits for a turn while it has a slot. So two runs cannot wait for each other.
+Every waiting process looks at the queue once a second and decides for all jobs (`scheduler.py`) in one transaction. A
+job lives as long as its owner holds its stage in the ledger: a killed process loses its slot with its lease, on the
+same machine at once. A stage that needs the inference applications waits for them before it queues here, and no stage
+waits for them while it has a slot. So two runs cannot wait for each other.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from storage.rows import PoolRow
 from trainers.local.trainer import kind_of
 
 _POLL_S = 1.0
-_SETTLE_S = 15.0
-LIMIT = "COEVO_POOL_LIMIT"  # in the environment of whoever runs flows: the units that one training may have at most
+_SETTLE_S = 15.0  # for applications that were just stopped to release their units
+LIMIT = "COEVO_POOL_LIMIT"  # environment variable of the process that runs the flow: the most units of one training
 
 
 class PoolError(CoevoError):
-    """A training that can never get what it asks for; the message says what there is."""
+    """A training requests more than there is; the message names both numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a training asks of the cluster."""
+    """The resources that a training needs."""
 
     kind: ResourceKind
     units: float
 
 
 def demand_of(settings: TrainerSettings, workers: int) -> Demand:
-    """What EasyR1 asks for, or what each of the embedded trainer's workers has."""
+    """The GPUs of EasyR1's nodes, or one CPU or GPU for each worker of the embedded trainer."""
     if isinstance(settings, EasyR1Settings):
         return Demand("GPU", settings.nodes * settings.gpus_per_node)
     return Demand(kind_of(settings), workers)
@@ -57,26 +57,26 @@ def demand_of(settings: TrainerSettings, workers: int) -> Demand:
 
 @contextmanager
 def training_slot(
-    context: Context, stage: Stage, demand: Demand, say: Callable[[str], None], has_turn: bool
+    context: Context, stage: Stage, demand: Demand, report: Callable[[str], None], holds_applications: bool
 ) -> Iterator[Callable[[], None]]:
-    """Wait for the demand, and have it for the block.
+    """Wait until the demand is available, and hold it while the block runs.
 
-    The block gets a function that raises `LeaseLost` once the slot is another training's; call it where nothing would
-    be lost. `has_turn`: the applications stay as they are meanwhile. Raises `PoolError`.
+    The block gets a function that raises `LeaseLost` if the slot has been lost; call it where no work would be lost.
+    `holds_applications`: this stage has exclusive use of the inference applications, so none of them will stop and
+    release units. Raises `PoolError` if the demand can never be met.
     """
     run, t, me = context.run, context.iteration, owner()
-    _refuse_impossible(context, demand, has_turn)
+    _refuse_impossible(context, demand, holds_applications)
 
     def join(session: Session) -> None:
-        wish = partial(
-            queries.pool.join_pool, kind=demand.kind, units=demand.units
+        queries.pool.join_pool(
+            session, run=run, iteration=t, stage=stage, owner=me, kind=demand.kind, units=demand.units
         )
-        wish(session, run=run, iteration=t, stage=stage, owner=me)
 
     with context.store.write() as session:
         join(session)
     try:
-        while not _began(context, stage, join, say):
+        while not _try_to_begin(context, stage, join, report):
             time.sleep(_POLL_S)
         yield partial(_refuse_lost, context, stage)
     finally:
@@ -84,66 +84,70 @@ def training_slot(
             queries.pool.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
 
 
-def _refuse_impossible(context: Context, demand: Demand, has_turn: bool) -> None:
-    at_most: dict[str, Callable[[], float]] = {
+def _refuse_impossible(context: Context, demand: Demand, holds_applications: bool) -> None:
+    limits: dict[str, Callable[[], float]] = {
         "the cluster has": lambda: float(ray.cluster_resources().get(demand.kind, 0.0)),
         f"{LIMIT} allows": _limit,
     }
-    if has_turn:
-        at_most["beside the inference applications there are"] = lambda: _left(context, demand)
-    for what, units_of in at_most.items():
+    if holds_applications:
+        limits["besides the inference applications there are"] = lambda: _units_besides_applications(context, demand)
+    for limit, units_of in limits.items():
         if demand.units > (units := units_of()):
-            asked = f"run {context.run}: the training asks for {demand.units:g} {demand.kind}"
-            raise PoolError(f"{asked}, {what} {units:g}")
+            request = f"run {context.run}: the training requests {demand.units:g} {demand.kind}"
+            raise PoolError(f"{request}, but {limit} {units:g}")
 
 
-def _left(context: Context, demand: Demand) -> float:
-    """What the applications leave; those that were stopped just now may take a moment to give theirs back."""
+def _units_besides_applications(context: Context, demand: Demand) -> float:
+    """The units that the applications do not hold. Those that were just stopped get a moment to release theirs."""
     deadline = time.monotonic() + _SETTLE_S
-    while (left := _capacity(context)[demand.kind]) < demand.units and time.monotonic() < deadline:
+    while (units := _capacity(context)[demand.kind]) < demand.units and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    return left
+    return units
 
 
 def _limit() -> float:
-    given = os.environ.get(LIMIT) or "inf"
+    value = os.environ.get(LIMIT) or "inf"
     try:
-        return float(given)
+        return float(value)
     except ValueError as error:
-        raise PoolError(f"{LIMIT}: expected a number, got {given!r}") from error
+        raise PoolError(f"{LIMIT}: expected a number, got {value!r}") from error
 
 
-def _began(context: Context, stage: Stage, join: Callable[[Session], None], say: Callable[[str], None]) -> bool:
-    mine = f"{context.run}/{context.iteration}/{stage}"
+def _try_to_begin(
+    context: Context, stage: Stage, join: Callable[[Session], None], report: Callable[[str], None]
+) -> bool:
+    """Apply the rule to all jobs, and say whether this one has begun. If not, report what it waits for."""
+    own_key = f"{context.run}/{context.iteration}/{stage}"
     capacity = _capacity(context)
     with context.store.write() as session:
         queries.pool.lock_pool(session)
         _drop_dead(session)
         rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
-        _refuse_another_owner(rows[mine])
-        if rows[mine].status == "done":  # the lease ran out for a moment, and somebody took this driver for dead
+        _refuse_another_owner(rows[own_key])
+        if rows[own_key].status == "done":  # the lease ran out for a moment, and another process dropped this job
             join(session)
             rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
         started = to_start(_jobs(rows), capacity)
         for key in started:
             queries.pool.start_job(session, rows[key])
-    if mine in started or rows[mine].status == "running":
+    if own_key in started or rows[own_key].status == "running":
         return True
-    row = rows[mine]
+    row = rows[own_key]
     others = [f"{other.run} ({other.units:g})" for other in rows.values() if other.status == "running"]
-    say(f"waiting for {row.units:g} {row.kind} of {capacity[row.kind]:g}; at work: {', '.join(others) or 'none'}")
+    report(f"waiting for {row.units:g} {row.kind} of {capacity[row.kind]:g}; running: {', '.join(others) or 'none'}")
     return False
 
 
 def _capacity(context: Context) -> dict[ResourceKind, float]:
-    """What the cluster has beside what the inference applications hold."""
+    """The units of the cluster that the inference applications do not hold."""
     cluster, held = ray.cluster_resources(), reserved(context.services)
     return {kind: float(cluster.get(kind, 0.0)) - held[kind] for kind in get_args(ResourceKind)}
 
 
 def _drop_dead(session: Session) -> None:
+    """Remove the jobs whose process is dead."""
     for row in queries.pool.pool_jobs(session):
-        if row.status != "done" and not is_alive(row.owner):  # killed on this very machine: no need to wait
+        if row.status != "done" and not is_alive(row.owner):  # it was killed on this machine
             queries.ledger.release_leases(session, run=row.run, owner=row.owner)
     queries.pool.drop_abandoned(session)
 
@@ -167,12 +171,12 @@ def _jobs(rows: Mapping[str, PoolRow]) -> list[PoolJob]:
 
 
 def _refuse_lost(context: Context, stage: Stage) -> None:
-    mine = f"{context.run}/{context.iteration}/{stage}"
+    own_key = f"{context.run}/{context.iteration}/{stage}"
     with context.store.read() as session:
-        [row] = [row for row in queries.pool.pool_jobs(session) if _key(row) == mine]
+        [row] = [row for row in queries.pool.pool_jobs(session) if _key(row) == own_key]
     _refuse_another_owner(row)
-    if row.status != "running":  # the lease ran out for a moment, and somebody took this driver for dead
-        raise LeaseLost(f"stage {mine}: its lease ran out, and with it its slot in the worker pool; resume the run")
+    if row.status != "running":  # the lease ran out for a moment, and another process dropped this job
+        raise LeaseLost(f"stage {own_key}: its lease ran out, and with it its slot in the worker pool; resume the run")
 
 
 def _refuse_another_owner(row: PoolRow) -> None:

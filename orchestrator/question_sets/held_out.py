@@ -1,4 +1,4 @@
-"""Held-out benchmarks: questions with true answers that no stage learns from."""
+"""Held-out benchmarks: questions with true answers that no stage trains on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ _VALIDATION_SEED, _VALIDATION_PER_LEVEL = 777, 50
 
 
 class BenchmarkError(CoevoError):
-    """A benchmark file that cannot be used; names the file and the line."""
+    """A benchmark file that cannot be used; the message names the file and the line."""
 
 
 def load_benchmark(name: str) -> list[BenchmarkItem]:
-    """`"micro"`, the tiny world's own; `"micro-validation"`, 300 other questions of it, drawn anew each time and always
-    the same; or a JSONL file of `{"id", "problem", "answer", "level"?}`."""
+    """The questions of a benchmark. Raises `BenchmarkError`.
+
+    `name` is "micro" for the benchmark of the tiny world, "micro-validation" for 300 other questions of the tiny world,
+    which are generated and always the same, or the path of a JSONL file of `{"id", "problem", "answer",
+    "level"?}`.
+    """
     if name == "micro-validation":
         return _validation()
     path = MICRO_MODEL.parent / "benchmark.jsonl" if name == "micro" else Path(name)
@@ -31,13 +35,18 @@ def load_benchmark(name: str) -> list[BenchmarkItem]:
         raise BenchmarkError(f"benchmark {name}: cannot read {path}: {error.strerror}") from error
     items = [_item(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if len({item.id for item in items}) != len(items) or not items:
-        raise BenchmarkError(f"benchmark {path}: expected at least one question, and no id twice")
+        raise BenchmarkError(
+            f"benchmark {path}: expected at least one question and no id twice, got {len(items)} questions with "
+            f"{len({item.id for item in items})} different ids"
+        )
     return items
 
 
 def held_out_texts(config: RunConfig) -> set[str]:
-    """What no Solver of a run may train on: its benchmark, unless it is that which it shall learn (test-time training),
-    and what early stopping goes by."""
+    """The questions that no Solver of a run may train on: those of its benchmark and of early stopping's benchmark.
+
+    In test-time training the Solver trains on its benchmark, so those questions are not held out.
+    """
     names = set() if config.test_time else {config.evaluation.benchmark}
     names |= {config.early_stopping.benchmark} if config.early_stopping is not None else set()
     return {item.problem for name in names for item in load_benchmark(name)}
@@ -45,10 +54,12 @@ def held_out_texts(config: RunConfig) -> set[str]:
 
 def _validation() -> list[BenchmarkItem]:
     held_out = {item.problem for item in load_benchmark("micro")}
-    problems = [p for p in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if p.text not in held_out]
+    problems = [
+        problem for problem in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if problem.text not in held_out
+    ]
     return [
-        BenchmarkItem(f"micro-validation/{i:04d}", p.text, str(p.answer), str(len(p.operators)))
-        for i, p in enumerate(problems)
+        BenchmarkItem(f"micro-validation/{i:04d}", problem.text, str(problem.answer), str(len(problem.operators)))
+        for i, problem in enumerate(problems)
     ]
 
 

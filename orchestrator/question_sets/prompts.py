@@ -1,4 +1,4 @@
-"""Given prompt sets: a JSONL or Parquet file, the tiny world's own, or the benchmark's questions with labels hidden."""
+"""Given prompt sets: a JSONL or Parquet file, questions of the tiny world, or the benchmark's with labels hidden."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from trainers.micro.world import make_problem
 
 
 class PromptsError(CoevoError):
-    """A prompt set that cannot be used; names the file, the line and the column."""
+    """A prompt set that cannot be used; the message names the file, the line and the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenPrompt:
-    """One prompt; `answer` is the true one where the set has it."""
+    """One prompt. `answer` is the true answer; None if the set has none."""
 
     text: str
     answer: str | None
@@ -41,35 +41,35 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
     Raises `PromptsError`, `BenchmarkError`.
     """
     if prompts.file == "micro":
-        return _of_the_tiny_world(config, prompts.limit or 0)
+        return _tiny_world_prompts(config, prompts.limit or 0)
     if prompts.file == "benchmark":
         items = load_benchmark(config.evaluation.benchmark)
         return [GivenPrompt(item.problem, item.answer) for item in items]
-    read: list[GivenPrompt] = []
-    for where, row in _rows(Path(prompts.file)):
-        if prompts.limit is not None and len(read) == prompts.limit:
+    result: list[GivenPrompt] = []
+    for position, row in _rows(Path(prompts.file)):
+        if prompts.limit is not None and len(result) == prompts.limit:
             break
-        read.append(_prompt(prompts, where, row, config.dataset.max_question_chars))
-    if not read:
+        result.append(_prompt(prompts, position, row, config.dataset.max_question_chars))
+    if not result:
         raise PromptsError(f"prompts {prompts.file}: expected at least one, found none")
-    return read
+    return result
 
 
 def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenPrompt]]:
-    """Those that are not held out, with their places in the set.
+    """The prompts that are not held out, each with its index in the set.
 
-    Raises what `read_prompts` does, and `PromptsError` when none is left.
+    Raises what `read_prompts` raises, and `PromptsError` if all prompts are held out.
     """
     held_out = {normalised(text) for text in held_out_texts(config)}
     rows = enumerate(read_prompts(config, prompts))
-    kept = [(at, prompt) for at, prompt in rows if normalised(prompt.text) not in held_out]
+    kept = [(index, prompt) for index, prompt in rows if normalised(prompt.text) not in held_out]
     if not kept:
         raise PromptsError(f"prompts {prompts.file}: expected some to train on, but all of them are held out")
     return kept
 
 
-def _of_the_tiny_world(config: RunConfig, count: int) -> list[GivenPrompt]:
-    """Questions drawn as for the model's own corpus, none of them the benchmark's, none twice."""
+def _tiny_world_prompts(config: RunConfig, count: int) -> list[GivenPrompt]:
+    """Different questions, generated like those of the tiny model's corpus; none is in the benchmark."""
     rng = random.Random(seed_for(config.seed, "prompts"))
     taken = {item.problem for item in load_benchmark("micro")}
     prompts: list[GivenPrompt] = []
@@ -82,7 +82,7 @@ def _of_the_tiny_world(config: RunConfig, count: int) -> list[GivenPrompt]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each row and where it stands."""
+    """Each row of the file with its position, which is a text for error messages."""
     try:
         if path.suffix == ".parquet":
             for number, row in enumerate(pq.read_table(path).to_pylist(), 1):
@@ -98,20 +98,20 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         raise PromptsError(f"prompts {path}: cannot be read as {path.suffix or 'JSONL'}: {error}") from error
 
 
-def _prompt(prompts: Prompts, where: str, row: Any, max_chars: int) -> GivenPrompt:
+def _prompt(prompts: Prompts, position: str, row: Any, max_chars: int) -> GivenPrompt:
     if not isinstance(row, dict):
-        raise PromptsError(f"{where}: expected an object with columns, got {str(row)[:80]!r}")
+        raise PromptsError(f"{position}: expected an object with columns, got {str(row)[:80]!r}")
     text = row.get(prompts.question)
     if not isinstance(text, str):
         raise PromptsError(
-            f"{where}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; there are "
+            f"{position}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; the columns are "
             f"{', '.join(map(repr, row))}"
         )
-    if (why := refuse_question(text, max_chars)) is not None:
-        raise PromptsError(f"{where}: column {prompts.question!r}: {why}")
+    if (problem := refuse_question(text, max_chars)) is not None:
+        raise PromptsError(f"{position}: column {prompts.question!r}: {problem}")
     if prompts.answer is None:
         return GivenPrompt(text, None)
     answer = row.get(prompts.answer)
     if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
-        raise PromptsError(f"{where}: column {prompts.answer!r}: expected an answer, got {str(answer)[:80]!r}")
+        raise PromptsError(f"{position}: column {prompts.answer!r}: expected an answer, got {str(answer)[:80]!r}")
     return GivenPrompt(text, str(answer))

@@ -1,7 +1,7 @@
-"""Drawing: axes in the report's style, and pictures of them as inline SVG (for the page) or as PNG.
+"""Axes in the report's style, and their rendering as inline SVG (for the page) or as PNG.
 
-Charts are drawn in the colours of the light page. In an SVG each colour becomes the CSS variable of its name, which the
-page defines for light and for dark, so the same picture serves both.
+Charts are drawn in the colours of the light page. In an SVG each colour is replaced by the CSS variable of its name,
+which the page defines for light and dark mode, so that one picture serves both.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-# Name -> (light, dark). The light ones tell a picture's colours apart, so no two are equal. Series are told apart by
-# their markers too, and differ in lightness.
+# Name -> (light, dark). No two light colours are equal, because `as_svg` finds the name of a colour by its light value.
+# Series also differ in their markers and in lightness.
 COLOURS = {
     "ink": ("#1c2128", "#e6e4df"),
     "muted": ("#656c76", "#9aa1ab"),
@@ -42,16 +42,16 @@ COLOURS = {
 }
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
 _NAMES = {light: name for name, light in LIGHT.items()}
-_PIXELS_A_POINT = 1.36
+_PIXELS_PER_POINT = 1.36
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched, and takes the page's font
+    "svg.fonttype": "none",  # keeps text as text, which can be read aloud and searched, and uses the page's font
     "font.family": ["DejaVu Sans"],
     "path.simplify": False,
 }
 
 
 def axes(title: str, width: float = 4.0, height: float = 3.0, pad: float = 10) -> Axes:
-    """Empty axes under a left-aligned title, `pad` points above; `width` and `height` in inches."""
+    """Empty axes with a left-aligned title, `pad` points above them; `width` and `height` are in inches."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     figure.patch.set_alpha(0)
     chart = figure.add_subplot()
@@ -65,24 +65,24 @@ def axes(title: str, width: float = 4.0, height: float = 3.0, pad: float = 10) -
     return chart
 
 
-def step_colour(at: int, last: int) -> str:
-    """The colour of iteration `at` of 0..`last`, from early to late."""
-    share = at / last if last else 1.0
+def step_colour(iteration: int, last: int) -> str:
+    """The colour of an iteration in 0..`last`, between the colours "early" and "late"."""
+    share = iteration / last if last else 1.0
     early, late = (mpl.colors.to_rgb(LIGHT[name]) for name in ("early", "late"))
     red, green, blue = (a + (b - a) * share for a, b in zip(early, late, strict=True))
     colour: str = mpl.colors.to_hex((red, green, blue))
     return colour
 
 
-def as_svg(drawn: Axes, name: str, description: str) -> str:
-    """The picture as an `svg` element for HTML: coloured by CSS variables, ids prefixed with `name`, nothing external.
+def as_svg(chart: Axes, name: str, description: str) -> str:
+    """The chart as an `svg` element for HTML: colours are CSS variables, ids begin with `name`, nothing is external.
 
     Raises:
-        ValueError: a colour that is not of `COLOURS`, which a dark page would not know.
+        ValueError: the chart has a colour that is not in `COLOURS`, so that a dark page has no value for it.
     """
     target = io.StringIO()
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
-        _figure(drawn).savefig(target, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        _figure(chart).savefig(target, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     svg = target.getvalue()
     svg = svg[svg.index("<svg") :]
     box = re.search(r'viewBox="([0-9. ]+)"', svg)
@@ -90,38 +90,39 @@ def as_svg(drawn: Axes, name: str, description: str) -> str:
         raise ValueError(f"picture {name}: expected an SVG with a viewBox")
     body = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index(">") + 1 :], flags=re.DOTALL)
     body = re.sub(r"#[0-9a-f]{6}\b", lambda match: _variable(match[0], name), body)
-    # At most so wide that text is as large as the page's small print, whatever the picture's width.
-    widest = _PIXELS_A_POINT * float(box[1].split()[2])
+    # The maximum width limits the size of the text to that of the page's small print, whatever the chart's width.
+    max_width = _PIXELS_PER_POINT * float(box[1].split()[2])
     label = escape(description)
     return (
-        f'<svg viewBox="{box[1]}" style="max-width: {widest:.0f}px" role="img" aria-label="{label}">'
-        f"{_own_ids(body, name)}"
+        f'<svg viewBox="{box[1]}" style="max-width: {max_width:.0f}px" role="img" aria-label="{label}">'
+        f"{_with_unique_ids(body, name)}"
     )
 
 
-def as_png(drawn: Axes) -> bytes:
-    """The picture on the light page's paper, opaque: whoever shows it may have a dark page."""
-    target, figure = io.BytesIO(), _figure(drawn)
+def as_png(chart: Axes) -> bytes:
+    """The chart as a PNG with an opaque light background, since it may be shown on a dark page."""
+    target, figure = io.BytesIO(), _figure(chart)
     figure.patch.set_alpha(1)
     figure.savefig(target, format="png", dpi=150, facecolor=LIGHT["paper"])
     return target.getvalue()
 
 
-def _figure(drawn: Axes) -> Figure:
-    figure = drawn.get_figure(root=True)
+def _figure(chart: Axes) -> Figure:
+    figure = chart.get_figure(root=True)
     if figure is None:
-        raise ValueError("axes: expected some that `axes` made, got some without a figure")
+        raise ValueError("chart: expected the result of `axes`, got axes without a figure")
     return figure
 
 
-def _own_ids(svg: str, name: str) -> str:
-    """Several pictures share a page: ids that are referred to get the picture's name, the others go."""
+def _with_unique_ids(svg: str, name: str) -> str:
+    """Prefix the ids that are referenced with the picture's name and drop the others, since pictures share a page."""
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
     svg = re.sub(r' id="([^"]+)"', lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "", svg)
     return re.sub(r'(url\(|href=")#([^)"]+)', rf"\g<1>#{name}-\g<2>", svg)
 
 
 def _variable(colour: str, name: str) -> str:
+    """The CSS expression for a colour of the picture `name`. Raises `ValueError` for an unknown colour."""
     if colour in _NAMES:
         return f"var(--{_NAMES[colour]})"
     share = _step_share(colour)
@@ -131,8 +132,8 @@ def _variable(colour: str, name: str) -> str:
 
 
 def _step_share(colour: str) -> float | None:
-    """The inverse of `step_colour`, up to rounding; None when the colour does not lie between early and late."""
-    here, early, late = (mpl.colors.to_rgb(shade) for shade in (colour, LIGHT["early"], LIGHT["late"]))
-    share = (here[0] - early[0]) / (late[0] - early[0])
-    near = all(abs(a + (b - a) * share - h) < 0.01 for a, b, h in zip(early, late, here, strict=True))
-    return share if near and -0.01 <= share <= 1.01 else None
+    """The share that gives this colour in `step_colour`, up to rounding; None for a colour of another origin."""
+    rgb, early, late = (mpl.colors.to_rgb(shade) for shade in (colour, LIGHT["early"], LIGHT["late"]))
+    share = (rgb[0] - early[0]) / (late[0] - early[0])
+    is_between = all(abs(a + (b - a) * share - value) < 0.01 for a, b, value in zip(early, late, rgb, strict=True))
+    return share if is_between and -0.01 <= share <= 1.01 else None

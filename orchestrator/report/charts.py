@@ -1,4 +1,4 @@
-"""The report's charts: each takes a measured run and gives axes, or None when there is nothing to draw yet."""
+"""The report's charts. Each function takes a measured run and returns axes, or None if there is nothing to draw yet."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.session import Store
 
 _MARKERS = "os^Dv"
-_MANY = 6  # operations: from here on they share a segment
+_MANY = 6  # questions with this many operations or more share a segment
 SERIES = (("pass@1", "pass", "o"), ("greedy", "greedy", "s"), ("maj@k", "majority", "^"))
 VERDICTS: tuple[Verdict, ...] = ("kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate")
 
 
 def curves_png(store: Store, run: str) -> bytes:
-    """A small picture of a run so far: held-out accuracy, and label accuracy among kept, per iteration.
+    """A small picture of a run so far: held-out accuracy, and label accuracy of the kept questions, by iteration.
 
     Raises `StoreError` when there is no such run.
     """
@@ -32,7 +32,7 @@ def curves_png(store: Store, run: str) -> bytes:
     chart = axes(f"{run}: accuracy by iteration, 95% intervals", width=5.6, height=3.4)
     _share_axis(chart, measures)
     _draw_accuracies(chart, measures)
-    kept = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
+    kept = [(t, labels.audit.accuracy_kept) for t, labels in _labelled(measures)]
     marks.line(chart, marks.present(kept), "pseudo-labels, kept", "asked", "D", dashed=True)
     marks.legend(chart, 4)
     return as_png(chart)
@@ -50,7 +50,7 @@ def accuracy(measures: RunMeasures) -> Axes | None:
 
 
 def gain(measures: RunMeasures) -> Axes | None:
-    """Paired differences to the base model."""
+    """Paired differences to the base model by iteration."""
     gains = [(iteration.t, iteration.gain) for iteration in measures.iterations if iteration.gain]
     if not gains:
         return None
@@ -69,7 +69,7 @@ def gain(measures: RunMeasures) -> Axes | None:
 
 
 def by_level(measures: RunMeasures) -> Axes | None:
-    """Held-out pass@1 by the benchmark's levels, a line an iteration."""
+    """Held-out pass@1 by the benchmark's levels, with one line for each iteration."""
     scored = [iteration for iteration in measures.iterations if iteration.by_level]
     if not scored:
         return None
@@ -80,7 +80,7 @@ def by_level(measures: RunMeasures) -> Axes | None:
         points = [(levels.index(level) + shift, value) for level, value in iteration.by_level.items()]
         colour = step_colour(iteration.t, len(measures.iterations) - 1)
         marks.line(chart, points, marks.t_name(iteration.t), colour, _MARKERS[iteration.t % len(_MARKERS)])
-    # Names are the benchmark file's: short, and never taken for a formula.
+    # Level names come from the benchmark's file, so they are cut, and `$` is escaped so that it begins no formula.
     chart.set_xticks(range(len(levels)), [level[:12].replace("$", r"\$") for level in levels])
     meaning = " (operations in the question)" if measures.config.evaluation.benchmark == "micro" else ""
     chart.set_xlabel(f"level{meaning}", color=LIGHT["muted"], fontsize=9)
@@ -90,24 +90,24 @@ def by_level(measures: RunMeasures) -> Axes | None:
 
 
 def label_accuracies(measures: RunMeasures) -> list[Axes]:
-    """A picture for each oracle that was asked, the run's own first."""
-    own = [(i.t, i.labels.audit) for i in measures.iterations if i.labels]
-    drawn = [_label_accuracy("Right pseudo-labels by iteration", own)]
+    """One chart for each oracle that graded labels, the run's own oracle first."""
+    own_audits = [(t, labels.audit) for t, labels in _labelled(measures)]
+    charts = [_label_accuracy("Right pseudo-labels by iteration", own_audits)]
     for oracle in measures.other_oracles:
-        audits = [(i.t, i.labels.other_audits.get(oracle, Audit())) for i in measures.iterations if i.labels]
-        drawn.append(_label_accuracy(f"Right pseudo-labels, by {oracle}", audits))
-    return [chart for chart in drawn if chart is not None]
+        audits = [(t, labels.other_audits.get(oracle, Audit())) for t, labels in _labelled(measures)]
+        charts.append(_label_accuracy(f"Right pseudo-labels, by {oracle}", audits))
+    return [chart for chart in charts if chart is not None]
 
 
 def _label_accuracy(title: str, audits: Sequence[tuple[int, Audit]]) -> Axes | None:
-    """One oracle's word on the pseudo-labels, over kept and over all."""
+    """The share of pseudo-labels that one oracle finds right, over the kept questions and over all."""
     audited = [(t, audit) for t, audit in audits if audit.accuracy_all]
     if not audited:
         return None
     chart = axes(title)
     kept = marks.present([(t - 0.05, audit.accuracy_kept) for t, audit in audited])
-    every = marks.present([(t + 0.05, audit.accuracy_all) for t, audit in audited])
-    marks.line(chart, every, "all asked", "asked", "s")
+    all_asked = marks.present([(t + 0.05, audit.accuracy_all) for t, audit in audited])
+    marks.line(chart, all_asked, "all asked", "asked", "s")
     marks.line(chart, kept, "kept", "pass", "o")
     marks.percent_axis(chart)
     marks.iteration_ticks(
@@ -119,7 +119,7 @@ def _label_accuracy(title: str, audits: Sequence[tuple[int, Audit]]) -> Axes | N
 
 
 def training_labels(measures: RunMeasures) -> Axes | None:
-    """Right ones of the labels that the Solver's method made while it trained, where the truth is known."""
+    """The share of right labels among those that the Solver's method made in training, where the truth is known."""
     points = marks.present([(iteration.t, iteration.training_labels) for iteration in measures.iterations])
     if not points:
         return None
@@ -132,7 +132,7 @@ def training_labels(measures: RunMeasures) -> Axes | None:
 
 
 def verdicts(measures: RunMeasures) -> Axes | None:
-    """What became of the candidates."""
+    """The candidates' verdicts by iteration."""
     rows = [(str(t), {v: labels.verdicts.get(v, 0) for v in VERDICTS}) for t, labels in _labelled(measures)]
     return marks.stacked_bars(
         "What became of the candidates", rows, {v: v.replace("_", " ") for v in VERDICTS}, share=True
@@ -158,7 +158,7 @@ def operations(measures: RunMeasures) -> Axes | None:
 
 
 def operation_counts(measures: RunMeasures, kept: bool) -> Axes | None:
-    """The mix of easy and hard, among candidates or among kept questions."""
+    """How many questions have how many operations, among the candidates or among the kept questions."""
     by_iteration = [(t, labels.operations_kept if kept else labels.operations) for t, labels in _labelled(measures)]
     rows = [(str(t), _grouped(operations.counts)) for t, operations in by_iteration if operations.counts]
     names = {n: str(n) for n in range(_MANY)} | {_MANY: f"{_MANY} +"}
@@ -173,7 +173,7 @@ def _grouped(counts: Mapping[int, int]) -> dict[int, int]:
 
 
 def ill_posed(measures: RunMeasures) -> Axes | None:
-    """The Challenger's way out: questions that have no answer."""
+    """The share of ill-posed questions, by which a Challenger can earn its reward without asking hard ones."""
     points = marks.present([(t, labels.audit.ill_posed) for t, labels in _labelled(measures)])
     if not points:
         return None
@@ -187,24 +187,24 @@ def ill_posed(measures: RunMeasures) -> Axes | None:
 
 
 def histogram(measures: RunMeasures, iteration: Iteration) -> Axes | None:
-    """Questions asked by p_hat, with the band; those with a right label filled."""
+    """A histogram of the questions asked by p_hat, with the band; those with a right label have their own colour."""
     if iteration.labels is None:
         return None
     whose = f"Iteration {iteration.t}" if iteration.t else "Base model"
     chart = axes(f"{whose}, n = {iteration.labels.asked:,} asked", height=2.7)
-    counts, places = iteration.labels.histogram, iteration.labels.histogram.p_hat
-    width = 0.82 / max(len(places) - 1, 1)
+    counts, p_hats = iteration.labels.histogram, iteration.labels.histogram.p_hat
+    width = 0.82 / max(len(p_hats) - 1, 1)
     if limits := measures.config.dataset.limits:
         low, high = limits
-        half = 0.5 / max(len(places) - 1, 1)
-        chart.axvspan(low - half, high + half, color=LIGHT["band"], linewidth=0, zorder=0, label="band")
-    right = counts.right or (0,) * len(places)
-    rest = np.subtract(counts.counts, right)
+        half_bin = 0.5 / max(len(p_hats) - 1, 1)
+        chart.axvspan(low - half_bin, high + half_bin, color=LIGHT["band"], linewidth=0, zorder=0, label="band")
+    right = counts.right or (0,) * len(p_hats)
+    not_right = np.subtract(counts.counts, right)
     if counts.right:
-        chart.bar(places, right, width, color=LIGHT["right"], label="label right")
-        chart.bar(places, rest, width, right, color=LIGHT["wrong"], label="label not right")
+        chart.bar(p_hats, right, width, color=LIGHT["right"], label="label right")
+        chart.bar(p_hats, not_right, width, right, color=LIGHT["wrong"], label="label not right")
     else:
-        chart.bar(places, rest, width, color=LIGHT["asked"], label="not audited")
+        chart.bar(p_hats, not_right, width, color=LIGHT["asked"], label="not audited")
     chart.set_ylim(0, 1.08 * max(1, *(max(i.labels.histogram.counts) for i in measures.iterations if i.labels)))
     chart.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     chart.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
@@ -214,7 +214,7 @@ def histogram(measures: RunMeasures, iteration: Iteration) -> Axes | None:
 
 
 def training(measures: RunMeasures, role: Role, name: str, title: str) -> Axes | None:
-    """One figure of one role's training, step after step through the iterations."""
+    """One metric of one role's training, by step through all iterations."""
     values = measures.metric(role, name)
     if not any(metric.value is not None for metric in values):
         return None
@@ -222,14 +222,14 @@ def training(measures: RunMeasures, role: Role, name: str, title: str) -> Axes |
     last = len(measures.iterations) - 1
     start = 0
     for t in sorted({metric.iteration for metric in values}):
-        own = [metric for metric in values if metric.iteration == t]
-        steps = [start + at for at in range(1, len(own) + 1)]
-        shown = [np.nan if metric.value is None else metric.value for metric in own]
-        chart.plot(steps, shown, color=step_colour(t, last), linewidth=1.8, marker="o", markersize=2.5)
+        metrics = [metric for metric in values if metric.iteration == t]
+        steps = [start + step for step in range(1, len(metrics) + 1)]
+        numbers = [np.nan if metric.value is None else metric.value for metric in metrics]
+        chart.plot(steps, numbers, color=step_colour(t, last), linewidth=1.8, marker="o", markersize=2.5)
         if start:
             chart.axvline(start + 0.5, color=LIGHT["line"], linewidth=0.9)
-        marks.note(chart, start + len(own) / 2 + 0.5, f"t = {t}")
-        start += len(own)
+        marks.note(chart, start + len(metrics) / 2 + 0.5, f"t = {t}")
+        start += len(metrics)
     chart.set_xlim(0.5, start + 0.5)
     chart.set_ylim(bottom=min(0.0, chart.get_ylim()[0]) if name in {"kl", "reward_mean"} else None)
     chart.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -238,7 +238,7 @@ def training(measures: RunMeasures, role: Role, name: str, title: str) -> Axes |
 
 
 def seconds(measures: RunMeasures, stages: Sequence[str]) -> Axes | None:
-    """Where the time went."""
+    """The time of each stage by iteration."""
     rows = [(marks.t_name(i.t), {stage: i.seconds.get(stage, 0.0) for stage in stages}) for i in measures.iterations]
     unit, divisor = ("minutes", 60) if max((sum(row.values()) for _, row in rows), default=0) > 180 else ("seconds", 1)
     rows = [(name, {stage: value / divisor for stage, value in row.items()}) for name, row in rows if sum(row.values())]

@@ -1,6 +1,6 @@
-"""The figures of a run as JSON: what `coevo report RUN --json` prints.
+"""The figures of a run as JSON, which `coevo report RUN --json` prints.
 
-All shares are 0..1. Where something is not there yet it is null, so that a run in progress can be reported.
+All shares are 0..1. Figures that do not exist yet are null, so that a run in progress can be reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.session import Store
 
 Json = dict[str, object]
 
-_OF_QUESTIONS = (
+_QUESTION_FIGURES = (
     "candidates",
     "asked",
     "kept",
@@ -35,15 +35,20 @@ _OF_QUESTIONS = (
 def figures(store: Store, run: str) -> Json:
     """Every figure of a run, ready for `json.dumps(…, allow_nan=False)`.
 
-    `iterations` has one entry for the base model (t = 0) and one for each iteration begun. `pass_at_1` is the mean over
-    the benchmark's n items of correct / k samples. `pseudo_label_accuracy` is the share of right pseudo-labels among
-    the audited ones, by the run's own oracle and by the `others` that were asked, weighted to the whole where one was
-    asked of a sample; the label of an ill-posed question counts as not right. `challenger_reward` is the mean reward at
-    the last step of that iteration's training. `training_label_accuracy` is over the labels that the Solver's method
-    gave while it trained, where the truth is known, `training_labelled_share` how many prompts it labelled, and
-    `negative_label_accuracy` over the answers that SCRL took for wrong; n are different questions. `result` is the
-    iteration whose Solver the run has come to; one that does not stand was left by going back. `training` maps role and
-    name to [t, step, value].
+    `iterations` has one entry for the base model (t = 0) and one for each iteration that has begun. Its fields are:
+
+    - `pass_at_1`: the mean over the benchmark's n items of correct / k samples. - `pseudo_label_accuracy`: the share of
+    right pseudo-labels among the audited ones, by the run's own oracle and by the
+      `others`. A graded sample is weighted to all pseudo-labels. The label of an ill-posed question is not right.
+    - `challenger_reward`: the mean reward at the last step of the iteration's training.
+    - `training_label_accuracy`: the share of right labels among those that the Solver's method made in training, where
+      the truth is known. n counts different questions, as in the next two.
+    - `training_labelled_share`: the share of prompts that the method labelled.
+    - `negative_label_accuracy`: the share of wrong answers among those that SCRL took for wrong.
+    - `stands`: false if the run was rolled back to an earlier Solver.
+
+    `result` is the iteration whose Solver is the run's result so far. `training` maps role and name to [t, step,
+    value].
 
     Raises `StoreError` when there is no such run.
     """
@@ -114,7 +119,7 @@ def _audit(audit: Audit) -> Json:
 
 def _questions(labels: Labels | None) -> Json:
     if labels is None:
-        return dict.fromkeys(_OF_QUESTIONS)
+        return dict.fromkeys(_QUESTION_FIGURES)
     ill_posed, p_hat = labels.audit.ill_posed, labels.p_hat
     values: tuple[object, ...] = (
         labels.stats.candidates,
@@ -130,7 +135,7 @@ def _questions(labels: Labels | None) -> Json:
         _histogram(labels),
         {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
     )
-    return dict(zip(_OF_QUESTIONS, values, strict=True))
+    return dict(zip(_QUESTION_FIGURES, values, strict=True))
 
 
 def _histogram(labels: Labels) -> Json:

@@ -1,4 +1,4 @@
-"""What a run taught, in words: one sentence that the figures bear, and the rest that one should know with it."""
+"""The result of a run in words: one sentence that the figures support, and more sentences with the details."""
 
 from __future__ import annotations
 
@@ -9,56 +9,63 @@ from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate, difference
 from orchestrator.report.measures import Decision, Iteration, RunMeasures
 
-_STAY = "\N{NO-BREAK SPACE}"  # an interval stays on the line of its figure
+_SPACE = "\N{NO-BREAK SPACE}"  # keeps an interval on the line of its figure
 
 
 def percent(estimate: Estimate) -> str:
-    return f"{estimate.value:.1%}{_ends(estimate, 100, '{:.1f}')}"
+    """A share in percent, with its interval."""
+    return f"{estimate.value:.1%}{_interval(estimate, 100, '{:.1f}')}"
 
 
-def points(estimate: Estimate, unit: str = f"{_STAY}points") -> str:
-    """A difference of shares, in points with its sign."""
-    return _minus(f"{100 * estimate.value:+.1f}{unit}{_ends(estimate, 100, '{:+.1f}')}")
+def points(estimate: Estimate, unit: str = f"{_SPACE}points") -> str:
+    """A difference of shares in points, with its sign and interval."""
+    return _with_minus_signs(f"{100 * estimate.value:+.1f}{unit}{_interval(estimate, 100, '{:+.1f}')}")
 
 
 def number(estimate: Estimate) -> str:
-    return _minus(f"{estimate.value:.2f}{_ends(estimate, 1, '{:.2f}')}")
+    """A number with its interval."""
+    return _with_minus_signs(f"{estimate.value:.2f}{_interval(estimate, 1, '{:.2f}')}")
 
 
 def headline(measures: RunMeasures) -> str:
-    """One sentence. It says that the Solver learned only when both pass@1 and greedy rose beyond their intervals:
-    pass@1 alone rises also when a model grows surer of what it says."""
+    """One sentence about what the Solver learned.
+
+    It says "learned" only if both pass@1 and greedy accuracy rose by more than their intervals. pass@1 alone also rises
+    when a model only becomes more certain of its answers.
+    """
     last = measures.result
     if last is None or last.gain is None:
-        return _gone_back(measures) or _not_yet(measures)
+        return _back_to_base(measures) or _not_yet(measures)
     gain = last.gain
     figures = f"{points(gain.pass_at_1)} for pass@1 and {points(gain.greedy)} for greedy decoding"
-    what = f"{figures} against the base model after {_turns(last.t)}, over the same {gain.pass_at_1.n:,} questions"
+    change = (
+        f"{figures} against the base model after {_iterations(last.t)}, over the same {gain.pass_at_1.n:,} questions"
+    )
     return {
-        (1, 1): f"The Solver learned: {what}.",
-        (1, 0): f"The Solver got surer, not better: {what}.",
-        (1, -1): f"The Solver got surer of worse answers: {what}.",
-        (0, 1): f"The Solver gained in greedy decoding only: {what}.",
-        (-1, 1): f"The Solver gained in greedy decoding and lost when sampling: {what}.",
-        (0, 0): f"The Solver did not learn, as far as can be told: {what}.",
-    }.get((_sign(gain.pass_at_1), _sign(gain.greedy)), f"The Solver did not learn, it got worse: {what}.")
+        (1, 1): f"The Solver learned: {change}.",
+        (1, 0): f"The Solver got surer, not better: {change}.",
+        (1, -1): f"The Solver got surer of worse answers: {change}.",
+        (0, 1): f"The Solver gained in greedy decoding only: {change}.",
+        (-1, 1): f"The Solver gained in greedy decoding and lost when sampling: {change}.",
+        (0, 0): f"The Solver did not learn, as far as can be told: {change}.",
+    }.get((_sign(gain.pass_at_1), _sign(gain.greedy)), f"The Solver did not learn, it got worse: {change}.")
 
 
 def details(measures: RunMeasures) -> list[str]:
-    """Sentences for below the headline: where it stood best, the vote, what became of it, and the labels."""
+    """Sentences for below the headline: accuracies, the majority vote, the choice of the Solver, and the labels."""
     sentences, last = [], measures.result
     if last is not None and last.gain is not None:
-        moved = points(last.gain.majority)
-        sentences.append(_levels(measures.held_out, measures.iterations[0], last))
-        sentences.append(f"The majority of {measures.config.evaluation.samples} samples moved by {moved}.")
-    sentences += _picked(measures)
+        change = points(last.gain.majority)
+        sentences.append(_accuracies(measures.held_out, measures.iterations[0], last))
+        sentences.append(f"The majority of {measures.config.evaluation.samples} samples moved by {change}.")
+    sentences += _selection(measures)
     if measures.last_over_best is not None and measures.best is not None:
         sentences.append(_since_best(measures.last_over_best, measures.best))
     return [*sentences, *_labels(measures)]
 
 
 def decisions(measures: RunMeasures) -> dict[int, str]:
-    """Where something was decided about the run: iteration -> a sentence."""
+    """Iteration -> a sentence about the decision that was made after it."""
     sentences = {
         iteration.t: _decision(iteration.t, iteration.decision)
         for iteration in measures.iterations
@@ -68,11 +75,11 @@ def decisions(measures: RunMeasures) -> dict[int, str]:
 
 
 def _decision(t: int, decision: Decision) -> str:
-    to = "" if decision.back_to is None else _solver(decision.back_to)
+    target = "" if decision.back_to is None else _solver(decision.back_to)
     sentence = {
         "pause": f"The run waits for a person's decision after iteration {t}",
-        "roll_back": f"After iteration {t} the run went back: on from {to}",
-        "stop": f"The run was stopped after iteration {t}" + (f": it ends with {to}" if to else ""),
+        "roll_back": f"After iteration {t} the run went back and continued from {target}",
+        "stop": f"The run was stopped after iteration {t}" + (f": it ends with {target}" if target else ""),
         "warn": f"The run went on after iteration {t}" if decision.by_a_person else "",
     }.get(decision.action, "")
     if not decision.by_a_person or not sentence:
@@ -80,17 +87,17 @@ def _decision(t: int, decision: Decision) -> str:
     return f"{sentence}, as a person decided{f' (“{decision.note}”)' if decision.note else ''}."
 
 
-def _gone_back(measures: RunMeasures) -> str:
-    """Of a run that came back to the model that it began with."""
-    left = [iteration for iteration in measures.iterations if iteration.gain]
-    if not left or left[-1].gain is None:
+def _back_to_base(measures: RunMeasures) -> str:
+    """A sentence about a run that went back to its base model; empty for any other run."""
+    evaluated = [iteration for iteration in measures.iterations if iteration.gain]
+    if not evaluated or evaluated[-1].gain is None:
         return ""
-    moved = points(left[-1].gain.pass_at_1)
-    return f"The Solver is the base model again: after {_turns(left[-1].t)} pass@1 had moved by {moved}."
+    change = points(evaluated[-1].gain.pass_at_1)
+    return f"The Solver is the base model again: after {_iterations(evaluated[-1].t)} pass@1 had moved by {change}."
 
 
-def _picked(measures: RunMeasures) -> list[str]:
-    """That the Solver is not the last one, and what picked it."""
+def _selection(measures: RunMeasures) -> list[str]:
+    """If the run's Solver is not the last one, a sentence that says by which benchmark it was picked."""
     last, result = (
         max((iteration.t for iteration in measures.iterations if iteration.accuracy), default=0),
         measures.result,
@@ -98,9 +105,11 @@ def _picked(measures: RunMeasures) -> list[str]:
     if result is None or result.t == last:
         return []
     stopping, benchmark = measures.config.early_stopping, measures.config.evaluation.benchmark
-    by = stopping.benchmark if stopping else benchmark
-    flatters = "this very benchmark, so its figures flatter it" if by == benchmark else f"{by}, not by this benchmark"
-    return [f"The run went on to iteration {last} and came back to {_solver(result.t)}, picked by {flatters}."]
+    criterion = stopping.benchmark if stopping else benchmark
+    picked_by = f"{criterion}, not by this benchmark"
+    if criterion == benchmark:
+        picked_by = "this very benchmark, so its figures flatter it"
+    return [f"The run went on to iteration {last} and came back to {_solver(result.t)}, picked by {picked_by}."]
 
 
 def _not_yet(measures: RunMeasures) -> str:
@@ -113,7 +122,7 @@ def _not_yet(measures: RunMeasures) -> str:
     )
 
 
-def _levels(held_out: str, base: Iteration, last: Iteration) -> str:
+def _accuracies(held_out: str, base: Iteration, last: Iteration) -> str:
     if base.accuracy is None or last.accuracy is None:
         return ""
     return (
@@ -123,32 +132,34 @@ def _levels(held_out: str, base: Iteration, last: Iteration) -> str:
 
 
 def _since_best(change: Accuracy, best: int) -> str:
-    changed = f"pass@1 changed by {points(change.pass_at_1)} and greedy by {points(change.greedy)}"
+    figures = f"pass@1 changed by {points(change.pass_at_1)} and greedy by {points(change.greedy)}"
     fell = _sign(change.pass_at_1) < 0 or _sign(change.greedy) < 0
-    verb = "Some of it was lost again" if fell else "It held, as far as can be told"
-    return f"{verb}: since iteration {best}, the best by pass@1 as seen afterwards, {changed}."
+    verdict = "Some of it was lost again" if fell else "It held, as far as can be told"
+    return f"{verdict}: since iteration {best}, the best by pass@1 as seen afterwards, {figures}."
 
 
 def _labels(measures: RunMeasures) -> list[str]:
     accuracies = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
     learned = [(i.t, i.training_labels) for i in measures.iterations]
-    by = "according to the oracle" if isinstance(measures.config, CoEvolution) else "according to the prompts' answers"
+    source = (
+        "according to the oracle" if isinstance(measures.config, CoEvolution) else "according to the prompts' answers"
+    )
     return [
         *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies),
-        *_over_time("Of the labels that the Solver learned from", by, learned),
+        *_over_time("Of the labels that the Solver learned from", source, learned),
     ]
 
 
-def _over_time(whose: str, by: str, estimates: Sequence[tuple[int, Estimate | None]]) -> list[str]:
-    known = [(t, value) for t, value in estimates if value is not None]
-    if not known:
+def _over_time(subject: str, source: str, estimates: Sequence[tuple[int, Estimate | None]]) -> list[str]:
+    """A sentence about a share in the first and the last iteration that have one; empty if none has."""
+    measured = [(t, value) for t, value in estimates if value is not None]
+    if not measured:
         return []
-    (first, before), (last, after) = known[0], known[-1]
-    shown = f"{percent(before)} (n = {before.n:,}) {_when(first)}"
-    if first == last:
-        return [f"{whose}, {shown} were right {by}."]
-    now = f"{percent(after)} (n = {after.n:,}) {_when(last)}"
-    return [f"{whose}, {shown} were right {by}, and {now}{_moved(before, after)}."]
+    (first_t, first), (last_t, last) = measured[0], measured[-1]
+    sentence = f"{subject}, {percent(first)} (n = {first.n:,}) {_when(first_t)} were right {source}"
+    if first_t == last_t:
+        return [f"{sentence}."]
+    return [f"{sentence}, and {percent(last)} (n = {last.n:,}) {_when(last_t)}{_change(first, last)}."]
 
 
 def _when(t: int) -> str:
@@ -159,26 +170,27 @@ def _solver(t: int) -> str:
     return f"the Solver of iteration {t}" if t else "the base model"
 
 
-def _moved(before: Estimate, after: Estimate) -> str:
-    """How a share changed, by the interval of the change: two intervals may overlap where it is beyond chance."""
+def _change(before: Estimate, after: Estimate) -> str:
+    """How a share changed. The verdict is by the interval of the change, since the intervals of the two shares may
+    overlap although the change is larger than chance explains."""
     change = difference(after, before)
     verdict = {1: "the share rose", -1: "the share fell", 0: "chance alone may explain it"}[_sign(change)]
     return f", a change of {points(change)}: {verdict}"
 
 
 def _sign(estimate: Estimate) -> int:
-    """1 or -1 when the interval leaves out 0, else 0."""
+    """1 or -1 if the interval is above or below 0, else 0."""
     return (estimate.lo > 0) - (estimate.hi < 0)
 
 
-def _turns(t: int) -> str:
+def _iterations(t: int) -> str:
     return "one iteration" if t == 1 else f"{t} iterations"
 
 
-def _ends(estimate: Estimate, scale: float, form: str) -> str:
-    lo, hi = (form.format(scale * end) for end in (estimate.lo, estimate.hi))
-    return f"{_STAY}[{lo},{_STAY}{hi}]"
+def _interval(estimate: Estimate, scale: float, number_format: str) -> str:
+    lo, hi = (number_format.format(scale * end) for end in (estimate.lo, estimate.hi))
+    return f"{_SPACE}[{lo},{_SPACE}{hi}]"
 
 
-def _minus(text: str) -> str:
+def _with_minus_signs(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")

@@ -1,4 +1,4 @@
-"""An iteration's questions and pseudo-labels measured: what became of them, and what the oracle says of them."""
+"""The figures of an iteration's questions and pseudo-labels: verdicts, votes, audits, and sample questions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orchestrator.report.rows import IterationRows
 from services.oracles import exact
 from storage.rows import SeriesPoint
 
-SAMPLES = 2  # questions shown an iteration, of those with a right label and of the others
+SAMPLES = 2  # questions of an iteration that are shown: so many with a right label and so many without
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Questions asked, by p_hat: `counts[j]` are those nearest to j/m; `right[j]` of them have a right label."""
+    """The questions asked, by p_hat: `counts[j]` are nearest to j/m, and `right[j]` of these have a right label."""
 
     p_hat: tuple[float, ...]
     counts: tuple[int, ...]
@@ -28,7 +28,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """How many operations the questions take that the exact oracle can read; empty without that oracle."""
+    """How many operations the questions have. Only questions that the exact oracle can read count; empty without it."""
 
     mean: Estimate | None
     counts: dict[int, int]  # operations -> questions
@@ -50,16 +50,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What one oracle says of an iteration's pseudo-labels: the figures of the run's series (`services.drift`)."""
+    """One oracle's figures of an iteration's pseudo-labels, from the run's series (`services.drift`)."""
 
     accuracy_kept: Estimate | None = None
     accuracy_all: Estimate | None = None
-    ill_posed: Estimate | None = None  # of all questions that the oracle was asked about
+    ill_posed: Estimate | None = None  # of all questions that the oracle graded
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """An iteration's questions, their pseudo-labels, and what oracles say of those."""
+    """The figures of an iteration's questions, pseudo-labels and audits."""
 
     stats: FilterStats
     verdicts: dict[Verdict, int]
@@ -68,14 +68,14 @@ class Labels:
     uncertainty: Estimate | None
     histogram: Histogram
     audit: Audit  # by the run's own oracle
-    other_audits: dict[str, Audit]  # by those who were asked besides, people among them
+    other_audits: dict[str, Audit]  # by other oracles, people among them
     operations: Operations  # of all well-formed candidates
     operations_kept: Operations
     samples: tuple[Sample, ...]
 
 
 def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -> Labels:
-    """An iteration whose questions have been filtered."""
+    """Measure an iteration whose questions have been filtered."""
     asked = [row for row in rows.labelled if row.label is not None]
     p_hats = [row.label.p_hat for row in asked if row.label is not None]
     answered = {row.question_id for row in asked if row.label is not None and row.label.answer is not None}
@@ -83,7 +83,7 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
     kept = [row for row in rows.labelled if row.verdict == "kept"]
     audits = _audits(rows.audits)
     own = audits.pop(config.audit.label or "", Audit())
-    readable = config.audit.oracle == "exact"
+    has_exact_oracle = config.audit.oracle == "exact"
     return Labels(
         stats=stats,
         verdicts=dict(Counter(row.verdict for row in rows.labelled)),
@@ -93,8 +93,8 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
         histogram=_histogram(asked, config.dataset.votes, audited),
         audit=own,
         other_audits=audits,
-        operations=_operations(rows.labelled if readable else ()),
-        operations_kept=_operations(kept if readable else ()),
+        operations=_operations(rows.labelled if has_exact_oracle else ()),
+        operations_kept=_operations(kept if has_exact_oracle else ()),
         samples=_samples(kept, audited),
     )
 
@@ -116,18 +116,18 @@ def _operations(questions: Sequence[LabelledQuestion]) -> Operations:
 
 
 def _samples(kept: Sequence[LabelledQuestion], audited: dict[str, OracleLabel]) -> tuple[Sample, ...]:
-    """The first ones in order of generation, not the prettiest: so many right ones, so many others."""
-    shown: list[Sample] = []
+    """The first kept questions in order of generation: `SAMPLES` with a right label and `SAMPLES` without."""
+    samples: list[Sample] = []
     for row in kept:
         label, audit = row.label, audited.get(row.question_id)
         verdict = audit.verdict if audit else "unaudited"
-        alike = sum((sample.verdict == "right") == (verdict == "right") for sample in shown)
-        if label is not None and label.answer is not None and row.text is not None and alike < SAMPLES:
+        same_kind = sum((sample.verdict == "right") == (verdict == "right") for sample in samples)
+        if label is not None and label.answer is not None and row.text is not None and same_kind < SAMPLES:
             truth = audit.truth if audit else None
-            shown.append(
+            samples.append(
                 Sample(row.question_id, row.text, label.answer, truth, verdict, label.classes, label.m, label.parsed)
             )
-    return tuple(sorted(shown, key=lambda sample: sample.verdict != "right"))
+    return tuple(sorted(samples, key=lambda sample: sample.verdict != "right"))
 
 
 def _audits(points: Sequence[SeriesPoint]) -> dict[str, Audit]:

@@ -1,4 +1,4 @@
-"""Marks on axes: points with intervals, stacked bars, ticks, legends."""
+"""Draws marks on axes: points with intervals, stacked bars, ticks, legends."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _BAR_WIDTH = 0.62
 
 
 def note(chart: Axes, x: float, text: str) -> None:
-    """A word above the axes at x."""
+    """Write a text above the axes at x."""
     above = chart.get_xaxis_transform()
     chart.text(x, 1.0, text, transform=above, ha="center", va="bottom", fontsize=8, color=LIGHT["muted"])
 
 
 def line(chart: Axes, points: Sequence[Point], name: str, colour: str, marker: str, dashed: bool = False) -> None:
-    """Points with their intervals; `colour` is a name of the palette or a colour."""
+    """Draw points with their intervals. `colour` is a name in the palette or a colour."""
     if not points:
         return
     xs, values = [x for x, _ in points], [point.value for _, point in points]
-    # Rounding may put the value a hair outside its own interval.
+    # Rounding may put the value slightly outside its own interval.
     low = [max(0.0, point.value - point.lo) for _, point in points]
     high = [max(0.0, point.hi - point.value) for _, point in points]
     chart.errorbar(
@@ -54,9 +54,10 @@ def stacked_bars(
     share: bool,
     colours: Sequence[str] = SEGMENTS,
 ) -> Axes | None:
-    """Horizontal bars, one a row, the first on top; segments that nobody has are left out.
+    """Horizontal bars, one for each row, the first on top. Segments that are 0 in all rows are left out.
 
-    `names` are the segments in order, with how to show them; `colours` are theirs. `share` fills every bar to 100%.
+    `names` maps the segments, in order, to the texts shown for them; `colours` are their colours. With `share`, every
+    bar is scaled to 100%.
     """
     if not rows:
         return None
@@ -67,7 +68,7 @@ def stacked_bars(
         values = np.array([row[key] for _, row in rows]) / totals
         if values.any():
             bars = chart.barh(range(len(rows)), values, _BAR_WIDTH, left, color=colour, label=names[key])
-            for bar in bars:  # a thin gap between neighbours of like colour
+            for bar in bars:  # a thin gap between neighbours of similar colour
                 bar.set(edgecolor=LIGHT["paper"], linewidth=0.7)
             left += values
     if share:
@@ -83,12 +84,12 @@ def stacked_bars(
 
 
 def percent_axis(chart: Axes, top: float = 1.0) -> None:
-    chart.set_ylim(0, 1.02 * top)  # a marker at the top is whole
+    chart.set_ylim(0, 1.02 * top)  # so that a marker at the top is not cut off
     chart.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if top < 0.1 else 0))
 
 
 def iteration_ticks(chart: Axes, notes: Sequence[tuple[int, str]]) -> None:
-    """A tick for each iteration, with a note below it."""
+    """Set a tick for each iteration, with a note below it."""
     chart.set_xticks([t for t, _ in notes], ["\n".join(filter(None, (t_name(t), note))) for t, note in notes])
     chart.set_xlim(notes[0][0] - 0.4, notes[-1][0] + 0.4)
 
@@ -100,7 +101,7 @@ def legend(chart: Axes, columns: int) -> None:
 
 
 def present(values: Sequence[tuple[float, Estimate | None]]) -> list[Point]:
-    """Those that have been measured."""
+    """The values that have been measured."""
     return [(x, value) for x, value in values if value is not None]
 
 

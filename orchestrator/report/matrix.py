@@ -1,4 +1,4 @@
-"""A square of numbers from -1 to 1, as cells of colour with the number in each."""
+"""Draws a square matrix of numbers from -1 to 1 as coloured cells."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from matplotlib.colors import LinearSegmentedColormap
 from orchestrator.report.canvas import LIGHT, axes
 
 _COLOURS = LinearSegmentedColormap.from_list("correlation", [LIGHT["c4"], LIGHT["paper"], LIGHT["c1"]])
-_DARK = 0.6  # from here on a cell is dark enough for light ink
-_INCHES_A_CELL = 0.62
+_DARK = 0.6  # cells with a larger absolute value are dark and get light text
+_INCHES_PER_CELL = 0.62
 
 
 def correlations(title: str, names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> Axes:
-    """`matrix[i][j]` in -1..1, or None for a cell that is left open, between `names`."""
-    side = 1.6 + _INCHES_A_CELL * len(names)
+    """A matrix of correlations between `names`: `matrix[i][j]` is in -1..1, or None for an empty cell."""
+    side = 1.6 + _INCHES_PER_CELL * len(names)
     chart = axes(title, width=side + 0.6, height=side)
     numbers = [[float("nan") if value is None else value for value in row] for row in matrix]
     chart.imshow(numbers, cmap=_COLOURS, vmin=-1, vmax=1)

@@ -1,7 +1,7 @@
-"""A run measured: every share and mean with its 95% interval and the number of items it rests on.
+"""The measures of a run: every share and mean with its 95% interval and the number of items that it is based on.
 
-A gain is a paired difference over the same questions. Where the guard, early stopping or a person sent a run back, the
-iterations that it left are measured like any other, and do not stand for it.
+A gain is a paired difference over the same questions. If the guard, early stopping or a person rolled a run back, the
+discarded iterations are measured like all others, but `stands` is false for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.session import Store
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the health check, or a person whom it had asked, decided after an iteration."""
+    """The decision after an iteration, by the health check or by a person whom it asked."""
 
     action: Action
     by_a_person: bool
@@ -34,22 +34,22 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """One iteration; t = 0 is the base model. What is not there yet is None."""
+    """One iteration; t = 0 is the base model. Figures that do not exist yet are None."""
 
     t: int
     checkpoint: str | None
     accuracy: Accuracy | None
     by_level: dict[str, Estimate]
-    validation: Estimate | None  # pass@1 on what early stopping goes by
+    validation: Estimate | None  # pass@1 on the benchmark of early stopping
     gain: Accuracy | None  # over the base model
     labels: Labels | None
-    training_labels: Estimate | None  # right ones of the labels that the method gave while it trained
-    labelled: Estimate | None  # prompts that it labelled; it abstained from the others
-    negative_labels: Estimate | None  # of the answers that it took for wrong, the share that is wrong
-    seconds: dict[str, float]  # of the stages that are done, each in its last attempt
+    training_labels: Estimate | None  # share of right labels among those that the method made in training
+    labelled: Estimate | None  # share of prompts that the method labelled; it gave the others no label
+    negative_labels: Estimate | None  # share of wrong answers among those that the method took for wrong
+    seconds: dict[str, float]  # stage -> time of its last attempt, for stages that are done
     warnings: tuple[str, ...]
     decision: Decision | None
-    stands: bool  # False where the run went back to a Solver before it
+    stands: bool  # False if the run was rolled back to an earlier Solver
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,19 @@ class RunMeasures:
     config: RunConfig
     iterations: tuple[Iteration, ...]
     training: tuple[TrainMetric, ...]  # every value finite, or None
-    result: Iteration | None  # whose Solver the run has come to: the last that was evaluated and stands
-    best: int | None  # of those that stand, the iteration with the highest pass@1, picked after the fact
-    last_over_best: Accuracy | None  # None when the result is the best one
+    result: Iteration | None  # the last evaluated iteration that stands; its Solver is the run's result so far
+    best: int | None  # the iteration with the highest pass@1 among those that stand, picked in hindsight
+    last_over_best: Accuracy | None  # change from the best iteration to the result; None if they are the same
     unfinished: tuple[StageRow, ...] = field(default=())
 
     @property
     def held_out(self) -> str:
-        """What the benchmark is to the run: "held-out", or "test-time" where it trains on those very questions."""
+        """ "Held-out", or "Test-time" if the run trains on the questions of its benchmark."""
         return "Test-time" if self.config.test_time else "Held-out"
 
     @property
     def other_oracles(self) -> list[str]:
-        """Those that were asked besides the run's own."""
+        """The oracles other than the run's own that have graded labels."""
         labels = [iteration.labels for iteration in self.iterations if iteration.labels]
         return sorted({oracle for labelled in labels for oracle in labelled.other_audits})
 
@@ -83,44 +83,44 @@ class RunMeasures:
 
 
 def measure(store: Store, run: str) -> RunMeasures:
-    """Measure a run, however far it is. Raises `StoreError` when there is no such run."""
+    """Measure a run, which may be in progress. Raises `StoreError` when there is no such run."""
     rows = read_rows(store, run)
     decisions = [_decision(iteration, rows) for iteration in rows.iterations]
-    standing_at = _standing(decisions)
+    standing = _standing(decisions)
     iterations = tuple(
-        _iteration(iteration, rows, decision, iteration.t in standing_at)
+        _iteration(iteration, rows, decision, iteration.t in standing)
         for iteration, decision in zip(rows.iterations, decisions, strict=True)
     )
-    standing = [iteration for iteration in iterations if iteration.accuracy and iteration.stands]
+    evaluated = [iteration for iteration in iterations if iteration.accuracy and iteration.stands]
     scored = [
         (iteration.accuracy.pass_at_1.value, -iteration.t)
-        for iteration in standing
+        for iteration in evaluated
         if iteration.accuracy and iteration.t
     ]
     best, last = (-max(scored)[1], -scored[-1][1]) if scored else (None, None)
-    fallen = None if best is None or last is None or best == last else (best, last)
+    best_and_last = None if best is None or last is None or best == last else (best, last)
     return RunMeasures(
         run=rows.run,
         config=rows.config,
         iterations=iterations,
         training=tuple(map(_finite, rows.training)),
-        result=standing[-1] if standing else None,
+        result=evaluated[-1] if evaluated else None,
         best=best,
-        last_over_best=fallen and gain(*(rows.iterations[t].evaluated for t in fallen)),
+        last_over_best=best_and_last and gain(*(rows.iterations[t].evaluated for t in best_and_last)),
         unfinished=_unfinished(rows),
     )
 
 
 def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, stands: bool) -> Iteration:
     done = {name: stage for name, stage in rows.stages.items() if stage.finished_at and stage.status == "done"}
-    validated = accuracy_of(rows.validated)
+    validation = accuracy_of(rows.validated)
     health = done["check_health"].result or {} if "check_health" in done else {}
     return Iteration(
         t=rows.t,
         checkpoint=rows.checkpoint,
         accuracy=accuracy_of(rows.evaluated),
         by_level=pass_at_1_by_level(rows.evaluated),
-        validation=None if validated is None else validated.pass_at_1,
+        validation=None if validation is None else validation.pass_at_1,
         gain=gain(run.iterations[0].evaluated, rows.evaluated) if rows.t else None,
         labels=measure_labels(rows, rows.stats, run.config)
         if rows.stats and run.config.votes_before_training
@@ -140,17 +140,17 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
 
 
 def _standing(decisions: Sequence[Decision | None]) -> set[int]:
-    """The iterations that led to the Solver that the run has come to."""
-    parents, now = dict[int, int](), 0
+    """The iterations that led to the run's present Solver."""
+    parents, current = dict[int, int](), 0
     for t, decision in enumerate(decisions):
         if t:
-            parents[t], now = now, t
+            parents[t], current = current, t
         if decision is not None and decision.back_to is not None:
-            now = decision.back_to
-    standing = {now}
-    while now:
-        now = parents[now]
-        standing.add(now)
+            current = decision.back_to
+    standing = {current}
+    while current:
+        current = parents[current]
+        standing.add(current)
     return standing
 
 

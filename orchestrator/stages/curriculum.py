@@ -1,4 +1,4 @@
-"""What the Solver learns from where prompts are given: which of them, and with which labels."""
+"""Selects the given prompts that the Solver trains on, and their labels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trainers.base import TrainQuestion
 
 
 def given_questions(context: Context, prompts: Prompts) -> tuple[TrainQuestion, ...]:
-    """The prompts that are trained on, in order: the easiest share of those that can be, with their labels.
+    """The prompts to train on, in order, with their labels: the easiest share of the usable prompts.
 
-    Without an offline label, or a given one, where the prompt set promises it, a prompt is left out. The truth goes
-    along for the figures.
+    A duplicate is not usable, nor is a prompt without a vote's label if the labels are offline. Each prompt carries its
+    true answer, which only the figures use. Raises `StageError` if no prompt is usable.
     """
     with context.store.read() as session:
         questions = {question.id: question for question in queries.questions.questions_of(session, context.run, 0)}
@@ -29,12 +29,12 @@ def given_questions(context: Context, prompts: Prompts) -> tuple[TrainQuestion, 
             votes.setdefault(row.question_id, []).append(row)
     usable = [row for row in labelled if row.verdict != "duplicate" and _has_label(prompts, row)]
     if prompts.easiest < 1:
-        asked = [votes.get(row.question_id, []) for row in usable]
-        scores = _scores(prompts, usable, [questions[row.question_id] for row in usable], asked)
+        votes_of_usable = [votes.get(row.question_id, []) for row in usable]
+        scores = _scores(prompts, usable, [questions[row.question_id] for row in usable], votes_of_usable)
         usable = [usable[i] for i in easiest(scores, prompts.easiest)]
     if not usable:
         raise StageError(
-            f"run {context.run}: prompts: expected some to train on, {len(labelled)} of them have no label"
+            f"run {context.run}: prompts: expected some to train on, but none of the {len(labelled)} has a label"
         )
     return tuple(_train_question(prompts, row, questions[row.question_id]) for row in usable)
 
@@ -46,10 +46,10 @@ def _has_label(prompts: Prompts, row: LabelledQuestion) -> bool:
 def _scores(
     prompts: Prompts, rows: Sequence[LabelledQuestion], questions: Sequence[Question], votes: Sequence[list[RolloutRow]]
 ) -> list[float]:
-    """How easy each prompt was for the starting model (SRT 5.3).
+    """How easy each prompt was for the starting model, by majority share or pass rate (SRT 5.3).
 
-    For the pass rate answers are compared by their keys, text and exact numbers: a judge that may miss a deadline must
-    not choose what is trained on, or a resumed run would train on something else.
+    The pass rate compares answers by their keys (text and exact numbers). The grader is not used: its comparisons may
+    time out, and a resumed run could then train on other prompts.
     """
     if prompts.easiest_by == "majority":
         return [row.label.p_hat if row.label else 0.0 for row in rows]

@@ -1,4 +1,4 @@
-"""API keys over REST, for who administers them; `coevo keys` does the same on the machine of the store."""
+"""API keys over REST, for administrators. `coevo keys` does the same on the machine of the store."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ router = APIRouter(prefix="/keys", tags=["keys"])
 _NAME = f"^{KEY_NAME.pattern}$"
 
 
-class KeyWanted(BaseModel):
+class KeyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(pattern=_NAME, examples=["ann"], description="Who has it; it is never given again.")
+    name: str = Field(pattern=_NAME, examples=["ann"], description="Who has the key. A name is used only once.")
     scopes: list[Scope] = Field(["read"], min_length=1, max_length=4, examples=[["read", "label"]])
 
 
 class NewKey(BaseModel):
     name: str
     scopes: list[Scope]
-    key: str = Field(description="Said this once: the store has its SHA-256 only.")
+    key: str = Field(description="Shown only in this response: the store has only its SHA-256.")
 
 
 @router.get("")
 def list_keys(session: ReadSession) -> list[KeyRow]:
-    """All keys, the oldest first, those revoked among them; not the keys themselves."""
+    """All keys, the oldest first, including revoked ones. The response does not contain the keys themselves."""
     return queries.keys.list_keys(session)
 
 
 @router.post("", status_code=201, responses=documented(409, 415), dependencies=[Depends(same_site)])
-def add_key(store: StoreDependency, wanted: KeyWanted) -> NewKey:
-    """Make a key, whatever its scopes."""
+def add_key(store: StoreDependency, body: KeyRequest) -> NewKey:
+    """Make a key. It may have any scopes."""
     try:
-        key = new_key(store, wanted.name, wanted.scopes)
+        key = new_key(store, body.name, body.scopes)
     except StoreError as error:
         raise HTTPException(409, str(error)) from error
-    return NewKey(name=wanted.name, scopes=wanted.scopes, key=key)
+    return NewKey(name=body.name, scopes=body.scopes, key=key)
 
 
 @router.delete("/{key}", responses=documented(404), dependencies=[Depends(same_site)])
 def revoke_key(store: StoreDependency, key: Annotated[str, Path(pattern=_NAME, examples=["ann"])]) -> KeyRow:
-    """Let a key do nothing from now on, the asking one's own too."""
+    """Revoke a key. The key of this request may be revoked, too."""
     with store.write() as session:
         return queries.keys.revoke_key(session, key)

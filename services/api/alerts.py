@@ -1,4 +1,4 @@
-"""Alerts: which there are, how they fare on their way out, and that somebody has seen to one."""
+"""Alerts: listing them with their deliveries, and acknowledging them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from storage.queries.runs import RUN_NAME
 from storage.rows import AlertRow, DeliveryRow, Severity
 
 router = APIRouter(prefix="/alerts", tags=["alerts"])
-acknowledging = APIRouter(prefix="/alerts", tags=["alerts"])  # needs the scope `run`: who looks after a run may
+acknowledging = APIRouter(prefix="/alerts", tags=["alerts"])  # needs the scope `run`, like managing runs
 
 _ID = r"^[0-9a-f]{16}$"
-_WHO = "Who has seen to it. Where keys are asked for it is the name of the key, whatever is given here."
+_BY = "Who acknowledges the alert. It is ignored if the request has a person's key: then it is the name of the key."
 AlertId = Annotated[str, Path(pattern=_ID, examples=["0123456789abcdef"])]
 
 
 class AlertPage(BaseModel):
     items: list[AlertRow]
-    next: str | None  # the `after` of the next page; none after the last
+    next: str | None  # the `after` of the next page; null on the last page
 
 
 class AlertDetail(BaseModel):
@@ -36,7 +36,7 @@ class AlertDetail(BaseModel):
 class Acknowledgement(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    by: str | None = Field(None, pattern=r"^[^\x00-\x1f\x7f]{1,100}$", examples=["ann"], description=_WHO)
+    by: str | None = Field(None, pattern=r"^[^\x00-\x1f\x7f]{1,100}$", examples=["ann"], description=_BY)
     note: str = Field("", pattern=r"^[^\x00]{0,2000}$", examples=["Restarted from iteration 3."])
 
 
@@ -45,12 +45,12 @@ def list_alerts(
     session: ReadSession,
     run: Annotated[str | None, Query(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])] = None,
     severity: Severity | None = None,
-    acknowledged: Annotated[bool | None, Query(description="Whether somebody has seen to it.")] = None,
+    acknowledged: Annotated[bool | None, Query(description="Whether it has been acknowledged.")] = None,
     limit: Limit = 50,
-    after: Annotated[str | None, Query(pattern=_ID, description="`next` of the page before.")] = None,
+    after: Annotated[str | None, Query(pattern=_ID, description="`next` of the previous page.")] = None,
 ) -> AlertPage:
     """Alerts of all runs or of one, the newest first."""
-    last = _last(session, after)
+    last = _last_alert(session, after)
     alerts = queries.alerts.list_alerts(
         session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1
     )
@@ -60,7 +60,7 @@ def list_alerts(
 
 @router.get("/{alert}", responses=documented(404))
 def get_alert(session: ReadSession, alert: AlertId) -> AlertDetail:
-    """One alert, and how it fares on its way to each target."""
+    """One alert with its deliveries, one for each target."""
     return AlertDetail(
         alert=queries.alerts.get_alert(session, alert), deliveries=queries.alerts.deliveries_of(session, alert)
     )
@@ -69,20 +69,20 @@ def get_alert(session: ReadSession, alert: AlertId) -> AlertDetail:
 @acknowledging.post(
     "/{alert}/acknowledgement", responses=documented(403, 404, 409, 415), dependencies=[Depends(same_site)]
 )
-def acknowledge_alert(request: Request, alert: AlertId, said: Acknowledgement) -> AlertRow:
-    """Say that somebody has seen to an alert: once."""
-    by: str | None = getattr(request.state, "key_name", said.by)
+def acknowledge_alert(request: Request, alert: AlertId, body: Acknowledgement) -> AlertRow:
+    """Acknowledge an alert. This can be done once."""
+    by: str | None = getattr(request.state, "key_name", body.by)
     if by is None:
-        raise invalid("by", "expected a name, since no keys are asked for; got none")
+        raise invalid("by", "expected a name, because the request has no person's key; got none")
     with request.app.state.store.write() as session:
         try:
-            return queries.alerts.acknowledge(session, alert, by, said.note)
+            return queries.alerts.acknowledge(session, alert, by, body.note)
         except AlreadyAcknowledged as error:
             raise HTTPException(409, str(error)) from error
 
 
-def _last(session: ReadSession, after: str | None) -> AlertRow | None:
+def _last_alert(session: ReadSession, after: str | None) -> AlertRow | None:
     try:
         return None if after is None else queries.alerts.get_alert(session, after)
     except NotThere as error:
-        raise HTTPException(400, f"after: expected `next` of a page before, got {after!r}") from error
+        raise HTTPException(400, f"after: expected `next` of a previous page, got {after!r}") from error

@@ -39,7 +39,7 @@ from storage.session import Store
 PREFIX = "/api/v1"
 _DESCRIPTION = """Runs of the co-evolution loop, their questions with every vote, labels, checkpoints and figures.
 
-Shares lie in [0, 1] and come with their 95% interval and the n that they rest on. Errors are
+Shares lie in [0, 1] and come with their 95% interval and with n, the number of items that they rest on. Errors are
 `application/problem+json`."""
 
 
@@ -53,12 +53,14 @@ def create_app(
     texts: Path | None = None,
     refuse_unready: RefuseUnready = lambda _config, _new: None,
 ) -> FastAPI:
-    """The API on a store, with a folder for the files that it makes of it.
+    """Make the API of a store. It writes its exports into `folder`.
 
-    With `ask_for_keys` /metrics and every route under /api want a key (services/api/keys.py), but for the description,
-    /api/openapi.json, which is public; without, only requests to this very machine are answered (origins.py). Runs are
-    started from the files in `presets` by `prefect`; None: they cannot be. `refuse_unready` raises what keeps a run
-    from starting, so far as this process can know it. What rollouts wrote is below `texts`, where it is kept at all.
+    With `ask_for_keys`, /metrics and every route under /api need a key (services/api/keys.py), except the description
+    at /api/openapi.json, which is public. Without it, only requests to this machine are answered (origins.py).
+
+    Prefect (`prefect`) starts runs from the preset files in `presets`; if either is None, no run can be started.
+    `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder
+    with the texts of rollouts; None: the texts are not available.
     """
     app = FastAPI(
         title="coevo",
@@ -73,10 +75,10 @@ def create_app(
     app.state.refuse_unready = refuse_unready
     app.state.metrics = metrics.registry_of(store)
     problems.install(app)
-    asked = [Depends(needs("read"))] if ask_for_keys else []
+    may_read = [Depends(needs("read"))] if ask_for_keys else []
     refusals = documented(401, 403, 422) if ask_for_keys else documented(422)
-    for part in (runs, flow_runs, questions, traces, figures, series, checkpoints, exports, alerts, audits):
-        app.include_router(part.router, prefix=PREFIX, dependencies=asked, responses=refusals)
+    for module in (runs, flow_runs, questions, traces, figures, series, checkpoints, exports, alerts, audits):
+        app.include_router(module.router, prefix=PREFIX, dependencies=may_read, responses=refusals)
     may_run = [Depends(needs("run"))] if ask_for_keys else []
     for router in (triggers.router, alerts.acknowledging):
         app.include_router(router, prefix=PREFIX, dependencies=may_run, responses={**refusals, **REFUSALS})
@@ -84,14 +86,14 @@ def create_app(
     for router in (labelling.router, audits.drawing):
         app.include_router(router, prefix=PREFIX, dependencies=may_label, responses={**refusals, **REFUSALS})
     if ask_for_keys:
-        may_administer, answers = [Depends(needs("admin"))], {**refusals, **REFUSALS}
-        app.include_router(administration.router, prefix=PREFIX, dependencies=may_administer, responses=answers)
+        may_administer, responses = [Depends(needs("admin"))], {**refusals, **REFUSALS}
+        app.include_router(administration.router, prefix=PREFIX, dependencies=may_administer, responses=responses)
     app.add_middleware(BodyLimit)
     if not ask_for_keys:
         app.add_middleware(OwnMachineOnly)
     app.add_middleware(SafeHeaders)
 
-    app.include_router(metrics.router, dependencies=asked, responses=refusals)
+    app.include_router(metrics.router, dependencies=may_read, responses=refusals)
 
     dashboard.install(app)
     examples.install(app)
@@ -99,7 +101,7 @@ def create_app(
     @app.get("/healthz", tags=["health"])
     @in_own_threads("health", 1)
     def healthz() -> Health:
-        """Whether the API and its database answer. It waits for no other route's thread."""
+        """Whether the API and its database answer. It has a thread of its own, and waits for no other route."""
         with store.read() as session:
             session.connection()
         return Health()

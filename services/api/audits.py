@@ -1,4 +1,4 @@
-"""Samples that oracles grade, what came of them, and how far oracles and annotators agree."""
+"""Samples that oracles grade, label accuracy, and how far oracles and annotators agree."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from storage.session import Store
 router = APIRouter(prefix="/runs/{run}", tags=["audits"])
 drawing = APIRouter(prefix="/runs/{run}", tags=["audits"])  # needs the scope `label`
 
-LARGEST_SAMPLE = 10_000  # more than people grade, and stored in a moment
+LARGEST_SAMPLE = 10_000  # more than people can grade, and quickly stored
 Oracle = Annotated[str, Path(pattern=r"^[a-z0-9_]{1,40}$", examples=["human"])]
 
 
 class SampleStratum(BaseModel):
-    """Pseudo-labels of like p_hat that were kept, or were not."""
+    """Pseudo-labels of similar p_hat whose questions were kept, or were not."""
 
     stratum: str
     size: int
@@ -47,7 +47,7 @@ class SampleStratum(BaseModel):
 
 
 class Measured(BaseModel):
-    """Label accuracy, weighted to all pseudo-labels of the slice; n are the audits."""
+    """Label accuracy, weighted to all pseudo-labels of the slice. n is the number of audits."""
 
     over: Slice
     label_accuracy: Estimate
@@ -61,42 +61,42 @@ class Sample(BaseModel):
     iteration: int
     oracle: str
     drawn: int
-    settled: int  # the oracle has said its verdict; what is drawn and not settled is in no figure
+    settled: int  # those with the oracle's verdict; the others count in no figure
     strata: list[SampleStratum]  # by p_hat
     measured: list[Measured]
-    annotators: dict[str, int]  # of `human`: how many each has said something of
+    annotators: dict[str, int]  # of `human`: annotator -> number of annotated questions
 
 
-class SampleWanted(BaseModel):
+class SampleRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    oracle: Literal["human"] = Field(description="Who is to grade it; a judge's sample is drawn with `coevo audit`.")
+    oracle: Literal["human"] = Field(description="Who grades the sample. A judge's sample is drawn with `coevo audit`.")
     size: int = Field(
-        ge=1, le=LARGEST_SAMPLE, examples=[200], description="In all: more than before extends the sample."
+        ge=1, le=LARGEST_SAMPLE, examples=[200], description="Of the whole sample; a larger one than before extends it."
     )
 
 
 class Agreements(BaseModel):
-    """Cohen's kappa of every two that have said something of the same pseudo-labels; n are these."""
+    """Cohen's kappa of every two that have graded pseudo-labels in common. n is the number of these."""
 
     oracles: list[Agreement]
     annotators: list[Agreement]
 
 
 class EstimateCheck(BaseModel):
-    """How an estimate from p_hat does on the iterations that were audited, each estimated from the others."""
+    """How good the estimate from p_hat is: each audited iteration is estimated from the others, and compared."""
 
     oracle: str
     over: Slice
     error: float  # the mean of |estimated - measured|
-    bias: float  # the mean of estimated - measured: above 0 it promises too much
-    held: int  # of how many of the folds the interval held what was measured
+    bias: float  # the mean of estimated - measured: above 0, estimates are too high
+    held: int  # the number of folds whose interval contains the measured value
     folds: list[Fold]
 
 
 class RunAudits(BaseModel):
-    """What a run's audits come to. `frame` says what the oracle was asked of: all pseudo-labels, or a sample that is
-    weighted to all; null where it was not asked, and label accuracy is estimated."""
+    """The results of a run's audits. `frame` says what the oracle was asked about: all pseudo-labels, or a sample that
+    is weighted to all. It is null if the oracle was not asked, and label accuracy is estimated."""
 
     measured: list[Accuracy]
     estimated: list[Accuracy]
@@ -110,8 +110,15 @@ class RunAudits(BaseModel):
             measured=audits.measured,
             estimated=audits.estimated,
             checks=[
-                EstimateCheck(oracle=oracle, over=over, error=c.error, bias=c.bias, held=c.held, folds=list(c.folds))
-                for oracle, over, c in audits.checks
+                EstimateCheck(
+                    oracle=oracle,
+                    over=over,
+                    error=check.error,
+                    bias=check.bias,
+                    held=check.held,
+                    folds=list(check.folds),
+                )
+                for oracle, over, check in audits.checks
             ],
             oracles=audits.oracles,
             annotators=audits.annotators,
@@ -124,28 +131,28 @@ class RunAudits(BaseModel):
     responses=documented(404, 409),
     dependencies=[Depends(same_site)],
 )
-def draw(request: Request, run: RunName, iteration: Iteration, wanted: SampleWanted) -> Sample:
-    """Draw a stratified sample of an iteration's pseudo-labels, or extend the one that there is."""
+def draw(request: Request, run: RunName, iteration: Iteration, body: SampleRequest) -> Sample:
+    """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
     store: Store = request.app.state.store
     try:
-        draw_sample(store, run, iteration, wanted.oracle, wanted.size)
+        draw_sample(store, run, iteration, body.oracle, body.size)
     except AuditError as error:
         raise HTTPException(409, str(error)) from error
     with store.read() as session:
-        return _sample(session, run, iteration, wanted.oracle)
+        return _sample(session, run, iteration, body.oracle)
 
 
 @router.get("/iterations/{iteration}/samples/{oracle}", responses=documented(404))
 def get_sample(session: ReadSession, run: RunName, iteration: Iteration, oracle: Oracle) -> Sample:
-    """How far an oracle's sample is audited, by stratum; `drawn` is 0 where there is none."""
+    """How far an oracle's sample is audited, by stratum. `drawn` is 0 if there is no sample."""
     queries.runs.get_run(session, run)
     return _sample(session, run, iteration, oracle)
 
 
 @router.get("/audits", responses=documented(404))
 def get_audits(session: ReadSession, run: RunName) -> RunAudits:
-    """Label accuracy by iteration and oracle with what the oracle was asked of, the estimates between audits with
-    their check, and how far those who graded agree."""
+    """Label accuracy by iteration and oracle, the estimates between audits with their check, and how far oracles and
+    annotators agree."""
     queries.runs.get_run(session, run)
     return RunAudits.of(audits_of(session, run))
 
@@ -159,7 +166,7 @@ def get_agreement(session: ReadSession, run: RunName) -> Agreements:
 
 def _sample(session: Session, run: str, iteration: int, oracle: str) -> Sample:
     drawn, settled = queries.audits.sample_progress(session, run, iteration, oracle)
-    by_stratum = queries.audits.drawn_by_stratum(session, run, iteration, oracle)
+    drawn_by_stratum = queries.audits.drawn_by_stratum(session, run, iteration, oracle)
     strata = queries.audits.named_strata_of(session, run, iteration, oracle)
     counts = queries.audits.annotation_counts(session, run, iteration) if oracle == ORACLE else {}
     return Sample(
@@ -169,8 +176,14 @@ def _sample(session: Session, run: str, iteration: int, oracle: str) -> Sample:
         drawn=drawn,
         settled=settled,
         strata=[
-            SampleStratum(stratum=name, size=s.size, drawn=by_stratum.get(name, 0), audited=s.n, right=s.right)
-            for name, s in strata.items()
+            SampleStratum(
+                stratum=name,
+                size=stratum.size,
+                drawn=drawn_by_stratum.get(name, 0),
+                audited=stratum.n,
+                right=stratum.right,
+            )
+            for name, stratum in strata.items()
         ],
         measured=[
             Measured(over=accuracy.over, label_accuracy=accuracy.figure, population=accuracy.population)

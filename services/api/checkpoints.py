@@ -1,4 +1,4 @@
-"""Published checkpoints, and what came from which."""
+"""Published checkpoints, and which was trained from which."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_checkpoints(session: ReadSession, run: RunName) -> list[Checkpoint]:
 def get_checkpoint(
     session: ReadSession, run: RunName, role: Role | Literal["base"], iteration: Iteration
 ) -> CheckpointDetail:
-    """One checkpoint: its files, where it comes from, and what was trained from it."""
+    """One checkpoint: its files, the checkpoints that it was trained from, and those that were trained from it."""
     key = checkpoint_id(run, role, iteration)
     checkpoint, *ancestors = queries.checkpoints.lineage(session, key)
     return CheckpointDetail(

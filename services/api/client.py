@@ -90,7 +90,7 @@ class ApiClient:
         return [Triggered.model_validate(row) for row in self._post(f"/runs/{run}/cancel", {"why": why})]
 
     def resume(self, run: str, iterations: int | None = None) -> Triggered:
-        """Continue a run where it stopped, if `iterations` is given up to this number."""
+        """Continue a run where it stopped. `iterations` sets a higher number of iterations."""
         return Triggered.model_validate(self._post(f"/runs/{run}/resume", {"iterations": iterations}))
 
     def decide(self, run: str, decision: str, note: str = "") -> Triggered:

@@ -1,4 +1,4 @@
-"""How the API's processes hold their connections: none for ever, none with large headers, and none alone."""
+"""Connections to the API: slow ones are closed, large headers are refused, and the processes share them evenly."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_EACH = 20  # answers
-# How long, in seconds, a client may take to send a request's headers, and then its body, which is small (bodies.py).
+_ANSWERS_PER_CLOSE = 20
+# How many seconds a client may take to send a request's headers, and then its body, which is small (body_limit.py).
 LIMITS_S: dict[Any, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 
 
 class TimelyH11(H11Protocol):
-    """A connection that is closed when the rest of a request does not come, for which uvicorn waits for ever.
+    """A connection that is closed when the rest of a request does not arrive in time. uvicorn would wait for ever.
 
-    Otherwise somebody who opens connections and says nothing, or little, takes all that the process may have. uvicorn
-    itself closes one that rests after an answer. h11 refuses headers of more than 64 KiB; httptools takes any.
+    Otherwise a client could open connections, send little or nothing, and take all connections that the process may
+    have. uvicorn itself closes a connection that is idle after an answer. h11 refuses headers of more than 64 KiB;
+    httptools would accept any.
     """
 
-    _awaited: Any = None  # the part of a request that the client owes, by the state that h11 has it in
+    _awaited_state: Any = None  # h11's state: which part of a request the client has to send next
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -38,11 +39,11 @@ class TimelyH11(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Begin to count when the client owes another part of its request, and end when it owes none."""
-        if (state := self.conn.their_state) is self._awaited:
+        """Start the timer when the client has to send another part of a request, and stop it when it has sent all."""
+        if (state := self.conn.their_state) is self._awaited_state:
             return
         self._stop()
-        self._awaited = state
+        self._awaited_state = state
         if state in LIMITS_S:
             self._timer = self.loop.call_later(LIMITS_S[state], self.transport.abort)
 
@@ -51,15 +52,15 @@ class TimelyH11(H11Protocol):
             self._timer.cancel()
 
 
-# What uvicorn is to serve the API with. There are no WebSockets in it.
+# The options of uvicorn for the API, which has no WebSockets.
 UVICORN: dict[str, Any] = {"http": f"{__name__}:{TimelyH11.__name__}", "ws": "none"}
 
 
 class Spreading:
-    """Middleware: one answer in twenty ends its connection, and the client opens another for its next request.
+    """Middleware that closes the connection after one answer in twenty, so that the client opens another one.
 
-    Whoever is awake takes a new connection, so of fifty that come at once one process may get forty, and would keep
-    them. Those that come one by one are taken by the process that has less to do.
+    A new connection goes to any process that is awake. So of fifty connections that come at once, one process may get
+    forty, and would keep them. Connections that come one by one go to the process that has less to do.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -67,9 +68,9 @@ class Spreading:
         self._answers = count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def last(message: Message) -> None:
-            if message["type"] == "http.response.start" and next(self._answers) % _EACH == 0:
+        async def send_and_maybe_close(message: Message) -> None:
+            if message["type"] == "http.response.start" and next(self._answers) % _ANSWERS_PER_CLOSE == 0:
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             await send(message)
 
-        await self.app(scope, receive, last)
+        await self.app(scope, receive, send_and_maybe_close)

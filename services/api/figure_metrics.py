@@ -1,4 +1,4 @@
-"""The series of an iteration as metrics: each with its unit in its name, its 95% interval and its n."""
+"""The series of an iteration as metrics. A metric has its unit in its name, and comes with its 95% interval and n."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SHARE = re.compile(r"([a-z][a-z0-9_]*)_share")
 
 
 class Figure(NamedTuple):
-    """What a series is called as a metric: `coevo_{name}_{unit}`."""
+    """How a series is exposed: as the metric `coevo_{name}_{unit}`."""
 
     name: str
-    unit: str  # empty: it has none
-    text: str
+    unit: str  # empty: it has no unit
+    text: str  # the metric's help text
     of: str  # what its n counts
-    n: str = "n"  # the metric of its n is `coevo_{name}_{n}`
+    n: str = "n"  # its n is the metric `coevo_{name}_{n}`
 
 
 _STEPS = "last steps of the training"
@@ -41,27 +41,29 @@ FIGURES = {
     "vote_entropy": Figure("vote_entropy", "nats", "Mean entropy of a question's answer classes", "questions"),
     "unparsed_share": Figure("unparsed", "ratio", "Mean share of a question's votes without an answer", "questions"),
     "truncated_share": Figure(
-        "truncated", "ratio", "Mean share of a question's votes that the token limit ended", "questions"
+        "truncated", "ratio", "Mean share of a question's votes that were cut off at the token limit", "questions"
     ),
     "response_length": Figure("response_length", "tokens", "Mean length of a question's votes", "questions"),
     "kept_share": Figure("kept", "ratio", "Share of candidates that were kept", "candidates"),
     "duplicate_share": Figure("duplicate", "ratio", "Share of candidates that repeat another", "candidates"),
     "malformed_share": Figure("malformed", "ratio", "Share of candidates that are malformed", "candidates"),
     "largest_cluster_share": Figure(
-        "largest_cluster", "ratio", "Share of questions that are in the largest cluster of alike ones", "questions"
+        "largest_cluster", "ratio", "Share of questions in the largest cluster of similar questions", "questions"
     ),
-    "policy_entropy": Figure("policy_entropy", "nats", "Entropy of the Solver's policy, a token", _STEPS),
-    "kl": Figure("kl", "nats", "The Solver's divergence from its reference, a token", _STEPS),
+    "policy_entropy": Figure("policy_entropy", "nats", "Entropy of the Solver's policy, per token", _STEPS),
+    "kl": Figure("kl", "nats", "The Solver's divergence from its reference, per token", _STEPS),
     "pseudo_reward": Figure("pseudo_reward", "", "Mean raw reward of the Solver, in its method's own units", _STEPS),
     "challenger_policy_entropy": Figure(
-        "challenger_policy_entropy", "nats", "Entropy of the Challenger's policy, a token", _STEPS
+        "challenger_policy_entropy", "nats", "Entropy of the Challenger's policy, per token", _STEPS
     ),
-    "challenger_kl": Figure("challenger_kl", "nats", "The Challenger's divergence from its reference, a token", _STEPS),
+    "challenger_kl": Figure(
+        "challenger_kl", "nats", "The Challenger's divergence from its reference, per token", _STEPS
+    ),
     "challenger_reward": Figure("challenger_reward", "", "Mean raw reward of the Challenger", _STEPS),
     TRAINING_LABELS: Figure(
         TRAINING_LABELS,
         "ratio",
-        "Of the labels that the Solver's method made in training, the share that is right",
+        "Share of right labels among those that the Solver's method made in training",
         "questions",
         "checked",
     ),
@@ -71,7 +73,7 @@ FIGURES = {
     NEGATIVE_LABEL_ACCURACY: Figure(
         NEGATIVE_LABEL_ACCURACY,
         "ratio",
-        "Of the answers that the Solver's method took for wrong in training, the share that is wrong",
+        "Share of wrong answers among those that the Solver's method took for wrong in training",
         "questions",
         "checked",
     ),
@@ -79,14 +81,14 @@ FIGURES = {
     TEST_TIME: Figure(
         "test_time_accuracy",
         "ratio",
-        "Accuracy (pass@1) of a Solver on the very questions that it trains on, their answers hidden",
+        "Accuracy (pass@1) of a Solver on the questions that it trains on without their answers",
         "items",
     ),
 }
 
 
 def figure_of(series: str) -> Figure | None:
-    """How a series is exposed; None for one whose unit its name does not tell, which is not."""
+    """How a series is exposed. None if its name does not tell its unit: then it is not exposed."""
     if series in FIGURES:
         return FIGURES[series]
     share = _SHARE.fullmatch(series)
@@ -96,8 +98,8 @@ def figure_of(series: str) -> Figure | None:
 def figures(series: Mapping[str, Sequence[SeriesPoint]]) -> Iterable[Metric]:
     """The metrics of each run's points, in order of their names.
 
-    An estimate from p_hat has metrics of its own (`…_estimated_…`), so that a rule over what was measured never sees
-    it; what was measured before it stays.
+    An estimate from p_hat has metrics of its own (`…_estimated_…`). So a rule over measured values never sees an
+    estimate, and the last measured value stays.
     """
     families: dict[str, GaugeMetricFamily] = {}
     for run, points in series.items():
@@ -117,20 +119,21 @@ def _metrics(figure: Figure, point: SeriesPoint) -> list[tuple[str, str, float]]
     """(name, help, value): the figure, the ends of its interval where it has one, and its n."""
     stem = f"coevo_{figure.name}" + ("_estimated" if point.estimated else "")
     unit = f"_{figure.unit}" if figure.unit else ""
-    value, n = f"{stem}{unit}", f"{stem}_{figure.n}"
-    how = "; estimated from p_hat and earlier audits" if point.estimated else ""
-    samples = [(value, f"{figure.text}{how}; of the latest iteration that has it. It rests on {n}.", point.value)]
+    name, n_name = f"{stem}{unit}", f"{stem}_{figure.n}"
+    origin = "; estimated from p_hat and the audits of other iterations" if point.estimated else ""
+    help_text = f"{figure.text}{origin}; of the latest iteration that has this figure. Its n is {n_name}."
+    samples = [(name, help_text, point.value)]
     for end, bound in (("lower", point.lo), ("upper", point.hi)):
         if bound is not None:
-            samples.append((f"{stem}_ci_{end}{unit}", f"The {end} end of the 95% interval of {value}.", bound))
-    return [*samples, (n, f"How many {figure.of} {value} rests on.", float(point.n))]
+            samples.append((f"{stem}_ci_{end}{unit}", f"The {end} end of the 95% interval of {name}.", bound))
+    return [*samples, (n_name, f"The number of {figure.of} that {name} rests on.", float(point.n))]
 
 
 def _iterations(series: Mapping[str, Sequence[SeriesPoint]]) -> Metric:
     family = GaugeMetricFamily(
         "coevo_figure_iteration",
-        "The iteration that the figure's latest measured value is of: an audit may be older than the run's last "
-        "iteration.",
+        "The iteration of the figure's latest measured value. It may be older than the run's last iteration, because "
+        "not every iteration is audited.",
         labels=(*_LABELS, "figure"),
     )
     for run, points in series.items():

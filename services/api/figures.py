@@ -1,4 +1,4 @@
-"""Figures of a run's checkpoints and trainings; those of its iterations are series.py's."""
+"""Figures of a run's checkpoints and trainings. series.py has those of its iterations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/runs/{run}", tags=["figures"])
 
 @router.get("/evaluations", responses=documented(404))
 def list_evaluations(session: ReadSession, run: RunName) -> list[Evaluation]:
-    """How the run's checkpoints did on benchmarks."""
+    """The results of the run's checkpoints on benchmarks."""
     queries.runs.get_run(session, run)
     return [
         Evaluation(
@@ -38,9 +38,12 @@ def list_evaluations(session: ReadSession, run: RunName) -> list[Evaluation]:
 
 @router.get("/training-labels", responses=documented(404))
 def list_training_labels(session: ReadSession, run: RunName) -> list[StepLabelFigures]:
-    """Label accuracy of the Solver's method in training, step by step, where the truth is known: `accuracy` of the
-    labels, the share of the prompts that were `labelled`, and, for SCRL, the accuracy of the `negatives`, the answers
-    that it took for wrong. Each n counts different questions. The figures of a whole training are among the series."""
+    """Label accuracy of the Solver's method in training, step by step, where the truth is known.
+
+    `accuracy` is the share of right labels. `labelled` is the share of prompts that got a label. `negatives`, for SCRL,
+    is the share of wrong answers among those that it took for wrong. Each n counts different questions. The figures of
+    a whole training are among the series.
+    """
     queries.runs.get_run(session, run)
     return labels_by_step(session, run)
 

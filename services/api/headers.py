@@ -1,16 +1,17 @@
-"""Headers of every answer: no browser guesses what it is, and none keeps it."""
+"""Headers of every answer, which tell browsers not to guess its media type and not to store it."""
 
 from __future__ import annotations
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# A route may say otherwise: the dashboard's files, which hold nothing of any run, are kept and asked for again.
+# A route may set other values. The dashboard's files contain nothing of a run, so browsers may store them and must
+# ask whether they have changed.
 SAFE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 class SafeHeaders:
-    """Middleware that adds `SAFE`, so far as an answer has not these headers already."""
+    """Middleware that adds those headers of `SAFE` that an answer does not have already."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -1,6 +1,6 @@
-"""API keys: who may do what. A key is shown once, when it is made; the store has its SHA-256 only.
+"""API keys and what they allow. A key is shown once, when it is made; the store has only its SHA-256.
 
-A key is 256 bits from the operating system, so nobody can guess it from its hash, and a slow hash would gain nothing.
+A key is 256 random bits from the operating system, so it cannot be guessed from its hash, and needs no slow hash.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from storage.rows import Scope
 from storage.session import Store
 
 _PREFIX = "coevo_"
-_HOME = "home-"  # begins the names of keys that are no person's
+_HOME = "home-"  # names of keys that belong to no person begin with it
 _bearer = HTTPBearer(auto_error=False, description="A key that `coevo keys add` made")
 
 
 def new_key(store: Store, name: str, scopes: Sequence[Scope]) -> str:
-    """Make a key and say it. Raises `StoreError` when the name is none, or taken."""
+    """Make a key, store its hash, and return it. Raises `StoreError` when the name is not valid, or is taken."""
     key = _PREFIX + secrets.token_urlsafe(32)
     with store.write() as session:
         queries.keys.add_key(session, name=name, sha256=_hash(key), scopes=scopes)
@@ -32,10 +32,8 @@ def new_key(store: Store, name: str, scopes: Sequence[Scope]) -> str:
 
 
 def accept_home_key(store: Store, key: str) -> None:
-    """Let a home's own key in, with every scope. It is no person's: whoever labels with it says who he is.
-
-    Raises `StoreError` where it was revoked.
-    """
+    """Register the key of a coevo home, with every scope. It belongs to no person, so whoever labels with it must give
+    a name. Raises `StoreError` if the key was revoked."""
     sha256 = _hash(key)
     name = f"{_HOME}{sha256[:8]}"
     with store.write() as session:
@@ -44,24 +42,25 @@ def accept_home_key(store: Store, key: str) -> None:
         try:
             queries.keys.add_key(session, name=name, sha256=sha256, scopes=get_args(Scope))
         except StoreError as error:
-            raise StoreError(f"key {name}: it was revoked, and so it lets nobody in") from error
+            raise StoreError(f"key {name}: it was revoked, so the API does not accept it") from error
 
 
 def needs(scope: Scope) -> Callable[..., None]:
-    """A route's dependency: a key with this scope. A person's is then named in the request's `state.key_name`."""
+    """A dependency of routes that need a key with this scope. If the key belongs to a person, the request's
+    `state.key_name` is the name of the key."""
 
     def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]) -> None:
-        ask = {"WWW-Authenticate": "Bearer"}
+        challenge = {"WWW-Authenticate": "Bearer"}
         if credentials is None:
-            raise HTTPException(401, "Authorization: expected `Bearer KEY`, got none", ask)
+            raise HTTPException(401, "Authorization: expected `Bearer KEY`, got none", challenge)
         store: Store = request.app.state.store
         with store.read() as session:
             key = queries.keys.key_of(session, _hash(credentials.credentials))
         if key is None:
-            raise HTTPException(401, "Authorization: this key is not known, or was revoked", ask)
+            raise HTTPException(401, "Authorization: this key is unknown or was revoked", challenge)
         if scope not in key.scopes:
-            has = ", ".join(key.scopes)
-            raise HTTPException(403, f"Authorization: this needs the scope {scope}, the key has {has}")
+            scopes = ", ".join(key.scopes)
+            raise HTTPException(403, f"Authorization: this route needs the scope {scope}, the key has {scopes}")
         if not key.name.startswith(_HOME):
             request.state.key_name = key.name
 

@@ -1,4 +1,4 @@
-"""Labelling by people: a question at a time, without what anybody or anything else has said of it."""
+"""Blind labelling by people: one question at a time, without the votes and without the verdicts of others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.types import OracleVerdict, question_id
 from services.api.dependencies import Index, Iteration, ReadSession, RunName
 from services.api.origins import same_site
 from services.api.problems import documented
-from services.drift.alerts import look
+from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
 from services.oracles import human
 from storage import queries
@@ -24,7 +24,7 @@ from storage.rows import AnnotationRow, QuestionEntry
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}/labelling", tags=["labelling"])
 
 _NAME = r"^[^\x00-\x1f\x7f]{1,100}$"
-_WHO = "Who labels. Where keys are asked for it is the name of the key, whatever is given here."
+_ANNOTATOR = "Who labels. It is ignored if the request has a person's key: then it is the name of the key."
 
 
 class ToLabel(BaseModel):
@@ -33,41 +33,44 @@ class ToLabel(BaseModel):
     id: str
     index: int
     text: str | None
-    label: str | None  # the pseudo-label: what is right, or not
-    answers: list[str]  # all answers that were given, the label too, by spelling
+    label: str | None  # the pseudo-label, which is to be judged
+    answers: list[str]  # all answers of the votes, the pseudo-label included, sorted alphabetically
 
     @classmethod
     def of(cls, entry: QuestionEntry) -> ToLabel:
-        label, asked = entry.label, entry.question
-        answers = sorted(answer for answer, _ in label.classes) if label else []
+        label, question = entry.label, entry.question
         return cls(
-            id=asked.id, index=asked.index, text=asked.text, label=label.answer if label else None, answers=answers
+            id=question.id,
+            index=question.index,
+            text=question.text,
+            label=label.answer if label else None,
+            answers=sorted(answer for answer, _ in label.classes) if label else [],
         )
 
 
 class Progress(BaseModel):
-    """Of an iteration's human sample."""
+    """The progress of an iteration's human sample, in questions."""
 
     drawn: int
     settled: int  # enough annotators agree
-    said: int  # by this annotator, skipped ones too
-    skipped: int
+    said: int  # annotated by this annotator, including skipped ones
+    skipped: int  # by this annotator
 
 
 class Labelling(BaseModel):
     annotator: str
-    question: ToLabel | None  # none: there is nothing left for this annotator
+    question: ToLabel | None  # null: there is no question left for this annotator
     progress: Progress
 
 
-class Word(BaseModel):
-    """What an annotator says of a pseudo-label."""
+class AnnotationRequest(BaseModel):
+    """An annotator's verdict on a pseudo-label."""
 
     model_config = ConfigDict(extra="forbid")
 
     verdict: OracleVerdict = Field(description="`unknown` skips the question, and never settles it.")
     note: str = Field("", pattern=r"^[^\x00]{0,2000}$", examples=["The units are missing."])
-    annotator: str | None = Field(None, pattern=_NAME, examples=["ann"], description=_WHO)
+    annotator: str | None = Field(None, pattern=_NAME, examples=["ann"], description=_ANNOTATOR)
 
 
 @router.get("/next", responses=documented(404))
@@ -76,40 +79,41 @@ def next_question(
     session: ReadSession,
     run: RunName,
     iteration: Iteration,
-    annotator: Annotated[str | None, Query(pattern=_NAME, examples=["ann"], description=_WHO)] = None,
+    annotator: Annotated[str | None, Query(pattern=_NAME, examples=["ann"], description=_ANNOTATOR)] = None,
 ) -> Labelling:
-    """The next question of the iteration's human sample, in the order of the draw: not settled, and nothing said of it
-    by this annotator."""
-    who = _annotator(request, annotator, "query")
+    """The next question of the iteration's human sample, in the order in which it was drawn. Questions that are
+    settled, or that this annotator has annotated, are left out."""
+    name = _annotator(request, annotator, "query")
     queries.runs.get_run(session, run)
-    return _labelling(session, run, iteration, who)
+    return _labelling(session, run, iteration, name)
 
 
 @router.post("/{index}", status_code=201, responses=documented(404, 409), dependencies=[Depends(same_site)])
-def say(request: Request, run: RunName, iteration: Iteration, index: Index, word: Word) -> Labelling:
-    """Say whether a question's pseudo-label is right, once; the next question comes back. Two annotators who agree
-    settle it, a third decides where they differ."""
-    who = _annotator(request, word.annotator, "body")
-    row = AnnotationRow(question_id(run, iteration, index), who, word.verdict, word.note, datetime.now(UTC))
+def say(request: Request, run: RunName, iteration: Iteration, index: Index, body: AnnotationRequest) -> Labelling:
+    """Say whether a question's pseudo-label is right. The response has the next question. An annotator can annotate a
+    question once. Two annotators who agree settle it; if they disagree, a third one decides."""
+    name = _annotator(request, body.annotator, "body")
+    row = AnnotationRow(question_id(run, iteration, index), name, body.verdict, body.note, datetime.now(UTC))
     with request.app.state.store.write() as session:
         queries.runs.get_run(session, run)
         try:
-            counts = human.annotate(session, row)
+            completes_question = human.annotate(session, row)
         except AlreadyAnnotated as error:
             raise HTTPException(409, str(error)) from error
-        if counts:
+        if completes_question:
             refresh_labels(session, run, iteration)
-            # Once when the sample is over, not at every label; then whenever a third decides what was disputed.
+            # The figures are tested once the sample is over, not at every label. They are tested again when a question
+            # is settled after that.
             if human.is_over(session, run, iteration):
-                look(session, run, iteration)
-        return _labelling(session, run, iteration, who)
+                raise_alerts(session, run, iteration)
+        return _labelling(session, run, iteration, name)
 
 
-def _annotator(request: Request, given: str | None, where: str) -> str:
-    name: str | None = getattr(request.state, "key_name", given)
+def _annotator(request: Request, parameter: str | None, location: str) -> str:
+    name: str | None = getattr(request.state, "key_name", parameter)
     if name is None:
-        message = "expected a name, since no keys are asked for; got none"
-        raise RequestValidationError([{"loc": (where, "annotator"), "msg": message}])
+        message = "expected a name, because the request has no person's key; got none"
+        raise RequestValidationError([{"loc": (location, "annotator"), "msg": message}])
     return name
 
 

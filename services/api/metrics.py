@@ -1,7 +1,7 @@
 """`GET /metrics` for Prometheus: the store's state at the time of the scrape. docs/metrics.md lists the metrics.
 
-Prometheus' x-axis is time, so of an iteration's figures there are the latest; their course over the iterations is in
-the table `series`. Labels are bounded: runs, oracles, stages and words of the glossary, never an id of a row.
+Prometheus' x-axis is time, so only the latest value of each figure is exposed. The values over the iterations are in
+the table `series`. Labels have few values: runs, oracles, stages and words of the glossary, but never ids of rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from storage.rows import PoolStatus, RunStatus, Severity
 from storage.session import Store
 
 LARGEST = 50  # runs
-_FORGOTTEN = timedelta(days=1)  # a queue of alerts that are due is done far sooner
+# A target that is still configured gets its due alerts far sooner than this.
+_ABANDONED_AFTER = timedelta(days=1)
 
 router = APIRouter(tags=["metrics"])
 
@@ -41,7 +42,7 @@ def get_metrics(request: Request) -> PlainTextResponse:
 
 
 def registry_of(store: Store) -> CollectorRegistry:
-    """A registry that asks the store at each scrape, and has nothing else in it."""
+    """A registry that reads the store at each scrape, and contains no other metrics."""
     registry = CollectorRegistry()
     registry.register(_StoreCollector(store))
     return registry
@@ -52,11 +53,11 @@ class _StoreCollector(Collector):
         self._store = store
 
     def collect(self) -> Iterable[Metric]:
-        with self._store.read() as session:  # one state of the store
+        with self._store.read() as session:  # all metrics are of one state of the store
             count, watched = queries.metrics.watched_runs(session, LARGEST)
             runs = [name for name, _ in watched]
             return [
-                _gauge("runs", f"Runs in the store; metrics are of at most {LARGEST} of them.", [((), count)]),
+                _gauge("runs", f"Runs in the store. The metrics cover at most {LARGEST} of them.", [((), count)]),
                 _statuses(watched),
                 *_stages(session, runs),
                 *figures(queries.metrics.latest_series(session, runs)),
@@ -67,35 +68,35 @@ class _StoreCollector(Collector):
 
 
 def _statuses(runs: Sequence[tuple[str, RunStatus]]) -> Metric:
-    known: tuple[RunStatus, ...] = get_args(RunStatus)
-    samples = (((name, status), status == now) for name, now in runs for status in known)
+    statuses: tuple[RunStatus, ...] = get_args(RunStatus)
+    samples = (((name, status), status == current) for name, current in runs for status in statuses)
     return _gauge("run_status", "1 for the status that the run has, 0 for the others.", samples, "run", "status")
 
 
 def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
     yield _gauge(
         "iteration",
-        "The last iteration of the run whose every stage is done.",
+        "The last iteration of the run in which every stage is done.",
         (((run,), t) for run, t in queries.metrics.finished_iterations(session, runs).items()),
         "run",
     )
     yield _gauge(
         "stage_duration_seconds",
-        "How long the stage took when it was last done; where it was done again after a crash, its last attempt.",
+        "How long the stage took when it was last done. If it had several attempts, that of the last.",
         (((stage.run, stage.stage), stage.seconds) for stage in queries.metrics.last_stages(session, runs)),
         *("run", "stage"),
     )
-    running = queries.metrics.stages_under_way(session, runs)
+    running = queries.metrics.running_stages(session, runs)
     yield _gauge(
         "stage_running_seconds",
-        "How long the stage has been running, since its last attempt began; by the ledger, whose word a dead process "
-        "leaves standing: see coevo_stage_lease_seconds.",
+        "How long the stage has been running, since its last attempt began. A stage whose process has died counts as "
+        "running, too: see coevo_stage_lease_seconds.",
         (((stage.run, stage.stage), stage.seconds) for stage in running),
         *("run", "stage"),
     )
     yield _gauge(
         "stage_lease_seconds",
-        "How long until the lease of a running stage ends; a live process renews it. Negative: it ran out so long ago.",
+        "Time until the lease of a running stage expires. A live process renews it. Negative: time since it expired.",
         (((stage.run, stage.stage), stage.lease_seconds) for stage in running if stage.lease_seconds is not None),
         *("run", "stage"),
     )
@@ -104,7 +105,7 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
 def _questions(session: Session, runs: Sequence[str]) -> Metric:
     family = CounterMetricFamily(
         "coevo_questions",
-        "Questions that got a verdict, of all iterations of the run.",
+        "Questions with this verdict, over all iterations of the run.",
         labels=("run", "verdict"),
     )
     for run, counts in queries.metrics.verdict_totals(session, runs).items():
@@ -120,37 +121,37 @@ def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
         "alerts",
         "Alerts of all iterations of the run.",
         (
-            ((run, severity, str(known).lower()), counts.get((run, severity, known), 0))
+            ((run, severity, str(acknowledged).lower()), counts.get((run, severity, acknowledged), 0))
             for run in runs
             for severity in severities
-            for known in (False, True)
+            for acknowledged in (False, True)
         ),
         *("run", "severity", "acknowledged"),
     )
-    late = queries.metrics.late_deliveries(session, most=ATTEMPTS, forgotten=_FORGOTTEN)
+    late = queries.metrics.late_deliveries(session, max_attempts=ATTEMPTS, abandoned_after=_ABANDONED_AFTER)
     text = "Deliveries of alerts that were tried, have not arrived, and are not given up."
     yield _gauge("alert_deliveries_late", text, [((), late)])
     yield CounterMetricFamily(
         "coevo_alert_deliveries_given_up",
         f"Deliveries of alerts that have not arrived in {ATTEMPTS} attempts, and are not tried again.",
-        queries.metrics.given_up_deliveries(session, most=ATTEMPTS),
+        queries.metrics.given_up_deliveries(session, max_attempts=ATTEMPTS),
     )
 
 
 def _pool(session: Session) -> Iterator[Metric]:
     rows = queries.metrics.pool_load(session)
     statuses: tuple[PoolStatus, ...] = get_args(PoolStatus)
-    none = [PoolLoad(kind, status, 0, 0.0, 0.0, 0.0) for kind in get_args(ResourceKind) for status in statuses]
-    load = {(row.status, row.kind): row for row in (*none, *rows)}
+    zeros = [PoolLoad(kind, status, 0, 0.0, 0.0, 0.0) for kind in get_args(ResourceKind) for status in statuses]
+    load = {(row.status, row.kind): row for row in (*zeros, *rows)}
     jobs = ((key, row.jobs) for key, row in load.items())
-    yield _gauge("pool_jobs", "Trainings that the worker pool knows.", jobs, "status", "kind")
-    asked = ((key, row.units) for key, row in load.items() if row.status != "done")
-    yield _gauge("pool_units", "CPUs or GPUs that trainings have, or wait for.", asked, "status", "kind")
+    yield _gauge("pool_jobs", "Trainings in the worker pool, including those that are done.", jobs, "status", "kind")
+    units = ((key, row.units) for key, row in load.items() if row.status != "done")
+    yield _gauge("pool_units", "CPUs or GPUs that trainings have or wait for.", units, "status", "kind")
     waits = (((kind,), load["queued", kind].longest_seconds) for kind in get_args(ResourceKind))
-    yield _gauge("pool_wait_seconds", "How long the training that waits longest has waited.", waits, "kind")
+    yield _gauge("pool_wait_seconds", "How long the training that has waited longest has been waiting.", waits, "kind")
     used = CounterMetricFamily(
         "coevo_pool_unit_seconds",
-        "CPU-seconds or GPU-seconds that trainings of the worker pool have used; counted when they give them back.",
+        "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted when they give them back.",
         labels=("kind",),
     )
     for kind in get_args(ResourceKind):

@@ -1,4 +1,4 @@
-"""Places in a list as opaque cursors, so that a page begins where the one before ended, whatever was added since."""
+"""Cursors, which encode a position in a list: a page begins where the previous one ended, whatever was added since."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fastapi import HTTPException
 from storage.queries.runs import RUN_NAME
 
 LARGEST_PAGE = 200
-_LARGEST = 2**31 - 1  # of an index
+_LARGEST = 2**31 - 1  # largest index
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 def cursor(sort_key: Sequence[float]) -> str:
-    """The text that stands for a place."""
+    """Encode a position in a list of questions."""
     return _encoded(list(sort_key))
 
 
-def place(after: str | None, size: int) -> tuple[float, ...]:
-    """The place that a cursor stands for, of `size` numbers, the last an index; () for none.
+def position(after: str | None, size: int) -> tuple[float, ...]:
+    """Decode a cursor into its position: `size` numbers, of which the last is an index. () without a cursor.
 
     Raises `HTTPException` 400.
     """
@@ -44,18 +44,18 @@ def place(after: str | None, size: int) -> tuple[float, ...]:
 
 
 def run_cursor(created_at: datetime, name: str) -> str:
-    """The text that stands for a run's place among all, the newest first."""
+    """Encode a run's position in the list of all runs, which has the newest first."""
     return _encoded([(created_at - _EPOCH) // timedelta(microseconds=1), name])
 
 
-def run_place(after: str | None) -> tuple[datetime, str] | None:
-    """When the run that a cursor stands for was made, and its name; None for none. Raises `HTTPException` 400."""
+def run_position(after: str | None) -> tuple[datetime, str] | None:
+    """Decode a cursor into the creation time and name of a run. None without a cursor. Raises `HTTPException` 400."""
     if after is None:
         return None
     match _decoded(after):
-        case [int(made), str(name)] if 0 <= made <= _LAST_US and RUN_NAME.fullmatch(name):
-            return _EPOCH + timedelta(microseconds=made), name
-    raise HTTPException(400, f"after: expected `next` of a page before, got {after[:100]!r}")
+        case [int(created_us), str(name)] if 0 <= created_us <= _LAST_US and RUN_NAME.fullmatch(name):
+            return _EPOCH + timedelta(microseconds=created_us), name
+    raise HTTPException(400, f"after: expected `next` of a previous page, got {after[:100]!r}")
 
 
 def _encoded(sort_key: list[Any]) -> str:
@@ -63,7 +63,7 @@ def _encoded(sort_key: list[Any]) -> str:
 
 
 def _decoded(after: str) -> Any:
-    """None where it is nothing that was encoded here."""
+    """The decoded JSON; None if it was not encoded by `_encoded`."""
     try:
         return json.loads(base64.urlsafe_b64decode(after + "=" * (-len(after) % 4)))
     except (binascii.Error, ValueError):

@@ -1,12 +1,11 @@
-"""What runs need of Prefect's REST API.
+"""The part of Prefect's REST API that starting, cancelling and resuming runs needs.
 
-The deployments are known by name: their code is the orchestrator's, which nothing imports.
+Deployments are named here by text, because their code is in the orchestrator, which no service imports.
 """
 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -21,26 +20,25 @@ from services.prefect_server import PrefectServer
 
 _DEPLOYMENT = "coevo"
 _FLOWS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
-_ALL_FLOWS = (*_FLOWS.values(), "iteration")  # one of its own can be at work on a run too
+_ALL_FLOWS = (*_FLOWS.values(), "iteration")  # `iteration` can also be started by itself
 _ACTIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 _UNFINISHED = ("FAILED", "CRASHED", "CANCELLED")
 _LATELY = timedelta(days=7)
-_PAGE = 200  # Prefect's largest
-_OURS: dict[str, Any] = {"flows": {"name": {"any_": _ALL_FLOWS}}, "limit": _PAGE}
-_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)  # it asks so to be asked again, as while its database is locked
+_PAGE = 200  # the most that Prefect returns at once
+_OUR_FLOWS: dict[str, Any] = {"flows": {"name": {"any_": _ALL_FLOWS}}, "limit": _PAGE}
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRun:
-    """A flow run of Prefect's, which works on one of our runs."""
+    """A flow run of Prefect for one of our runs."""
 
     id: str
     run: str
-    state: str  # its type: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING; or that it has ended
-    deployed: bool  # a worker of Prefect's has its process; otherwise `coevo run`, in somebody's terminal
-    name: str  # of the state: that of its type, or more, as Late and AwaitingRetry are of SCHEDULED
-    message: str | None  # of the state; why it failed
-    since: datetime  # in this state
+    state: str  # its type: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, or one in which it has ended
+    deployed: bool  # a Prefect worker runs it; otherwise `coevo run` does, in a terminal
+    name: str  # of the state: like its type, or more exact, such as Late or AwaitingRetry for SCHEDULED
+    message: str | None  # of the state, such as why it failed
+    since: datetime  # when it got this state
     created: datetime
     started: datetime | None
 
@@ -67,83 +65,85 @@ class FlowRun:
 
 @dataclass(frozen=True, slots=True)
 class Prefect:
-    """Flow runs on a server; None where nobody said which.
+    """Flow runs on a Prefect server; None if the API has no Prefect server.
 
-    Every method that asks it raises `HTTPException`: 503 where it does not answer as documented, 409 with its reason
-    where it refuses.
+    Every method that sends a request raises `HTTPException`: 503 when there is no server or it does not answer as
+    documented, 409 with Prefect's reason when it refuses.
     """
 
     server: PrefectServer | None
 
     def page_of(self, flow_run: FlowRun) -> str:
-        """The flow run's address in the UI."""
+        """The address of a flow run in Prefect's UI."""
         return self._known_server().page_of(flow_run.id)
 
     def flow_runs(self, run: str) -> list[FlowRun]:
-        """The flow runs of a run, the subflows of others left out: all that are active, and the past ones by its name.
+        """The flow runs of a run, without subflows: all active ones, and those past ones that have the run's name.
 
-        One that waits to be started has a name of Prefect's own where a person triggered it: its parameter tells.
+        A flow run that a person triggered has a name made by Prefect until it starts. So all active flow runs are
+        fetched, and selected by their parameter `run`.
         """
-        ours = {"operator": "or_", "name": {"any_": [run]}, "state": {"type": {"any_": _ACTIVE}}}
-        wanted = {**_OURS, "flow_runs": ours, "sort": "ID_DESC"}
+        named_or_active = {"operator": "or_", "name": {"any_": [run]}, "state": {"type": {"any_": _ACTIVE}}}
+        query = {**_OUR_FLOWS, "flow_runs": named_or_active, "sort": "ID_DESC"}
         flow_runs: list[FlowRun] = []
         offset = 0
         while True:
-            rows = from_json(self._post("/flow_runs/filter", {**wanted, "offset": offset}).content)
+            rows = from_json(self._post("/flow_runs/filter", {**query, "offset": offset}).content)
             flow_runs += [FlowRun.of(row) for row in rows if row["parent_task_run_id"] is None]
             offset += len(rows)
             if len(rows) < _PAGE:
                 return [flow_run for flow_run in flow_runs if flow_run.run == run]
 
     def unfinished(self) -> list[FlowRun]:
-        """The flow runs of all runs that wait or are at work, and those that failed or were cancelled lately, the
-        newest first; at most 200 of each, the subflows of others left out."""
+        """The flow runs of all runs that wait or are at work, and those that failed or were cancelled lately: at most
+        200 of each kind, without subflows, the newest first."""
         since = (datetime.now(UTC) - _LATELY).isoformat()
         active = {"state": {"type": {"any_": _ACTIVE}}}
         ended = {"state": {"type": {"any_": _UNFINISHED}}, "end_time": {"after_": since}}
         flow_runs: list[FlowRun] = []
-        for wanted in (active, ended):
-            of_runs = {**wanted, "parent_task_run_id": {"is_null_": True}}
-            answer = self._post("/flow_runs/filter", {**_OURS, "flow_runs": of_runs, "sort": "START_TIME_DESC"})
-            flow_runs += [FlowRun.of(row) for row in from_json(answer.content)]
+        for kind in (active, ended):
+            no_subflows = {**kind, "parent_task_run_id": {"is_null_": True}}
+            query = {**_OUR_FLOWS, "flow_runs": no_subflows, "sort": "START_TIME_DESC"}
+            flow_runs += [FlowRun.of(row) for row in from_json(self._post("/flow_runs/filter", query).content)]
         named = [flow_run for flow_run in flow_runs if flow_run.run]
         return sorted(named, key=lambda flow_run: flow_run.created, reverse=True)
 
     def start(self, flow: Flow, run: str, parameters: Mapping[str, Any], before: list[FlowRun]) -> FlowRun:
-        """Trigger the deployment of a flow. `before` are the flow runs that the caller saw when it found none active:
-        of two callers that saw the same, one starts a flow run and the other is refused."""
+        """Trigger the deployment of a flow. `before` are the run's flow runs that the caller saw, none of them active.
+        If two callers saw the same ones, one of them starts a flow run and the other is refused."""
         deployment = self._deployment(_FLOWS[flow])
         key = hashlib.sha256("\n".join([run, *sorted(flow_run.id for flow_run in before)]).encode()).hexdigest()
         body = {"name": run, "tags": [run], "parameters": {"run": run, **parameters}, "idempotency_key": key}
         created = self._post(f"/deployments/{deployment}/create_flow_run", body)
         if created.status_code != httpx.codes.CREATED:
-            raise HTTPException(409, f"run {run}: somebody else has just started it")
+            raise HTTPException(409, f"run {run}: another request has just started it")
         return FlowRun.of(from_json(created.content))
 
     def cancel(self, flow_run: FlowRun, why: str | None) -> FlowRun:
-        """Have its process ended, and `why` shown with it. One that no worker has is only marked, at once."""
-        wanted = "CANCELLING" if flow_run.deployed else "CANCELLED"
-        state = {"type": wanted, "message": why or "asked for over the REST API of coevo"}
+        """Have the worker end the flow run's process, with the reason `why`. Without a worker it is only marked."""
+        state_type = "CANCELLING" if flow_run.deployed else "CANCELLED"
+        state = {"type": state_type, "message": why or "requested over the REST API of coevo"}
         answer = from_json(self._post(f"/flow_runs/{flow_run.id}/set_state", {"state": state}).content)
-        # What is scheduled only is "rejected" into CANCELLED, what is being cancelled into the state that it has.
-        came = (answer["state"] or {}).get("type")
-        if came not in ("CANCELLING", "CANCELLED"):
+        # Prefect "rejects" the new state in two cases: a flow run that is only scheduled becomes CANCELLED, and one
+        # that is being cancelled already keeps its state.
+        new_type = (answer["state"] or {}).get("type")
+        if new_type not in ("CANCELLING", "CANCELLED"):
             raise HTTPException(409, f"run {flow_run.run}: not cancelled: {_reason(answer)}")
-        return replace(flow_run, state=came)
+        return replace(flow_run, state=new_type)
 
     def answer(self, flow_run: FlowRun, run_input: Mapping[str, str]) -> FlowRun:
-        """Have one that is paused go on with what a person answered."""
+        """Resume a paused flow run with a person's answer."""
         answer = from_json(self._post(f"/flow_runs/{flow_run.id}/resume", {"run_input": dict(run_input)}).content)
         if answer["status"] != "ACCEPT":
-            raise HTTPException(409, f"run {flow_run.run}: does not go on: {_reason(answer)}")
+            raise HTTPException(409, f"run {flow_run.run}: not resumed: {_reason(answer)}")
         return replace(flow_run, state=answer["state"]["type"])
 
     def _deployment(self, flow: str) -> str:
-        answer = self._send("GET", f"/deployments/name/{flow}/{_DEPLOYMENT}")
-        if answer.status_code == httpx.codes.NOT_FOUND:
-            missing = f"{flow}/{_DEPLOYMENT}"
-            raise HTTPException(503, f"Prefect has no deployment {missing}; `coevo up`, or the runner, registers it")
-        return str(_checked(answer).json()["id"])
+        name = f"{flow}/{_DEPLOYMENT}"
+        response = self._send("GET", f"/deployments/name/{name}")
+        if response.status_code == httpx.codes.NOT_FOUND:
+            raise HTTPException(503, f"Prefect has no deployment {name}; `coevo up` or the flow runner registers it")
+        return str(_checked(response).json()["id"])
 
     def _post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
         return _checked(self._send("POST", path, body))
@@ -151,30 +151,27 @@ class Prefect:
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
         server = self._known_server()
         try:
-            for pause_s in _PAUSES_S:
-                answer = server.request(method, path, body)
-                if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
-                    break
-                time.sleep(pause_s)
+            return server.request(method, path, body)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise HTTPException(503, "Prefect did not answer; `coevo status` says whether it is up") from error
-        return answer
 
     def _known_server(self) -> PrefectServer:
         if self.server is None:
-            raise HTTPException(503, "this API knows of no Prefect: `coevo up` starts one, then start the API again")
+            raise HTTPException(503, "this API has no Prefect server: start one with `coevo up`, then restart the API")
         return self.server
 
 
-def _checked(answer: httpx.Response) -> httpx.Response:
-    """It, where it is a success. 409 is Prefect's word for parameters that are not the flow's."""
-    if answer.status_code == httpx.codes.CONFLICT:
-        raise HTTPException(409, f"Prefect refused it: {answer.text[:500]}")
-    if answer.status_code == httpx.codes.UNAUTHORIZED:
-        raise HTTPException(503, "Prefect refused this API's password: PREFECT_API_AUTH_STRING is not the server's")
-    if not answer.is_success:
-        raise HTTPException(503, f"Prefect answered with HTTP {answer.status_code}")
-    return answer
+def _checked(response: httpx.Response) -> httpx.Response:
+    """Return the response if it is a success. Prefect answers 409 to parameters that the flow does not have."""
+    if response.status_code == httpx.codes.CONFLICT:
+        raise HTTPException(409, f"Prefect refused the request: {response.text[:500]}")
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        raise HTTPException(
+            503, "Prefect refused the password: PREFECT_API_AUTH_STRING of this API differs from that of the server"
+        )
+    if not response.is_success:
+        raise HTTPException(503, f"Prefect answered with HTTP {response.status_code}")
+    return response
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The presets that a caller may start a run from, and what of their settings it may change."""
+"""The presets from which a caller may start a run, and the settings of a preset that a caller may change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Word = Annotated[str, Field(max_length=100)]
 Override = bool | _Whole | _Number | _Word | Annotated[list[_Number], Field(max_length=100)]
-# No leading underscore: `__prefect_kind` has Prefect fill a parameter in from its templates and variables.
+# No leading underscore, because Prefect fills in a parameter named `__prefect_kind` from its templates and variables.
 Setting = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5}$", max_length=100)]
 
 
@@ -38,10 +38,10 @@ def about(path: Path) -> str:
 
 
 def configured(presets: Presets, preset: str, iterations: int | None, overrides: Mapping[str, Override]) -> RunConfig:
-    """What the flow will make of it too, so that what is wrong with it is said at once.
+    """The configuration that the flow will make of a preset and the overrides, so that errors are reported at once.
 
-    Raises `RequestValidationError`, naming the field. A text must be a word that settings choose among: others name
-    files, programs and addresses of the server, which are not a caller's to choose.
+    Raises `RequestValidationError`, which names the field. A text must be one of the words that settings choose among.
+    Any other text names a file, program or address of the server, which a caller must not choose.
     """
     path = presets.get(preset)
     if path is None:
@@ -49,24 +49,24 @@ def configured(presets: Presets, preset: str, iterations: int | None, overrides:
     for name, value in overrides.items():
         if isinstance(value, str) and value not in _words():
             raise invalid(f"overrides.{name}", f"expected a number or a word that settings choose among, got {value!a}")
-    more = {"iterations": iterations} if iterations else {}
+    length = {"iterations": iterations} if iterations else {}
     try:
-        return load_config(path, {**overrides, **more})
+        return load_config(path, {**overrides, **length})
     except ConfigError as error:
-        first, *complaints = str(error).removeprefix(f"{path}: ").splitlines()
-        raise invalid("overrides", "; ".join(line.strip() for line in complaints or [first])) from error
+        first, *details = str(error).removeprefix(f"{path}: ").splitlines()
+        raise invalid("overrides", "; ".join(line.strip() for line in details or [first])) from error
 
 
 @cache
 def _words() -> frozenset[str]:
-    """All words that a setting is one of, and the names of question sets that are not in a file."""
+    """All words that settings choose among, and the names of question sets that are not files."""
     words = {"micro", "micro-validation", "benchmark"}
-    parts: list[Any] = [kind.model_json_schema() for kind in get_args(RunConfig)]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, dict):
-            words.update(word for word in [part.get("const"), *part.get("enum", [])] if isinstance(word, str))
-            parts += part.values()
-        elif isinstance(part, list):
-            parts += part
+    nodes: list[Any] = [kind.model_json_schema() for kind in get_args(RunConfig)]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            words.update(word for word in [node.get("const"), *node.get("enum", [])] if isinstance(word, str))
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
     return frozenset(words)

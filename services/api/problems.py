@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 has them: `application/problem+json` with a title, a status, what went wrong, and which fields."""
+"""Errors in the format of RFC 9457, `application/problem+json`: title, status, what went wrong, and which fields."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
 from services.api.headers import SAFE
@@ -19,7 +20,7 @@ from storage.errors import NotThere
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_ERRORS = 20  # that an answer names; how many more there are is in its `detail`
+_MOST_ERRORS = 20  # that an answer lists; `detail` has the number of the others
 _LONGEST_NAME, _LONGEST_MESSAGE = 100, 300  # characters: both may hold what a client sent
 
 
@@ -29,7 +30,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """What an error says."""
+    """The body of an error."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -51,7 +52,7 @@ class Problem(BaseModel):
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For a route's `responses`: the errors that it may answer with."""
+    """The `responses` of a route for the errors that it may answer with."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
         status: {"model": Problem, "description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: schema}}
@@ -60,17 +61,18 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def invalid(field: str, message: str) -> RequestValidationError:
-    """To raise for a field of the body that its type cannot refuse."""
+    """Make the error for a field of the body whose type is right but whose value is not; the caller raises it."""
     return RequestValidationError([{"loc": ("body", field), "msg": message}])
 
 
 def install(app: FastAPI) -> None:
-    """Have the application answer so, whatever the error is."""
+    """Have the application answer every error in this format."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NotThere, _not_there)
     app.add_exception_handler(OperationalError, _no_database)
-    app.add_exception_handler(Exception, _unforeseen)
+    app.add_exception_handler(PoolTimeoutError, _no_database)
+    app.add_exception_handler(Exception, _unexpected)
 
 
 def _http(_request: Request, error: Exception) -> JSONResponse:
@@ -84,13 +86,13 @@ def _not_there(_request: Request, error: Exception) -> JSONResponse:
 
 def _no_database(_request: Request, error: Exception) -> JSONResponse:
     log.error("the database did not answer: %s", error)
-    return _answer(503, "the database did not answer; its reason is in the API's log")
+    return _answer(503, "the database did not answer; the reason is in the API's log")
 
 
-def _unforeseen(request: Request, error: Exception) -> JSONResponse:
-    log.error("%s %s: not foreseen", request.method, request.url.path, exc_info=error)
-    # Starlette answers this one outside of all middleware.
-    return _answer(500, "something went wrong that nobody foresaw; its traceback is in the API's log", headers=SAFE)
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s: unexpected error", request.method, request.url.path, exc_info=error)
+    # Starlette sends this answer outside of all middleware, so it needs the headers of `SafeHeaders`.
+    return _answer(500, "unexpected error; its traceback is in the API's log", headers=SAFE)
 
 
 def _invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -98,18 +100,18 @@ def _invalid(_request: Request, error: Exception) -> JSONResponse:
     errors = error.errors()
     fields = [
         FieldProblem(
-            field=_cut(".".join(str(part) for part in problem["loc"]), _LONGEST_NAME),
-            message=_cut(problem["msg"], _LONGEST_MESSAGE),
+            field=_shortened(".".join(str(part) for part in problem["loc"]), _LONGEST_NAME),
+            message=_shortened(problem["msg"], _LONGEST_MESSAGE),
         )
         for problem in errors[:_MOST_ERRORS]
     ]
-    named = "; ".join(f"{problem.field}: {problem.message}" for problem in fields)
-    more = len(errors) - len(fields)
-    return _answer(422, f"{named}; and {more:,} more" if more else named, fields)
+    listed = "; ".join(f"{problem.field}: {problem.message}" for problem in fields)
+    others = len(errors) - len(fields)
+    return _answer(422, f"{listed}; and {others:,} more" if others else listed, fields)
 
 
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}…"
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def _answer(status: int, detail: str, errors: list[FieldProblem] | None = None, headers: Any = None) -> JSONResponse:

@@ -7,7 +7,7 @@ from itertools import groupby
 from fastapi import APIRouter
 
 from services.api.dependencies import After, Limit, ReadSession, RunName
-from services.api.pages import run_cursor, run_place
+from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, Job, Run, RunDetail, RunPage, Stage
 from storage import queries
@@ -18,10 +18,10 @@ router = APIRouter(tags=["runs"])
 @router.get("/runs", responses=documented(400))
 def list_runs(session: ReadSession, limit: Limit = 50, after: After = None) -> RunPage:
     """Runs, the newest first."""
-    rows = queries.runs.page_of_runs(session, after=run_place(after), limit=limit + 1)
+    rows = queries.runs.page_of_runs(session, after=run_position(after), limit=limit + 1)
     page = rows[:limit]
-    more = run_cursor(page[-1].created_at, page[-1].name) if len(rows) > limit else None
-    return RunPage(items=[Run.of(row) for row in page], next=more)
+    next_page = run_cursor(page[-1].created_at, page[-1].name) if len(rows) > limit else None
+    return RunPage(items=[Run.of(row) for row in page], next=next_page)
 
 
 @router.get("/runs/{run}", responses=documented(404))
@@ -39,7 +39,7 @@ def list_stages(session: ReadSession, run: RunName) -> list[Stage]:
 
 @router.get("/runs/{run}/iterations", responses=documented(404))
 def list_iterations(session: ReadSession, run: RunName) -> list[IterationSummary]:
-    """The iterations that were begun, with their stages and what became of their questions."""
+    """The iterations that were begun, with their stages and the numbers of their questions by verdict."""
     queries.runs.get_run(session, run)
     stats, now = queries.figures.filter_stats_of(session, run), queries.tables.database_time(session)
     stages = groupby(queries.ledger.stages_of(session, run), key=lambda row: row.iteration)
@@ -48,5 +48,5 @@ def list_iterations(session: ReadSession, run: RunName) -> list[IterationSummary
 
 @router.get("/pool")
 def list_jobs(session: ReadSession) -> list[Job]:
-    """The worker pool: trainings that wait, are at work, or were."""
+    """The worker pool: trainings that wait, run or are done."""
     return [Job.model_validate(row) for row in queries.pool.pool_jobs(session)]

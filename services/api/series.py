@@ -1,4 +1,4 @@
-"""A run's series: one figure an iteration, with its interval."""
+"""A run's series. A series is one figure of each iteration, with its interval."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _WORD = r"^[a-z0-9_]{0,100}$"
 def list_series(
     session: ReadSession,
     run: RunName,
-    name: Annotated[str | None, Query(pattern=_WORD, examples=["label_accuracy"], description="Of this.")] = None,
-    over: Annotated[Over | None, Query(description="Over these questions; empty: where there are none.")] = None,
-    oracle: Annotated[str | None, Query(pattern=_WORD, examples=["exact"], description="By this oracle.")] = None,
+    name: Annotated[str | None, Query(pattern=_WORD, examples=["label_accuracy"], description="Its name.")] = None,
+    over: Annotated[Over | None, Query(description="Questions that it is over; empty if it is not over any.")] = None,
+    oracle: Annotated[str | None, Query(pattern=_WORD, examples=["exact"], description="Its oracle.")] = None,
 ) -> list[SeriesPoint]:
-    """Points by name, over, oracle and iteration. `docs/alerts.md` says what each figure is, and what its n counts;
-    without `lo` and `hi` it has no sound interval. An estimate from p_hat and earlier audits is `estimated`."""
+    """Points by name, over, oracle and iteration. `docs/alerts.md` says what each figure is and what its n counts. A
+    figure without `lo` and `hi` has no valid interval. A point is `estimated` if it was not measured, but comes from
+    p_hat and the audits of other iterations."""
     queries.runs.get_run(session, run)
     return queries.series.series_of(session, run, name, over=over, oracle=oracle)

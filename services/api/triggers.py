@@ -1,4 +1,4 @@
-"""Runs are started, cancelled, resumed and decided on by triggering Prefect; what it starts is the orchestrator's."""
+"""Starts, cancels, resumes and answers runs through Prefect, which runs the orchestrator's flows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.settings.bounds import Iterations
 from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
 from core.types import Flow
-from services.api.dependencies import RunName
+from services.api.dependencies import RunName, StoreDependency
 from services.api.origins import same_site
 from services.api.prefect import FlowRun, Prefect
 from services.api.presets import Override, Presets, Setting, about, configured
@@ -25,12 +25,13 @@ from storage.queries.runs import RUN_NAME
 from storage.rows import RunRow
 from storage.session import Store
 
+# These routes read the store in short transactions, which end before they ask Prefect: SQLite's writers wait for them.
 router = APIRouter(tags=["triggers"])
 
-# Of the settings of a run, and whether it is new. Raises `CoevoError`, naming the setting, where the run cannot start.
+# Takes the settings of a run and whether it is new. Raises `CoevoError`, which names the setting, if it cannot start.
 RefuseUnready = Callable[[RunConfig, bool], None]
 
-_Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # PostgreSQL, where Prefect may have its database, stores no NUL
+_Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # Prefect's database may be PostgreSQL, which cannot store NUL
 
 
 class _Body(BaseModel):
@@ -38,33 +39,33 @@ class _Body(BaseModel):
 
 
 class RunRequest(_Body):
-    """A run to start, or to go on with where one of this name was made from the same preset and settings."""
+    """A run to start. If a run of this name with the same preset and settings exists, it is continued."""
 
     name: str = Field(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])
     preset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", examples=["demo"], description="One of /presets.")
-    iterations: Iterations | None = Field(None, description="As the preset says where it is not given.")
+    iterations: Iterations | None = Field(None, description="By default that of the preset.")
     overrides: dict[Setting, Override] = Field(
         default={},
         max_length=100,
         examples=[{"dataset.candidates": 320}],
-        description="Settings by their dotted names; a text must be a word that settings choose among.",
+        description="Settings by their dotted names. A text must be one of the words that settings choose among.",
     )
-    flow: Flow | None = Field(None, description="The preset's own where it is not given.")
+    flow: Flow | None = Field(None, description="By default that of the preset.")
 
 
 class CancelRequest(_Body):
-    why: _Text | None = Field(None, max_length=500, description="Prefect shows it with the flow run.")
+    why: _Text | None = Field(None, max_length=500, description="Reason, which Prefect shows with the flow run.")
 
 
 class ResumeRequest(_Body):
-    iterations: Iterations | None = Field(None, description="Go on to this many.")
+    iterations: Iterations | None = Field(None, description="Continue up to this number. By default that of the run.")
 
 
 class Decision(_Body):
     """What to do with a run whose guard raised an alarm."""
 
     decision: Literal["go on", "roll back", "stop"]
-    note: _Text = Field("", max_length=2_000, description="Kept with the decision.")
+    note: _Text = Field("", max_length=2_000, description="Stored with the decision.")
 
 
 def _prefect(request: Request) -> Prefect:
@@ -76,15 +77,8 @@ def _refuse_unready(request: Request) -> RefuseUnready:
     return refuse_unready
 
 
-def _store(request: Request) -> Store:
-    """Read in short transactions: SQLite's writers would wait for one that is open while Prefect is asked."""
-    store: Store = request.app.state.store
-    return store
-
-
-Triggering = Annotated[Prefect, Depends(_prefect)]
-ReadSession = Annotated[Store, Depends(_store)]
-Checking = Annotated[RefuseUnready, Depends(_refuse_unready)]
+PrefectDependency = Annotated[Prefect, Depends(_prefect)]
+ReadinessCheck = Annotated[RefuseUnready, Depends(_refuse_unready)]
 _WRITES: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
 _REFUSALS = documented(409, 503)
 
@@ -97,98 +91,105 @@ def list_presets(presets: Presets) -> list[Preset]:
 
 @router.post("/runs", responses=_REFUSALS, **_WRITES)
 def create_run(
-    store: ReadSession, prefect: Triggering, presets: Presets, check: Checking, wanted: RunRequest
+    store: StoreDependency, prefect: PrefectDependency, presets: Presets, check: ReadinessCheck, body: RunRequest
 ) -> Triggered:
-    """Start a run, which is in the store once its flow has begun; one that was made of the same goes on.
+    """Start a run. It is in the store once its flow has begun. An existing run with the same settings is continued.
 
-    It is checked before whether the run can start, so far as this process can know it (docs/api.md); /flow-runs has
-    what becomes of one that was accepted.
+    A run that cannot start is refused, as far as this process can know it (docs/api.md). /flow-runs says what becomes
+    of a run that was accepted.
     """
-    config = configured(presets, wanted.preset, wanted.iterations, wanted.overrides)
+    config = configured(presets, body.preset, body.iterations, body.overrides)
     flow = config.kind
-    if wanted.flow not in (None, flow):
-        raise invalid("flow", f"expected {flow}, whose preset {wanted.preset} is, got {wanted.flow}")
+    if body.flow not in (None, flow):
+        raise invalid("flow", f"expected {flow}, the flow of preset {body.preset}, got {body.flow}")
     try:
         with store.read() as session:
-            row = queries.runs.get_run(session, wanted.name)
+            row = queries.runs.get_run(session, body.name)
     except NotThere:
         new = True
     else:
         new = False
-        _refuse_another(row, wanted.preset, config)
+        _refuse_other_settings(row, body.preset, config)
         _refuse_ended(row, config.iterations)
     try:
         check(config, new)
     except CoevoError as error:
         raise invalid("preset", str(error)) from error
-    settings = {"preset": wanted.preset, "iterations": wanted.iterations or 0, "overrides": wanted.overrides}
-    return _started(store, prefect, flow, wanted.name, settings)
+    settings = {"preset": body.preset, "iterations": body.iterations or 0, "overrides": body.overrides}
+    return _start(store, prefect, flow, body.name, settings)
 
 
 @router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **_WRITES)
-def cancel_run(store: ReadSession, prefect: Triggering, run: RunName, wanted: CancelRequest) -> list[Triggered]:
-    """End what is at a run, or waits to be; what is done stays, and it can be resumed."""
+def cancel_run(
+    store: StoreDependency, prefect: PrefectDependency, run: RunName, body: CancelRequest
+) -> list[Triggered]:
+    """Cancel the flow runs of a run that are at work or wait. What the run has done stays, and it can be resumed."""
     active = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.active]
     with store.read() as session:
         if not active:
-            raise HTTPException(409, f"run {run}: nobody is at it; it is {queries.runs.get_run(session, run).status}")
+            status = queries.runs.get_run(session, run).status
+            raise HTTPException(409, f"run {run}: expected an active flow run, there is none; the run is {status}")
         holder = queries.run_leases.run_holder(session, run)
     if holder is not None and not all(flow_run.deployed for flow_run in active):
-        who = queries.run_leases.process_of(holder.owner)
-        raise HTTPException(409, f"run {run}: {who} works on it, started by `coevo run`: stop it with Ctrl-C there")
-    return [_said(prefect, prefect.cancel(flow_run, wanted.why)) for flow_run in active]
+        process = queries.run_leases.process_of(holder.owner)
+        detail = f"run {run}: {process} works on it, started by `coevo run`: stop it with Ctrl-C in its terminal"
+        raise HTTPException(409, detail)
+    return [_triggered(prefect, prefect.cancel(flow_run, body.why)) for flow_run in active]
 
 
 @router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **_WRITES)
 def resume_run(
-    store: ReadSession, prefect: Triggering, check: Checking, run: RunName, wanted: ResumeRequest
+    store: StoreDependency, prefect: PrefectDependency, check: ReadinessCheck, run: RunName, body: ResumeRequest
 ) -> Triggered:
-    """Go on with a run where it was, or for longer; nothing that is done is done again."""
-    row = _row(store, run)
-    has = row.config["iterations"]
-    if wanted.iterations is not None and wanted.iterations < has:
-        raise invalid("iterations", f"expected at least {has}, which run {run} has, got {wanted.iterations}")
-    _refuse_ended(row, wanted.iterations or has)
+    """Continue a run where it stopped, or with more iterations. Nothing that is done is done again."""
+    row = _run_row(store, run)
+    current = row.config["iterations"]
+    if body.iterations is not None and body.iterations < current:
+        raise invalid("iterations", f"expected at least {current}, which run {run} has already, got {body.iterations}")
+    _refuse_ended(row, body.iterations or current)
     config = parse_config(row.config, source=f"run {run}")
     try:
         check(config, False)
     except CoevoError as error:
         raise HTTPException(409, f"run {run}: {error}") from error
-    return _started(store, prefect, config.kind, run, {"preset": "", "iterations": wanted.iterations or 0})
+    return _start(store, prefect, config.kind, run, {"preset": "", "iterations": body.iterations or 0})
 
 
 @router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **_WRITES)
-def decide(store: ReadSession, prefect: Triggering, run: RunName, wanted: Decision) -> Triggered:
-    """Answer a run that is paused until a person says what to do."""
-    row = _row(store, run)
+def decide(store: StoreDependency, prefect: PrefectDependency, run: RunName, body: Decision) -> Triggered:
+    """Answer a run that is paused until a person decides what to do."""
+    row = _run_row(store, run)
     paused = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.state == "PAUSED"]
     if not paused:
         raise HTTPException(409, f"run {run}: it does not wait for a decision; it is {row.status}")
-    return _said(prefect, prefect.answer(paused[0], wanted.model_dump()))
+    return _triggered(prefect, prefect.answer(paused[0], body.model_dump()))
 
 
-def _started(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
-    """Early refusals; that of two processes one works on the run is the ledger's to see to."""
+def _start(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
+    """Start a flow run, unless the run is being worked on. This refuses early; if two processes start nevertheless, the
+    ledger lets only one of them work on the run."""
     with store.read() as session:
         holder = queries.run_leases.run_holder(session, run)
-    seen = prefect.flow_runs(run)
-    for flow_run in seen:
+    flow_runs = prefect.flow_runs(run)
+    for flow_run in flow_runs:
         if flow_run.active:
-            where = prefect.page_of(flow_run)
-            raise HTTPException(409, f"run {run}: expected nobody at it; a flow run is {flow_run.state}: {where}")
+            page = prefect.page_of(flow_run)
+            detail = f"run {run}: expected no active flow run, but a flow run is {flow_run.state}: {page}"
+            raise HTTPException(409, detail)
     if holder is not None:
-        who, until = queries.run_leases.process_of(holder.owner), f"{holder.expires:%H:%M:%S}"
-        raise HTTPException(409, f"run {run}: {who} works on it; if it has died, it is free after {until} UTC")
-    return _said(prefect, prefect.start(flow, run, settings, seen))
+        process, until = queries.run_leases.process_of(holder.owner), f"{holder.expires:%H:%M:%S}"
+        detail = f"run {run}: {process} works on it; if the process has died, the run can be started after {until} UTC"
+        raise HTTPException(409, detail)
+    return _triggered(prefect, prefect.start(flow, run, settings, flow_runs))
 
 
-def _said(prefect: Prefect, flow_run: FlowRun) -> Triggered:
+def _triggered(prefect: Prefect, flow_run: FlowRun) -> Triggered:
     return Triggered(run=flow_run.run, flow_run=flow_run.id, state=flow_run.state, url=prefect.page_of(flow_run))
 
 
-def _refuse_another(row: RunRow, preset: str, config: RunConfig) -> None:
+def _refuse_other_settings(row: RunRow, preset: str, config: RunConfig) -> None:
     if row.preset != preset:
-        raise HTTPException(409, f"run {row.name}: exists, of preset {row.preset}, got {preset}. Choose another name")
+        raise HTTPException(409, f"run {row.name}: exists with preset {row.preset}, got {preset}. Choose another name")
     try:
         queries.runs.refuse_other_settings(row, config)
     except StoreError as error:
@@ -197,9 +198,12 @@ def _refuse_another(row: RunRow, preset: str, config: RunConfig) -> None:
 
 def _refuse_ended(row: RunRow, iterations: int) -> None:
     if row.status == "stopped" or (row.status == "done" and iterations <= row.config["iterations"]):
-        raise HTTPException(409, f"run {row.name}: it is {row.status}, of {row.config['iterations']} iterations")
+        count = row.config["iterations"]
+        raise HTTPException(
+            409, f"run {row.name}: expected a run that can continue, but it is {row.status}, with {count} iterations"
+        )
 
 
-def _row(store: Store, run: str) -> RunRow:
+def _run_row(store: Store, run: str) -> RunRow:
     with store.read() as session:
         return queries.runs.get_run(session, run)

@@ -1,1 +1,1 @@
-"""A run's series, worked out from the store, and the alerts that are raised on them."""
+"""Computes a run's series from the store, raises alerts on them, and delivers the alerts."""

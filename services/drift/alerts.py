@@ -1,4 +1,4 @@
-"""Alerts of a run: the guard's signals and the changes that `core.statistics.changes` finds, as rows."""
+"""Alerts of a run. The guard's alarms and the changes that `core.statistics.changes` finds become rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from services.oracles import human
 from storage import queries
 from storage.rows import AlertRow, Over, SeriesPoint
 
-_MOST = 1_000  # alerts of one iteration; there are not so many rules
+_MOST_ALERTS = 1_000  # of one iteration: more than the rules can raise
 _LARGEST = sys.float_info.max
 
-# The guard's signals by the series that shows them best.
-_SERIES: dict[Signal, tuple[str, Over]] = {
+# Signal of the guard -> the series, (name, over), that shows it best.
+_SERIES_OF_SIGNAL: dict[Signal, tuple[str, Over]] = {
     "hacking": ("kl", ""),
     "one_answer": ("vote_entropy", "all"),
     "no_entropy": ("policy_entropy", ""),
@@ -37,68 +37,76 @@ _SERIES: dict[Signal, tuple[str, Over]] = {
 
 
 def record(session: Session, run: str, iteration: int, alarms: Sequence[Alarm] = ()) -> list[AlertRow]:
-    """Refresh an iteration's series, and raise what the guard and the rules find in it: the alerts of this iteration.
+    """Refresh an iteration's series, raise alerts for the guard's alarms and for what the rules find, and return them.
 
-    What was raised before stays as it is, so that recording twice is recording once. Raises `NotThere`.
+    Alerts that were raised before stay as they are, so a second call changes nothing. Raises `NotThere`.
     """
     for t in (0, 1) if iteration == 1 else (iteration,):
         queries.series.put_series(session, run, points_of(session, run, t))
     now = queries.tables.database_time(session)
     config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
-    queries.alerts.add_alerts(session, [_of_alarm(run, iteration, alarm, config, now) for alarm in alarms])
-    return look(session, run, iteration)
+    queries.alerts.add_alerts(session, [_alert_of_alarm(run, iteration, alarm, config, now) for alarm in alarms])
+    return raise_alerts(session, run, iteration)
 
 
-def look(session: Session, run: str, iteration: int) -> list[AlertRow]:
-    """Test the measured series of an iteration as they are stored and raise what is found: the iteration's alerts, the
-    newest first, then what was found in later ones. Iterations that the run went back from are not compared with, and
-    none is with a later one. Raises `NotThere`.
+def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
+    """Test the measured series of an iteration as they are stored, and raise alerts for what the rules find.
 
-    To be called once a figure is complete, such as after an audit: the false-alarm rate is that of one look an
-    iteration, not of one for every label that comes in. An audit may come after those of later iterations: it has
-    changed what these are compared with, so their figures by the same oracle are tested again.
+    Returns the iteration's alerts, the newest first, followed by those that were found in later iterations. An
+    iteration is compared only with earlier ones, and not with those from which the run was rolled back. Raises
+    `NotThere`.
+
+    Call it once a figure is complete, such as after an audit: the false-alarm rate holds for one test per iteration,
+    not for one test per label. An iteration may be audited after later ones. This changes what the later ones are
+    compared with, so their figures by the same oracle are tested again.
     """
     settings = parse_config(queries.runs.get_run(session, run).config, f"run {run}").alerts
     refresh_estimates(session, run)
-    # What was estimated is not tested: it follows from p_hat, which has a rule of its own.
+    # Estimates are not tested: they follow from p_hat, which has a rule of its own.
     measured = [point for point in queries.series.series_of(session, run) if not point.estimated]
-    left = {t for t, _ in queries.ledger.rolled_back(session, run)}
-    findings = _findings_at(iteration, measured, left, settings)
-    of_labels = [point for point in measured if point.name in OF_LABELS]
-    here = _audited(session, run, iteration, of_labels)
+    rolled_back = {t for t, _ in queries.ledger.rolled_back(session, run)}
+    findings = _findings_in(iteration, measured, rolled_back, settings)
+    label_points = [point for point in measured if point.name in OF_LABELS]
+    audited_here = _oracles_done(session, run, iteration, label_points)
     later = [
         finding
         for t in sorted(
-            {point.iteration for point in of_labels if point.iteration > iteration and point.oracle in here}
+            {point.iteration for point in label_points if point.iteration > iteration and point.oracle in audited_here}
         )
-        for finding in _findings_at(t, of_labels, left, settings)
-        if finding.series.oracle in here & _audited(session, run, t, of_labels)
+        for finding in _findings_in(t, label_points, rolled_back, settings)
+        if finding.series.oracle in audited_here & _oracles_done(session, run, t, label_points)
     ]
     now = queries.tables.database_time(session)
-    queries.alerts.add_alerts(session, [_of_finding(run, finding, now) for finding in [*findings, *later]])
+    queries.alerts.add_alerts(session, [_alert_of_finding(run, finding, now) for finding in [*findings, *later]])
     ids = [alert_id(run, finding.point.iteration, finding.rule, finding.series) for finding in later]
     return [
-        *queries.alerts.list_alerts(session, run=run, iteration=iteration, limit=_MOST),
-        *(queries.alerts.get_alert(session, finding) for finding in ids),
+        *queries.alerts.list_alerts(session, run=run, iteration=iteration, limit=_MOST_ALERTS),
+        *(queries.alerts.get_alert(session, id_) for id_ in ids),
     ]
 
 
-def _findings_at(iteration: int, points: Iterable[SeriesPoint], left: set[int], settings: Alerts) -> list[Finding]:
-    """What is found in one iteration, against those before it that the run did not go back from."""
-    known = [p for p in points if p.iteration == iteration or (p.iteration < iteration and p.iteration not in left)]
-    return [finding for finding in _findings(known, settings) if finding.point.iteration == iteration]
+def _findings_in(
+    iteration: int, points: Iterable[SeriesPoint], rolled_back: set[int], settings: Alerts
+) -> list[Finding]:
+    """The findings in one iteration, compared with the earlier iterations from which the run was not rolled back."""
+    compared = [
+        point
+        for point in points
+        if point.iteration == iteration or (point.iteration < iteration and point.iteration not in rolled_back)
+    ]
+    return [finding for finding in _findings(compared, settings) if finding.point.iteration == iteration]
 
 
-def _audited(session: Session, run: str, iteration: int, of_labels: Iterable[SeriesPoint]) -> set[str]:
-    """The oracles that have audited an iteration. People who are still at its sample have not: their figures are
-    looked at when they are done, not at every label."""
-    oracles = {point.oracle for point in of_labels if point.iteration == iteration}
-    at_it = human.ORACLE in oracles and not human.is_over(session, run, iteration)
-    return oracles - {human.ORACLE} if at_it else oracles
+def _oracles_done(session: Session, run: str, iteration: int, label_points: Iterable[SeriesPoint]) -> set[str]:
+    """The oracles whose audit of an iteration is complete. `human` is left out until its sample is over: its figures
+    are tested once then, not at every label."""
+    oracles = {point.oracle for point in label_points if point.iteration == iteration}
+    unfinished = human.ORACLE in oracles and not human.is_over(session, run, iteration)
+    return oracles - {human.ORACLE} if unfinished else oracles
 
 
 def alert_id(run: str, iteration: int, rule: str, series: SeriesKey) -> str:
-    """Natural: the same finding has the same, and it stands in an address as it is."""
+    """The id of an alert. The same finding always has the same id, and the id can be part of a URL as it is."""
     key = "\x1f".join((run, str(iteration), rule, *series))
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
@@ -111,7 +119,7 @@ def _findings(points: Iterable[SeriesPoint], settings: Alerts) -> list[Finding]:
     return findings(series, settings)
 
 
-def _of_finding(run: str, finding: Finding, now: datetime) -> AlertRow:
+def _alert_of_finding(run: str, finding: Finding, now: datetime) -> AlertRow:
     point = finding.point
     return AlertRow(
         id=alert_id(run, point.iteration, finding.rule, finding.series),
@@ -133,9 +141,9 @@ def _of_finding(run: str, finding: Finding, now: datetime) -> AlertRow:
     )
 
 
-def _of_alarm(run: str, iteration: int, alarm: Alarm, config: RunConfig, now: datetime) -> AlertRow:
-    """An alarm that only warns is a warning; one that ends, pauses or turns the run back is critical."""
-    name, over = _SERIES[alarm.signal]
+def _alert_of_alarm(run: str, iteration: int, alarm: Alarm, config: RunConfig, now: datetime) -> AlertRow:
+    """An alarm that only warns is a warning. One that stops, pauses or rolls back the run is critical."""
+    name, over = _SERIES_OF_SIGNAL[alarm.signal]
     name = accuracy_name(config) if name == HELD_OUT else name
     overflowed = math.isinf(alarm.value) or math.isinf(alarm.threshold)
     return AlertRow(
@@ -153,13 +161,16 @@ def _of_alarm(run: str, iteration: int, alarm: Alarm, config: RunConfig, now: da
         n=None,
         reference=None,
         threshold=_finite(alarm.threshold),
-        text=alarm.text + (f"; it overflowed, {_LARGEST:.2g} stands for infinity" if overflowed else ""),
+        text=alarm.text + (f"; the value overflowed, and {_LARGEST:.2g} stands for infinity" if overflowed else ""),
         raised_at=now,
     )
 
 
 def _finite(value: float) -> float:
-    """A KL may overflow, and JSON has no infinity: REST would say null for a number, and no webhook could be sent. The
-    largest float keeps the value on its side of the threshold, where None would be a figure that was not measured. NaN
-    does not come here: it crosses no threshold."""
+    """Replace infinity, which a KL may reach, by the largest float.
+
+    JSON has no infinity: REST would return null for a number, and a webhook could not be sent. The largest float stays
+    on the same side of the threshold, while None would say that the figure was not measured. NaN does not occur here,
+    because it crosses no threshold.
+    """
     return min(max(value, -_LARGEST), _LARGEST)

@@ -1,9 +1,11 @@
-"""Alerts on their way to targets, such as a webhook or Prefect: at least once, in order of raising.
+"""Delivers alerts to targets, such as a webhook or Prefect: at least once, in the order in which they were raised.
 
-The alert's row is the outbox: it is committed with the iteration's figures, and a thread of `coevo api` sends it from
-there, one for each target, so that one that does not answer holds up no other. An attempt is counted and the next one
-put off before anything is sent, so that several API processes do not send the same at once; one that dies between
-sending and noting it has it sent again, under the same id, by which a receiver tells that it has it already.
+The table of alerts is the outbox. An alert's row is committed with the iteration's figures, and threads of `coevo api`
+send it from there. Each target has a thread of its own, so that a target that does not answer delays no other target.
+
+An attempt is counted, and the next attempt is postponed, before anything is sent. So several API processes do not send
+the same alert at once. If a process dies after it has sent an alert and before it has recorded this, the alert is sent
+again. It has the same id, so the receiver can recognise it.
 """
 
 from __future__ import annotations
@@ -16,52 +18,52 @@ from datetime import timedelta
 from typing import Protocol
 
 import httpx
-from sqlalchemy.exc import DBAPIError
 
 from storage import queries
+from storage.errors import DATABASE_ERRORS
 from storage.rows import AlertRow
 from storage.session import Store
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 16  # over ten hours
-FIRST_SIGHT = timedelta(days=1)
-TIMEOUT_S = 10.0  # of an attempt that is one request
-# The first is longer than an attempt may take, so that nobody begins another meanwhile.
-_PUT_OFF = [timedelta(seconds=min(3600, 30 * 2**attempt)) for attempt in range(ATTEMPTS)]
+LOOKBACK = timedelta(days=1)  # a new target gets the alerts of this time
+TIMEOUT_S = 10.0  # of an attempt that takes one request
+# Time until the next attempt. The first is longer than an attempt should take, so that attempts do not overlap.
+_DELAYS = [timedelta(seconds=min(3600, 30 * 2**attempt)) for attempt in range(ATTEMPTS)]
 _POLL_S = 2.0
 _ERROR_CHARS = 300
-# They end an attempt, not the thread, which has other alerts to send. ValueError is of a figure that JSON does not
-# have, of an answer that is not as documented and, as UnicodeError, of a host's name that DNS cannot have; OSError of
-# certificates that are not where the environment says.
+# These errors end an attempt, but not the thread, which has other alerts to send. ValueError comes from a figure that
+# JSON cannot express, from a response that is not as documented, and from a host name that is not valid in DNS (then it
+# is a UnicodeError). OSError comes from certificates that are not where the environment says.
 _FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError)
 
 
 class Target(Protocol):
-    """Where alerts are sent."""
+    """A receiver of alerts."""
 
     @property
     def name(self) -> str:
-        """What the store calls it: what has arrived under this name is not sent again."""
+        """The target's name in the store. An alert that has been delivered to a name is not sent to it again."""
 
     def send(self, alert: AlertRow) -> httpx.Response:
-        """Try once; what was answered, 2xx where the alert has arrived. Raises `httpx.HTTPError`, `httpx.InvalidURL`,
-        `ValueError`, `OSError`."""
+        """Try once, and return the response, which is 2xx if the alert has arrived. Raises `httpx.HTTPError`,
+        `httpx.InvalidURL`, `ValueError`, `OSError`."""
 
 
 @contextmanager
 def delivering(store: Store, targets: Sequence[Target]) -> Iterator[None]:
     """Send alerts to each target from a thread of its own while the block runs."""
-    over = threading.Event()
+    stop = threading.Event()
 
     def deliver(target: Target) -> None:
-        while not over.is_set():
+        while not stop.is_set():
             try:
-                while not over.is_set() and deliver_one(store, target):
+                while not stop.is_set() and deliver_one(store, target):
                     pass
-            except DBAPIError as error:  # the database may be back at the next look
-                log.warning("alerts are not sent: the database did not answer: %s", error)
-            over.wait(_POLL_S)
+            except DATABASE_ERRORS as error:  # the database may answer at the next poll
+                log.warning("alerts to %s are not sent, because the database did not answer: %s", target.name, error)
+            stop.wait(_POLL_S)
 
     threads = [
         threading.Thread(target=deliver, args=(target,), name=f"alerts to {target.name}", daemon=True)
@@ -72,22 +74,22 @@ def delivering(store: Store, targets: Sequence[Target]) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         for thread in threads:
             thread.join(TIMEOUT_S)
 
 
 def deliver_one(store: Store, target: Target) -> bool:
-    """Try to send the oldest alert that waits for it; False where none does. What goes wrong is noted with the alert.
+    """Try to send the oldest alert that waits for the target; return False if none waits.
 
-    Raises `DBAPIError`.
+    If the attempt fails, the reason is stored with the delivery. Raises one of `DATABASE_ERRORS`.
     """
     with store.read() as session:
-        if not queries.alerts.delivery_due(session, target.name, most=ATTEMPTS, first_sight=FIRST_SIGHT):
+        if not queries.alerts.delivery_due(session, target.name, max_attempts=ATTEMPTS, lookback=LOOKBACK):
             return False
     with store.write() as session:
         claimed = queries.alerts.claim_delivery(
-            session, target.name, most=ATTEMPTS, first_sight=FIRST_SIGHT, put_off=_PUT_OFF
+            session, target.name, max_attempts=ATTEMPTS, lookback=LOOKBACK, delays=_DELAYS
         )
     if claimed is None:  # another process was faster
         return False
@@ -102,9 +104,9 @@ def deliver_one(store: Store, target: Target) -> bool:
 
 
 def _try(target: Target, alert: AlertRow) -> str | None:
-    """What went wrong; None for an answer of 2xx."""
+    """Send an alert, and return why this failed; None if the response is 2xx."""
     try:
-        answer = target.send(alert)
+        response = target.send(alert)
     except _FAILURES as error:
         return f"{type(error).__name__}: {error}"[:_ERROR_CHARS]
-    return None if answer.is_success else f"HTTP {answer.status_code}"
+    return None if response.is_success else f"HTTP {response.status_code}"

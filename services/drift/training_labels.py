@@ -1,7 +1,8 @@
-"""The labels that a method gives while it trains, as an oracle judges them: by step, and over an iteration's training.
+"""Accuracy of the labels that a method makes while it trains: for each step, and for the training of an iteration.
 
-Such labels are made anew at every step (SRT, TTRL, EVOL-RL, SCRL), so no audit of stored pseudo-labels sees them. The
-trainer compares them with the truth where that is known: the answers that came with the prompts, or the exact oracle's.
+SRT, TTRL, EVOL-RL and SCRL make such labels anew at every step and do not store them, so no audit sees them. The
+trainer compares them with the truth where it is known: with the answers that came with the prompts, or with those of
+the exact oracle.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from core.types import checkpoint_id
 from storage import queries
 from storage.rows import SeriesPoint, StepLabelFigures
 
-# Series -> the trainer's metrics (`trainers.rewards`): a step's share, and how many different questions it rests on.
+# Series -> the trainer's metrics (`trainers.rewards`): a share of each step, and the number of different questions that
+# it rests on.
 _METRICS = {
     TRAINING_LABELS: ("label_accuracy", "labels_checked"),
     LABELLED_SHARE: ("labelled_share", "truths_known"),
@@ -28,7 +30,7 @@ _METRICS = {
 
 
 def labels_by_step(session: Session, run: str) -> list[StepLabelFigures]:
-    """Of the steps whose labels could be judged, in order."""
+    """The figures of each step whose labels could be checked, in order."""
     oracle = _oracle(session, run)
     if oracle is None:
         return []
@@ -40,28 +42,32 @@ def labels_by_step(session: Session, run: str) -> list[StepLabelFigures]:
 
 
 def training_label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
-    """The same over all steps of an iteration's training.
+    """The figures over all steps of an iteration's training.
 
-    A question's labels at several steps are not independent. n is therefore at most the number of the training's
-    questions times the share of them that a step's figure rests on, its mean over the steps, rounded up.
+    Labels of one question at several steps are not independent. So n is at most the number of questions trained on,
+    times the share of a step's questions that its figure rests on (the mean over the steps), rounded up.
     """
     oracle = _oracle(session, run)
     if oracle is None:
         return
     config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
     questions = queries.traces.count_learned_from(session, checkpoint_id(run, "solver", iteration))
-    trained = queries.figures.train_metrics_of(session, run, iteration=iteration, role="solver", name="majority_share")
-    in_steps = len(trained) * min(questions, config.solver.training.prompts_per_step)
+    train_steps = queries.figures.train_metrics_of(
+        session, run, iteration=iteration, role="solver", name="majority_share"
+    )
+    questions_in_steps = len(train_steps) * min(questions, config.solver.training.prompts_per_step)
     steps = [*_steps(session, run, iteration).values()]
     for name, metrics in _METRICS.items():
         checked = sum(step.get(metrics[1], 0.0) for step in steps)
-        figure = _pooled(steps, *metrics, most=math.ceil(questions * checked / in_steps) if in_steps else 0)
+        figure = _pooled(
+            steps, *metrics, max_n=math.ceil(questions * checked / questions_in_steps) if questions_in_steps else 0
+        )
         if figure is not None:
             yield SeriesPoint(iteration, name, "", oracle, figure.value, figure.lo, figure.hi, figure.n)
 
 
 def _oracle(session: Session, run: str) -> str | None:
-    """Who knows the truth: the prompts' own answers, or the exact oracle. None where training makes no labels."""
+    """The oracle that knows the truth: `given` or `exact`. None if the method makes no labels while it trains."""
     config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
     if config.solver.reward.labels != "online":
         return None
@@ -77,11 +83,11 @@ def _steps(session: Session, run: str, iteration: int | None = None) -> dict[tup
     return dict(sorted(steps.items()))
 
 
-def _pooled(steps: Sequence[Mapping[str, float]], share: str, n: str, most: int | None = None) -> Estimate | None:
-    """The share over several steps, each by its n, with Wilson's interval."""
+def _pooled(steps: Sequence[Mapping[str, float]], share: str, n: str, max_n: int | None = None) -> Estimate | None:
+    """The mean share of several steps, weighted by their n, with Wilson's interval. Its n is at most `max_n`."""
     total = sum(step.get(n, 0.0) for step in steps)
     if total == 0:
         return None
     value = sum(step[share] * step[n] for step in steps if step.get(n)) / total
-    count = round(total) if most is None else min(round(total), most)
+    count = round(total) if max_n is None else min(round(total), max_n)
     return Estimate(value, *wilson_at(value, count), count) if count else None

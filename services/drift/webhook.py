@@ -1,4 +1,4 @@
-"""The webhook that alerts are sent to, signed as Standard Webhooks has it (standardwebhooks.com)."""
+"""Sends alerts to a webhook, signed as Standard Webhooks specifies (standardwebhooks.com)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PREFIX = "whsec_"
 
 
 class WebhookError(CoevoError):
-    """A webhook's address or secret that cannot be used; never says the secret."""
+    """The address or the secret of a webhook is not valid. The message never contains the secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """What the store calls it: an address may hold a secret, so of it only the host and a hash."""
+        """Host and hash of the address. The address itself may contain a secret, so the store does not have it."""
         return f"{urlsplit(self.url).hostname}#{hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
 
     def send(self, alert: AlertRow) -> httpx.Response:
-        """Its `webhook-id` is the alert's id, at every attempt. Raises as `outbox.Target` has it."""
+        """Post the alert. Its id is the `webhook-id` of every attempt. Raises the errors of `outbox.Target.send`."""
         body, now = body_of(alert), int(time())
         headers = {
             "content-type": "application/json",
@@ -50,7 +50,7 @@ class Webhook:
 
 
 def webhook_from(environment: Mapping[str, str]) -> Webhook | None:
-    """What `COEVO_WEBHOOK_URL` and `COEVO_WEBHOOK_SECRET` say; None without an address. Raises `WebhookError`."""
+    """The webhook of `COEVO_WEBHOOK_URL` and `COEVO_WEBHOOK_SECRET`; None without a URL. Raises `WebhookError`."""
     url, secret = environment.get("COEVO_WEBHOOK_URL"), environment.get("COEVO_WEBHOOK_SECRET", "")
     if not url:
         return None
@@ -66,23 +66,23 @@ def webhook_from(environment: Mapping[str, str]) -> Webhook | None:
 
 
 def _is_address(url: str) -> bool:
-    """What is wrong with it is not told: the parsers quote what may be a part of its password."""
+    """Whether `url` is valid. The reason is not reported, because the parsers may quote a part of a password."""
     try:
         parts, _ = urlsplit(url), httpx.URL(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except (httpx.InvalidURL, ValueError):  # ValueError: of urlsplit, or of a port above 65535
+    except (httpx.InvalidURL, ValueError):  # ValueError: from urlsplit, or for a port above 65535
         return False
 
 
 def signature(key: bytes, webhook_id: str, timestamp: int, body: bytes) -> str:
-    """HMAC-SHA256 over `id.timestamp.body`, version 1, as the header has it."""
+    """The value of the header `webhook-signature`: version 1, HMAC-SHA256 over `id.timestamp.body`."""
     signed = f"{webhook_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
 
 
 def body_of(alert: AlertRow) -> bytes:
-    """`{"type": "coevo.alert.raised", "timestamp": …, "data": the alert}`, the same at every attempt but for what was
-    acknowledged meanwhile. Raises `ValueError` for a figure that is not finite."""
+    """`{"type": "coevo.alert.raised", "timestamp": …, "data": the alert}`. It is the same at every attempt, unless the
+    alert was acknowledged meanwhile. Raises `ValueError` for a figure that is not finite."""
     data = {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in asdict(alert).items()}
     event = {"type": "coevo.alert.raised", "timestamp": alert.raised_at.isoformat(), "data": data}
     return json.dumps(event, allow_nan=False).encode()

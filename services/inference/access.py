@@ -1,6 +1,6 @@
-"""The key of the inference applications, which follows from Ray's token.
+"""The key of the inference applications, which is derived from Ray's token.
 
-It is a key of its own because Ray's token also lets its owner run programs. `proxy.py` asks for it.
+It differs from the token, because with Ray's token one can also run programs. `server/proxy.py` checks it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ KEY = "COEVO_INFERENCE_KEY"
 
 
 def key() -> str | None:
-    """What the variable KEY holds, for a process that does not know Ray's token, or what follows from that.
+    """The key: the value of the environment variable `KEY` if it is set, else derived from Ray's token.
 
-    None where Ray has no token: then nobody is asked for a key.
+    The variable is for processes that do not know Ray's token. The result is None if Ray has no token; the applications
+    then require no key.
     """
-    if given := os.environ.get(KEY):
-        return given
+    if key_from_environment := os.environ.get(KEY):
+        return key_from_environment
     token = os.environ.get("RAY_AUTH_TOKEN")
     return key_of(token) if token else None
 
 
 def key_of(ray_token: str) -> str:
-    """The key of the applications on the Ray that has this token."""
+    """The key of the applications on the Ray cluster with this token."""
     return hmac.new(ray_token.encode(), b"coevo inference", hashlib.sha256).hexdigest()
 
 
 def headers() -> dict[str, str]:
-    """What a request to the applications carries."""
+    """The headers that a request to the applications needs."""
     return {"Authorization": f"Bearer {value}"} if (value := key()) else {}

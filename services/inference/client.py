@@ -1,4 +1,7 @@
-"""The client of the inference services: many prompts at once, lost replicas retried, every reply's maker checked."""
+"""The client of the inference applications.
+
+It sends many prompts at once, repeats requests when a replica is lost, and checks which checkpoint made each reply.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ from services.inference.openai_api import ChatBatchResponse, ChatResponse
 
 T = TypeVar("T")
 
-# Answers that pass by themselves: a replica was lost or is being started, or has not swapped its weights yet.
+# Statuses of failures that may pass by themselves: a replica was lost, is starting, or still has other weights.
 PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 
 class InferenceError(CoevoError):
-    """A service refused a request, or did not answer it before the deadline."""
+    """Raised when a service refuses a request, or does not answer it before the deadline."""
 
 
-_TOGETHER = 8  # prompts a request, where the server takes several
+_PROMPTS_PER_REQUEST = 8  # if the server has the batch route
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +51,52 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class InferenceClient:
-    """Talks to one of our own applications, whatever engine is behind it. `url` ends in /v1."""
+    """A client of one of our own applications, with either engine. `url` ends in /v1."""
 
     url: str
     model: str  # the application's name
-    patience_s: float = 120.0  # spent between attempts, before a request is given up; an attempt takes what it takes
-    # Prompts under way at once, of all batches. Each may be a connection, and a process often has 1,024 files at most.
-    # With many more, Serve has dealt them out to its replicas long before it is known which of them will be busy.
+    # The total time spent waiting between the attempts of a request, before it is given up. The attempts themselves
+    # have no time limit.
+    patience_s: float = 120.0
+    # The most prompts sent and not yet answered, over all batches. Each may need a connection, and a process can often
+    # open only 1,024 files. Also, Serve assigns prompts to replicas when they arrive: with many more, it would do so
+    # long before it is known which replicas will be busy.
     concurrency: int = 512
 
     def generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
-        """Sample every prompt from `checkpoint`; out[i][j] is drawn with prompts[i].seed + j.
+        """Sample every prompt from `checkpoint`; result[i][j] is drawn with the seed prompts[i].seed + j.
 
-        A request is tried again as long as its failure may pass; a reply by another checkpoint is never taken.
-        Raises `InferenceError`. Blocks: call it outside an event loop.
+        A request is repeated as long as its failure may pass by itself. A reply by another checkpoint is never used.
+        Raises `InferenceError`. Blocks; call it outside an event loop.
         """
         try:
-            return asyncio.run(self._generate_alone(prompts, checkpoint))
-        except ExceptionGroup as group:  # the first failure ended the rest
+            return asyncio.run(self._generate_in_new_session(prompts, checkpoint))
+        except ExceptionGroup as group:  # the first failure has cancelled the other requests
             raise group.exceptions[0] from None
 
     def generate_in_turn(
         self, batches: Iterable[Sequence[Prompt]], checkpoint: str, at_once: int
     ) -> Generator[list[list[Reply]], None, None]:
-        """What `generate` gives for each batch, in order, with `at_once` of them under way.
+        """Yield the result of `generate` for each batch, in order, while up to `at_once` batches are in progress.
 
-        To be closed (`contextlib.closing`): what is under way is given up then, as it is when a batch fails.
+        The caller must close the generator (`contextlib.closing`). The batches in progress are then cancelled, as they
+        are when a batch fails.
         """
-        loop, under_way = asyncio.new_event_loop(), deque[Future[list[list[Reply]]]]()
+        loop, in_progress = asyncio.new_event_loop(), deque[Future[list[list[Reply]]]]()
         thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
         thread.start()
-        http = asyncio.run_coroutine_threadsafe(_own_session(), loop).result()
+        http = asyncio.run_coroutine_threadsafe(_new_session(), loop).result()
         try:
-            together = asyncio.run_coroutine_threadsafe(self._together(http), loop).result()
-            slots = self._slots(together)
+            request_size = asyncio.run_coroutine_threadsafe(self._request_size(http), loop).result()
+            slots = self._slots(request_size)
             for batch in batches:
-                replies = self._generate(http, batch, checkpoint, together, slots)
-                under_way.append(asyncio.run_coroutine_threadsafe(replies, loop))
-                if len(under_way) == at_once:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
-        except ExceptionGroup as group:  # the first failure ended the rest
+                replies = self._generate(http, batch, checkpoint, request_size, slots)
+                in_progress.append(asyncio.run_coroutine_threadsafe(replies, loop))
+                if len(in_progress) == at_once:
+                    yield in_progress.popleft().result()
+            while in_progress:
+                yield in_progress.popleft().result()
+        except ExceptionGroup as group:  # the first failure has cancelled the other requests
             raise group.exceptions[0] from None
         finally:
             asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
@@ -98,36 +105,36 @@ class InferenceClient:
             thread.join()
             loop.close()
 
-    async def _generate_alone(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
-        async with await _own_session() as http:
-            together = await self._together(http)
-            return await self._generate(http, prompts, checkpoint, together, self._slots(together))
+    async def _generate_in_new_session(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
+        async with await _new_session() as http:
+            request_size = await self._request_size(http)
+            return await self._generate(http, prompts, checkpoint, request_size, self._slots(request_size))
 
-    def _slots(self, together: int) -> asyncio.Semaphore:
-        """One for each request that may be under way."""
-        return asyncio.Semaphore(max(1, self.concurrency // together))
+    def _slots(self, request_size: int) -> asyncio.Semaphore:
+        """One slot for each request that may be in progress."""
+        return asyncio.Semaphore(max(1, self.concurrency // request_size))
 
     async def _generate(
         self,
         http: aiohttp.ClientSession,
         prompts: Sequence[Prompt],
         checkpoint: str,
-        together: int,
+        request_size: int,
         slots: asyncio.Semaphore,
     ) -> list[list[Reply]]:
-        """`together` prompts a request, each of which has one of `slots`."""
+        """Send the prompts in requests of `request_size`; each request takes one of `slots`."""
 
-        async def ask(some: Sequence[Prompt]) -> list[list[Reply]]:
+        async def send(request: Sequence[Prompt]) -> list[list[Reply]]:
             async with slots:
-                return await self._patiently(partial(self._ask, http, some, checkpoint))
+                return await self._with_retries(partial(self._send, http, request, checkpoint))
 
         async with asyncio.TaskGroup() as group:
-            parts = [prompts[start : start + together] for start in range(0, len(prompts), together)]
-            tasks = [group.create_task(ask(part)) for part in parts]
+            requests = [prompts[start : start + request_size] for start in range(0, len(prompts), request_size)]
+            tasks = [group.create_task(send(request)) for request in requests]
         return [replies for task in tasks for replies in task.result()]
 
-    async def _together(self, http: aiohttp.ClientSession) -> int:
-        """How many prompts the server takes in one request."""
+    async def _request_size(self, http: aiohttp.ClientSession) -> int:
+        """How many prompts to send in one request: 1 unless the server has the batch route."""
 
         async def ask() -> int | str:
             async with http.get(f"{self.url}/models", allow_redirects=False) as response:
@@ -136,14 +143,15 @@ class InferenceClient:
                 content = await response.read()
             try:
                 models = _Models.model_validate_json(content).data
-            except ValidationError:  # of another server
+            except ValidationError:  # the server is not one of ours
                 return 1
-            return _TOGETHER if all(model.batches for model in models) else 1  # none while one is swapped in
+            # The list of the embedded engine is empty while a checkpoint is swapped in.
+            return _PROMPTS_PER_REQUEST if all(model.batches for model in models) else 1
 
-        return await self._patiently(ask)
+        return await self._with_retries(ask)
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T | str]]) -> T:
-        """What `attempt` gives, tried again as long as it says what went wrong and may pass."""
+    async def _with_retries(self, attempt: Callable[[], Awaitable[T | str]]) -> T:
+        """The result of `attempt`, which is repeated while it returns a string: a failure that may pass by itself."""
         waited, pause = 0.0, 0.05
         while True:
             try:
@@ -153,14 +161,16 @@ class InferenceClient:
             if not isinstance(result, str):
                 return result
             if waited + pause > self.patience_s:
-                raise InferenceError(f"{self.url}: no answer after waiting {self.patience_s:g} s, last: {result}")
+                raise InferenceError(
+                    f"{self.url}: no answer after waiting {self.patience_s:g} s; the last failure was: {result}"
+                )
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, 2.0)
 
-    async def _ask(
+    async def _send(
         self, http: aiohttp.ClientSession, prompts: Sequence[Prompt], checkpoint: str
     ) -> list[list[Reply]] | str:
-        """The replies to the prompts of one request, or what went wrong and may pass."""
+        """The replies to the prompts of one request, or a message about a failure that may pass by itself."""
         bodies = [self._body(prompt, checkpoint) for prompt in prompts]
         single = len(bodies) == 1
         route, body = ("", bodies[0]) if single else ("/batch", {"requests": bodies})
@@ -177,7 +187,9 @@ class InferenceClient:
             chats = ChatBatchResponse.model_validate_json(content).responses
         for chat, prompt in zip(chats, prompts, strict=True):
             if chat.policy_version != checkpoint or len(chat.choices) != prompt.n:
-                return f"{len(chat.choices)} of {prompt.n} choices by {chat.policy_version!r} instead of {checkpoint!r}"
+                return (
+                    f"expected {prompt.n} choices by {checkpoint!r}, got {len(chat.choices)} by {chat.policy_version!r}"
+                )
         return [_replies(chat, prompt) for chat, prompt in zip(chats, prompts, strict=True)]
 
     def _body(self, prompt: Prompt, checkpoint: str) -> dict[str, object]:
@@ -195,11 +207,11 @@ class InferenceClient:
 
 
 class _Model(BaseModel):
-    batches: bool = False  # whether the server has the route for several chats
+    batches: bool = False  # whether the server has the batch route
 
 
 class _Models(BaseModel):
-    """What is looked at of a server's list of its models."""
+    """A server's list of models, with the one field that the client reads."""
 
     data: list[_Model]
 
@@ -224,13 +236,16 @@ async def _failure(response: aiohttp.ClientResponse) -> str:
 
 
 def open_session(headers: Mapping[str, str], total_s: float | None) -> aiohttp.ClientSession:
-    """Connections that are kept from one request to the next, as many as there are requests under way. `total_s` is
-    what a request may take, in seconds; None: what it takes. To be called within an event loop."""
+    """An HTTP session that keeps its connections open between requests and does not limit their number.
+
+    A request may take `total_s` seconds, or any time if that is None. Must be called within an event loop.
+    """
     timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=10)
     return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
 
 
-async def _own_session() -> aiohttp.ClientSession:
+async def _new_session() -> aiohttp.ClientSession:
+    """A session for our own applications, with their key."""
     return open_session(access.headers(), total_s=None)
 
 

@@ -1,4 +1,4 @@
-"""Asking other people's services (`core.settings.serving.Service`) over HTTP, again where a failure may pass."""
+"""Sends requests to external services (`core.settings.serving.Service`) over HTTP, and repeats them after failures."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ R = TypeVar("R")
 
 _REFUSED = frozenset({400, 413, 422})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
-_LONGEST_WISH_S = 60.0  # of what a service asks for in Retry-After
+_LONGEST_RETRY_AFTER_S = 60.0  # a longer pause in a service's Retry-After header is cut to this
 
 
 class RequestRefused(InferenceError):
-    """A service will not answer this very request, but may answer another."""
+    """Raised when a service refuses this particular request; it may still answer other requests."""
 
 
 async def ask_each(
     service: Service, items: Iterable[T], ask: Callable[[aiohttp.ClientSession, T], Awaitable[R]], at_once: int
 ) -> list[R]:
-    """What `ask` makes of each item, in their order, with `at_once` of them under way. The first that raises ends the
-    others. Raises what `ask` does, and `InferenceError` where the service's key is not set."""
+    """Call `ask` for each item, for at most `at_once` items at a time, and return the results in order.
+
+    The first call that raises cancels the others. Raises what `ask` raises, and `InferenceError` if the service's key
+    is not set.
+    """
     slots = asyncio.Semaphore(at_once)
     async with open_session(_headers(service), total_s=service.timeout) as http:
 
-        async def one(item: T) -> R:
+        async def ask_in_slot(item: T) -> R:
             async with slots:
                 return await ask(http, item)
 
         try:
-            async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(one(item)) for item in items]
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
-    return [task.result() for task in running]
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(ask_in_slot(item)) for item in items]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _headers(service: Service) -> dict[str, str]:
@@ -51,15 +54,19 @@ def _headers(service: Service) -> dict[str, str]:
 
 
 async def post(http: aiohttp.ClientSession, service: Service, route: str, body: dict[str, Any]) -> Any:
-    """The reply's JSON; what may pass by itself is tried again after a growing pause, or as long as the service asks
-    for, `service.attempts` times in all. Raises `RequestRefused` and `InferenceError`."""
+    """Send `body` to a route of the service and return the JSON of its reply.
+
+    A failure that may pass by itself is followed by another attempt, up to `service.attempts` in all. The pause before
+    it grows each time, and is at least as long as the service asks for in Retry-After. Raises `RequestRefused` and
+    `InferenceError`.
+    """
     pause, failure = _FIRST_PAUSE_S, ""
     for attempt in range(service.attempts):
         if attempt:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         try:
-            # A service that sends the request elsewhere is not asked there: it would get the key.
+            # Redirects are not followed, because their target would get the key.
             async with http.post(f"{service.url}/{route}", json=body, allow_redirects=False) as response:
                 content = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -75,11 +82,11 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
             raise RequestRefused(f"{service.url}: {route}: {failure}")
         if response.status not in PASSING:
             break
-        pause = max(pause, _wish(response))
+        pause = max(pause, _retry_after(response))
     raise InferenceError(f"{service.url}: {route}: {failure}")
 
 
-def _wish(response: aiohttp.ClientResponse) -> float:
-    """The seconds of a Retry-After header; 0 without one, or where it is a date."""
-    given = response.headers.get("Retry-After", "")
-    return min(float(given), _LONGEST_WISH_S) if given.isascii() and given.isdigit() else 0.0
+def _retry_after(response: aiohttp.ClientResponse) -> float:
+    """The seconds in the Retry-After header; 0 if there is none or it holds a date."""
+    value = response.headers.get("Retry-After", "")
+    return min(float(value), _LONGEST_RETRY_AFTER_S) if value.isascii() and value.isdigit() else 0.0

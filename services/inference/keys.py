@@ -1,4 +1,4 @@
-"""The keys of services, other people's and our own."""
+"""Reads the keys of services, external ones and our own, from the environment."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from services.inference.client import InferenceError
 
 
 def keys_of(services: Sequence[Service]) -> dict[str, str]:
-    """The keys of those services that have one, by their variables, from this process's environment.
+    """The keys of those services that need one, by the names of their environment variables.
 
-    Raises `InferenceError` naming a variable that is not set.
+    Raises `InferenceError`, with the name of the variable, if a key is not set.
     """
     keys = {}
     for service in services:

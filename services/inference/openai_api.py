@@ -1,7 +1,7 @@
-"""The part of OpenAI's chat API that the loop speaks, and what we add to it (marked "ours").
+"""The part of OpenAI's chat API that coevo uses, and our additions to it (marked "ours").
 
-`POST /v1/chat/completions` and `GET /v1/models` are vLLM's too. Our servers have `POST /v1/chat/completions/batch`
-besides, and say so in `/v1/models`.
+vLLM has `POST /v1/chat/completions` and `GET /v1/models`, too. Our servers also have the batch route,
+`POST /v1/chat/completions/batch`, and report that in `/v1/models`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from core.settings.training import Sampling
 from core.types import FinishReason
 from services.inference.engines.base import Completion, Prompt
 
-CHATS_AT_ONCE = 64  # in one request, at most
+CHATS_AT_ONCE = 64  # the most chats in one request
 
 
 class Message(BaseModel):
@@ -36,12 +36,11 @@ class ChatRequest(BaseModel):
     logprobs: bool = False
 
     def prompt(self) -> Prompt:
-        """The same as the engines take it."""
+        """This request as a `Prompt` for an engine."""
         sampling = Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
-        messages = tuple({"role": m.role, "content": m.content} for m in self.messages)
-        return Prompt(
-            messages, self.seed, self.n, sampling, (self.stop,) if isinstance(self.stop, str) else (*self.stop,)
-        )
+        messages = tuple({"role": message.role, "content": message.content} for message in self.messages)
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        return Prompt(messages, self.seed, self.n, sampling, stop)
 
 
 class TokenLogprob(BaseModel):
@@ -59,8 +58,8 @@ class Choice(BaseModel):
     finish_reason: FinishReason
     logprobs: Logprobs | None = None
     completion_tokens: int  # ours
-    mean_entropy: float | None  # ours: nats a token
-    entropy_error: float | None  # ours: the exact one is within mean_entropy -+ this; 0 where it is the exact one
+    mean_entropy: float | None  # ours: nats per token
+    entropy_error: float | None  # ours: the exact mean is within mean_entropy -+ entropy_error; 0 if it is exact
 
 
 class Usage(BaseModel):
@@ -76,13 +75,13 @@ class ChatResponse(BaseModel):
 
 
 class ChatBatchRequest(BaseModel):
-    """Ours: several chats in one request, since Serve's part in a request takes as long as a small model's."""
+    """Ours: several chats in one request, because Serve's overhead per request is as long as a small model's answer."""
 
     requests: list[ChatRequest] = Field(min_length=1, max_length=CHATS_AT_ONCE)
 
 
 class ChatBatchResponse(BaseModel):
-    responses: list[ChatResponse]  # one a request, in their order
+    responses: list[ChatResponse]  # one per request, in their order
 
 
 class Model(BaseModel):
@@ -91,7 +90,7 @@ class Model(BaseModel):
     owned_by: Literal["coevo"] = "coevo"
     checkpoint: str  # ours
     sha256: str  # ours: of the checkpoint's manifest
-    batches: bool = False  # ours: whether the server has the route for several chats
+    batches: bool = False  # ours: whether the server has the batch route
 
 
 class ModelList(BaseModel):
@@ -100,20 +99,20 @@ class ModelList(BaseModel):
 
 
 def chat_response(model: str, checkpoint: str, completions: list[Completion], logprobs: bool) -> ChatResponse:
-    """What the engine sampled, as the API says it."""
+    """The response for an engine's completions, whose entropies must be exact."""
     choices = [
         Choice(
-            index=i,
-            message=Message(role="assistant", content=c.text),
-            finish_reason=c.finish_reason,
-            logprobs=_logprobs(c) if logprobs else None,
-            completion_tokens=len(c.tokens),
-            mean_entropy=c.mean_entropy,
+            index=index,
+            message=Message(role="assistant", content=completion.text),
+            finish_reason=completion.finish_reason,
+            logprobs=_logprobs(completion) if logprobs else None,
+            completion_tokens=len(completion.tokens),
+            mean_entropy=completion.mean_entropy,
             entropy_error=0.0,
         )
-        for i, c in enumerate(completions)
+        for index, completion in enumerate(completions)
     ]
-    usage = Usage(completion_tokens=sum(len(c.tokens) for c in completions))
+    usage = Usage(completion_tokens=sum(len(completion.tokens) for completion in completions))
     return ChatResponse(model=model, policy_version=checkpoint, choices=choices, usage=usage)
 
 

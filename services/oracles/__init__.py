@@ -1,1 +1,1 @@
-"""Who says whether a pseudo-label is right: a program, an LLM judge, people."""
+"""Oracles, which say whether a pseudo-label is right: a program, known answers, an LLM judge, people."""

@@ -1,5 +1,4 @@
-"""What the audits of a run come to: label accuracy as it was measured, as it is estimated between audits, and how far
-those who audited agree."""
+"""The results of a run's audits: measured and estimated label accuracy, and how far those who graded agree."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from core.statistics.audits import Said, kappa, stratified_share
+from core.statistics.audits import VerdictPair, kappa, stratified_share
 from core.statistics.calibration import Check, calibration_check, estimate_accuracy
 from core.statistics.estimates import Estimate, share
 from storage import queries
@@ -26,15 +25,15 @@ class Accuracy:
     iteration: int
     oracle: str
     over: Slice
-    figure: Estimate  # its n are the audits; those of other iterations where it is estimated
-    population: int  # pseudo-labels that it is of
-    frame: Literal["all", "sample"] | None  # what the oracle was asked of; None: estimated, not measured
+    figure: Estimate  # n is the number of audits; for an estimate, of audits in other iterations
+    population: int  # the number of pseudo-labels that it stands for
+    frame: Literal["all", "sample"] | None  # what the oracle was asked about; None: estimated, not measured
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two agree on the pseudo-labels of which both have said something; None: `core.statistics.audits.kappa`
-    says when."""
+    """How far two oracles, or two annotators, agree on the questions that both have graded. `kappa` may be None, as
+    `core.statistics.audits.kappa` explains."""
 
     first: str
     second: str
@@ -42,9 +41,11 @@ class Agreement:
 
 
 def measured(session: Session, run: str) -> list[Accuracy]:
-    """By oracle and iteration. An oracle with a sample is weighted to the whole set
-    (`core.statistics.audits.stratified_share`); one that was asked of everything has the plain share of what it has
-    said so far."""
+    """Measured label accuracy by oracle and iteration.
+
+    If the oracle has a sample, the figure is weighted to the whole set (`core.statistics.audits.stratified_share`). If
+    it was asked about everything, the figure is the plain share of what it has graded so far.
+    """
     return [
         accuracy
         for oracle, iterations in queries.audits.oracles_of(session, run).items()
@@ -54,7 +55,7 @@ def measured(session: Session, run: str) -> list[Accuracy]:
 
 
 def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list[Accuracy]:
-    """The same of one iteration and oracle; nothing where nothing was audited."""
+    """Measured label accuracy of one iteration by one oracle. Slices without an audit are left out."""
     sampled = queries.audits.sample_progress(session, run, iteration, oracle)[0] > 0
     accuracies = []
     for over, strata in queries.audits.strata_of(session, run, iteration, oracle).items():
@@ -69,35 +70,38 @@ def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list
 def estimated(
     session: Session, run: str, oracle: str, over: Slice, known: list[Accuracy]
 ) -> tuple[list[Accuracy], Check | None]:
-    """Label accuracy of the iterations that the oracle has not audited, from p_hat (`core.statistics.calibration`), and
-    how well the same does on those it has audited; `known` is what was `measured`."""
+    """Estimates of label accuracy, from p_hat, for the iterations that the oracle has not audited
+    (`core.statistics.calibration`), and a check of such estimates on the iterations that it has audited.
+
+    `known` is the result of `measured`.
+    """
     cells = queries.audits.audited_cells(session, run, oracle, kept_only=over == "kept")
     populations = queries.audits.p_hats_of(session, run, kept_only=over == "kept")
     figures = {
         accuracy.iteration: accuracy.figure for accuracy in known if (accuracy.oracle, accuracy.over) == (oracle, over)
     }
-    points = []
+    estimates = []
     for iteration, population in populations.items():
         if iteration not in figures and (figure := estimate_accuracy(cells, population)) is not None:
-            points.append(Accuracy(iteration, oracle, over, figure, sum(population.values()), None))
-    return points, calibration_check(cells, populations, figures)
+            estimates.append(Accuracy(iteration, oracle, over, figure, sum(population.values()), None))
+    return estimates, calibration_check(cells, populations, figures)
 
 
 def between_oracles(session: Session, run: str) -> list[Agreement]:
-    """Of every two oracles that have said something of a same pseudo-label."""
+    """The agreement of every two oracles that have graded a question in common."""
     oracles = sorted(queries.audits.oracles_of(session, run))
     pairs = {(a, b): queries.audits.agreement(session, run, a, b) for a, b in combinations(oracles, 2)}
     return _agreements({names: counts for names, counts in pairs.items() if counts})
 
 
 def between_annotators(session: Session, run: str) -> list[Agreement]:
-    """Of every two people who have said something of a same pseudo-label."""
+    """The agreement of every two annotators who have annotated a question in common."""
     return _agreements(queries.audits.annotator_agreement(session, run))
 
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """All that a run's audits come to."""
+    """All results of a run's audits."""
 
     measured: list[Accuracy]
     estimated: list[Accuracy]
@@ -107,17 +111,17 @@ class Audits:
 
 
 def audits_of(session: Session, run: str) -> Audits:
-    """Of every oracle and iteration."""
+    """The results of all oracles in all iterations."""
     known = measured(session, run)
-    points: list[Accuracy] = []
+    estimates: list[Accuracy] = []
     checks: list[tuple[str, Slice, Check]] = []
     for oracle in sorted({accuracy.oracle for accuracy in known}):
         for over in SLICES:
-            more, check = estimated(session, run, oracle, over, known)
-            points += more
+            new_estimates, check = estimated(session, run, oracle, over, known)
+            estimates += new_estimates
             checks += [(oracle, over, check)] if check else []
-    return Audits(known, points, checks, between_oracles(session, run), between_annotators(session, run))
+    return Audits(known, estimates, checks, between_oracles(session, run), between_annotators(session, run))
 
 
-def _agreements(counts: Mapping[tuple[str, str], Mapping[Said, int]]) -> list[Agreement]:
+def _agreements(counts: Mapping[tuple[str, str], Mapping[VerdictPair, int]]) -> list[Agreement]:
     return [Agreement(first, second, kappa(pairs)) for (first, second), pairs in counts.items()]

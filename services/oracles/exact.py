@@ -1,8 +1,8 @@
-"""The exact oracle of the tiny world: reads a question by its grammar and works it out in integers.
+"""The exact oracle of the tiny world. It parses a question by its grammar and computes the answer in integers.
 
-It knows what the world's questions look like, not how they are drawn: a name or an item may be any word, an operand any
-integer of up to nine digits, and there may be 24 operations. A question that does not fit to the letter is ill-posed.
-Questions are untrusted model output: nothing is evaluated, and each pattern is anchored and bounded.
+It knows what the world's questions look like, not how they are drawn. A name or an item may be any word, an operand may
+be any integer of up to nine digits, and there may be up to 24 operations. A question that does not match exactly is
+ill-posed. Questions are untrusted output of a model, so nothing is evaluated, and each pattern is anchored and bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from core.grading.answers import number_of
 from core.types import OracleLabel, OracleVerdict
 
-ILL_POSED = "no answer"  # what stands for the answer of a question that has none; no number equals it
+ILL_POSED = "no answer"  # stands for the answer of a question that has none; equal to no number
 MAX_CHARS = 2000
 MAX_OPERATIONS = 24
 GAINS = ("finds", "buys", "wins", "gets")
@@ -32,7 +32,7 @@ _STORY = re.compile(rf"({_WORD}) has ({_NUMBER}) (?!more\b)({_WORD})({_EVENTS})\
 
 @dataclass(frozen=True, slots=True)
 class _Arithmetic:
-    """What a question asks for: `operands[0] operators[0] operands[1] …`, `*` before `+` and `-`."""
+    """The expression `operands[0] operators[0] operands[1] …`, in which `*` is evaluated before `+` and `-`."""
 
     operands: tuple[int, ...]
     operators: tuple[str, ...]
@@ -54,7 +54,7 @@ def solve(question: str) -> int | None:
 
 
 def answer(question: str) -> str | None:
-    """`solve`'s, as text."""
+    """The result of `solve` as text."""
     truth = solve(question)
     return None if truth is None else str(truth)
 
@@ -66,9 +66,9 @@ def difficulty(question: str) -> int | None:
 
 
 def audit(question_id: str, question: str, pseudo_label: str | None) -> OracleLabel:
-    """What the oracle says of a pseudo-label, by exact numbers; one that is not a number is wrong.
+    """The oracle's label of a question. Numbers are compared exactly; a pseudo-label that is not a number is wrong.
 
-    `unknown` is a well-posed question without a pseudo-label: there is nothing to be right or wrong.
+    The verdict is `unknown` if a well-posed question has no pseudo-label, because then nothing can be right or wrong.
     """
     truth = solve(question)
     verdict: OracleVerdict

@@ -1,4 +1,4 @@
-"""The oracle of given prompts: the true answers that came with them."""
+"""The oracle of given prompts, which knows the true answers that came with the prompts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from core.types import OracleLabel, OracleVerdict
 
 
 def audit(rows: Sequence[tuple[str, str, str | None]], grader: Grader) -> list[OracleLabel]:
-    """What the oracle says of each (question id, true answer, pseudo-label).
+    """The oracle's label of each (question id, true answer, pseudo-label).
 
-    `unknown` is a question without a pseudo-label, or one that the grader cannot tell from the truth.
+    The verdict is `unknown` if there is no pseudo-label, or if the grader cannot decide whether it equals the truth.
     """
     comparisons = iter(grader.compare_many([(label, truth) for _, truth, label in rows if label is not None]))
     verdicts: dict[str, OracleVerdict] = {"equal": "right", "unequal": "wrong", "unknown": "unknown"}
     return [
-        OracleLabel(i, "given", "unknown" if label is None else verdicts[next(comparisons).verdict], truth)
-        for i, truth, label in rows
+        OracleLabel(question_id, "given", "unknown" if label is None else verdicts[next(comparisons).verdict], truth)
+        for question_id, truth, label in rows
     ]

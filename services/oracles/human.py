@@ -1,4 +1,4 @@
-"""The oracle of people: what enough annotators say of a pseudo-label, each on their own, settles it."""
+"""The oracle of people. Enough annotators who agree, each labelling alone, settle the verdict on a pseudo-label."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from storage import queries
 from storage.rows import AnnotationRow
 
 ORACLE = "human"
-NEEDED = 2  # annotators that agree
+NEEDED = 2  # annotators who agree
 
 
 def annotate(session: Session, row: AnnotationRow, needed: int = NEEDED) -> bool:
-    """Store what somebody said of a question of the sample, and the label of `human` with the word that settles it.
+    """Store an annotation of a question of the sample, and, if it settles the question, the label of `human`.
 
-    Whether the word counts: it settles the question, or is the one after which enough have spoken, though they differ
-    or skip it. A later word that settles nothing does not; what is said of a settled question is kept, and changes
-    nothing.
+    Returns whether the sample may be over because of it: it settles the question, or it is annotation number `needed`,
+    even if the annotators disagree or skip the question. A later annotation that settles nothing returns False. So does
+    an annotation of a settled question, which is stored and changes nothing.
 
-    Both are in the caller's transaction. The question is locked first, so that of two annotators who speak at once
-    one sees the other's word.
+    Both rows are written in the caller's transaction. The sample is locked first, so that if two annotators write at
+    once, one of them sees the other's annotation.
 
     Raises:
         NotThere: the question is not in the sample.
-        AlreadyAnnotated: this annotator has said something of it before.
+        AlreadyAnnotated: this annotator has annotated the question before.
     """
     queries.audits.lock_sample(session, row.question_id, ORACLE)
     queries.audits.add_annotation(session, row)
@@ -42,17 +42,19 @@ def annotate(session: Session, row: AnnotationRow, needed: int = NEEDED) -> bool
 
 
 def is_over(session: Session, run: str, iteration: int, needed: int = NEEDED) -> bool:
-    """Whether each question that was drawn is settled, or enough have spoken of it: a sample with questions that people
-    differ on or skip is over too, as no one may be there to decide, and nobody waits for who left in between. False
-    where none was drawn."""
+    """Whether each question of the sample is settled or has `needed` annotations. False if no sample was drawn.
+
+    Questions on which annotators disagree, or which they skip, do not keep a sample open: there may be no other
+    annotator to decide, and one who left in between is not waited for.
+    """
     return queries.audits.sample_is_over(session, run, iteration, ORACLE, needed)
 
 
 def settled(verdicts: Iterable[OracleVerdict], needed: int = NEEDED) -> OracleVerdict | None:
-    """The verdict that at least `needed` annotators gave, and more than half of those who did not skip; None while
-    there is none. A skip (`unknown`) is no word."""
+    """The verdict that at least `needed` annotators gave, and more than half of those who did not skip. None while
+    there is no such verdict. A skip is the verdict `unknown`, and does not count."""
     counts = Counter(verdict for verdict in verdicts if verdict != "unknown")
     if not counts:
         return None
-    [(verdict, most)] = counts.most_common(1)
-    return verdict if most >= needed and 2 * most > counts.total() else None
+    [(verdict, count)] = counts.most_common(1)
+    return verdict if count >= needed and 2 * count > counts.total() else None

@@ -1,7 +1,8 @@
-"""The oracle that is a language model: asked in batches, each with questions of known verdict among it.
+"""The oracle that is a language model. It is asked in batches, and each batch contains sentinels: questions of known
+verdict.
 
-A batch whose sentinels fail is thrown away whole and asked again with other seeds and other sentinels; none of it
-reaches the caller. What the judge says that cannot be understood is `unknown`, never a guess.
+If the judge gets too many sentinels of a batch wrong, the whole batch is thrown away, and it is asked again with other
+seeds and other sentinels. If a reply of the judge cannot be understood, the verdict is `unknown`, never a guess.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import aiohttp
 
 from core.errors import CoevoError
 from core.grading.grader import Grader
-from core.judging.replies import Case, judged, messages
+from core.judging.replies import Case, combine_replies, messages
 from core.judging.sentinels import Sentinel, draw_sentinels
 from core.seeds import seed_for
 from core.settings.audit import Judge
@@ -25,11 +26,11 @@ from core.types import OracleLabel
 from services.inference.client import InferenceError
 from services.inference.external import RequestRefused, ask_each, post
 
-_SEEDS = 2**31  # what every service takes for a seed
+_SEEDS = 2**31  # seeds below this are accepted by every service
 
 
 class JudgeError(CoevoError):
-    """A judge that gets too many questions wrong whose answers are known."""
+    """A judge gets too many sentinels wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class JudgedBatch:
-    """What a judge said of a batch, and what it took. `tokens` are those of the prompts and of the replies, as the
-    service counts them, of thrown-away batches too; a service may not say."""
+    """The labels that a judge gave to a batch, and what this took.
+
+    `tokens` are those of the prompts and those of the replies, as counted by the service, including batches that were
+    thrown away. They are 0 if the service does not report them.
+    """
 
     labels: list[OracleLabel]
     sentinels: Tally
@@ -56,65 +60,66 @@ class JudgedBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    text: str | None  # None: it was refused, is no text, or was cut off
+    text: str | None  # None: the request was refused, or the reply is not text or was cut off
     tokens: tuple[int, int] = (0, 0)
     refused: str | None = None
 
 
 def audit(batch: Sequence[Case], settings: Judge, grader: Grader, seed: int) -> JudgedBatch:
-    """What the judge says of a batch, which is not empty, in its order; a case that cannot be asked is `unknown`.
-    Blocks: call it outside an event loop.
+    """Ask the judge about a batch, which must not be empty. The labels are in the order of the batch. A case that
+    cannot be asked about is `unknown`. This blocks, so call it outside of an event loop.
 
-    Raises `JudgeError` with the accuracy on the sentinels where it stays below `sentinel_accuracy`, `InferenceError`
-    where the service cannot be asked, and `GradingError`.
+    Raises `JudgeError` when the accuracy on the sentinels stays below `sentinel_accuracy` in all attempts,
+    `InferenceError` when the service cannot be asked, and `GradingError`.
     """
     thrown_away: list[Tally] = []
-    spent, refused = (0, 0), None
+    prompt_tokens, reply_tokens, refused = 0, 0, None
     for attempt in range(settings.batch_attempts):
-        # A batch's sentinels are its own, a question's draws are the same in whichever batch it is.
+        # The sentinels depend on the batch. The seeds of a question's replies do not.
         sentinel_seed = seed_for(seed, "sentinels", attempt, batch[0].question)
         questions = [case.question for case in batch]
         sentinels = draw_sentinels(settings.prompt, questions, settings.sentinels, sentinel_seed)
-        asked = _shuffled(batch, sentinels, sentinel_seed)
-        replies = asyncio.run(_ask_all(asked, settings, seed_for(seed, "ask", attempt)))
-        given = [reply for of_case in replies.values() for reply in of_case]
-        spent = (spent[0] + sum(r.tokens[0] for r in given), spent[1] + sum(r.tokens[1] for r in given))
-        refused = next((reply.refused for reply in given if reply.refused), refused)
-        texts = {key: [reply.text for reply in of_case] for key, of_case in replies.items()}
+        cases = _shuffled(batch, sentinels, sentinel_seed)
+        replies = asyncio.run(_ask_all(cases, settings, seed_for(seed, "ask", attempt)))
+        all_replies = [reply for case_replies in replies.values() for reply in case_replies]
+        prompt_tokens += sum(reply.tokens[0] for reply in all_replies)
+        reply_tokens += sum(reply.tokens[1] for reply in all_replies)
+        refused = next((reply.refused for reply in all_replies if reply.refused), refused)
+        texts = {key: [reply.text for reply in case_replies] for key, case_replies in replies.items()}
         tally = Tally(sum(_passed(sentinel, texts, settings, grader) for sentinel in sentinels), len(sentinels))
         if tally.right >= settings.sentinel_accuracy * tally.n:
             labels = [_label(case, texts, settings, grader) for case in batch]
-            return JudgedBatch(labels, tally, thrown_away, spent)
+            return JudgedBatch(labels, tally, thrown_away, (prompt_tokens, reply_tokens))
         thrown_away.append(tally)
     raise JudgeError(
         f"{settings.url}: {settings.model}: sentinel accuracy: expected at least {settings.sentinel_accuracy:g} of the "
         f"questions whose answers are known, got {', '.join(map(str, thrown_away))} right; the batch is thrown away"
-        + (f"; it refused some: {refused}" if refused else "")
+        + (f"; it refused some requests: {refused}" if refused else "")
     )
 
 
 def _shuffled(batch: Sequence[Case], sentinels: Sequence[Sentinel], seed: int) -> list[Case]:
-    asked = [*batch, *(sentinel.case for sentinel in sentinels)]
-    random.Random(seed).shuffle(asked)
-    return asked
+    cases = [*batch, *(sentinel.case for sentinel in sentinels)]
+    random.Random(seed).shuffle(cases)
+    return cases
 
 
 def _label(case: Case, replies: dict[str, list[str | None]], settings: Judge, grader: Grader) -> OracleLabel:
-    verdict = judged(settings.prompt, case, replies[case.key], grader)
+    verdict = combine_replies(settings.prompt, case, replies[case.key], grader)
     truth = case.truth.solution if settings.prompt == "equivalence" and case.truth else verdict.answer
     return OracleLabel(case.key, settings.oracle, verdict.verdict, truth)
 
 
 def _passed(sentinel: Sentinel, replies: dict[str, list[str | None]], settings: Judge, grader: Grader) -> bool:
-    verdict = judged(settings.prompt, sentinel.case, replies[sentinel.case.key], grader)
+    verdict = combine_replies(settings.prompt, sentinel.case, replies[sentinel.case.key], grader)
     return sentinel.passed(settings.prompt, verdict, grader)
 
 
 async def _ask_all(cases: Sequence[Case], settings: Judge, seed: int) -> dict[str, list[_Reply]]:
-    """Key -> `samples` replies to it, those of all cases under way together."""
+    """Key of a case -> its `samples` replies. All cases are asked about at the same time."""
 
-    async def ask(http: aiohttp.ClientSession, asked: tuple[Case, int]) -> _Reply:
-        case, sample = asked
+    async def ask(http: aiohttp.ClientSession, item: tuple[Case, int]) -> _Reply:
+        case, sample = item
         return await _ask(http, case, settings, seed_for(seed, case.question, sample))
 
     samples = range(settings.samples)
@@ -123,19 +128,19 @@ async def _ask_all(cases: Sequence[Case], settings: Judge, seed: int) -> dict[st
 
 
 async def _ask(http: aiohttp.ClientSession, case: Case, settings: Judge, seed: int) -> _Reply:
-    asked = messages(settings.prompt, case)
-    if asked is None:
+    chat = messages(settings.prompt, case)
+    if chat is None:
         return _Reply(None)
     body = {
         "model": settings.model,
-        "messages": asked,
+        "messages": chat,
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         "seed": seed % _SEEDS,
     }
     try:
         return _read(settings, await post(http, settings, "chat/completions", body))
-    except RequestRefused as error:  # one question that a service will not take must not stop the audit of all others
+    except RequestRefused as error:  # a question that a service refuses must not stop the audit of the others
         return _Reply(None, refused=str(error))
 
 
@@ -146,11 +151,13 @@ def _read(settings: Judge, reply: Any) -> _Reply:
         usage = reply.get("usage") or {}
         tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise InferenceError(f"{settings.url}: chat: not what OpenAI's API returns: {error!r}") from error
-    # one that was cut off has not come to its answer
+        raise InferenceError(
+            f"{settings.url}: chat: expected a reply in the format of OpenAI's API, got another: {error!r}"
+        ) from error
+    # a reply that was cut off has not reached its answer
     whole = isinstance(text, str) and finish not in ("length", "content_filter")
     return _Reply(text if whole else None, tokens)
 
 
-def _count(given: object) -> int:
-    return given if type(given) is int and given > 0 else 0
+def _count(tokens: object) -> int:
+    return tokens if type(tokens) is int and tokens > 0 else 0

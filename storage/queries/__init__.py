@@ -1,7 +1,7 @@
-"""Every statement that the store knows: plain functions, the session first, one module for each group of tables.
+"""All SQL statements: plain functions that take the session first, one module for each group of tables.
 
-They take and give frozen dataclasses, never ORM rows, and run in the caller's transaction, so that what belongs
-together is committed together. A thing asked for by its name (`get_…`) and not there is a `StoreError`.
+The functions take and return frozen dataclasses, never ORM rows. They run in the caller's transaction, so that several
+changes can be committed together. A `get_…` function raises `NotThere`, a `StoreError`, when there is no such object.
 """
 
 from storage.queries import (

@@ -1,4 +1,4 @@
-"""Alerts: raised once, acknowledged once, and on their way to whoever wants to know."""
+"""Alerts: storing them once, acknowledging them once, and delivering them to targets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 
 from storage.errors import AlreadyAcknowledged, NotThere
 from storage.models import Alerts, Deliveries
-from storage.queries.tables import columns, database_time, insert_carriers, insert_new, table_of
+from storage.queries.tables import columns, database_time, insert_dataclasses, insert_new, table_of
 from storage.rows import AlertRow, DeliveryRow, Severity
 
 
 def add_alerts(session: Session, alerts: Iterable[AlertRow]) -> None:
-    """Raise alerts; one that was raised before stays as it is."""
-    insert_carriers(session, Alerts, alerts, AlertRow)
+    """Store alerts. An alert that exists already stays as it is."""
+    insert_dataclasses(session, Alerts, alerts, AlertRow)
 
 
 def list_alerts(
@@ -29,11 +29,11 @@ def list_alerts(
     after: AlertRow | None = None,
     limit: int = 50,
 ) -> list[AlertRow]:
-    """A page of alerts, the newest first; `after` is the last one of the page before."""
+    """A page of alerts, the newest first; `after` is the last alert of the previous page."""
     statement = select(*columns(Alerts, AlertRow))
-    for column, wanted in ((Alerts.run, run), (Alerts.iteration, iteration), (Alerts.severity, severity)):
-        if wanted is not None:
-            statement = statement.where(column == wanted)
+    for column, value in ((Alerts.run, run), (Alerts.iteration, iteration), (Alerts.severity, severity)):
+        if value is not None:
+            statement = statement.where(column == value)
     if acknowledged is not None:
         statement = statement.where(
             Alerts.acknowledged_at.is_not(None) if acknowledged else Alerts.acknowledged_at.is_(None)
@@ -45,93 +45,93 @@ def list_alerts(
 
 
 def get_alert(session: Session, alert: str) -> AlertRow:
-    """Raises `NotThere`."""
+    """One alert. Raises `NotThere`."""
     row = session.execute(select(*columns(Alerts, AlertRow)).where(Alerts.id == alert)).one_or_none()
     if row is None:
-        raise NotThere(f"alert {alert!r}: there is none of this id")
+        raise NotThere(f"alert {alert!r}: no alert has this id")
     return AlertRow(*row)
 
 
 def acknowledge(session: Session, alert: str, by: str, note: str = "") -> AlertRow:
-    """Say that somebody has seen to it. Raises `NotThere`, `AlreadyAcknowledged`."""
-    known = [Alerts.id == alert, Alerts.acknowledged_at.is_(None)]
+    """Record that `by` has acknowledged an alert. Raises `NotThere`, `AlreadyAcknowledged`."""
+    unacknowledged = [Alerts.id == alert, Alerts.acknowledged_at.is_(None)]
     values = {"acknowledged_at": database_time(session), "acknowledged_by": by, "note": note}
-    changed = update(table_of(Alerts)).where(*known).values(values).returning(*columns(Alerts, AlertRow))
+    changed = update(table_of(Alerts)).where(*unacknowledged).values(values).returning(*columns(Alerts, AlertRow))
     row = session.execute(changed).one_or_none()
     if row is None:
-        was = get_alert(session, alert)
-        raise AlreadyAcknowledged(
-            f"alert {alert}: {was.acknowledged_by} acknowledged it at {was.acknowledged_at:%Y-%m-%d %H:%M:%S} UTC"
-        )
+        existing = get_alert(session, alert)
+        at = f"{existing.acknowledged_at:%Y-%m-%d %H:%M:%S} UTC"
+        raise AlreadyAcknowledged(f"alert {alert}: {existing.acknowledged_by} acknowledged it at {at}")
     return AlertRow(*row)
 
 
 def deliveries_of(session: Session, alert: str) -> list[DeliveryRow]:
-    """How an alert fares on its way to each target."""
+    """The deliveries of an alert, by target."""
     statement = select(*columns(Deliveries, DeliveryRow)).where(Deliveries.alert == alert)
     return [DeliveryRow(*row) for row in session.execute(statement.order_by(Deliveries.target))]
 
 
-def delivery_due(session: Session, target: str, *, most: int, first_sight: timedelta) -> bool:
-    """Whether `claim_delivery` would find something: a read, so that waiting for alerts locks nothing."""
+def delivery_due(session: Session, target: str, *, max_attempts: int, lookback: timedelta) -> bool:
+    """Whether `claim_delivery` would find an alert. This only reads, so waiting for alerts takes no write lock."""
     now = database_time(session)
-    waiting = exists().where(*_due(target, most, now))
-    return bool(session.scalar(select(or_(waiting, exists().where(*_unseen(session, target, now, first_sight))))))
+    waiting = exists().where(*_due(target, max_attempts, now))
+    return bool(session.scalar(select(or_(waiting, exists().where(*_unseen(session, target, now, lookback))))))
 
 
 def claim_delivery(
-    session: Session, target: str, *, most: int, first_sight: timedelta, put_off: list[timedelta]
+    session: Session, target: str, *, max_attempts: int, lookback: timedelta, delays: list[timedelta]
 ) -> tuple[AlertRow, DeliveryRow] | None:
-    """Take an alert that waits to be sent to `target`, the oldest first; None where there is none.
+    """Claim the oldest alert that waits to be sent to `target`; None if none waits.
 
-    Its next attempt is put off in this very transaction, by `put_off[attempts so far]` or the last of them, so no other
-    process sends it meanwhile, and one that dies has it sent again. `most` attempts are made. An alert that was raised
-    longer than `first_sight` before the target was first seen is never sent there.
+    The same transaction postpones the alert's next attempt, by `delays[attempts so far]` or the last delay. So no other
+    process sends the alert meanwhile, and if this process dies, the alert is sent again after the delay. At most
+    `max_attempts` attempts are made. An alert that was raised more than `lookback` before the first claim for the
+    target is never sent there.
     """
     now = database_time(session)
-    unseen = session.scalars(select(Alerts.id).where(*_unseen(session, target, now, first_sight))).all()
-    fresh = {"target": target, "attempts": 0, "next_at": now, "delivered_at": None, "error": None}
-    insert_new(session, Deliveries, [{"alert": alert, **fresh} for alert in unseen])
-    waiting = select(*columns(Deliveries, DeliveryRow)).join(Alerts).where(*_due(target, most, now))
+    unseen = session.scalars(select(Alerts.id).where(*_unseen(session, target, now, lookback))).all()
+    new_row = {"target": target, "attempts": 0, "next_at": now, "delivered_at": None, "error": None}
+    insert_new(session, Deliveries, [{"alert": alert, **new_row} for alert in unseen])
+    waiting = select(*columns(Deliveries, DeliveryRow)).join(Alerts).where(*_due(target, max_attempts, now))
     oldest = waiting.order_by(Alerts.raised_at, Alerts.id).limit(1)
     row = session.execute(oldest.with_for_update(skip_locked=True, of=table_of(Deliveries))).one_or_none()
     if row is None:
         return None
-    before = DeliveryRow(*row)
-    later = now + put_off[min(before.attempts, len(put_off) - 1)]
-    claimed = _change(session, before.alert, target, attempts=before.attempts + 1, next_at=later)
-    return get_alert(session, before.alert), claimed
+    delivery = DeliveryRow(*row)
+    next_at = now + delays[min(delivery.attempts, len(delays) - 1)]
+    claimed = _update_delivery(session, delivery.alert, target, attempts=delivery.attempts + 1, next_at=next_at)
+    return get_alert(session, delivery.alert), claimed
 
 
 def mark_delivered(session: Session, alert: str, target: str) -> None:
-    """It has arrived, and is not sent again."""
-    _change(session, alert, target, delivered_at=database_time(session), error=None)
+    """Record that the alert has arrived. It is not sent to the target again."""
+    _update_delivery(session, alert, target, delivered_at=database_time(session), error=None)
 
 
 def mark_failed(session: Session, alert: str, target: str, error: str) -> None:
-    """An attempt failed; the next one is when the claim said."""
-    _change(session, alert, target, error=error)
+    """Record that an attempt failed. `claim_delivery` has set the time of the next attempt."""
+    _update_delivery(session, alert, target, error=error)
 
 
-def _change(session: Session, alert: str, target: str, **values: object) -> DeliveryRow:
+def _update_delivery(session: Session, alert: str, target: str, **values: object) -> DeliveryRow:
     key = [Deliveries.alert == alert, Deliveries.target == target]
     changed = update(table_of(Deliveries)).where(*key).values(**values).returning(*columns(Deliveries, DeliveryRow))
     return DeliveryRow(*session.execute(changed).one())
 
 
-def _due(target: str, most: int, now: datetime) -> list[ColumnElement[bool]]:
-    mine = [Deliveries.target == target, Deliveries.delivered_at.is_(None)]
-    return [*mine, Deliveries.attempts < most, Deliveries.next_at <= now]
+def _due(target: str, max_attempts: int, now: datetime) -> list[ColumnElement[bool]]:
+    undelivered = [Deliveries.target == target, Deliveries.delivered_at.is_(None)]
+    return [*undelivered, Deliveries.attempts < max_attempts, Deliveries.next_at <= now]
 
 
-def _unseen(session: Session, target: str, now: datetime, first_sight: timedelta) -> list[ColumnElement[bool]]:
-    """Alerts without a row for the target, but for those from long before it was first seen: from before the first
-    that it has a row for, or, where it has none, from `first_sight` ago."""
-    first = session.scalar(
+def _unseen(session: Session, target: str, now: datetime, lookback: timedelta) -> list[ColumnElement[bool]]:
+    """Conditions on alerts that have no row for the target yet. An alert is left out if it is older than `lookback` and
+    older than every alert that has a row for the target."""
+    oldest_seen = session.scalar(
         select(func.min(Alerts.raised_at))
         .join(Deliveries, Deliveries.alert == Alerts.id)
         .where(Deliveries.target == target)
     )
-    since = now - first_sight if first is None else min(first, now - first_sight)
+    since = now - lookback if oldest_seen is None else min(oldest_seen, now - lookback)
     seen = exists().where(Deliveries.alert == Alerts.id, Deliveries.target == target)
     return [Alerts.raised_at >= since, ~seen]

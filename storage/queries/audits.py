@@ -1,8 +1,8 @@
-"""Audits: the samples that were drawn, what people said, and what it all comes to by stratum.
+"""Audits: the samples that were drawn, people's annotations, and counts by stratum.
 
-Label accuracy is over pseudo-labels: a question that nobody answered has none. An oracle with a sample is counted over
-its sample only, since what it said of other questions was not drawn by chance. An oracle without one was asked of
-everything.
+Label accuracy is over pseudo-labels, so it leaves out a question that has none. If an oracle has a sample, only the
+sample counts, because the other questions that it graded were not drawn at random. An oracle without a sample was asked
+about everything.
 """
 
 from __future__ import annotations
@@ -14,48 +14,54 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
-from core.statistics.audits import Said, Stratum, in_order, stratum_of
+from core.statistics.audits import Stratum, VerdictPair, in_order, stratum_of
 from core.statistics.calibration import Cell
 from core.types import OracleVerdict, Verdict, question_key
 from storage.errors import NotThere, StoreError
 from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions
 from storage.queries.browse import get_question
-from storage.queries.tables import columns, insert_carriers, insert_into
+from storage.queries.tables import columns, insert_dataclasses, insert_into
 from storage.rows import AnnotationRow, Over, QuestionEntry, SampleRow
 
 HUMAN = "human"
 _LABELLED = PseudoLabels.answer.is_not(None)
-# By the position and not by the id: an index has what is counted of an iteration, in this order.
-_ON = and_(*(getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")))
+# Joined by position and not by id: one database index has all columns that the counts of an iteration read.
+_SAME_QUESTION = and_(
+    *(getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index"))
+)
 
 
 class AlreadyAnnotated(StoreError):
-    """An annotator's second word on a question."""
+    """The annotator has annotated this question before."""
 
 
 def auditable(session: Session, run: str, iteration: int) -> list[tuple[str, float, Verdict]]:
     """(question id, p_hat, verdict) of the questions that were voted on and have a pseudo-label, by index."""
     statement = select(PseudoLabels.question_id, PseudoLabels.p_hat, PseudoLabels.verdict)
-    rows: Iterable[Any] = session.execute(_of(statement, run, iteration).where(_LABELLED).order_by(PseudoLabels.index))
-    return [(question, p_hat, verdict) for question, p_hat, verdict in rows]
+    rows: Iterable[Any] = session.execute(
+        _voted_on(statement, run, iteration).where(_LABELLED).order_by(PseudoLabels.index)
+    )
+    return [(question_id, p_hat, verdict) for question_id, p_hat, verdict in rows]
 
 
 def add_samples(session: Session, rows: Iterable[SampleRow]) -> None:
-    """Store what was drawn; a question that is in the sample already keeps its position."""
-    insert_carriers(session, AuditSamples, rows, SampleRow)
+    """Store drawn questions. A question that is in the sample already keeps its position."""
+    insert_dataclasses(session, AuditSamples, rows, SampleRow)
 
 
 def samples_of(session: Session, run: str, iteration: int, oracle: str) -> list[SampleRow]:
-    """An oracle's sample in order of position; empty where none was drawn."""
-    statement = select(*columns(AuditSamples, SampleRow)).where(*_drawn(run, iteration, oracle))
+    """An oracle's sample in order of position; empty if none was drawn."""
+    statement = select(*columns(AuditSamples, SampleRow)).where(*_in_sample(run, iteration, oracle))
     return [SampleRow(*row) for row in session.execute(statement.order_by(AuditSamples.position))]
 
 
 def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
-    """A question of an oracle's sample, on which only this transaction works until it ends: on the whole of it, since
-    its figures are worked out from all of its labels. Raises `NotThere`."""
+    """Lock an oracle's sample until the transaction ends, and return the row of one of its questions.
+
+    The whole sample is locked, because its figures are computed from all of its labels. Raises `NotThere`.
+    """
     run, iteration, _ = question_key(question_id)
-    first = select(AuditSamples.position).where(*_drawn(run, iteration, oracle), AuditSamples.position == 0)
+    first = select(AuditSamples.position).where(*_in_sample(run, iteration, oracle), AuditSamples.position == 0)
     session.execute(first.with_for_update())
     key = [AuditSamples.question_id == question_id, AuditSamples.oracle == oracle]
     row = session.execute(select(*columns(AuditSamples, SampleRow)).where(*key).with_for_update()).one_or_none()
@@ -65,23 +71,23 @@ def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
 
 
 def add_annotation(session: Session, row: AnnotationRow) -> None:
-    """Store what somebody said. Raises `AlreadyAnnotated` when they have said something of this question before."""
+    """Store an annotation. Raises `AlreadyAnnotated` when the annotator has annotated this question before."""
     values = {name: getattr(row, name) for name in AnnotationRow.__dataclass_fields__}
     insert = insert_into(session, Annotations).values(values)
     stored = insert.on_conflict_do_nothing(index_elements=["question_id", "annotator"]).returning(Annotations.annotator)
     if session.execute(stored).one_or_none() is None:
-        raise AlreadyAnnotated(f"question {row.question_id!r}: {row.annotator!r} has said something of it already")
+        raise AlreadyAnnotated(f"question {row.question_id!r}: {row.annotator!r} has annotated it already")
 
 
 def annotations_of(session: Session, question_ids: Sequence[str]) -> list[AnnotationRow]:
-    """What people said of these questions, question by question, who spoke first first."""
+    """The annotations of these questions, question by question, the earliest first."""
     statement = select(*columns(Annotations, AnnotationRow)).where(Annotations.question_id.in_(question_ids))
     key = (Annotations.question_id, Annotations.made_at, Annotations.annotator)
     return [AnnotationRow(*row) for row in session.execute(statement.order_by(*key))]
 
 
 def annotations_in(session: Session, run: str, iteration: int | None = None) -> list[AnnotationRow]:
-    """What people said in a run, or in one iteration of it, by iteration and index, who spoke first first."""
+    """The annotations of a run, or of one of its iterations, by iteration and index, the earliest first."""
     statement = select(*columns(Annotations, AnnotationRow)).join(Questions).where(Questions.run == run)
     if iteration is not None:
         statement = statement.where(Questions.iteration == iteration)
@@ -90,23 +96,23 @@ def annotations_in(session: Session, run: str, iteration: int | None = None) -> 
 
 
 def next_to_label(session: Session, run: str, iteration: int, annotator: str) -> QuestionEntry | None:
-    """The first question of the human sample, by position, that is not settled and of which this annotator has said
-    nothing; None where there is none."""
-    annotators = select(Annotations.annotator).where(
+    """The first question of the human sample, by position, that has no verdict of `human` yet, and that this annotator
+    has not annotated; None if there is none."""
+    own_annotations = select(Annotations.annotator).where(
         Annotations.question_id == AuditSamples.question_id, Annotations.annotator == annotator
     )
     waiting = select(AuditSamples.question_id).where(
-        *_drawn(run, iteration, HUMAN), ~annotators.exists(), ~_settled(HUMAN).exists()
+        *_in_sample(run, iteration, HUMAN), ~own_annotations.exists(), ~_verdict_of(HUMAN).exists()
     )
     question = session.scalar(waiting.order_by(AuditSamples.position).limit(1))
     return None if question is None else get_question(session, question)
 
 
 def sample_progress(session: Session, run: str, iteration: int, oracle: str) -> tuple[int, int]:
-    """How many questions of a sample were drawn, and of how many the oracle has given its verdict."""
-    settled = func.count().filter(_settled(oracle).exists())
+    """How many questions of a sample were drawn, and how many of these have the oracle's verdict."""
+    settled = func.count().filter(_verdict_of(oracle).exists())
     drawn, done = session.execute(
-        select(func.count(), settled).select_from(AuditSamples).where(*_drawn(run, iteration, oracle))
+        select(func.count(), settled).select_from(AuditSamples).where(*_in_sample(run, iteration, oracle))
     ).one()
     return drawn, done
 
@@ -118,23 +124,23 @@ def has_label(session: Session, question_id: str, oracle: str) -> bool:
 
 
 def sample_is_over(session: Session, run: str, iteration: int, oracle: str, needed: int) -> bool:
-    """Whether of each question of a sample the oracle has given its verdict or `needed` annotators have said something,
-    be it that they skip it; False where none was drawn."""
-    words = select(func.count()).where(Annotations.question_id == AuditSamples.question_id).scalar_subquery()
-    drawn = _drawn(run, iteration, oracle)
-    waiting = exists().where(*drawn, ~_settled(oracle).exists(), words < needed)
+    """Whether each question of a sample has the oracle's verdict, or at least `needed` annotations, which may be skips.
+    False if no sample was drawn."""
+    annotation_count = select(func.count()).where(Annotations.question_id == AuditSamples.question_id).scalar_subquery()
+    drawn = _in_sample(run, iteration, oracle)
+    waiting = exists().where(*drawn, ~_verdict_of(oracle).exists(), annotation_count < needed)
     return bool(session.scalar(select(exists().where(*drawn) & ~waiting)))
 
 
 def drawn_by_stratum(session: Session, run: str, iteration: int, oracle: str) -> dict[str, int]:
-    """Stratum -> questions of the sample."""
-    counted = select(AuditSamples.stratum, func.count()).where(*_drawn(run, iteration, oracle))
+    """Stratum -> number of questions of the sample."""
+    counted = select(AuditSamples.stratum, func.count()).where(*_in_sample(run, iteration, oracle))
     rows: Iterable[Any] = session.execute(counted.group_by(AuditSamples.stratum))
     return dict(iter(rows))
 
 
 def annotation_counts(session: Session, run: str, iteration: int) -> dict[str, dict[OracleVerdict, int]]:
-    """Annotator -> verdict -> how many questions of the iteration they said it of; skipped ones are `unknown`."""
+    """Annotator -> verdict -> number of questions of the iteration; skipped questions are `unknown`."""
     key = (Annotations.annotator, Annotations.verdict)
     counted = select(*key, func.count()).join(Questions).where(Questions.run == run, Questions.iteration == iteration)
     counts: dict[str, dict[OracleVerdict, int]] = {}
@@ -146,13 +152,15 @@ def annotation_counts(session: Session, run: str, iteration: int) -> dict[str, d
 def named_strata_of(
     session: Session, run: str, iteration: int, oracle: str, *, unanswered: bool = False
 ) -> dict[str, Stratum]:
-    """Stratum -> its counts, `in_order`: how many pseudo-labels there are, were audited, and are right. What the oracle
-    calls ill-posed, or could not decide, is not right. `unanswered`: the questions without a pseudo-label count too,
-    where the oracle was asked of everything; none of them is drawn for a sample."""
+    """Stratum -> its counts: pseudo-labels in all, audited ones, and right ones. The strata are sorted by `in_order`.
+
+    A label that the oracle calls ill-posed, or could not decide on, is not right. With `unanswered`, questions without
+    a pseudo-label count too, if the oracle was asked about everything; a sample never contains such a question.
+    """
     key = (PseudoLabels.p_hat, PseudoLabels.verdict)
-    of_oracle = and_(_ON, OracleLabels.oracle == oracle)
+    of_oracle = and_(_SAME_QUESTION, OracleLabels.oracle == oracle)
     counted = select(*key, func.count(), func.count(OracleLabels.verdict), func.sum(_is_right()))
-    if session.scalar(select(AuditSamples.position).where(*_drawn(run, iteration, oracle)).limit(1)) is None:
+    if session.scalar(select(AuditSamples.position).where(*_in_sample(run, iteration, oracle)).limit(1)) is None:
         joined = counted.join_from(PseudoLabels, OracleLabels, of_oracle, isouter=True)
         joined = joined if unanswered else joined.where(_LABELLED)
     else:
@@ -160,25 +168,25 @@ def named_strata_of(
         sampled = counted.join_from(PseudoLabels, AuditSamples, drawn, isouter=True).where(_LABELLED)
         joined = sampled.join(OracleLabels, and_(of_oracle, AuditSamples.position.is_not(None)), isouter=True)
     sums: dict[str, list[int]] = {}
-    for p_hat, verdict, *counts in session.execute(_of(joined, run, iteration).group_by(*key)):
+    for p_hat, verdict, *counts in session.execute(_voted_on(joined, run, iteration).group_by(*key)):
         total = sums.setdefault(stratum_of(p_hat, cast(Verdict, verdict)), [0, 0, 0])
         total[:] = [a + b for a, b in zip(total, counts, strict=True)]
     return {name: Stratum(*sums[name]) for name in in_order(sums)}
 
 
 def strata_of(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
-    """The strata for `core.statistics.audits.stratified_share`, over the kept questions and over all."""
+    """The strata for `core.statistics.audits.stratified_share`, over the kept questions and over all questions."""
     named = named_strata_of(session, run, iteration, oracle)
     kept = [stratum for name, stratum in named.items() if name.startswith("kept")]
     return {"kept": kept, "all": [*named.values()]}
 
 
 def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = False) -> list[Cell]:
-    """What an oracle said over a run, by iteration and p_hat: what `core.statistics.calibration` fits. Every word
-    counts here, drawn or not: at one p_hat, a question that was asked is like one that was not."""
+    """An oracle's verdicts in a run, counted by iteration and p_hat, for `core.statistics.calibration` to fit. Verdicts
+    outside the sample count too: at the same p_hat, audited questions are assumed to be like the others."""
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     counted = select(*key, func.count(), func.sum(_is_right())).select_from(PseudoLabels)
-    counted = counted.join(OracleLabels, _ON)
+    counted = counted.join(OracleLabels, _SAME_QUESTION)
     conditions = [PseudoLabels.run == run, _LABELLED, OracleLabels.oracle == oracle]
     if kept_only:
         conditions.append(PseudoLabels.verdict == "kept")
@@ -187,7 +195,7 @@ def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = 
 
 
 def p_hats_of(session: Session, run: str, *, kept_only: bool = False) -> dict[int, dict[float, int]]:
-    """Iteration -> p_hat -> pseudo-labels, or those of them whose question was kept."""
+    """Iteration -> p_hat -> number of pseudo-labels; with `kept_only`, those of kept questions."""
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     voted = [PseudoLabels.run == run, _LABELLED]
     if kept_only:
@@ -200,7 +208,7 @@ def p_hats_of(session: Session, run: str, *, kept_only: bool = False) -> dict[in
 
 
 def oracles_of(session: Session, run: str) -> dict[str, list[int]]:
-    """Oracle -> the iterations of the run of which it has said something, in order."""
+    """Oracle -> the iterations of the run in which it has graded a question, in order."""
     key = (OracleLabels.oracle, OracleLabels.iteration)
     statement = select(*key).where(OracleLabels.run == run).distinct()
     iterations: dict[str, list[int]] = {}
@@ -209,37 +217,37 @@ def oracles_of(session: Session, run: str) -> dict[str, list[int]]:
     return iterations
 
 
-def agreement(session: Session, run: str, oracle_a: str, oracle_b: str) -> Counter[Said]:
-    """How often the two oracles said which pair of verdicts, of the pseudo-labels of which both said something: what
-    `core.statistics.audits.kappa` takes."""
+def agreement(session: Session, run: str, oracle_a: str, oracle_b: str) -> Counter[VerdictPair]:
+    """(verdict of oracle_a, verdict of oracle_b) -> number of pseudo-labels, over those that both have graded. This is
+    what `core.statistics.audits.kappa` takes."""
     other = aliased(OracleLabels)
     key = (OracleLabels.verdict, other.verdict)
-    both = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, _ON)
+    both = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, _SAME_QUESTION)
     both = both.join(other, other.question_id == PseudoLabels.question_id)
     named = [PseudoLabels.run == run, OracleLabels.oracle == oracle_a, other.oracle == oracle_b]
     rows: Iterable[Any] = session.execute(both.where(*named).group_by(*key))
     return Counter({(a, b): count for a, b, count in rows})
 
 
-def annotator_agreement(session: Session, run: str) -> dict[tuple[str, str], Counter[Said]]:
-    """The same for every two annotators who have spoken of a same question, in order of their names."""
+def annotator_agreement(session: Session, run: str) -> dict[tuple[str, str], Counter[VerdictPair]]:
+    """Like `agreement`, for every two annotators who have annotated a question in common, in order of their names."""
     other = aliased(Annotations)
     key = (Annotations.annotator, other.annotator, Annotations.verdict, other.verdict)
     both = select(*key, func.count()).join_from(Annotations, Questions, Questions.id == Annotations.question_id)
     both = both.join(other, and_(other.question_id == Questions.id, other.annotator > Annotations.annotator))
     rows: Iterable[Any] = session.execute(both.where(Questions.run == run).group_by(*key).order_by(*key))
-    pairs: dict[tuple[str, str], Counter[Said]] = {}
+    pairs: dict[tuple[str, str], Counter[VerdictPair]] = {}
     for first, second, a, b, count in rows:
         pairs.setdefault((first, second), Counter())[a, b] = count
     return pairs
 
 
-def _drawn(run: str, iteration: int, oracle: str) -> list[ColumnElement[bool]]:
+def _in_sample(run: str, iteration: int, oracle: str) -> list[ColumnElement[bool]]:
     return [AuditSamples.run == run, AuditSamples.iteration == iteration, AuditSamples.oracle == oracle]
 
 
-def _settled(oracle: str) -> Select[str]:
-    """The oracle's verdict on the question of a sample's row."""
+def _verdict_of(oracle: str) -> Select[str]:
+    """A subquery: the oracle's verdict on the question of a row of `audit_samples`."""
     same = OracleLabels.question_id == AuditSamples.question_id
     return select(OracleLabels.verdict).where(same, OracleLabels.oracle == oracle)
 
@@ -248,7 +256,7 @@ def _is_right() -> ColumnElement[int]:
     return case((OracleLabels.verdict == "right", 1), else_=0)
 
 
-def _of(statement: Select[*tuple[Any, ...]], run: str, iteration: int) -> Select[*tuple[Any, ...]]:
-    """Of the questions that were voted on."""
+def _voted_on(statement: Select[*tuple[Any, ...]], run: str, iteration: int) -> Select[*tuple[Any, ...]]:
+    """The statement, limited to the questions of an iteration that were voted on."""
     voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.p_hat.is_not(None)]
     return statement.where(*voted)

@@ -1,4 +1,4 @@
-"""Reading an iteration's questions as a person does: some of them, in an order, a page at a time."""
+"""Reads an iteration's questions for a list of them: filtered, sorted, a page at a time."""
 
 from __future__ import annotations
 
@@ -23,84 +23,85 @@ from storage.rows import AuditCount, QuestionEntry, QuestionSummary
 Sort = Literal["index", "-index", "p_hat", "-p_hat"]
 _QUESTIONS, _LABELS, _ORACLES = table_of(Questions), table_of(PseudoLabels), table_of(OracleLabels)
 _CLUSTERS = table_of(QuestionClusters)
-_OF_QUESTION = _LABELS.c.question_id == _QUESTIONS.c.id
-_FIELDS = len(Question.__dataclass_fields__)
-_ENTRY = (*columns(Questions, Question), _LABELS.c.verdict, *columns(PseudoLabels, PseudoLabel))
-_OF_QUESTIONS = ("id", "run", "iteration", "index", "text", "checkpoint", "seed")
-_SUMMARY = tuple(
-    (_QUESTIONS if field.name in _OF_QUESTIONS else _LABELS).c[field.name] for field in fields(QuestionSummary)[:-1]
+_IS_OF_QUESTION = _LABELS.c.question_id == _QUESTIONS.c.id
+_QUESTION_WIDTH = len(Question.__dataclass_fields__)
+_ENTRY_COLUMNS = (*columns(Questions, Question), _LABELS.c.verdict, *columns(PseudoLabels, PseudoLabel))
+_FROM_QUESTIONS = ("id", "run", "iteration", "index", "text", "checkpoint", "seed")
+_SUMMARY_COLUMNS = tuple(
+    (_QUESTIONS if field.name in _FROM_QUESTIONS else _LABELS).c[field.name] for field in fields(QuestionSummary)[:-1]
 )
-_COUNTED = (
+_VERDICT_COUNTS = (
     select(_LABELS.c.verdict, _LABELS.c.p_hat, func.count())
     .where(_LABELS.c.run == bindparam("run"), _LABELS.c.iteration == bindparam("iteration"))
     .group_by(_LABELS.c.verdict, _LABELS.c.p_hat)
     .order_by(_LABELS.c.verdict, _LABELS.c.p_hat)
 )
-# In the text of the statement: PostgreSQL plans one with a limit that it does not know anew each time, which
-# takes longer than to run it.
+# The limit is written into the text of the statement. If it were a parameter, PostgreSQL would plan the statement anew
+# each time, which takes longer than to run it.
 _LIMIT = bindparam("limit", type_=Integer, literal_execute=True)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionFilter:
-    """Which questions; what is not given does not matter. Bounds are inclusive."""
+    """Which questions to list. A field that is None or empty does not filter. Bounds are inclusive."""
 
     verdicts: tuple[Verdict, ...] = ()
     p_hat_min: float | None = None
     p_hat_max: float | None = None
-    text: str | None = None  # is in the question's, in either case
-    oracle: str | None = None  # has said something of the label
-    oracle_verdict: OracleVerdict | None = None  # and this; by any oracle where none is named
-    cluster: int | None = None  # of questions that are alike
+    text: str | None = None  # contained in the question's text, ignoring case
+    oracle: str | None = None  # it has graded the question
+    oracle_verdict: OracleVerdict | None = None  # given by `oracle`, or by any oracle if that is None
+    cluster: int | None = None  # number of a cluster of similar questions
 
 
 def list_questions(
     session: Session,
     run: str,
     iteration: int,
-    wanted: QuestionFilter,
+    filters: QuestionFilter,
     *,
     sort: Sort = "index",
     after: Sequence[float] = (),
     limit: int = 50,
 ) -> list[QuestionSummary]:
-    """A page of an iteration's questions with their labels and what oracles said of them.
+    """A page of an iteration's questions with their labels and the oracles' verdicts.
 
-    `after` is the `sort_key_of` of the last entry of the page before, in the same order. In order of p_hat there are
-    only those that were voted on.
+    `after` is the `sort_key_of` of the last question of the previous page, in the same order. In order of p_hat, only
+    questions that were voted on are listed.
     """
-    given = {**_given(wanted), **{f"after_{name}": at for name, at in zip(_order(sort), after, strict=False)}}
-    parameters = {"run": run, "iteration": iteration, "limit": limit}
-    rows = _read(session, _page(sort, frozenset(given)), {**parameters, **given}, len(_SUMMARY))
+    optional = {**_parameters(filters), **{f"after_{name}": at for name, at in zip(_order(sort), after, strict=False)}}
+    parameters = {"run": run, "iteration": iteration, "limit": limit, **optional}
+    rows = _read(session, _page(sort, frozenset(optional)), parameters, len(_SUMMARY_COLUMNS))
     return [QuestionSummary(*row) for row in rows]
 
 
 def sort_key_of(question: QuestionSummary, sort: Sort) -> tuple[float, ...]:
-    """Where a question is in an order: what `browse` goes on after."""
+    """The position of a question in an order. `list_questions` takes it as `after`."""
     if not sort.endswith("p_hat"):
         return (question.index,)
     if question.p_hat is None:
-        raise ValueError(f"question {question.id}: expected one with votes in order of p_hat")
+        raise ValueError(f"question {question.id}: expected a question with a p_hat to sort by, got one without votes")
     return (question.p_hat, question.index)
 
 
 def get_question(session: Session, question_id: str) -> QuestionEntry:
-    """One question, its label with all classes, and what oracles said. Raises `NotThere`."""
-    rows = _read(session, _one(), {"id": question_id}, len(_ENTRY))
+    """One question, its label with all answer classes, and the oracles' verdicts. Raises `NotThere`."""
+    rows = _read(session, _entry(), {"id": question_id}, len(_ENTRY_COLUMNS))
     for row in rows:
-        verdict, *label, oracles = row[_FIELDS:]
-        return QuestionEntry(Question(*row[:_FIELDS]), verdict, label_of(label), oracles)
-    raise NotThere(f"question {question_id!r}: there is none of this id")
+        verdict, *label, oracles = row[_QUESTION_WIDTH:]
+        return QuestionEntry(Question(*row[:_QUESTION_WIDTH]), verdict, label_of(label), oracles)
+    raise NotThere(f"question {question_id!r}: no question has this id")
 
 
 def vote_counts(session: Session, run: str, iteration: int) -> list[tuple[Verdict, float | None, int]]:
-    """(verdict, p_hat, questions) of an iteration, by verdict and p_hat; None: never asked."""
-    rows: Iterable[Any] = session.execute(_COUNTED, {"run": run, "iteration": iteration})
+    """(verdict, p_hat, number of questions) of an iteration, by verdict and p_hat. p_hat is None if they were never
+    asked."""
+    rows: Iterable[Any] = session.execute(_VERDICT_COUNTS, {"run": run, "iteration": iteration})
     return [(verdict, p_hat, count) for verdict, p_hat, count in rows]
 
 
 def audit_counts(session: Session, run: str, iteration: int) -> list[AuditCount]:
-    """What oracles said of an iteration's pseudo-labels, counted by oracle and verdict."""
+    """The oracles' verdicts in an iteration, counted by oracle, verdict of the filter and verdict of the oracle."""
     key = (PseudoLabels.iteration, OracleLabels.oracle, PseudoLabels.verdict, OracleLabels.verdict)
     same = [getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")]
     counted = select(*key, func.count()).select_from(PseudoLabels).join(OracleLabels, and_(*same))
@@ -113,60 +114,65 @@ def _order(sort: Sort) -> tuple[str, ...]:
     return ("p_hat", "index") if sort.endswith("p_hat") else ("index",)
 
 
-def _given(wanted: QuestionFilter) -> dict[str, Any]:
-    """The values that are given, by the names that `_conditions` has for them."""
-    one = wanted.verdicts[0] if len(wanted.verdicts) == 1 else None
-    given = {
-        "verdict": one,
-        "verdicts": None if one else wanted.verdicts or None,
-        "p_hat_min": wanted.p_hat_min,
-        "p_hat_max": wanted.p_hat_max,
-        "text": wanted.text and re.sub("[/%_]", r"/\g<0>", wanted.text),
-        "oracle": wanted.oracle,
-        "oracle_verdict": wanted.oracle_verdict,
-        "cluster": wanted.cluster,
+def _parameters(filters: QuestionFilter) -> dict[str, Any]:
+    """The values of the filters that are set, by their parameter names in `_conditions`."""
+    verdict = filters.verdicts[0] if len(filters.verdicts) == 1 else None
+    values = {
+        "verdict": verdict,
+        "verdicts": None if verdict else filters.verdicts or None,
+        "p_hat_min": filters.p_hat_min,
+        "p_hat_max": filters.p_hat_max,
+        "text": filters.text and re.sub("[/%_]", r"/\g<0>", filters.text),
+        "oracle": filters.oracle,
+        "oracle_verdict": filters.oracle_verdict,
+        "cluster": filters.cluster,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @lru_cache(maxsize=1_024)
-def _page(sort: Sort, given: frozenset[str]) -> Select[*tuple[Any, ...]]:
-    """The statement for an order and what is given; it is kept, since making it takes longer than running it."""
-    # From the table whose index has the rows in this order: in that of the labels a verdict's are together.
-    by_label = sort.endswith("p_hat") or "verdict" in given
+def _page(sort: Sort, names: frozenset[str]) -> Select[*tuple[Any, ...]]:
+    """The statement for an order and for the names of the parameters that are set. It is cached, because building it
+    takes longer than running it."""
+    # Read from the table whose index has the rows in this order. In the index of the labels, the rows of one verdict
+    # are together.
+    by_label = sort.endswith("p_hat") or "verdict" in names
     table = _LABELS if by_label else _QUESTIONS
-    joined = _LABELS.join(_QUESTIONS, _OF_QUESTION) if by_label else _QUESTIONS.outerjoin(_LABELS, _OF_QUESTION)
+    joined = _LABELS.join(_QUESTIONS, _IS_OF_QUESTION) if by_label else _QUESTIONS.outerjoin(_LABELS, _IS_OF_QUESTION)
     of_iteration = [table.c[name] == bindparam(name) for name in ("run", "iteration")]
-    statement = select(*_SUMMARY).select_from(joined).where(*of_iteration, *_conditions(given))
+    statement = select(*_SUMMARY_COLUMNS).select_from(joined).where(*of_iteration, *_conditions(names))
     if sort.endswith("p_hat"):
         statement = statement.where(_LABELS.c.p_hat.is_not(None))
-    order, down = [table.c[name] for name in _order(sort)], sort.startswith("-")
-    if "after_index" in given:
+    order, descending = [table.c[name] for name in _order(sort)], sort.startswith("-")
+    if "after_index" in names:
         row, last = tuple_(*order), tuple_(*(bindparam(f"after_{column.name}", type_=column.type) for column in order))
-        statement = statement.where(row < last if down else row > last)
-    page = statement.order_by(*(column.desc() if down else column for column in order)).limit(_LIMIT)
-    return _with_oracles(page, _order(sort), down)
+        statement = statement.where(row < last if descending else row > last)
+    page = statement.order_by(*(column.desc() if descending else column for column in order)).limit(_LIMIT)
+    return _with_oracles(page, _order(sort), descending)
 
 
 @lru_cache
-def _one() -> Select[*tuple[Any, ...]]:
-    statement = select(*_ENTRY).select_from(_QUESTIONS.outerjoin(_LABELS, _OF_QUESTION))
+def _entry() -> Select[*tuple[Any, ...]]:
+    statement = select(*_ENTRY_COLUMNS).select_from(_QUESTIONS.outerjoin(_LABELS, _IS_OF_QUESTION))
     return _with_oracles(statement.where(_QUESTIONS.c.id == bindparam("id")), ("index",), False)
 
 
-def _with_oracles(statement: Select[*tuple[Any, ...]], order: Sequence[str], down: bool) -> Select[*tuple[Any, ...]]:
-    """The same rows in the same order, each once for every oracle that has said something, and once without any."""
+def _with_oracles(
+    statement: Select[*tuple[Any, ...]], order: Sequence[str], descending: bool
+) -> Select[*tuple[Any, ...]]:
+    """Join the oracles' labels, in the same order. A row appears once per oracle that graded it, and at least once."""
     page = statement.subquery()
     label_columns = columns(OracleLabels, OracleLabel)[1:]
     joined = select(page, *label_columns).outerjoin(_ORACLES, _ORACLES.c.question_id == page.c.id)
     keys = (page.c[name] for name in order)
-    return joined.order_by(*(key.desc() if down else key for key in keys), _ORACLES.c.oracle)
+    return joined.order_by(*(key.desc() if descending else key for key in keys), _ORACLES.c.oracle)
 
 
-def _conditions(given: frozenset[str]) -> Iterator[ColumnElement[bool]]:
-    """A question without a label yet is there unless labels are asked of."""
-    label, labelled = _LABELS.c, select(_ORACLES.c.question_id).where(_ORACLES.c.question_id == _LABELS.c.question_id)
-    plain = {
+def _conditions(names: frozenset[str]) -> Iterator[ColumnElement[bool]]:
+    """The conditions of the filters that are set. A condition on the label leaves out questions that have none yet."""
+    label = _LABELS.c
+    oracle_labels = select(_ORACLES.c.question_id).where(_ORACLES.c.question_id == label.question_id)
+    conditions = {
         "verdict": label.verdict == bindparam("verdict"),
         "verdicts": label.verdict.in_(bindparam("verdicts", expanding=True)),
         "p_hat_min": label.p_hat >= bindparam("p_hat_min"),
@@ -178,19 +184,19 @@ def _conditions(given: frozenset[str]) -> Iterator[ColumnElement[bool]]:
             )
         ),
     }
-    yield from (condition for name, condition in plain.items() if name in given)
+    yield from (condition for name, condition in conditions.items() if name in names)
     of_oracles = {
         "oracle": _ORACLES.c.oracle == bindparam("oracle"),
         "oracle_verdict": _ORACLES.c.verdict == bindparam("oracle_verdict"),
     }
-    if given & of_oracles.keys():
-        yield labelled.where(*(condition for name, condition in of_oracles.items() if name in given)).exists()
+    if names & of_oracles.keys():
+        yield oracle_labels.where(*(condition for name, condition in of_oracles.items() if name in names)).exists()
 
 
 def _read(
-    session: Session, statement: Select[*tuple[Any, ...]], given: Mapping[str, Any], width: int
+    session: Session, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any], width: int
 ) -> Iterator[Sequence[Any]]:
-    """The fields of each question, `width` of them, and as one more what oracles said of it."""
-    for key, rows in groupby(session.connection().execute(statement, given).all(), key=itemgetter(0)):
-        every = list(rows)
-        yield *every[0][:width], tuple(OracleLabel(key, *row[width:]) for row in every if row[width] is not None)
+    """Yield the `width` fields of each question, followed by one more: a tuple of the oracles' labels."""
+    for question_id, group in groupby(session.connection().execute(statement, parameters).all(), key=itemgetter(0)):
+        rows = list(group)
+        yield *rows[0][:width], tuple(OracleLabel(question_id, *row[width:]) for row in rows if row[width] is not None)

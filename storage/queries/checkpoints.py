@@ -1,4 +1,4 @@
-"""Published checkpoints and where they come from."""
+"""Published checkpoints, and which was trained from which."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TABLE = table_of(Checkpoints)
 def add_checkpoint(session: Session, checkpoint: Checkpoint, manifest: Mapping[str, str]) -> None:
     """Record a published checkpoint; `manifest` maps file names to their sha256 (`storage.checkpoints.manifest`).
 
-    Raises `StoreError` when the id is taken by other bytes.
+    Raises `StoreError` when a checkpoint of this id exists with other bytes.
     """
     insert_new(session, Checkpoints, [{**asdict(checkpoint), "manifest": dict(manifest)}])
     stored = get_checkpoint(session, checkpoint.id)
@@ -48,7 +48,7 @@ def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
 
 
 def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list[Checkpoint]:
-    """A run's checkpoints by iteration, the base model first; one role's when it is given."""
+    """A run's checkpoints by iteration, the base model first; with `role`, only those of this role."""
     statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.run == run)
     if role is not None:
         statement = statement.where(Checkpoints.role == role)
@@ -57,28 +57,28 @@ def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list
 
 
 def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:
-    """The checkpoints that were trained from one, by run and iteration."""
+    """The checkpoints that were trained from this one, by run and iteration."""
     statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.parent == checkpoint)
     ordered = statement.order_by(Checkpoints.run, Checkpoints.iteration, Checkpoints.role)
     return [Checkpoint(*row) for row in session.execute(ordered)]
 
 
 def descendants_of(session: Session, checkpoint: str) -> list[Checkpoint]:
-    """All that were trained from one, or from what was: the nearest first, then by run and iteration."""
-    return [Checkpoint(*row) for row in session.execute(_below(), {"id": checkpoint})]
+    """The children of a checkpoint, their children, and so on: the nearest first, then by run and iteration."""
+    return [Checkpoint(*row) for row in session.execute(_descendants(), {"id": checkpoint})]
 
 
 def lineage(session: Session, checkpoint: str) -> list[Checkpoint]:
     """The checkpoint, its parent, and so on up to the base model."""
-    ancestors = {row[0]: Checkpoint(*row) for row in session.execute(_above(), {"id": checkpoint})}
+    ancestors = {row[0]: Checkpoint(*row) for row in session.execute(_ancestors(), {"id": checkpoint})}
     if not ancestors:
         raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
     return _in_order(ancestors, checkpoint)
 
 
-# Kept, since making them takes several times as long as running them.
+# These statements are cached, because building one takes several times as long as running it.
 @lru_cache
-def _below() -> Select[*tuple[Any, ...]]:
+def _descendants() -> Select[*tuple[Any, ...]]:
     below = select(_TABLE.c.id, literal(0).label("depth")).where(_TABLE.c.id == bindparam("id")).cte(recursive=True)
     child = _TABLE.alias()
     below = below.union_all(select(child.c.id, below.c.depth + 1).where(child.c.parent == below.c.id))
@@ -89,16 +89,16 @@ def _below() -> Select[*tuple[Any, ...]]:
 
 
 @lru_cache
-def _above() -> Select[*tuple[Any, ...]]:
-    fields = [column.name for column in columns(Checkpoints, Checkpoint)]
+def _ancestors() -> Select[*tuple[Any, ...]]:
+    names = [column.name for column in columns(Checkpoints, Checkpoint)]
     above = select(*columns(Checkpoints, Checkpoint)).where(_TABLE.c.id == bindparam("id")).cte(recursive=True)
     parent = _TABLE.alias()
-    above = above.union_all(select(*(parent.c[name] for name in fields)).where(parent.c.id == above.c.parent))
+    above = above.union_all(select(*(parent.c[name] for name in names)).where(parent.c.id == above.c.parent))
     return select(above)
 
 
 def _in_order(checkpoints: Mapping[str, Checkpoint], checkpoint: str) -> list[Checkpoint]:
-    """SQL promises no order for a recursive query's rows."""
+    """From `checkpoint` to the base model. SQL guarantees no order for the rows of a recursive query."""
     chain = [checkpoints[checkpoint]]
     while (parent := chain[-1].parent) is not None:
         chain.append(checkpoints[parent])

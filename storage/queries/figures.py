@@ -23,7 +23,7 @@ def add_filter_stats(session: Session, *, run: str, iteration: int, stats: Filte
 
 
 def filter_stats_of(session: Session, run: str) -> dict[int, FilterStats]:
-    """Iteration -> statistics, in order."""
+    """Iteration -> filter statistics, in order of the iterations."""
     statement = select(FilterStatistics.iteration, *columns(FilterStatistics, FilterStats))
     ordered = statement.where(FilterStatistics.run == run).order_by(FilterStatistics.iteration)
     return {iteration: FilterStats(*stats) for iteration, *stats in session.execute(ordered)}
@@ -32,7 +32,7 @@ def filter_stats_of(session: Session, run: str) -> dict[int, FilterStats]:
 def add_train_metrics(
     session: Session, *, run: str, iteration: int, role: Role, step: int, metrics: Mapping[str, float]
 ) -> None:
-    """Store the figures of one optimiser step. What is not a number is stored as missing: SQLite has no NaN."""
+    """Store the figures of one optimiser step. NaN is stored as NULL, because SQLite has no NaN."""
     key = {"run": run, "iteration": iteration, "role": role, "step": step}
     figures = {name: None if math.isnan(value) else float(value) for name, value in metrics.items()}
     insert_new(session, TrainMetrics, [{**key, "name": name, "value": value} for name, value in figures.items()])
@@ -41,11 +41,11 @@ def add_train_metrics(
 def train_metrics_of(
     session: Session, run: str, *, iteration: int | None = None, role: Role | None = None, name: str | None = None
 ) -> list[TrainMetric]:
-    """A run's metrics by iteration, role, step and name; those of one iteration, role or name where it is given."""
+    """A run's metrics by iteration, role, step and name; only those of `iteration`, `role` or `name` if it is given."""
     statement = select(*columns(TrainMetrics, TrainMetric)).where(TrainMetrics.run == run)
-    for column, wanted in ((TrainMetrics.iteration, iteration), (TrainMetrics.role, role), (TrainMetrics.name, name)):
-        if wanted is not None:
-            statement = statement.where(column == wanted)
+    for column, value in ((TrainMetrics.iteration, iteration), (TrainMetrics.role, role), (TrainMetrics.name, name)):
+        if value is not None:
+            statement = statement.where(column == value)
     key = (TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name)
     return [TrainMetric(*row) for row in session.execute(statement.order_by(*key))]
 
@@ -56,7 +56,7 @@ def add_evaluations(session: Session, *, checkpoint: str, benchmark: str, items:
 
 
 def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
-    """(checkpoint, benchmark) of a run's evaluations, by iteration."""
+    """The (checkpoint, benchmark) pairs for which a run has evaluations, by iteration."""
     key = (Checkpoints.iteration, Evaluations.checkpoint_id, Evaluations.benchmark)
     statement = select(*key).join(Checkpoints).where(Checkpoints.run == run).distinct().order_by(*key)
     return [(checkpoint, benchmark) for _, checkpoint, benchmark in session.execute(statement)]
@@ -64,18 +64,21 @@ def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSums:
-    """How a checkpoint did on a benchmark: of its items, `shares` of right samples, and how many were right."""
+    """The results of a checkpoint on a benchmark, summed over its items.
+
+    `shares` sums each item's share of right samples. `greedy` and `majority` count the items that were right.
+    """
 
     checkpoint: str
     benchmark: str
-    samples: int  # an item
+    samples: int  # per item
     shares: Sums
     greedy: int
     majority: int
 
 
 def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
-    """Of every checkpoint of a run and every benchmark, by iteration."""
+    """The results of every checkpoint of a run on every benchmark, by iteration."""
     key = (Checkpoints.iteration, Evaluations.checkpoint_id, Evaluations.benchmark)
     right = cast(Evaluations.correct, Float) / Evaluations.samples
     figures: list[Any] = [func.max(Evaluations.samples), func.count(), func.sum(right), func.sum(right * right)]
@@ -90,7 +93,7 @@ def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
 
 
 def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Evaluated]:
-    """How a checkpoint did on a benchmark, by item id."""
+    """The results of a checkpoint on a benchmark, by item id."""
     key = [Evaluations.checkpoint_id == checkpoint, Evaluations.benchmark == benchmark]
     statement = select(*columns(Evaluations, Evaluated)).where(*key).order_by(Evaluations.item_id)
     return [Evaluated(*row) for row in session.execute(statement)]

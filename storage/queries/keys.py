@@ -1,4 +1,4 @@
-"""API keys, by their hash."""
+"""API keys. The store has only their hashes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,59}")
 
 
 def add_key(session: Session, *, name: str, sha256: str, scopes: Sequence[Scope]) -> None:
-    """Raises `StoreError` when the name is none, or taken, by a revoked key too."""
+    """Store a key. Raises `StoreError` when the name is not valid, or when a key has it already, even a revoked one."""
     if not KEY_NAME.fullmatch(name):
-        raise StoreError(f"key {name!r}: expected up to 60 letters, digits and _ . @ + -, one of the first two first")
+        raise StoreError(f"key {name!r}: expected up to 60 letters, digits and _ . @ + -, first a letter or digit")
     row = {"name": name, "sha256": sha256, "scopes": list(scopes), "created_at": datetime.now(UTC), "revoked_at": None}
     try:
         session.execute(table_of(ApiKeys).insert().values(row))
     except IntegrityError as error:
-        raise StoreError(f"key {name!r}: there is one of this name already") from error
+        raise StoreError(f"key {name!r}: a key of this name exists already; choose another name") from error
 
 
 def list_keys(session: Session) -> list[KeyRow]:
@@ -36,17 +36,17 @@ def list_keys(session: Session) -> list[KeyRow]:
 
 
 def revoke_key(session: Session, name: str) -> KeyRow:
-    """From now on it is not known; the key as it then is. Raises `NotThere`."""
-    known = [ApiKeys.name == name, ApiKeys.revoked_at.is_(None)]
-    changed = update(table_of(ApiKeys)).where(*known).values(revoked_at=datetime.now(UTC))
+    """Revoke a key that is in use, and return it. Raises `NotThere`."""
+    active = [ApiKeys.name == name, ApiKeys.revoked_at.is_(None)]
+    changed = update(table_of(ApiKeys)).where(*active).values(revoked_at=datetime.now(UTC))
     row = session.execute(changed.returning(*columns(ApiKeys, KeyRow))).one_or_none()
     if row is None:
-        raise NotThere(f"key {name!r}: there is none of this name that is in use")
+        raise NotThere(f"key {name!r}: no key of this name is in use")
     return KeyRow(*row)
 
 
 def key_of(session: Session, sha256: str) -> KeyRow | None:
-    """The key of this hash; None when it is not known or was revoked."""
-    known = [ApiKeys.sha256 == sha256, ApiKeys.revoked_at.is_(None)]
-    row = session.execute(select(*columns(ApiKeys, KeyRow)).where(*known)).one_or_none()
+    """The key with this hash; None if there is none, or if it was revoked."""
+    active = [ApiKeys.sha256 == sha256, ApiKeys.revoked_at.is_(None)]
+    row = session.execute(select(*columns(ApiKeys, KeyRow)).where(*active)).one_or_none()
     return None if row is None else KeyRow(*row)

@@ -1,7 +1,7 @@
-"""The ledger: which stage of which iteration is done, who is at it, and until when they are believed to be alive.
+"""The ledger: which stages of an iteration are done, who works on a stage, and when the lease of this owner expires.
 
-An owner is a text that no other process ever uses. Renewing the lease in the transaction that writes a batch makes
-that transaction fail once someone else has taken the stage over, so two owners never both write.
+An owner is a text that no other process ever uses. If a transaction that writes a batch also renews the lease, it fails
+once another owner has claimed the stage. So two owners never both write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from core.types import Stage
 from storage.errors import LeaseLost, StageHeld
 from storage.models import Stages
-from storage.queries.run_leases import process_of, release_run, run_holder, working
+from storage.queries.run_leases import holder_text, process_of, release_run, run_holder
 from storage.queries.runs import get_run
 from storage.queries.tables import columns, database_time, insert_into, table_of
 from storage.rows import StageRow
@@ -24,28 +24,28 @@ from storage.rows import StageRow
 def claim_stage(
     session: Session, *, run: str, iteration: int, stage: Stage, owner: str, lease_seconds: float
 ) -> StageRow:
-    """Take a stage that nobody is at: new, failed, or with a lease that ran out. A stage that is done is returned as it
-    is (`status == "done"`); claiming one's own again renews it and counts an attempt.
+    """Claim a stage that is new or failed, or whose lease has expired. A stage that is done is returned as it is
+    (`status == "done"`). Claiming one's own stage again renews the lease and counts as another attempt.
 
-    Raises `StageHeld` when someone else's lease on the stage or on the run is live, `StoreError` when there is no such
-    run.
+    Raises `StageHeld` when another owner has a live lease on the stage or on the run, and `NotThere` when there is no
+    such run.
     """
     get_run(session, run)
     holder = run_holder(session, run)
     if holder is not None and holder.owner != owner:
         raise StageHeld(
-            f"stage {_name(run, iteration, stage)}: expected nobody to work on run {run}, but {working(holder)}"
+            f"stage {_name(run, iteration, stage)}: expected nobody to work on run {run}, but {holder_text(holder)}"
         )
     now = database_time(session)
     lease = {"status": "running", "owner": owner, "lease_expires": now + timedelta(seconds=lease_seconds)}
-    begun = {"started_at": now, "progress_done": None, "progress_total": None, "progress_note": None}
-    fresh = {**begun, "attempt": Stages.attempt + 1, "finished_at": None, "result": None, "error": None}
-    # One statement decides, so of two claims at once one wins.
+    beginning = {"started_at": now, "progress_done": None, "progress_total": None, "progress_note": None}
+    reset = {**beginning, "attempt": Stages.attempt + 1, "finished_at": None, "result": None, "error": None}
+    # A single statement decides, so if two owners claim at once, one of them wins.
     claimed = session.execute(
         insert_into(session, Stages)
         .values(run=run, iteration=iteration, stage=stage, **lease, attempt=1, started_at=now)
         .on_conflict_do_update(
-            index_elements=["run", "iteration", "stage"], set_={**lease, **fresh}, where=_claimable(owner, now)
+            index_elements=["run", "iteration", "stage"], set_={**lease, **reset}, where=_claimable(owner, now)
         )
         .returning(*columns(Stages, StageRow))
     ).one_or_none()
@@ -54,18 +54,18 @@ def claim_stage(
     current = find_stage(session, run=run, iteration=iteration, stage=stage)
     if current is not None and current.status == "done":
         return current
-    raise StageHeld(f"stage {_name(run, iteration, stage)}: expected nobody to work on it, {_holder(current)}")
+    raise StageHeld(f"stage {_name(run, iteration, stage)}: expected nobody to work on it, but {_holder(current)}")
 
 
 def _claimable(owner: str, now: datetime) -> Any:
-    mine_or_dead = or_(Stages.owner == owner, Stages.lease_expires <= now)
-    return or_(Stages.status == "failed", and_(Stages.status == "running", mine_or_dead))
+    own_or_expired = or_(Stages.owner == owner, Stages.lease_expires <= now)
+    return or_(Stages.status == "failed", and_(Stages.status == "running", own_or_expired))
 
 
 def renew_lease(
     session: Session, *, run: str, iteration: int, stage: Stage, owner: str, lease_seconds: float
 ) -> StageRow:
-    """Prolong the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer holds the stage."""
+    """Extend the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer holds the stage."""
     expires = database_time(session) + timedelta(seconds=lease_seconds)
     return _update_held(session, run, iteration, stage, owner, lease_expires=expires)
 
@@ -73,7 +73,7 @@ def renew_lease(
 def note_progress(
     session: Session, *, run: str, iteration: int, stage: Stage, owner: str, done: int, total: int, note: str
 ) -> None:
-    """Say how far a stage is, where `owner` holds it; otherwise nothing happens."""
+    """Store how far a stage is. Does nothing if `owner` does not hold the stage."""
     key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
     held = [*key, Stages.owner == owner, Stages.status == "running"]
     values = {"progress_done": done, "progress_total": total, "progress_note": note}
@@ -89,14 +89,14 @@ def finish_stage(
 
 
 def fail_stage(session: Session, *, run: str, iteration: int, stage: Stage, owner: str, error: str) -> StageRow:
-    """Mark a stage failed, free to be claimed. Raises `LeaseLost` when `owner` no longer holds it."""
+    """Mark a stage failed, so that it can be claimed. Raises `LeaseLost` when `owner` no longer holds it."""
     failed = {"status": "failed", "finished_at": database_time(session), "error": error}
     return _update_held(session, run, iteration, stage, owner, **failed)
 
 
 def release_leases(session: Session, *, run: str, owner: str) -> list[StageRow]:
-    """End the leases of an owner who is known to be dead, on the run too. The stages, which are returned, can be
-    claimed at once."""
+    """End the leases of an owner that is known to be dead, on the run and on its stages. The stages are returned; they
+    can be claimed at once."""
     release_run(session, run=run, owner=owner)
     held = [Stages.run == run, Stages.owner == owner, Stages.status == "running"]
     release = update(table_of(Stages)).where(*held).values(lease_expires=database_time(session))
@@ -110,13 +110,16 @@ def find_stage(session: Session, *, run: str, iteration: int, stage: Stage) -> S
 
 
 def stages_of(session: Session, run: str) -> list[StageRow]:
-    """The stages of a run, in the order in which they were last started."""
+    """The stages of a run by iteration, and within an iteration in the order in which they were last started."""
     ordered = select(*columns(Stages, StageRow)).where(Stages.run == run).order_by(Stages.iteration, Stages.started_at)
     return [StageRow(*row) for row in session.execute(ordered)]
 
 
 def rolled_back(session: Session, run: str) -> list[tuple[int, dict[str, str]]]:
-    """Where a run went back: (iteration, role -> checkpoint), in order; the `back_to` of stages that are done."""
+    """Where a run was rolled back: (iteration, role -> checkpoint that it went back to), in order of the iterations.
+
+    The checkpoints are the `back_to` in the results of stages that are done.
+    """
     done = [row for row in stages_of(session, run) if row.status == "done" and row.result]
     return [(row.iteration, row.result["back_to"]) for row in done if row.result and row.result.get("back_to")]
 
@@ -128,7 +131,7 @@ def _update_held(session: Session, run: str, iteration: int, stage: Stage, owner
     row = session.execute(change).one_or_none()
     if row is None:
         holder = _holder(find_stage(session, run=run, iteration=iteration, stage=stage))
-        raise LeaseLost(f"stage {_name(run, iteration, stage)}: expected {owner} to hold it, {holder}")
+        raise LeaseLost(f"stage {_name(run, iteration, stage)}: expected {owner} to hold it, but {holder}")
     return StageRow(*row)
 
 

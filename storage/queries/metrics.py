@@ -1,5 +1,7 @@
-"""What a scrape of Prometheus asks for: the state of the runs as a whole, from tables that have a row an iteration or a
-stage, never one a question. Iterations are the latest that have the figure."""
+"""What a Prometheus scrape reads: the state of the runs as a whole.
+
+The queries read no table with a row per question or vote. A figure is that of the latest iteration that has it.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,18 @@ from storage.models import Alerts, Deliveries, FilterStatistics, PoolJobs, Runs,
 from storage.queries.tables import columns, database_time
 from storage.rows import PoolStatus, RunStatus, SeriesPoint, Severity
 
-_UNDER_WAY: tuple[RunStatus, ...] = ("running", "paused")
+_ACTIVE: tuple[RunStatus, ...] = ("running", "paused")
 _LAST_STAGE: Stage = "check_health"  # of every iteration after 0
 
 
 @dataclass(frozen=True, slots=True)
 class StageClock:
-    """How long a stage took, or has been at it; seconds."""
+    """How long a stage took, or has been running so far."""
 
     run: str
     stage: Stage
     seconds: float
-    lease_seconds: float | None  # until its lease ends, negative when that ran out; None: the stage is done
+    lease_seconds: float | None  # until its lease ends, negative if it has expired; None: the stage is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +40,21 @@ class PoolLoad:
     status: PoolStatus
     jobs: int
     units: float
-    used: float  # unit-seconds, in all
+    used: float  # unit-seconds in total
     longest_seconds: float  # how long the oldest of them has been in this status
 
 
 def watched_runs(session: Session, limit: int) -> tuple[int, list[tuple[str, RunStatus]]]:
-    """How many runs there are, and of at most `limit` the name and status: those under way, then the last changed."""
-    later = case((Runs.status.in_(_UNDER_WAY), 0), else_=1)
-    statement = select(Runs.name, Runs.status).order_by(later, Runs.updated_at.desc(), Runs.name).limit(limit)
+    """The number of runs, and (name, status) of at most `limit` of them: those that are running or paused, then those
+    that changed last."""
+    rank = case((Runs.status.in_(_ACTIVE), 0), else_=1)
+    statement = select(Runs.name, Runs.status).order_by(rank, Runs.updated_at.desc(), Runs.name).limit(limit)
     named = [(name, cast(RunStatus, status)) for name, status in session.execute(statement)]
     return session.scalar(select(func.count()).select_from(Runs)) or 0, named
 
 
 def finished_iterations(session: Session, runs: Sequence[str]) -> dict[str, int]:
-    """Run -> the last iteration whose every stage is done; a run without one is not there."""
+    """Run -> the last iteration in which every stage is done; runs without one are left out."""
     done = [Stages.run.in_(runs), Stages.stage == _LAST_STAGE, Stages.status == "done"]
     statement = select(Stages.run, func.max(Stages.iteration)).where(*done).group_by(Stages.run)
     rows: Iterable[Any] = session.execute(statement)
@@ -59,13 +62,12 @@ def finished_iterations(session: Session, runs: Sequence[str]) -> dict[str, int]
 
 
 def latest_series(session: Session, runs: Sequence[str]) -> dict[str, list[SeriesPoint]]:
-    """Run -> the latest point of each of its series, by name, over and oracle; where the latest is an estimate, the
-    latest that was measured too."""
+    """Run -> for each of its series the latest measured point and the latest estimate, by name, over and oracle."""
     key = (Series.run, Series.name, Series.over, Series.oracle, Series.estimated)
     latest = select(*key, func.max(Series.iteration).label("iteration"))
-    of_each = latest.where(Series.run.in_(runs)).group_by(*key).subquery()
-    same = [column == of_each.c[column.key] for column in (*key, Series.iteration)]
-    statement = select(Series.run, *columns(Series, SeriesPoint)).join(of_each, and_(*same))
+    latest_of_each = latest.where(Series.run.in_(runs)).group_by(*key).subquery()
+    same = [column == latest_of_each.c[column.key] for column in (*key, Series.iteration)]
+    statement = select(Series.run, *columns(Series, SeriesPoint)).join(latest_of_each, and_(*same))
     points: dict[str, list[SeriesPoint]] = {}
     for run, *values in session.execute(statement.order_by(*key)):
         points.setdefault(run, []).append(SeriesPoint(*values))
@@ -73,7 +75,7 @@ def latest_series(session: Session, runs: Sequence[str]) -> dict[str, list[Serie
 
 
 def verdict_totals(session: Session, runs: Sequence[str]) -> dict[str, dict[Verdict, int]]:
-    """Run -> verdict -> how many questions of all its iterations got it."""
+    """Run -> verdict -> number of questions with this verdict, over all iterations."""
     verdicts: tuple[Verdict, ...] = get_args(Verdict)
     sums = [func.sum(getattr(FilterStatistics, verdict)) for verdict in verdicts]
     rows: Iterable[Any] = session.execute(
@@ -83,12 +85,12 @@ def verdict_totals(session: Session, runs: Sequence[str]) -> dict[str, dict[Verd
 
 
 def last_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
-    """How long each stage took when it was last done: its last attempt's time."""
+    """How long each stage took in the latest iteration in which it is done; of several attempts, the last."""
     done = [Stages.run.in_(runs), Stages.status == "done"]
     latest = select(Stages.run, Stages.stage, func.max(Stages.iteration).label("iteration")).where(*done)
-    of_each = latest.group_by(Stages.run, Stages.stage).subquery()
-    same = (Stages.run == of_each.c.run) & (Stages.stage == of_each.c.stage) & (Stages.iteration == of_each.c.iteration)
-    statement = select(Stages.run, Stages.stage, Stages.started_at, Stages.finished_at).join(of_each, same)
+    newest = latest.group_by(Stages.run, Stages.stage).subquery()
+    same = (Stages.run == newest.c.run) & (Stages.stage == newest.c.stage) & (Stages.iteration == newest.c.iteration)
+    statement = select(Stages.run, Stages.stage, Stages.started_at, Stages.finished_at).join(newest, same)
     rows: Iterable[Any] = session.execute(statement.order_by(Stages.run, Stages.stage))
     return [
         StageClock(run, stage, (finished - started).total_seconds(), None)
@@ -97,45 +99,46 @@ def last_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
     ]
 
 
-def stages_under_way(session: Session, runs: Sequence[str]) -> list[StageClock]:
-    """The stages that the ledger takes for running; whose process died, they are until somebody claims them."""
+def running_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
+    """The stages that are running by the ledger. If its process has died, a stage stays running until it is claimed."""
     now = database_time(session)
     statement = select(Stages.run, Stages.stage, Stages.started_at, Stages.lease_expires)
     running = statement.where(Stages.run.in_(runs), Stages.status == "running")
     rows: Iterable[Any] = session.execute(running.order_by(Stages.run, Stages.stage))
     return [
-        StageClock(run, stage, _since(started, now), (expires - now).total_seconds())
+        StageClock(run, stage, _seconds_since(started, now), (expires - now).total_seconds())
         for run, stage, started, expires in rows
     ]
 
 
 def alert_counts(session: Session, runs: Sequence[str]) -> dict[tuple[str, Severity, bool], int]:
-    """(run, severity, whether it was acknowledged) -> alerts; what there is none of is not there."""
+    """(run, severity, whether it was acknowledged) -> number of alerts; combinations without alerts are left out."""
     acknowledged = Alerts.acknowledged_at.is_not(None)
     key = (Alerts.run, Alerts.severity, acknowledged)
     rows: Iterable[Any] = session.execute(select(*key, func.count()).where(Alerts.run.in_(runs)).group_by(*key))
-    return {(run, severity, bool(known)): count for run, severity, known, count in rows}
+    return {(run, severity, bool(is_acknowledged)): count for run, severity, is_acknowledged, count in rows}
 
 
-def late_deliveries(session: Session, *, most: int, forgotten: timedelta) -> int:
-    """Deliveries of alerts that were tried, have not arrived, and are not given up (`given_up_deliveries`).
+def late_deliveries(session: Session, *, max_attempts: int, abandoned_after: timedelta) -> int:
+    """The number of deliveries that were tried, have not arrived, and are not given up (`given_up_deliveries`).
 
-    Nor one that nobody has tried for `forgotten` since it was due: whoever sends to its target would have.
+    A delivery is not counted if it has been due for longer than `abandoned_after` without another attempt: no process
+    sends to its target any more.
     """
     now = database_time(session)
-    late = [Deliveries.attempts > 0, ~_given_up(most, now), Deliveries.next_at > now - forgotten]
+    late = [Deliveries.attempts > 0, ~_given_up(max_attempts, now), Deliveries.next_at > now - abandoned_after]
     return _undelivered(session, *late)
 
 
-def given_up_deliveries(session: Session, *, most: int) -> int:
-    """Deliveries of alerts that have not arrived in `most` attempts, counted once the last of them must be over: so
-    the count falls only with the alerts of a run that is deleted."""
-    return _undelivered(session, _given_up(most, database_time(session)))
+def given_up_deliveries(session: Session, *, max_attempts: int) -> int:
+    """The number of deliveries that have not arrived in `max_attempts` attempts. A delivery is counted once its last
+    attempt must be over, so the count falls only when a run is deleted with its alerts."""
+    return _undelivered(session, _given_up(max_attempts, database_time(session)))
 
 
-def _given_up(most: int, now: datetime) -> ColumnElement[bool]:
-    """Whoever begins an attempt puts the next one off by longer than it may take, the last attempt too."""
-    return and_(Deliveries.attempts >= most, Deliveries.next_at <= now)
+def _given_up(max_attempts: int, now: datetime) -> ColumnElement[bool]:
+    """Each attempt, even the last, first postpones `next_at` by more time than the attempt may take."""
+    return and_(Deliveries.attempts >= max_attempts, Deliveries.next_at <= now)
 
 
 def _undelivered(session: Session, *conditions: ColumnElement[bool]) -> int:
@@ -150,10 +153,11 @@ def pool_load(session: Session) -> list[PoolLoad]:
     sums = (func.count(), func.sum(PoolJobs.units), func.sum(PoolJobs.used), func.min(PoolJobs.since))
     rows: Iterable[Any] = session.execute(select(*key, *sums).group_by(*key).order_by(*key))
     return [
-        PoolLoad(kind, status, jobs, units, used, _since(since, now)) for kind, status, jobs, units, used, since in rows
+        PoolLoad(kind, status, jobs, units, used, _seconds_since(since, now))
+        for kind, status, jobs, units, used, since in rows
     ]
 
 
-def _since(then: datetime, now: datetime) -> float:
-    """Seconds; another machine's clock may be a little ahead."""
+def _seconds_since(then: datetime, now: datetime) -> float:
+    """Never negative, although the clock of another machine may be slightly ahead."""
     return max(0.0, (now - then).total_seconds())

@@ -19,9 +19,7 @@ def lock_pool(session: Session) -> None:
         session.execute(text(f"LOCK TABLE {PoolJobs.__tablename__} IN SHARE ROW EXCLUSIVE MODE"))
 
 
-def join_pool(
-    session: Session, *, run: str, iteration: int, stage: Stage, owner: str, kind: str, units: float
-) -> None:
+def join_pool(session: Session, *, run: str, iteration: int, stage: Stage, owner: str, kind: str, units: float) -> None:
     """Add a job to the end of the queue. If the stage had a job before, of any owner, its `used` is kept."""
     now = database_time(session)
     key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage)

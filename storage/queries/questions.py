@@ -1,7 +1,7 @@
-"""Questions, their votes, and what was made of them.
+"""Questions, their votes and pseudo-labels, and the oracles' labels.
 
-What a stage writes it may write again: a key that is there already keeps its row. So a stage that goes on after a crash
-reads back what is stored, and does not trust what it holds in memory.
+A stage may write its rows again: a row whose key exists already stays as it is. So a stage that continues after a crash
+must read back what is stored, and must not rely on what it has in memory.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from sqlalchemy.orm import Session
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
 from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts
 from storage.queries.ledger import find_stage
-from storage.queries.tables import columns, insert_carriers, insert_new, is_postgresql, table_of
+from storage.queries.tables import columns, insert_dataclasses, insert_new, is_postgresql, table_of
 from storage.rows import RolloutRow
 
 _LABEL_FIELDS = ("answer", "votes", "m", "parsed", "unknown", "p_hat", "denominator", "classes")
 
 
 def add_questions(session: Session, questions: Iterable[Question]) -> None:
-    insert_carriers(session, Questions, questions, Question)
+    insert_dataclasses(session, Questions, questions, Question)
 
 
 def questions_of(
     session: Session, run: str, iteration: int, *, after: int = -1, limit: int | None = None
 ) -> list[Question]:
-    """The questions of an iteration by index, malformed ones too; `after` and `limit` make pages of them."""
+    """The questions of an iteration by index, malformed ones included; `after` and `limit` select a page."""
     page = _page(select(*columns(Questions, Question)), run, iteration, after, limit)
     return [Question(*row) for row in session.execute(page)]
 
@@ -40,18 +40,18 @@ def count_questions(session: Session, run: str, iteration: int) -> int:
 
 
 def add_rollouts(session: Session, rollouts: Iterable[Rollout | RolloutRow]) -> None:
-    """Store votes; their texts go to `storage.texts`."""
-    insert_carriers(session, Rollouts, rollouts, RolloutRow)
+    """Store votes without their texts, which `storage.texts` keeps."""
+    insert_dataclasses(session, Rollouts, rollouts, RolloutRow)
 
 
 def rollouts_of(
     session: Session, run: str, iteration: int, *, after: int = -1, limit: int | None = None
 ) -> list[RolloutRow]:
-    """The votes of an iteration, question by question in order of index, each in order of `sample_index`; those of at
-    most `limit` questions, which come after index `after`."""
-    asked = _page(select(Questions.id, Questions.index), run, iteration, after, limit).subquery()
-    votes = select(*columns(Rollouts, RolloutRow)).join(asked, asked.c.id == Rollouts.question_id)
-    return [RolloutRow(*row) for row in session.execute(votes.order_by(asked.c.index, Rollouts.sample_index))]
+    """The votes of an iteration, by the index of the question and by `sample_index`; only those of at most `limit`
+    questions after the index `after`."""
+    questions = _page(select(Questions.id, Questions.index), run, iteration, after, limit).subquery()
+    votes = select(*columns(Rollouts, RolloutRow)).join(questions, questions.c.id == Rollouts.question_id)
+    return [RolloutRow(*row) for row in session.execute(votes.order_by(questions.c.index, Rollouts.sample_index))]
 
 
 def rollouts_of_question(session: Session, question_id: str) -> list[RolloutRow]:
@@ -60,24 +60,25 @@ def rollouts_of_question(session: Session, question_id: str) -> list[RolloutRow]
 
 
 def count_rollouts(session: Session, run: str, iteration: int) -> dict[str, int]:
-    """Question id -> votes stored; a question without votes is not in it."""
-    asked = _page(select(Questions.id), run, iteration, -1, None).subquery()
-    counted = select(Rollouts.question_id, func.count()).join(asked, asked.c.id == Rollouts.question_id)
+    """Question id -> number of stored votes; questions without votes are left out."""
+    questions = _page(select(Questions.id), run, iteration, -1, None).subquery()
+    counted = select(Rollouts.question_id, func.count()).join(questions, questions.c.id == Rollouts.question_id)
     return dict(session.execute(counted.group_by(Rollouts.question_id)).all())
 
 
 def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:
-    """Store verdicts and pseudo-labels; the texts are those of the questions, and stay there."""
+    """Store verdicts and pseudo-labels. The texts of the questions are stored with the questions only."""
     insert_new(session, PseudoLabels, map(_label_row, labelled))
 
 
 def _label_row(labelled: LabelledQuestion) -> dict[str, Any]:
     label = labelled.label
     fields = {name: None if label is None else getattr(label, name) for name in _LABEL_FIELDS}
-    return {"question_id": labelled.question_id, **_place(labelled.question_id), "verdict": labelled.verdict, **fields}
+    question_id = labelled.question_id
+    return {"question_id": question_id, **_position(question_id), "verdict": labelled.verdict, **fields}
 
 
-def _place(question_id: str) -> dict[str, Any]:
+def _position(question_id: str) -> dict[str, Any]:
     return dict(zip(("run", "iteration", "index"), question_key(question_id), strict=True))
 
 
@@ -90,7 +91,7 @@ def labels_of(
     after: int = -1,
     limit: int | None = None,
 ) -> list[LabelledQuestion]:
-    """The labelled questions of an iteration by index, with their texts; those of one verdict when it is given."""
+    """The labelled questions of an iteration by index, with their texts; only those with `verdict` if it is given."""
     fields = [getattr(PseudoLabels, name) for name in _LABEL_FIELDS]
     labelled = select(Questions.id, Questions.text, PseudoLabels.verdict, *fields).join(PseudoLabels)
     if verdict is not None:
@@ -104,7 +105,7 @@ def _labelled(row: Row[*tuple[Any, ...]]) -> LabelledQuestion:
 
 
 def label_of(fields: Sequence[Any]) -> PseudoLabel | None:
-    """A label of its columns, in the order of the carrier's; None where the question was never asked."""
+    """Make a label of its columns, in the order of `PseudoLabel`'s fields. None if the question was never asked."""
     answer, votes, m, parsed, unknown, p_hat, denominator, classes = fields
     if classes is None:
         return None
@@ -112,8 +113,8 @@ def label_of(fields: Sequence[Any]) -> PseudoLabel | None:
     return PseudoLabel(answer, votes, m, parsed, unknown, p_hat, denominator, ranked)
 
 
-def makers(session: Session, run: str, iteration: int) -> tuple[list[str], list[str]]:
-    """The checkpoints that wrote an iteration's questions, and those that voted on them."""
+def source_checkpoints(session: Session, run: str, iteration: int) -> tuple[list[str], list[str]]:
+    """The checkpoints that wrote an iteration's questions, and the checkpoints that voted on them."""
     of_iteration = [Questions.run == run, Questions.iteration == iteration]
     wrote = select(Questions.checkpoint).where(*of_iteration, Questions.checkpoint.is_not(None)).distinct()
     voted = select(Rollouts.checkpoint).join(Questions, Questions.id == Rollouts.question_id).where(*of_iteration)
@@ -121,7 +122,7 @@ def makers(session: Session, run: str, iteration: int) -> tuple[list[str], list[
 
 
 def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, int]:
-    """Verdict -> questions; a verdict that no question has is not in it."""
+    """Verdict -> number of questions; verdicts without questions are left out."""
     counted = select(PseudoLabels.verdict, func.count())
     of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
     rows = session.execute(counted.where(*of_iteration).group_by(PseudoLabels.verdict))
@@ -129,8 +130,11 @@ def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, 
 
 
 def all_labelled(session: Session, run: str, iteration: int) -> bool:
-    """Whether `label_questions` is done; where there is none, since nobody votes on the given prompts, whether
-    `read_prompts` is and has given every question its verdict."""
+    """Whether every question of an iteration has its final verdict.
+
+    This is so when `label_questions` is done. A run that does not vote on its given prompts has no such stage; then
+    `read_prompts` must be done, and must have given every question a verdict.
+    """
     voted = find_stage(session, run=run, iteration=iteration, stage="label_questions")
     if voted is not None:
         return voted.status == "done"
@@ -141,22 +145,22 @@ def all_labelled(session: Session, run: str, iteration: int) -> bool:
 
 
 def gather_statistics(session: Session) -> None:
-    """Have PostgreSQL's planner know of the questions, votes and labels that were added; nothing on SQLite.
+    """Update the statistics of PostgreSQL's planner on questions, votes and labels. Does nothing on SQLite.
 
-    By itself PostgreSQL looks once a tenth of a table has changed. Until then it takes a run that is new for a single
-    row, and compares each of 8,000 labels with each of as many verdicts: 26 s instead of 0.2.
+    PostgreSQL itself analyses a table only once a tenth of it has changed. Until then its planner assumes that a new
+    run has a single row, and compares each of 8,000 labels with each of as many verdicts: 26 s instead of 0.2.
     """
     if is_postgresql(session):
         tables = ", ".join(table_of(model).name for model in (Questions, Rollouts, PseudoLabels))
-        session.execute(text(f"ANALYZE (SKIP_LOCKED) {tables}"))  # it waits for nobody: a later one will do
+        session.execute(text(f"ANALYZE (SKIP_LOCKED) {tables}"))  # it skips a locked table: a later call will do
 
 
 def add_oracle_labels(session: Session, labels: Iterable[OracleLabel]) -> None:
-    insert_new(session, OracleLabels, ({**asdict(label), **_place(label.question_id)} for label in labels))
+    insert_new(session, OracleLabels, ({**asdict(label), **_position(label.question_id)} for label in labels))
 
 
 def oracle_labels_of(session: Session, run: str, iteration: int, oracle: str) -> list[OracleLabel]:
-    """What an oracle said of the pseudo-labels of an iteration, by index."""
+    """The labels of an oracle in an iteration, by index."""
     labels = select(*columns(OracleLabels, OracleLabel)).join(Questions).where(OracleLabels.oracle == oracle)
     return [OracleLabel(*row) for row in session.execute(_page(labels, run, iteration, -1, None))]
 
@@ -164,6 +168,6 @@ def oracle_labels_of(session: Session, run: str, iteration: int, oracle: str) ->
 def _page(
     statement: Select[*tuple[Any, ...]], run: str, iteration: int, after: int, limit: int | None
 ) -> Select[*tuple[Any, ...]]:
-    """By index, from the key rather than by counting: the last page costs what the first does."""
-    wanted = [Questions.run == run, Questions.iteration == iteration, Questions.index > after]
-    return statement.where(*wanted).order_by(Questions.index).limit(limit)
+    """Select a page by index. It begins after a key and skips no rows, so the last page costs as much as the first."""
+    conditions = [Questions.run == run, Questions.iteration == iteration, Questions.index > after]
+    return statement.where(*conditions).order_by(Questions.index).limit(limit)

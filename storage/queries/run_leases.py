@@ -1,7 +1,7 @@
-"""Which process works on a run, and until when it is believed to be alive.
+"""Which process works on a run, and when its lease expires.
 
-Its lease covers the whole run, the time between two stages too, where no stage has an owner. There is a row only while
-somebody works on the run; it may be there before the run is, so that the run is made by one process.
+The lease covers the whole run, including the time between two stages, when no stage has an owner. There is a row only
+while a process works on the run. The row may exist before the run does, so that only one process creates the run.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from storage.rows import RunLease
 
 
 def claim_run(session: Session, *, run: str, owner: str, lease_seconds: float) -> bool:
-    """Take a run that nobody works on, or whose lease ran out; False where `owner` had it already, and renews it.
+    """Claim a run that has no lease, or whose lease has expired. If `owner` held it already, renew it and return False.
 
     Raises `RunHeld` when another owner's lease is live.
     """
     now = database_time(session)
-    before = session.scalar(select(table_of(RunLeases).c.owner).where(RunLeases.run == run))
+    previous_owner = session.scalar(select(table_of(RunLeases).c.owner).where(RunLeases.run == run))
     lease = {"owner": owner, "expires": now + timedelta(seconds=lease_seconds)}
-    # One statement decides, so of two claims at once one wins.
+    # A single statement decides, so if two owners claim at once, one of them wins.
     claimed = session.execute(
         insert_into(session, RunLeases)
         .values(run=run, **lease)
@@ -36,37 +36,37 @@ def claim_run(session: Session, *, run: str, owner: str, lease_seconds: float) -
     ).one_or_none()
     if claimed is None:
         holder = run_holder(session, run)
-        raise RunHeld(f"run {run}: expected nobody to work on it, but {working(holder)}")
-    return before != owner
+        raise RunHeld(f"run {run}: expected nobody to work on it, but {holder_text(holder)}")
+    return previous_owner != owner
 
 
 def renew_run(session: Session, *, run: str, owner: str, lease_seconds: float) -> None:
-    """Prolong the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer has it."""
+    """Extend the lease to `lease_seconds` from now. Raises `LeaseLost` when `owner` no longer has it."""
     expires = database_time(session) + timedelta(seconds=lease_seconds)
     held = update(table_of(RunLeases)).where(RunLeases.run == run, RunLeases.owner == owner).values(expires=expires)
     if session.execute(held.returning(table_of(RunLeases).c.run)).one_or_none() is None:
-        raise LeaseLost(f"run {run}: expected {owner} to work on it, but {working(run_holder(session, run))}")
+        raise LeaseLost(f"run {run}: expected {owner} to work on it, but {holder_text(run_holder(session, run))}")
 
 
 def release_run(session: Session, *, run: str, owner: str) -> None:
-    """End the lease of an owner who stops, or is known to be dead; another's stays."""
+    """End the lease of an owner that stops or is known to be dead. The lease of another owner stays."""
     session.execute(delete(table_of(RunLeases)).where(RunLeases.run == run, RunLeases.owner == owner))
 
 
 def run_holder(session: Session, run: str) -> RunLease | None:
-    """The live lease on a run."""
+    """The live lease on a run; None if there is none."""
     live = [RunLeases.run == run, RunLeases.expires > database_time(session)]
     row = session.execute(select(*columns(RunLeases, RunLease)).where(*live)).one_or_none()
     return None if row is None else RunLease(*row)
 
 
-def working(holder: RunLease | None) -> str:
-    """Who works on a run, in words: "process 4242 on node-1 does"."""
+def holder_text(holder: RunLease | None) -> str:
+    """The second half of a message, which says who works on a run: "process 4242 on node-1 does"."""
     return "nobody does" if holder is None else f"{process_of(holder.owner)} does"
 
 
 def process_of(owner: str) -> str:
-    """An owner, which `orchestrator.ledger` writes as host:pid:start time, in words."""
+    """An owner for a message: "process 4242 on node-1". `orchestrator.ledger` writes owners as host:pid:start time."""
     host, _, process = owner.partition(":")
     pid, _, started = process.partition(":")
     return f"process {pid} on {host}" if started else owner

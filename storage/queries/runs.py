@@ -1,4 +1,4 @@
-"""Runs: made once from a configuration, which stays as it is but for the number of iterations, which may grow."""
+"""Runs. A run is created once from a configuration, which never changes, except that `iterations` may grow."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def create_run(session: Session, *, name: str, config: RunConfig, preset: str | None = None) -> RunRow:
-    """Create a run, or return the one that has this name and this configuration, be it for more or fewer iterations.
+    """Create a run, or return the existing one with this name and configuration; its `iterations` may differ.
 
-    Raises `StoreError` when the name cannot be one, or when its run has another configuration (naming the fields).
+    Raises `StoreError` when the name is not valid, or when the run has another configuration. The message names the
+    fields that differ.
     """
     refuse_name(name)
     dump, now = config.model_dump(mode="json"), datetime.now(UTC)
@@ -37,32 +38,32 @@ def create_run(session: Session, *, name: str, config: RunConfig, preset: str | 
 
 
 def refuse_name(name: str) -> None:
-    """Raise `StoreError` when a run cannot be called so."""
+    """Raise `StoreError` when `name` is not valid as the name of a run."""
     if not RUN_NAME.fullmatch(name):
         raise StoreError(
-            f"run name: expected at most 64 of A-Z a-z 0-9 . _ -, the first a letter or digit, got {name!r}"
+            f"run name: expected at most 64 letters, digits and . _ -, first a letter or digit, got {name!r}"
         )
 
 
 def refuse_other_settings(stored: RunRow, config: RunConfig) -> None:
-    """Raise `StoreError`, naming the fields, when a run has another configuration, be it for more or fewer iterations.
+    """Raise `StoreError` when the configuration of a run differs from `config` in more than `iterations`.
 
-    A preset may have changed since the run was made from it.
+    The message names the fields. A difference may come from a preset that was changed after the run was created.
     """
-    # Read again: settings that are newer than the run have their defaults.
+    # It is parsed again, so that settings that are newer than the run have their defaults.
     known = parse_config(stored.config, f"run {stored.name}").model_dump(mode="json")
-    given = config.model_dump(mode="json")
-    differing = "; ".join(_differences({**known, "iterations": config.iterations}, given))
+    requested = config.model_dump(mode="json")
+    differing = "; ".join(_differences({**known, "iterations": config.iterations}, requested))
     if differing:
         raise StoreError(f"run {stored.name}: exists with another configuration: {differing}. Choose another name")
 
 
-def _differences(stored: Any, given: Any, path: str = "") -> Iterator[str]:
-    if isinstance(stored, dict) and isinstance(given, dict):
-        for key in sorted({*stored, *given}):
-            yield from _differences(stored.get(key), given.get(key), f"{path}.{key}" if path else key)
-    elif stored != given:
-        yield f"{path} is {stored!r}, got {given!r}"
+def _differences(stored: Any, requested: Any, path: str = "") -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(requested, dict):
+        for key in sorted({*stored, *requested}):
+            yield from _differences(stored.get(key), requested.get(key), f"{path}.{key}" if path else key)
+    elif stored != requested:
+        yield f"{path} is {stored!r}, got {requested!r}"
 
 
 def get_run(session: Session, name: str) -> RunRow:
@@ -79,18 +80,19 @@ def list_runs(session: Session) -> list[RunRow]:
     return [RunRow(*row) for row in session.execute(ordered)]
 
 
-def runs_changed(session: Session, names: Iterable[str]) -> dict[str, datetime]:
-    """When those of the runs that are there were changed last: their status, or for how long they go on."""
-    wanted = select(Runs.name, Runs.updated_at).where(Runs.name.in_([*names]))
-    return {row.name: row.updated_at for row in session.execute(wanted)}
+def last_changes(session: Session, names: Iterable[str]) -> dict[str, datetime]:
+    """Run -> when its status or its number of iterations last changed; names without a run are left out."""
+    statement = select(Runs.name, Runs.updated_at).where(Runs.name.in_([*names]))
+    return {row.name: row.updated_at for row in session.execute(statement)}
 
 
 def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[RunRow]:
-    """A page of the runs, the newest first; `after` is when the last one of the page before was made, and its name."""
+    """A page of the runs, the newest first; `after` is the creation time and the name of the last run before it."""
     statement = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
     if after is not None:
-        made, name = after
-        statement = statement.where(or_(Runs.created_at < made, and_(Runs.created_at == made, Runs.name > name)))
+        created_at, name = after
+        same_time = and_(Runs.created_at == created_at, Runs.name > name)
+        statement = statement.where(or_(Runs.created_at < created_at, same_time))
     return [RunRow(*row) for row in session.execute(statement)]
 
 
@@ -100,7 +102,7 @@ def set_run_status(session: Session, name: str, status: RunStatus) -> None:
 
 
 def set_iterations(session: Session, name: str, iterations: int) -> None:
-    """Let a run go on for longer. Raises `StoreError` when that would be shorter."""
+    """Set the number of iterations of a run. Raises `StoreError` when it is lower than before."""
     config = get_run(session, name).config
     if iterations < config["iterations"]:
         raise StoreError(f"run {name}: iterations: expected at least {config['iterations']}, got {iterations}")
@@ -109,16 +111,16 @@ def set_iterations(session: Session, name: str, iterations: int) -> None:
 
 
 def delete_run(session: Session, name: str) -> None:
-    """Delete a run and all its rows; its files (checkpoints, texts) are the caller's to remove.
+    """Delete a run and all its rows. The caller must remove its files (checkpoints, texts).
 
-    Raises `StoreError` when another run builds on its checkpoints.
+    Raises `StoreError` when rows of another run refer to its checkpoints.
     """
     get_run(session, name)
     try:
-        # Before what they refer to; the rest cascades.
+        # Questions refer to checkpoints, so they are deleted first. All other tables cascade.
         for model in (Questions, Checkpoints):
             session.execute(delete(table_of(model)).where(model.run == name))
         session.execute(delete(table_of(Runs)).where(Runs.name == name))
-        session.execute(delete(table_of(RunLeases)).where(RunLeases.run == name))  # bound to no run
+        session.execute(delete(table_of(RunLeases)).where(RunLeases.run == name))  # it has no foreign key to `runs`
     except IntegrityError as error:
         raise StoreError(f"run {name}: cannot be deleted: rows of another run refer to its checkpoints") from error

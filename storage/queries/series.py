@@ -1,6 +1,7 @@
-"""A run's series: stored points, and the sums over many rows that points are worked out from.
+"""A run's series: stored points, and the sums over many rows that points are computed from.
 
-Rows of questions and votes are added up in the database, by whether the question was kept; over all is the sum of both.
+Questions and votes are summed in the database, once for kept questions and once for the others. A figure over all
+questions adds both sums.
 """
 
 from __future__ import annotations
@@ -23,37 +24,39 @@ _PAGE = 2_000  # labels read at once
 
 
 def put_series(session: Session, run: str, points: Iterable[SeriesPoint]) -> None:
-    """Store points, in place of those of the same key; what was measured is not replaced by an estimate."""
+    """Store points, and replace those of the same key. A measured point is never replaced by an estimate."""
     rows = [{"run": run, **asdict(point)} for point in points]
     if not rows:
         return
     insert = insert_into(session, Series)
-    fresh = {name: insert.excluded[name] for name in ("value", "lo", "hi", "n", "estimated")}
+    new_values = {name: insert.excluded[name] for name in ("value", "lo", "hi", "n", "estimated")}
     key = [column.name for column in table_of(Series).primary_key]
-    worse = and_(insert.excluded.estimated, ~Series.estimated)
-    session.execute(insert.on_conflict_do_update(index_elements=key, set_=fresh, where=~worse), rows)
+    estimate_over_measured = and_(insert.excluded.estimated, ~Series.estimated)
+    session.execute(
+        insert.on_conflict_do_update(index_elements=key, set_=new_values, where=~estimate_over_measured), rows
+    )
 
 
 def series_of(
     session: Session, run: str, name: str | None = None, *, over: str | None = None, oracle: str | None = None
 ) -> list[SeriesPoint]:
-    """A run's points by name, over, oracle and iteration; those of one name, slice or oracle where it is given."""
+    """A run's points by name, over, oracle and iteration; only those of `name`, `over` or `oracle` if it is given."""
     statement = select(*columns(Series, SeriesPoint)).where(Series.run == run)
-    for column, wanted in ((Series.name, name), (Series.over, over), (Series.oracle, oracle)):
-        if wanted is not None:
-            statement = statement.where(column == wanted)
+    for column, value in ((Series.name, name), (Series.over, over), (Series.oracle, oracle)):
+        if value is not None:
+            statement = statement.where(column == value)
     ordered = statement.order_by(Series.name, Series.over, Series.oracle, Series.iteration)
     return [SeriesPoint(*row) for row in session.execute(ordered)]
 
 
 def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
-    """Of the questions that were voted on, `p_hat` and `unparsed` (the share of a question's votes without an
-    answer): name -> kept -> sums."""
+    """Sums of `p_hat` and of `unparsed`, the share of a question's votes that have no answer, over the questions that
+    were voted on: name -> kept -> sums."""
     kept = _is_kept()
     unparsed = 1.0 - cast(PseudoLabels.parsed, Float) / PseudoLabels.m
     voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.m > 0]
-    columns_ = (*_sums(PseudoLabels.p_hat), *_sums(unparsed))
-    rows: Iterable[Any] = session.execute(select(kept, func.count(), *columns_).where(*voted).group_by(kept))
+    sum_columns = (*_sums(PseudoLabels.p_hat), *_sums(unparsed))
+    rows: Iterable[Any] = session.execute(select(kept, func.count(), *sum_columns).where(*voted).group_by(kept))
     sums: dict[str, dict[bool, Sums]] = {"p_hat": {}, "unparsed": {}}
     for is_kept, n, p_hat, p_hat_squares, share, share_squares in rows:
         sums["p_hat"][bool(is_kept)] = Sums(n, p_hat, p_hat_squares)
@@ -62,8 +65,8 @@ def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[boo
 
 
 def vote_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
-    """Of the questions that were voted on, `tokens` (the mean of a question's votes) and `truncated` (the share of
-    them that the token limit ended): name -> kept -> sums."""
+    """Sums of `tokens`, the mean length of a question's votes, and of `truncated`, the share of its votes that were cut
+    off at the token limit, over the questions that were voted on: name -> kept -> sums."""
     by_question = _by_question(run, iteration)
     summed = select(by_question.c.kept, func.count(), *_sums(by_question.c.tokens), *_sums(by_question.c.truncated))
     rows: Iterable[Any] = session.execute(summed.group_by(by_question.c.kept))
@@ -85,7 +88,7 @@ def _by_question(run: str, iteration: int) -> Subquery:
 
 
 def vote_classes(session: Session, run: str, iteration: int) -> Iterator[tuple[bool, list[int]]]:
-    """Of each question with an answer, whether it was kept, and the votes of its answer classes; a page in memory."""
+    """Yield (kept, votes of each answer class) of each question that has an answer. Reads a page at a time."""
     statement = select(PseudoLabels.index, _is_kept(), PseudoLabels.classes)
     answered = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.parsed > 0]
     after = -1
@@ -100,23 +103,25 @@ def vote_classes(session: Session, run: str, iteration: int) -> Iterator[tuple[b
 
 
 def oracles_at(session: Session, run: str, iteration: int) -> list[str]:
-    """The oracles that have said something of an iteration's pseudo-labels."""
+    """The oracles that have graded questions of an iteration."""
     of_iteration = [OracleLabels.run == run, OracleLabels.iteration == iteration]
     return sorted(session.scalars(select(OracleLabels.oracle).where(*of_iteration).distinct()))
 
 
 def voted_iterations(session: Session, run: str) -> set[int]:
-    """The iterations of which questions were voted on."""
+    """The iterations that have questions that were voted on."""
     voted = [PseudoLabels.run == run, PseudoLabels.p_hat.is_not(None)]
     return set(session.scalars(select(PseudoLabels.iteration).where(*voted).distinct()))
 
 
 def ill_posed_by_stratum(session: Session, run: str, iteration: int, oracle: str) -> Counter[str]:
-    """Stratum (`core.statistics.audits.stratum_of`) -> how many of its questions the oracle calls ill-posed; of those
-    drawn for it, where it grades a sample."""
+    """Stratum (`core.statistics.audits.stratum_of`) -> number of its questions that the oracle calls ill-posed. If the
+    oracle has a sample, only questions of the sample count."""
     key, question = (PseudoLabels.p_hat, PseudoLabels.verdict), PseudoLabels.question_id
-    same = [getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")]
-    counted = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, and_(*same))
+    same_question = [
+        getattr(OracleLabels, name) == getattr(PseudoLabels, name) for name in ("run", "iteration", "index")
+    ]
+    counted = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, and_(*same_question))
     ill_posed = [OracleLabels.oracle == oracle, OracleLabels.verdict == "ill_posed", PseudoLabels.p_hat.is_not(None)]
     statement = counted.where(PseudoLabels.run == run, PseudoLabels.iteration == iteration, *ill_posed)
     sample = [AuditSamples.run == run, AuditSamples.iteration == iteration, AuditSamples.oracle == oracle]
@@ -130,7 +135,7 @@ def ill_posed_by_stratum(session: Session, run: str, iteration: int, oracle: str
 
 
 def cluster_sizes(session: Session, run: str, iteration: int) -> tuple[int, int] | None:
-    """(questions in the largest cluster, questions that were clustered); None where they were not."""
+    """(questions in the largest cluster, questions in all clusters); None if there are no clusters."""
     of_iteration = [QuestionClusters.run == run, QuestionClusters.iteration == iteration]
     largest, n = session.execute(select(func.max(QuestionClusters.size), func.count()).where(*of_iteration)).one()
     return (largest, n) if n else None

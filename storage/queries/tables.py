@@ -1,4 +1,4 @@
-"""Between carriers (frozen dataclasses) and tables: a carrier's fields are named as the table's columns are."""
+"""Converts between frozen dataclasses and tables: a dataclass's fields have the names of the table's columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from storage.errors import StoreError
 from storage.models import Base
 
-_CHUNK = 5_000  # rows a statement: bounds the memory of a bulk write
+_CHUNK = 5_000  # rows per statement: bounds the memory of a bulk write
 
 Upsert = postgresql.Insert | sqlite.Insert
 
@@ -24,9 +24,9 @@ def table_of(model: type[Base]) -> Table:
     return cast(Table, model.__table__)
 
 
-def columns(model: type[Base], carrier: type[Any]) -> list[ColumnElement[Any]]:
-    """The columns that `carrier(*row)` takes, in its order."""
-    return [table_of(model).c[field.name] for field in fields(carrier)]
+def columns(model: type[Base], dataclass: type[Any]) -> list[ColumnElement[Any]]:
+    """The columns of the dataclass's fields, in their order, so that `dataclass(*row)` takes a row of them."""
+    return [table_of(model).c[field.name] for field in fields(dataclass)]
 
 
 def is_postgresql(session: Session) -> bool:
@@ -39,7 +39,7 @@ def insert_into(session: Session, model: type[Base]) -> Upsert:
 
 
 def insert_new(session: Session, model: type[Base], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert `rows`, all with the same fields. A row whose primary key is there already is left as it is."""
+    """Insert `rows`, which all have the same fields. A row whose primary key exists already stays as it is."""
     table, insert = table_of(model), insert_into(session, model)
     key = list(table.primary_key)
     remaining = iter(rows)
@@ -52,7 +52,7 @@ def insert_new(session: Session, model: type[Base], rows: Iterable[Mapping[str, 
 
 
 def _unnested(table: Table, rows: Sequence[Mapping[str, Any]]) -> Select[*tuple[Any, ...]]:
-    """`rows` as one array a column: a statement a row costs PostgreSQL and its client twice the time."""
+    """Select `rows` from one array per column. One statement per row would take twice the time."""
     return select(
         *[
             func.unnest(literal([row[name] for row in rows], postgresql.ARRAY(table.c[name].type, dimensions=1)))
@@ -61,14 +61,14 @@ def _unnested(table: Table, rows: Sequence[Mapping[str, Any]]) -> Select[*tuple[
     )
 
 
-def insert_carriers(session: Session, model: type[Base], carriers: Iterable[Any], carrier: type[Any]) -> None:
-    """`insert_new` for objects that have the fields of `carrier`."""
-    names = [field.name for field in fields(carrier)]
-    insert_new(session, model, ({name: getattr(row, name) for name in names} for row in carriers))
+def insert_dataclasses(session: Session, model: type[Base], objects: Iterable[Any], dataclass: type[Any]) -> None:
+    """`insert_new` for objects that have at least the fields of `dataclass`."""
+    names = [field.name for field in fields(dataclass)]
+    insert_new(session, model, ({name: getattr(row, name) for name in names} for row in objects))
 
 
 def database_time(session: Session) -> datetime:
-    """The time by the database server's clock, which all machines share; on SQLite there is but one machine."""
+    """The time of the database server's clock, which all machines share. With SQLite there is only one machine."""
     if not is_postgresql(session):
         return datetime.now(UTC)
     now = session.scalar(select(func.clock_timestamp()))

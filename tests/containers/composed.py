@@ -1,4 +1,4 @@
-"""A copy of the working tree whose docker-compose.yml is brought up by the commands that docs/deploying.md has."""
+"""A copy of the working tree, whose docker-compose.yml is brought up with the commands of docs/deploying.md."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _DOCUMENT = ROOT / "docs" / "deploying.md"
 
 @dataclass(frozen=True)
 class Composed:
-    """Containers and volumes of a project of their own."""
+    """The containers and volumes of a Compose project that only these tests use."""
 
     folder: Path
 
     @classmethod
-    def copied_into(cls, folder: Path) -> Composed:
-        """With what git tracks or would track."""
+    def copy_into(cls, folder: Path) -> Composed:
+        """Copy every file that git tracks or would track into the folder."""
         listed = subprocess.run(
             ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
         )
@@ -37,8 +37,8 @@ class Composed:
                 shutil.copy(ROOT / name, folder / name)
         return cls(folder)
 
-    def documented(self, heading: str, index: int = 0) -> str:
-        """Run the commands of a section's block of the documentation, as they stand there; what they print."""
+    def run_documented(self, heading: str, index: int = 0) -> str:
+        """Run the commands of a block in a section of docs/deploying.md, unchanged; returns what they print."""
         _, _, section = _DOCUMENT.read_text().partition(f"\n{heading}\n")
         assert section, f"docs/deploying.md: expected the heading {heading!r}"
         blocks = re.findall(r"^```\n(.*?)^```$", re.split(r"^## ", section, flags=re.MULTILINE)[0], re.M | re.S)
@@ -75,20 +75,20 @@ class Composed:
         return dict(line.split("=", 1) for line in lines if line)
 
     def containers(self) -> dict[str, dict[str, Any]]:
-        """What `docker inspect` says of every container, by its service."""
+        """The output of `docker inspect` for every container, by the container's service."""
         ids = self.compose("ps", "--all", "--quiet").split()
-        found = json.loads(self.shell(f"docker inspect {' '.join(ids)}"))
-        return {each["Config"]["Labels"]["com.docker.compose.service"]: each for each in found}
+        inspected = json.loads(self.shell(f"docker inspect {' '.join(ids)}"))
+        return {container["Config"]["Labels"]["com.docker.compose.service"]: container for container in inspected}
 
     def restart(self, service: str) -> None:
-        """Restart it, and wait until all are healthy again; a lost Ray node takes others down with it, a bit later."""
+        """Restart a service, and wait until all are healthy again: a lost Ray node takes others down a bit later."""
         before = self.containers()[service]["State"]["StartedAt"]
         self.compose("restart", service)
         wait_until(lambda: self.containers()[service]["State"]["StartedAt"] != before, f"{service} to start again")
         wait_until(self.healthy, f"all to be healthy after {service} was restarted", 600)
 
     def healthy(self) -> bool:
-        states = [each["State"] for name, each in self.containers().items() if name != "migrate"]
+        states = [container["State"] for name, container in self.containers().items() if name != "migrate"]
         return all(state["Status"] == "running" and state["Health"]["Status"] == "healthy" for state in states)
 
     def prefect(self) -> httpx.Client:
@@ -96,8 +96,8 @@ class Composed:
         return httpx.Client(base_url="http://127.0.0.1:4200/api", auth=password, trust_env=False, timeout=60)
 
     def add_key(self, name: str, *scopes: str) -> str:
-        wanted = " ".join(f"--scope {scope}" for scope in scopes)
-        return self.compose("exec", "-T", "api", "coevo", "keys", "add", name, wanted).strip()
+        options = " ".join(f"--scope {scope}" for scope in scopes)
+        return self.compose("exec", "-T", "api", "coevo", "keys", "add", name, options).strip()
 
     def reaches(self, service: str, host: str, port: int) -> bool:
         """Whether a process in this service's container can open a connection."""
@@ -109,11 +109,11 @@ class Composed:
         return True
 
     def contents(self) -> dict[str, str]:
-        """Every table's number of rows, and every checkpoint's and text's hash: what must not be lost."""
-        ask = "docker compose exec -T postgres psql --username=postgres --dbname=coevo --tuples-only --no-align"
-        tables = self.shell(f"{ask} --command=\"SELECT relname FROM pg_stat_user_tables WHERE schemaname = 'public'\"")
-        counts = {table: self.shell(f'{ask} --command="SELECT count(*) FROM {table}"') for table in tables.split()}
-        hashed = self.compose(
+        """The data that must not be lost: every table's number of rows, and the hash of every checkpoint and text."""
+        psql = "docker compose exec -T postgres psql --username=postgres --dbname=coevo --tuples-only --no-align"
+        tables = self.shell(f"{psql} --command=\"SELECT relname FROM pg_stat_user_tables WHERE schemaname = 'public'\"")
+        counts = {table: self.shell(f'{psql} --command="SELECT count(*) FROM {table}"') for table in tables.split()}
+        checksums = self.compose(
             "exec",
             "-T",
             "api",
@@ -121,5 +121,5 @@ class Composed:
             "-c",
             "'cd /var/lib/coevo && find checkpoints texts -type f | sort | xargs sha256sum'",
         )
-        assert hashed
-        return {**counts, **{line.split()[1]: line.split()[0] for line in hashed.splitlines()}}
+        assert checksums
+        return {**counts, **{line.split()[1]: line.split()[0] for line in checksums.splitlines()}}

@@ -1,4 +1,4 @@
-"""`make containers` runs these tests; elsewhere they are not collected: they need root, Docker and half an hour."""
+"""These tests are collected by `make containers` only, because they need root, Docker and half an hour."""
 
 import os
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A Docker Engine with Compose for `make containers`, on a Debian machine that has none that is new enough:
+# Starts a Docker Engine with Compose for `make containers`, on a Debian machine whose own is missing or too old:
 #
 #   tests/containers/engine.sh start     # as root; then PATH=$STATE/bin:$PATH
 #   tests/containers/engine.sh stop
 #
-# The programs are those of a newer Debian, in a folder of their own. The daemon and the command line see that folder's
-# /usr in place of the machine's, in a mount namespace of their own; every other path is the machine's. Nothing is
-# installed on the machine. What is made lies in $STATE: images and volumes in $STATE/data.
+# The programs are a newer Debian's, in their own folder. The daemon and the command line run in a mount namespace where
+# that folder's /usr replaces the machine's; every other path is the machine's. Nothing is installed on the machine. All
+# files that it makes are in $STATE, images and volumes in $STATE/data.
 set -euo pipefail
 STATE=${COEVO_CONTAINERS_STATE:-/var/tmp/coevo-containers}
 SUITE=forky
@@ -20,7 +20,7 @@ start() {
   mkdir -p "$STATE/bin" "$STATE/data"
   if [ ! -e "$ROOT/.complete" ]; then
     rm -rf "$ROOT"
-    # A suite that this machine's debootstrap has not heard of is made as sid is.
+    # This machine's debootstrap may not know the suite, so use sid's script.
     debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$ROOT" "$(mirror)" /usr/share/debootstrap/scripts/sid
     touch "$ROOT/.complete"
   fi
@@ -38,7 +38,7 @@ SH
   chmod +x "$STATE/bin/docker"
   for _ in $(seq 60); do
     if "$STATE/bin/docker" info >/dev/null 2>&1; then
-      # With control groups of version 1 all containers together would count as one process among the machine's others.
+      # With control groups of version 1 all containers together would get only one process's share of the processor.
       if [ -d /sys/fs/cgroup/cpu ]; then mkdir -p /sys/fs/cgroup/cpu/docker && echo 8192 > /sys/fs/cgroup/cpu/docker/cpu.shares; fi
       echo "Docker runs: PATH=$STATE/bin:\$PATH"
       return

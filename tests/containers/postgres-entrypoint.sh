@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What docker-compose.yml uses of the official image's entry point: on an empty volume, a database made from POSTGRES_*
-# and /docker-entrypoint-initdb.d, while it listens at its socket only.
+# The part of the official image's entry point that docker-compose.yml uses: on an empty volume it makes a database from
+# POSTGRES_* and /docker-entrypoint-initdb.d, while PostgreSQL listens at its socket only.
 set -Eeuo pipefail
 export PGDATA=${PGDATA:-/var/lib/postgresql/data}
 if [ "${1:-}" = postgres ] && [ ! -s "$PGDATA/PG_VERSION" ]; then

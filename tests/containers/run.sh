@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make containers`: builds the images, brings docker-compose.yml up on fresh volumes as docs/deploying.md says, and
 # checks what that page promises (tests/containers/test_containers.py). It needs root, a Docker Engine and Compose 2.24.
-# Its containers and volumes have a name of their own, and are gone after it; the ports are those of docs/deploying.md.
+# Its containers and volumes have their own names and are removed at the end; its ports are those of docs/deploying.md.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PYTHON=${1:-.venv/bin/python}
@@ -17,13 +17,13 @@ compose=$(docker compose version --short 2>/dev/null) || refuse "this docker has
 printf '2.24\n%s\n' "${compose#v}" | sort --version-sort --check=quiet || refuse "expected Compose 2.24 or newer, got $compose." "$hint"
 docker buildx version >/dev/null 2>&1 || refuse "this docker has no buildx, which builds the images." "$hint"
 
-# The real images where a registry has them, otherwise stand-ins for all of them.
+# Use the real images if a registry has them all, otherwise stand-ins for all of them.
 mapfile -t pinned < <(sed -nE 's/^( +image: |FROM )((python|postgres|prom|grafana)[^ ]+).*/\2/p' \
   docker-compose.yml deploy/docker/service.Dockerfile | sort -u)
 files=docker-compose.yml
 for image in "${pinned[@]}"; do
   docker image inspect "$image" >/dev/null 2>&1 || docker pull --quiet "$image" 2>/dev/null || {
-    echo "$image cannot be had: stand-ins take the place of the pinned images, and Grafana is not tried"
+    echo "$image cannot be pulled: stand-ins replace the pinned images, and Grafana is not tested"
     files=$files:$(tests/containers/standins.sh)
     break
   }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Stand-ins for the images that are pinned in docker-compose.yml and in deploy/docker, for machines that reach Debian's
-# and Python's packages but no image registry:
+# Makes stand-ins for the images that are pinned in docker-compose.yml and in deploy/docker, for machines that reach
+# Debian's and Python's packages but no image registry:
 #
-#   tests/containers/standins.sh   # as root; prints the Compose file that puts them in the place of the pinned images
+#   tests/containers/standins.sh   # as root; prints the Compose file that replaces the pinned images with them
 #
-# They are named coevo-stand-in/…, so that nothing takes them for the real ones. What they are:
+# They are named coevo-stand-in/…, so that nobody takes them for the real ones:
 #
-#   python      Debian 12 with its own Python 3.11, what pip is told on this machine, and the certificates it trusts
+#   python      Debian 12 with its own Python 3.11, this machine's configuration of pip, and the certificates it trusts
 #   postgres    Debian 13 with its own PostgreSQL 17, and tests/containers/postgres-entrypoint.sh
 #   prometheus  a newer Debian's Prometheus, with busybox
 #   grafana     NOT Grafana: busybox, which answers the health check and nothing else
@@ -23,7 +23,7 @@ command -v debootstrap >/dev/null || { echo "standins.sh: debootstrap is missing
 [ -n "$MIRROR" ] || { echo "standins.sh: expected a Debian machine, with its mirror in debian.sources" >&2; exit 2; }
 mkdir -p "$STATE"
 
-debian() {  # suite, packages: a folder with that Debian, made once
+debian() {  # arguments: suite, packages. Prints a folder with that Debian, which is made only once.
   local root=$STATE/root-$1
   if [ ! -e "$root/.complete" ]; then
     rm -rf "$root"
@@ -34,7 +34,7 @@ debian() {  # suite, packages: a folder with that Debian, made once
   echo "$root"
 }
 
-import() {  # folder, name, changes…
+import() {  # arguments: folder, name, changes to the image…
   local folder=$1 name=$2 changes=()
   shift 2
   for change in "$LABEL" "$@"; do changes+=(-c "$change"); done
@@ -48,7 +48,7 @@ python() {
   ln -sf /usr/bin/python3 "$root/usr/local/bin/python"
   cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
   cp /etc/apt/sources.list.d/debian.sources "$root/etc/apt/sources.list.d/" && : > "$root/etc/apt/sources.list"
-  # Where this machine's pip finds wheels in a folder, the build finds them at the same path.
+  # If this machine's pip finds wheels in a folder, copy it to the same path, so that the build finds them too.
   local wheels
   wheels=${PIP_FIND_LINKS:-$(python3 -m pip config get global.find-links 2>/dev/null || true)}
   printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\ntimeout = 180\n' > "$root/etc/pip.conf"
@@ -73,7 +73,7 @@ postgres() {
     'VOLUME /var/lib/postgresql/data' 'ENTRYPOINT ["docker-entrypoint.sh"]' 'CMD ["postgres"]' 'STOPSIGNAL SIGINT'
 }
 
-busybox_in() {  # folder: /bin with busybox and the names that it is called by
+busybox_in() {  # argument: folder. Puts busybox into its /bin, with the names that it is called by.
   local unpacked
   unpacked=$(mktemp -d "$STATE/busybox.XXXX")
   (cd "$unpacked" && apt-get download busybox-static >/dev/null 2>&1 && dpkg-deb -x busybox-static_*.deb .)
@@ -110,12 +110,12 @@ grafana() {
   rm -rf "$work"
 }
 
-compose_file() {  # the stand-ins in the place of what is pinned; builds read them by the names in the Dockerfile
+compose_file() {  # prints a Compose file with the stand-ins; builds find them by the names in the Dockerfile
   local pinned index=
   pinned=$(sed -nE 's/^FROM (python:\S+).*/\1/p' "$CHECKOUT/deploy/docker/service.Dockerfile" | sort -u)
   curl --silent --fail --head --max-time 20 --output /dev/null https://download.pytorch.org/whl/cpu/ || index=none
   echo "services:"
-  echo "  migrate:"  # the one that builds the image
+  echo "  migrate:"  # this service builds the image
   echo "    build:"
   echo "      additional_contexts:"
   for image in $pinned; do echo "        \"$image\": docker-image://$PREFIX/python:3.11"; done

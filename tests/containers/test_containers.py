@@ -1,5 +1,5 @@
-"""docker-compose.yml brought up as docs/deploying.md says, on fresh volumes, and what that page promises. The tests run
-in their order, on one set of containers: `make containers`."""
+"""docker-compose.yml, brought up on fresh volumes as docs/deploying.md says: the tests check what that page promises.
+They run in the order of the file, on one set of containers (`make containers`)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ STAND_INS = "stand-ins" in os.environ.get("COEVO_CONTAINERS_COMPOSE_FILE", "")
 
 @pytest.fixture(scope="module")
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
-    """Up by the first commands of the documentation; gone afterwards, with its volumes."""
-    made = Composed.copied_into(tmp_path_factory.mktemp("checkout"))
+    """The containers, brought up by the first commands of the documentation; removed afterwards, with their volumes."""
+    project = Composed.copy_into(tmp_path_factory.mktemp("checkout"))
     try:
-        made.documented("## One machine: Docker Compose")
-        yield made
+        project.run_documented("## One machine: Docker Compose")
+        yield project
     finally:
-        if (made.folder / ".env").exists():
-            print(made.compose("logs", "--no-color", "--tail=15"))
-            made.compose("down", "--volumes", "--timeout=30")
+        if (project.folder / ".env").exists():
+            print(project.compose("logs", "--no-color", "--tail=15"))
+            project.compose("down", "--volumes", "--timeout=30")
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +47,12 @@ def test_everything_is_up_after_the_documented_commands(composed: Composed) -> N
     assert composed.healthy()
     assert composed.containers()["migrate"]["State"]["ExitCode"] == 0
     assert composed.containers().keys() >= {*UIS, "postgres", "migrate", "runner", "ray-cpu"}
-    said = composed.documented("## One machine: Docker Compose", 1)
-    assert "services: ray, prefect" in said
+    output = composed.run_documented("## One machine: Docker Compose", 1)
+    assert "services: ray, prefect" in output
     assert (composed.folder / ".env").stat().st_mode & 0o077 == 0
 
 
-def test_prefects_ui_is_there_and_its_api_asks_for_the_password(composed: Composed) -> None:
+def test_prefect_s_ui_is_served_and_its_api_asks_for_the_password(composed: Composed) -> None:
     page = httpx.get("http://127.0.0.1:4200/", trust_env=False, follow_redirects=True)
     assert page.status_code == 200
     script = re.search(r'src="([^"]+\.js)"', page.text)
@@ -61,12 +61,12 @@ def test_prefects_ui_is_there_and_its_api_asks_for_the_password(composed: Compos
     refused = httpx.post("http://127.0.0.1:4200/api/deployments/filter", json={}, trust_env=False)
     assert refused.status_code == 401
     with composed.prefect() as prefect:
-        found = prefect.post("/deployments/filter", json={}).raise_for_status().json()
-        assert {each["status"] for each in found} == {"READY"}
-        assert len(found) == 3
+        deployments = prefect.post("/deployments/filter", json={}).raise_for_status().json()
+        assert {deployment["status"] for deployment in deployments} == {"READY"}
+        assert len(deployments) == 3
         for origin, allowed in (("http://127.0.0.1:4200", True), ("http://elsewhere.example", False)):
-            answer = prefect.get("/admin/version", headers={"Origin": origin})
-            assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+            response = prefect.get("/admin/version", headers={"Origin": origin})
+            assert (response.headers.get("access-control-allow-origin") == origin) is allowed
 
 
 def test_the_api_asks_for_keys(api: ApiClient) -> None:
@@ -91,12 +91,12 @@ def test_every_container_is_confined_and_limited(composed: Composed) -> None:
 
 def test_a_container_has_only_the_secrets_that_it_needs(composed: Composed) -> None:
     secrets = {name: value for name, value in composed.secrets.items() if re.search("PASSWORD|TOKEN", name)}
-    held: dict[str, set[str]] = {}
+    secrets_of: dict[str, set[str]] = {}
     for service, container in composed.containers().items():
         environment = "\n".join(container["Config"]["Env"])
-        held[service] = {name for name, value in secrets.items() if value in environment}
+        secrets_of[service] = {name for name, value in secrets.items() if value in environment}
     ray, database, prefect = "RAY_AUTH_TOKEN", "COEVO_DATABASE_PASSWORD", "PREFECT_PASSWORD"
-    assert held == {
+    assert secrets_of == {
         "postgres": {"POSTGRES_PASSWORD", database, "PREFECT_DATABASE_PASSWORD", "GRAFANA_DATABASE_PASSWORD"},
         "migrate": {database},
         "prefect": {"PREFECT_DATABASE_PASSWORD", prefect},
@@ -112,9 +112,10 @@ def test_a_container_has_only_the_secrets_that_it_needs(composed: Composed) -> N
 def test_only_the_uis_are_published_and_only_on_loopback(composed: Composed) -> None:
     published = {}
     for service, container in composed.containers().items():
-        bound = [binding for bindings in container["NetworkSettings"]["Ports"].values() for binding in bindings or []]
-        if bound:
-            published[service] = {(each["HostIp"], int(each["HostPort"])) for each in bound}
+        ports = container["NetworkSettings"]["Ports"].values()
+        bindings = [binding for port_bindings in ports for binding in port_bindings or []]
+        if bindings:
+            published[service] = {(binding["HostIp"], int(binding["HostPort"])) for binding in bindings}
     assert published == {service: {("127.0.0.1", port)} for service, port in UIS.items()}
 
 
@@ -138,24 +139,26 @@ def test_services_reach_what_they_need_and_no_more(
     assert composed.reaches(service, host, port) is expected
 
 
-def test_a_missing_secret_is_named(composed: Composed) -> None:
+def test_a_missing_secret_is_named_in_the_error(composed: Composed) -> None:
     required = [name for name in composed.secrets if re.search("PASSWORD|TOKEN", name)]
     for missing in required:
-        given = "".join(f"{name}=x\n" for name in required if name != missing)
-        (composed.folder / "incomplete.env").write_text(given)
+        lines = "".join(f"{name}=x\n" for name in required if name != missing)
+        (composed.folder / "incomplete.env").write_text(lines)
         with pytest.raises(AssertionError, match=rf'required variable "?{missing}"? is missing'):
             composed.compose("--env-file", "incomplete.env", "config", "--quiet")
 
 
 def _start(composed: Composed) -> str:
-    """A run of one iteration, by Prefect's API from outside; the flow run's id."""
+    """Start a run of one iteration by Prefect's API, from outside the containers; returns the flow run's id."""
     overrides = {**yaml.safe_load("\n".join(setting.replace("=", ": ", 1) for setting in SMALL))}
     del overrides["iterations"]
     parameters = {"run": RUN, "preset": "demo", "iterations": 1, "overrides": overrides}
     with composed.prefect() as prefect:
         deployment = prefect.get("/deployments/name/co-evolve/coevo").raise_for_status().json()["id"]
-        made = prefect.post(f"/deployments/{deployment}/create_flow_run", json={"name": RUN, "parameters": parameters})
-        return str(made.raise_for_status().json()["id"])
+        created = prefect.post(
+            f"/deployments/{deployment}/create_flow_run", json={"name": RUN, "parameters": parameters}
+        )
+        return str(created.raise_for_status().json()["id"])
 
 
 def _state(composed: Composed, flow_run: str) -> str:
@@ -168,13 +171,14 @@ def _state(composed: Composed, flow_run: str) -> str:
 
 def _stages_done(api: ApiClient) -> int:
     try:
-        return sum(stage.status == "done" for each in api.iterations(RUN) for stage in each.stages)
+        return sum(stage.status == "done" for iteration in api.iterations(RUN) for stage in iteration.stages)
     except ApiError:  # there is no such run yet, or the API is being restarted
         return 0
 
 
-def _at_work(composed: Composed, api: ApiClient, flow_run: str) -> str:
-    """The flow run that is at the run; where it has ended, one that goes on, for an iteration more if it is done."""
+def _running_flow_run(composed: Composed, api: ApiClient, flow_run: str) -> str:
+    """The id of a flow run that is running: this one, or, if it has ended, a new one that resumes the run, with one
+    more iteration if the run is done."""
     if _state(composed, flow_run) in ENDED:
         longer = len(list(api.iterations(RUN))) if _is_done(api) else None
         flow_run = api.resume(RUN, longer).flow_run
@@ -187,23 +191,24 @@ def test_a_run_started_from_outside_survives_the_restart_of_every_service(compos
     wait_until(lambda: _stages_done(api) > 0, "a stage to be done", 300)
     for service in ("prometheus", "grafana", "prefect", "postgres", "api", "ray-cpu", "runner", "ray-head"):
         while True:
-            flow_run = _at_work(composed, api, flow_run)
-            done = _stages_done(api)
+            flow_run = _running_flow_run(composed, api, flow_run)
+            stages_before = _stages_done(api)
             composed.restart(service)
             if service not in ("runner", "ray-head"):
                 break
-            # The flow run's process was there, and nobody but the runner says that it is gone.
+            # The flow run's process was in this container, and only the runner reports that it is gone.
             wait_until(lambda of=flow_run: _state(composed, of) in ENDED, "the orphaned flow run to be ended", 300)
-            # A flow run whose Ray restarts may be quick enough to say so before its process is gone.
+            # A flow run whose Ray restarts may have the time to fail before its process is gone.
             if _state(composed, flow_run) in {"runner": ["CRASHED"], "ray-head": ["CRASHED", "FAILED"]}[service]:
                 break
-            assert _state(composed, flow_run) == "COMPLETED"  # it was quicker than the restart: once more, with another
-        assert _stages_done(api) >= done
+            # The flow run completed before the restart: try again with another one.
+            assert _state(composed, flow_run) == "COMPLETED"
+        assert _stages_done(api) >= stages_before
         print(
             f"{service} restarted: stages done {_stages_done(api)}, flow run {_state(composed, flow_run)}", flush=True
         )
     while not _is_done(api):
-        flow_run = _at_work(composed, api, flow_run)
+        flow_run = _running_flow_run(composed, api, flow_run)
         wait_until(lambda of=flow_run: _state(composed, of) in ENDED, "the flow run to end", 900)
         assert _state(composed, flow_run) == "COMPLETED"
 
@@ -212,24 +217,26 @@ def _is_done(api: ApiClient) -> bool:
     return [run.status for run in api.runs() if run.name == RUN] == ["done"]
 
 
-def _asked(query: str) -> list[dict[str, Any]]:
-    answer = httpx.get("http://127.0.0.1:9090/api/v1/query", params={"query": query}, trust_env=False, timeout=30)
-    found: list[dict[str, Any]] = answer.raise_for_status().json()["data"]["result"]
-    return found
+def _query_prometheus(query: str) -> list[dict[str, Any]]:
+    response = httpx.get("http://127.0.0.1:9090/api/v1/query", params={"query": query}, trust_env=False, timeout=30)
+    result: list[dict[str, Any]] = response.raise_for_status().json()["data"]["result"]
+    return result
 
 
-def test_its_label_accuracy_is_in_prometheus_once_that_has_a_key(composed: Composed) -> None:
-    composed.documented("### Prometheus and Grafana")
+def test_the_run_s_label_accuracy_is_in_prometheus_after_it_got_a_key(composed: Composed) -> None:
+    composed.run_documented("### Prometheus and Grafana")
     accuracy = f'coevo_pseudo_label_accuracy_ratio{{run="{RUN}", slice="kept"}}'
-    wait_until(lambda: bool(_asked(accuracy)), "Prometheus to have the label accuracy", 180)
-    [found, *_] = _asked(accuracy)
-    assert 0 <= float(found["value"][1]) <= 1
-    print(f"label accuracy in Prometheus: {found}")
-    wait_until(lambda: {each["value"][1] for each in _asked("up")} == {"1"}, "every target to be up", 180)
-    assert len(_asked('up{job="ray"}')) == 3  # head, worker, runner
+    wait_until(lambda: bool(_query_prometheus(accuracy)), "Prometheus to have the label accuracy", 180)
+    [sample, *_] = _query_prometheus(accuracy)
+    assert 0 <= float(sample["value"][1]) <= 1
+    print(f"label accuracy in Prometheus: {sample}")
+    wait_until(
+        lambda: {target["value"][1] for target in _query_prometheus("up")} == {"1"}, "every target to be up", 180
+    )
+    assert len(_query_prometheus('up{job="ray"}')) == 3  # head, worker, runner
 
 
-def test_nothing_is_lost_by_down_and_up(composed: Composed, api: ApiClient) -> None:
+def test_down_and_up_lose_no_data(composed: Composed, api: ApiClient) -> None:
     before = composed.contents()
     composed.compose("down")
     composed.compose("up", "--detach", "--wait")
@@ -239,15 +246,15 @@ def test_nothing_is_lost_by_down_and_up(composed: Composed, api: ApiClient) -> N
 
 def test_a_backup_is_restored_on_fresh_volumes(composed: Composed, api: ApiClient) -> None:
     before = composed.contents()
-    composed.documented("## Backups", 0)
+    composed.run_documented("## Backups", 0)
     composed.compose("down", "--volumes")
-    composed.documented("## Backups", 1)
+    composed.run_documented("## Backups", 1)
     assert composed.contents() == before
     assert _is_done(api)
     assert composed.healthy()
 
 
-@pytest.mark.skipif(STAND_INS, reason="a stand-in takes Grafana's place: nothing is shown about Grafana")
+@pytest.mark.skipif(STAND_INS, reason="a stand-in replaces Grafana, so Grafana cannot be tested")
 def test_grafana_reads_the_runs(composed: Composed) -> None:
     grafana = httpx.Client(
         base_url="http://127.0.0.1:3000",
@@ -256,6 +263,8 @@ def test_grafana_reads_the_runs(composed: Composed) -> None:
         timeout=60,
     )
     with grafana:
-        assert {each["title"] for each in grafana.get("/api/search").raise_for_status().json()} >= {"coevo: runs"}
+        assert {dashboard["title"] for dashboard in grafana.get("/api/search").raise_for_status().json()} >= {
+            "coevo: runs"
+        }
         for source in grafana.get("/api/datasources").raise_for_status().json():
             assert grafana.get(f"/api/datasources/uid/{source['uid']}/health").json()["status"] == "OK", source["name"]

@@ -1,4 +1,4 @@
-"""Groups for the tests of the rewards: answers and signals in, made by the same code as in production."""
+"""Groups for the tests of the rewards, made from answers and signals by the same code as in production."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.grading.grader import Grader
 from core.rollouts.groups import make_groups
 from core.types import Group
 
-_grader = Grader()  # no worker ever starts: these answers are numbers and words
+_grader = Grader()  # it never starts a worker: the answers here are numbers and words
 
 
 def group_of(answers: Sequence[str | None], label: str | None = None, **signals: Any) -> Group:
@@ -38,15 +38,16 @@ def permuted(group: Group, order: Sequence[int]) -> Group:
 
 @st.composite
 def any_groups(draw: st.DrawFn) -> Group:
-    """Groups with every signal: ties, no answers, lone members, all alike and all different come up often."""
+    """Groups with every signal. They often have ties, missing answers, a single rollout, or answers that are all equal
+    or all different."""
     count = draw(st.integers(1, 10))
 
-    def many(strategy: st.SearchStrategy[Any], size: int = count) -> list[Any]:
+    def draw_list(strategy: st.SearchStrategy[Any], size: int = count) -> list[Any]:
         return draw(st.lists(strategy, min_size=size, max_size=size))
 
-    answers = many(st.sampled_from(["1", "2", "3", "4", "5", "x", None]))
-    rows = [many(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), 3) for _ in range(count)]
-    clusters = tuple(many(st.sampled_from([1, 2, 3, 100])))
-    entropies = many(st.sampled_from([0.0, 0.1, 0.5, 2.0]))
+    answers = draw_list(st.sampled_from(["1", "2", "3", "4", "5", "x", None]))
+    embeddings = [draw_list(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), 3) for _ in range(count)]
+    clusters = tuple(draw_list(st.sampled_from([1, 2, 3, 100])))
+    entropies = draw_list(st.sampled_from([0.0, 0.1, 0.5, 2.0]))
     label = draw(st.sampled_from(["1", "2", "9"]))
-    return group_of(answers, label, mean_entropy=entropies, embeddings=rows, clusters=clusters)
+    return group_of(answers, label, mean_entropy=entropies, embeddings=embeddings, clusters=clusters)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from core.grading.answers import answer_key, extract_boxed, is_words, normalise, number_of
 
-# What models write, densely: LaTeX, digits, grouping, units and noise, so that the rewrites meet each other.
+# Pieces of what models write: LaTeX, digits, brackets, units and noise. Texts made of them have many constructs close
+# together, so that the normalisation's rules interact.
 PIECES = st.sampled_from(
     [
         *r"0123456789xyi+-*/^_=<>()[]{}.,;:!%$~\−×°",
@@ -27,7 +28,7 @@ WRITTEN = st.lists(PIECES, max_size=12).map("".join)
         (r"\boxed{1} then \boxed{ 2 }", "2"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
         (r"\boxed{\{1,2\}}", r"\{1,2\}"),
-        (r"\boxed{\left\{x\right.}", r"\left\{x\right."),  # an escaped brace groups nothing
+        (r"\boxed{\left\{x\right.}", r"\left\{x\right."),  # an escaped brace opens no group
         (r"\boxed {7}", "7"),
         (r"\boxed{\boxed{5}}", "5"),
         (r"\boxed{3} and \boxed{4", "3"),
@@ -46,9 +47,9 @@ def test_the_answer_is_the_content_of_the_last_box_that_closes(text: str, answer
 
 
 @given(st.text(max_size=60), st.text(alphabet=st.characters(exclude_characters="{}\\"), max_size=60))
-def test_whatever_is_boxed_comes_out_stripped(before: str, content: str) -> None:
-    opened = before.replace("\\", "").replace("boxed", "")
-    assert extract_boxed(opened + r"\boxed{" + content + "} after") == (content.strip() or None)
+def test_the_boxed_content_is_returned_stripped(before: str, content: str) -> None:
+    prefix = before.replace("\\", "").replace("boxed", "")
+    assert extract_boxed(prefix + r"\boxed{" + content + "} after") == (content.strip() or None)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ NO_NUMBERS = [
 
 
 @pytest.mark.parametrize("answer", NO_NUMBERS)
-def test_what_is_no_bounded_literal_is_no_number(answer: str) -> None:
+def test_an_answer_that_is_not_a_number_of_limited_size_has_no_value(answer: str) -> None:
     assert number_of(answer) is None
 
 
@@ -193,7 +194,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("a", "b"), DIFFERENT)
-def test_what_changes_the_value_changes_the_key(a: str, b: str) -> None:
+def test_answers_with_different_values_have_different_keys(a: str, b: str) -> None:
     assert answer_key(a) != answer_key(b)
 
 
@@ -202,7 +203,7 @@ def test_what_changes_the_value_changes_the_key(a: str, b: str) -> None:
 @example("5 square units")
 @example("1011_2")
 @example("((((((5))))))")
-def test_a_key_is_its_own_key_and_what_is_normal_stays(answer: str) -> None:
+def test_keys_and_normal_forms_are_idempotent(answer: str) -> None:
     assert answer_key(answer_key(answer)) == answer_key(answer)
     assert normalise(normalise(answer)) == normalise(answer)
 
@@ -213,10 +214,10 @@ def test_any_text_has_a_key(answer: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["yes", "no solution", "abc", "no", "twenty-five"])
-def test_words_are_told_from_products(text: str) -> None:
+def test_words_are_recognised_as_words(text: str) -> None:
     assert is_words(text)
 
 
 @pytest.mark.parametrize("text", ["x", "ab", "2x", r"\pi", "", "5 cm", "x y"])
-def test_variables_are_no_words(text: str) -> None:
+def test_variables_and_products_are_not_words(text: str) -> None:
     assert not is_words(text)

@@ -35,7 +35,7 @@ def rows(counts: dict[tuple[float, Verdict], int]) -> Rows:
     ]
 
 
-def test_strata_by_p_hat_and_whether_it_was_kept() -> None:
+def test_a_stratum_is_a_fifth_of_p_hat_kept_or_not_kept() -> None:
     named = [
         (0.0, "too_hard", "not kept 0.0-0.2"),
         (0.2, "too_hard", "not kept 0.2-0.4"),
@@ -58,15 +58,16 @@ def test_strata_by_p_hat_and_whether_it_was_kept() -> None:
             stratum_of(wrong, "kept")
 
 
-def test_allocation_by_hand() -> None:
-    made = rows({(0.9, "too_easy"): 60, (0.5, "kept"): 30, (0.1, "too_hard"): 10, (0.7, "kept"): 1})
-    places = [each.stratum for each in draw(made, 12, seed=1)]
+def test_the_allocation_of_audits_to_strata_by_hand() -> None:
+    labels = rows({(0.9, "too_easy"): 60, (0.5, "kept"): 30, (0.1, "too_hard"): 10, (0.7, "kept"): 1})
+    strata = [position.stratum for position in draw(labels, 12, seed=1)]
     easy, kept, hard, single = "not kept 0.8-1.0", "kept 0.4-0.6", "not kept 0.0-0.2", "kept 0.6-0.8"
-    # One of each, the largest first; then a second of those that have one. Then size / (2 drawn + 1): 60/5, 30/5,
-    # 10/5; 60/7, 60/9, 60/11 (30/5 = 6 comes before 5.45), …
-    assert places[:4] == [easy, kept, hard, single]
-    assert places[4:7] == [easy, kept, hard]
-    assert places[7:12] == [easy, easy, easy, kept, easy]
+    # First one label of each stratum, the largest stratum first; then a second one where there is one. Each further one
+    # is of the stratum with the largest size / (2 drawn + 1): 60/5, 30/5, 10/5; 60/7, 60/9, 60/11 (30/5 = 6 comes
+    # before 5.45), …
+    assert strata[:4] == [easy, kept, hard, single]
+    assert strata[4:7] == [easy, kept, hard]
+    assert strata[7:12] == [easy, easy, easy, kept, easy]
 
 
 @given(
@@ -75,27 +76,27 @@ def test_allocation_by_hand() -> None:
     st.integers(0, 2**63 - 1),
     st.randoms(use_true_random=False),
 )
-def test_a_larger_sample_keeps_a_smaller_one(counts: dict, size: int, seed: int, shuffler: object) -> None:
-    made = rows(counts)
-    drawn = draw(made, size, seed)
-    assert [each.position for each in drawn] == [*range(min(size, len(made)))]
-    assert len({each.question_id for each in drawn}) == len(drawn)
-    shuffler.shuffle(made)
-    assert draw(made, size + 17, seed)[:size] == drawn  # in whatever order the rows come
+def test_a_larger_sample_begins_with_the_smaller_one(counts: dict, size: int, seed: int, shuffler: object) -> None:
+    labels = rows(counts)
+    drawn = draw(labels, size, seed)
+    assert [position.position for position in drawn] == [*range(min(size, len(labels)))]
+    assert len({position.question_id for position in drawn}) == len(drawn)
+    shuffler.shuffle(labels)
+    assert draw(labels, size + 17, seed)[:size] == drawn  # the order of the rows does not matter
 
 
 @given(
     st.dictionaries(st.tuples(st.sampled_from(TENTHS), st.just("kept")), st.integers(1, 40), min_size=1),
     st.integers(1, 300),
 )
-def test_every_stratum_has_two_and_the_rest_is_in_proportion(counts: dict, size: int) -> None:
-    made = rows(counts)
-    sizes = Counter(stratum_of(p_hat, verdict) for _, p_hat, verdict in made)
-    drawn = Counter(each.stratum for each in draw(made, size, seed=3))
+def test_every_stratum_has_two_audits_and_the_rest_are_in_proportion(counts: dict, size: int) -> None:
+    labels = rows(counts)
+    sizes = Counter(stratum_of(p_hat, verdict) for _, p_hat, verdict in labels)
+    drawn = Counter(position.stratum for position in draw(labels, size, seed=3))
     least = {name: min(2, count) for name, count in sizes.items()}
     if size >= sum(least.values()):
         assert all(drawn[name] >= least[name] for name in sizes)
-        # No stratum has more than its minimum while another has a better claim to the place.
+        # No stratum has more than its minimum while another has a better claim to the audit.
         for more, less in ((a, b) for a in sizes for b in sizes if a != b):
             if drawn[more] > 2 and drawn[less] < sizes[less]:
                 claim = sizes[more] / (2 * drawn[more] - 1)
@@ -105,59 +106,61 @@ def test_every_stratum_has_two_and_the_rest_is_in_proportion(counts: dict, size:
 
 
 def test_a_draw_is_random() -> None:
-    made = rows({(0.5, "kept"): 100})
-    hits = Counter(each.question_id for seed in range(2_000) for each in draw(made, 10, seed))
+    labels = rows({(0.5, "kept"): 100})
+    hits = Counter(position.question_id for seed in range(2_000) for position in draw(labels, 10, seed))
     assert len(hits) == 100
     chi_squared = sum((count - 200) ** 2 / 200 for count in hits.values()) / 0.9  # 10 of 100 without replacement
     assert 58 < chi_squared < 153  # 99 degrees of freedom, 0.0005 and 0.9995
 
 
-def test_nothing_can_be_drawn() -> None:
+def test_no_labels_give_an_empty_draw_and_a_size_of_zero_is_refused() -> None:
     assert draw([], 5, seed=1) == []
     with pytest.raises(AuditError, match="size: expected at least 1, got 0"):
         draw(rows({(0.5, "kept"): 3}), 0, seed=1)
 
 
 def test_a_weighted_share_by_hand() -> None:
-    # 100 and 300: 0.25 * 8/10 + 0.75 * 3/10 = 0.425. The whole is (0.425 * 20 + 1) / 22 = 0.431818; the strata's p are
+    # Sizes 100 and 300: 0.25 * 8/10 + 0.75 * 3/10 = 0.425. All: (0.425 * 20 + 1) / 22 = 0.431818; the strata's p are
     # (8 + 0.431818) / 11 = 0.766529 and (3 + 0.431818) / 11 = 0.311983. Variance 0.0625 * 0.9 * 0.178962 / 10
     # + 0.5625 * (29/30) * 0.214650 / 10 = 0.00100666 + 0.01167157 = 0.01267823. The middle, 0.25 * 0.766529
     # + 0.75 * 0.311983 = 0.425620, spreads 0.244468; over the set 0.000611. n = 0.244468 / 0.0132894 = 18.3957.
-    found = stratified_share([Stratum(100, 10, 8), Stratum(300, 10, 3)])
+    estimate = stratified_share([Stratum(100, 10, 8), Stratum(300, 10, 3)])
     n, z2 = 18.3957, 1.96**2
     centre = (0.425 + z2 / (2 * n)) / (1 + z2 / n)
     half = 1.96 * math.sqrt(0.425 * 0.575 / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    assert (found.value, found.n) == (pytest.approx(0.425), 20)
-    assert (found.lo, found.hi) == pytest.approx((centre - half, centre + half), abs=1e-4)
+    assert (estimate.value, estimate.n) == (pytest.approx(0.425), 20)
+    assert (estimate.lo, estimate.hi) == pytest.approx((centre - half, centre + half), abs=1e-4)
 
 
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 5000))
-def test_one_stratum_is_a_plain_share(right: int, wrong: int, rest: int) -> None:
+def test_the_share_of_one_stratum_is_a_plain_share(right: int, wrong: int, rest: int) -> None:
     n = right + wrong
-    found, plain = stratified_share([Stratum(n + rest, n, right)]), share(right, n)
-    assert (found.value, found.lo, found.hi, found.n) == pytest.approx((plain.value, plain.lo, plain.hi, n))
+    estimate, plain = stratified_share([Stratum(n + rest, n, right)]), share(right, n)
+    assert (estimate.value, estimate.lo, estimate.hi, estimate.n) == pytest.approx((plain.value, plain.lo, plain.hi, n))
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=10))
-def test_everything_audited_is_a_plain_share(counts: list[tuple[int, int]]) -> None:
+def test_the_share_where_everything_is_audited_is_a_plain_share(counts: list[tuple[int, int]]) -> None:
     strata = [Stratum(n, n, min(right, n)) for n, right in counts]
-    found, plain = stratified_share(strata), share(sum(s.right for s in strata), sum(s.n for s in strata))
-    assert (found.value, found.lo, found.hi, found.n) == pytest.approx((plain.value, plain.lo, plain.hi, plain.n))
+    estimate, plain = stratified_share(strata), share(sum(s.right for s in strata), sum(s.n for s in strata))
+    assert (estimate.value, estimate.lo, estimate.hi, estimate.n) == pytest.approx(
+        (plain.value, plain.lo, plain.hi, plain.n)
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500)).map(sorted), max_size=10))
-def test_an_interval_holds_its_share(counts: list[list[int]]) -> None:
-    found = stratified_share([Stratum(size, n, right) for right, n, size in counts])
-    assert (found is None) == (not any(n for _, n, _ in counts))
-    if found:
-        assert 0 <= found.lo <= found.value <= found.hi <= 1
-        assert found.lo < found.hi
+def test_an_interval_has_its_share_in_it(counts: list[list[int]]) -> None:
+    estimate = stratified_share([Stratum(size, n, right) for right, n, size in counts])
+    assert (estimate is None) == (not any(n for _, n, _ in counts))
+    if estimate:
+        assert 0 <= estimate.lo <= estimate.value <= estimate.hi <= 1
+        assert estimate.lo < estimate.hi
 
 
-def test_strata_that_nobody_looked_at_count_to_their_neighbour() -> None:
-    bare = [Stratum(10, 0, 0), Stratum(100, 10, 8), Stratum(20, 0, 0), Stratum(5, 0, 0), Stratum(300, 10, 3)]
-    # 10 and 20 are nearest to the second (the latter as near to it as no other); 5 is next to the last.
-    assert stratified_share(bare) == stratified_share([Stratum(130, 10, 8), Stratum(305, 10, 3)])
+def test_strata_without_audits_are_merged_with_their_nearest_neighbour() -> None:
+    with_gaps = [Stratum(10, 0, 0), Stratum(100, 10, 8), Stratum(20, 0, 0), Stratum(5, 0, 0), Stratum(300, 10, 3)]
+    # The strata of 10 and of 20 join the second, which is the nearest; the one of 5 joins the last.
+    assert stratified_share(with_gaps) == stratified_share([Stratum(130, 10, 8), Stratum(305, 10, 3)])
     between = [Stratum(100, 10, 8), Stratum(20, 0, 0), Stratum(300, 10, 3)]
     assert stratified_share(between) == stratified_share([Stratum(120, 10, 8), Stratum(300, 10, 3)])
     assert stratified_share([Stratum(10, 0, 0)]) is None
@@ -181,30 +184,32 @@ def test_impossible_counts_are_refused(counts: tuple[int, int, int]) -> None:
         ([0.5, 0.5], [0.3, 0.9]),
     ],
 )
-def test_the_interval_covers(size: int, shares: list[float], accuracies: list[float]) -> None:
-    """Sets of 600 and of 8,000 are made, drawn from and audited; in 95% -+ 2 the interval holds the accuracy that
-    they were made with. Of 50 audits, whose shares are few, one point more either way is allowed."""
+def test_the_interval_covers_the_true_accuracy(size: int, shares: list[float], accuracies: list[float]) -> None:
+    """Sets of 600 and of 8,000 labels are made, drawn from and audited; in 95 -+ 2% of the cases the interval has the
+    accuracy that the sets were made with. With 50 audits, which give few different shares, 1% more is allowed."""
     generator, truth = np.random.default_rng(size), float(np.dot(shares, accuracies))
-    held = 0
-    for made in range(60):
-        sizes = generator.multinomial(8_000 if made % 2 else 600, shares)
+    covered = 0
+    for set_number in range(60):
+        sizes = generator.multinomial(8_000 if set_number % 2 else 600, shares)
         drawn = _allocated(sizes, size)
         for right in generator.binomial(drawn, accuracies, size=(25, len(shares))):
-            found = stratified_share([Stratum(*map(int, each)) for each in zip(sizes, drawn, right, strict=True)])
-            held += found.lo <= truth <= found.hi
-    allowed = 0.02 + 0.0113 + (0.01 if size == 50 else 0)  # two errors of a share of 0.95 of 1,500
-    assert abs(held / 1_500 - 0.95) <= allowed
+            estimate = stratified_share(
+                [Stratum(*map(int, counts)) for counts in zip(sizes, drawn, right, strict=True)]
+            )
+            covered += estimate.lo <= truth <= estimate.hi
+    allowed = 0.02 + 0.0113 + (0.01 if size == 50 else 0)  # 0.0113: two standard errors of a share of 0.95 of 1,500
+    assert abs(covered / 1_500 - 0.95) <= allowed
 
 
 def _allocated(sizes: np.ndarray, size: int) -> np.ndarray:
-    """As `draw` does, without the ids."""
+    """The numbers of audits that `draw` would give to the strata."""
     drawn = np.minimum(sizes, 2)
     while drawn.sum() < size:
         drawn[np.argmax(np.where(drawn < sizes, sizes / (2 * drawn + 1), -1))] += 1
     return drawn
 
 
-def test_how_many_audits_a_drop_takes() -> None:
+def test_the_number_of_audits_that_a_drop_needs_by_hand() -> None:
     # 0.75 to 0.70: pooled 0.725. (1.959964 sqrt(2 * 0.725 * 0.275) + 0.841621 sqrt(0.1875 + 0.21))² / 0.0025 = 1250.6
     assert audits_needed(0.05, 0.75) == 1251
     assert audits_needed(0.05, 0.8) == 1094
@@ -213,22 +218,24 @@ def test_how_many_audits_a_drop_takes() -> None:
     assert audits_needed(0.05, 0.75, reference_n=5000) < 800 < 1251 < audits_needed(0.05, 0.75, power=0.9)
 
 
-def test_the_test_finds_what_was_planned_for() -> None:
+def test_the_planned_number_of_audits_detects_the_drop_with_the_planned_power() -> None:
     generator, n = np.random.default_rng(5), audits_needed(0.05, 0.75)
     before, after = generator.binomial(n, 0.75, 40_000) / n, generator.binomial(n, 0.70, 40_000) / n
     pooled = (before + after) / 2
-    found = np.abs(before - after) > 1.959964 * np.sqrt(pooled * (1 - pooled) * 2 / n)
-    assert float(found.mean()) == pytest.approx(0.8, abs=0.01)
+    detected = np.abs(before - after) > 1.959964 * np.sqrt(pooled * (1 - pooled) * 2 / n)
+    assert float(detected.mean()) == pytest.approx(0.8, abs=0.01)
 
 
 @given(st.floats(0.01, 0.3), st.floats(0.35, 0.99), st.sampled_from([None, 100_000]))
-def test_a_detectable_drop_is_the_inverse(drop: float, accuracy: float, reference: int | None) -> None:
+def test_the_detectable_drop_is_the_inverse_of_the_number_of_audits(
+    drop: float, accuracy: float, reference: int | None
+) -> None:
     n = audits_needed(drop, accuracy, reference_n=reference)
     assert detectable_drop(n, accuracy, reference_n=reference) <= drop + 1e-6
     assert detectable_drop(n - 1, accuracy, reference_n=reference) > drop - 1e-6
 
 
-def test_too_few_audits_see_nothing() -> None:
+def test_too_few_audits_detect_no_drop() -> None:
     assert detectable_drop(2, 0.5) is None
 
 
@@ -263,28 +270,28 @@ FLEISS = {
 }
 
 
-def test_kappa_of_a_table_from_the_books() -> None:
-    found = kappa({**FLEISS, ("unknown", "right"): 30})
-    assert (found.value, found.n) == (pytest.approx(0.676, abs=5e-4), 100)  # (0.89 - 0.66) / (1 - 0.66)
-    assert (found.hi - found.value) / 1.96 == pytest.approx(0.0877, abs=1e-4)
-    assert found.value - found.lo == pytest.approx(found.hi - found.value)
+def test_kappa_of_the_textbook_s_table() -> None:
+    estimate = kappa({**FLEISS, ("unknown", "right"): 30})
+    assert (estimate.value, estimate.n) == (pytest.approx(0.676, abs=5e-4), 100)  # (0.89 - 0.66) / (1 - 0.66)
+    assert (estimate.hi - estimate.value) / 1.96 == pytest.approx(0.0877, abs=1e-4)
+    assert estimate.value - estimate.lo == pytest.approx(estimate.hi - estimate.value)
 
 
-SAID = st.sampled_from(["right", "wrong", "ill_posed"])
+VERDICTS = st.sampled_from(["right", "wrong", "ill_posed"])
 
 
-@given(st.lists(st.tuples(SAID, SAID), min_size=1, max_size=200))
-def test_kappa_is_scikit_learns(pairs: list) -> None:
-    found = kappa(pairs)
+@given(st.lists(st.tuples(VERDICTS, VERDICTS), min_size=1, max_size=200))
+def test_kappa_is_that_of_scikit_learn(pairs: list) -> None:
+    estimate = kappa(pairs)
     if len(set(pairs)) == 1 and pairs[0][0] == pairs[0][1]:
-        assert found is None
+        assert estimate is None
     else:
-        assert found.value == pytest.approx(cohen_kappa_score(*zip(*pairs, strict=True)), abs=1e-12)
-        assert -1 <= found.lo <= found.value <= found.hi <= 1
-        assert kappa(Counter(pairs)) == found
+        assert estimate.value == pytest.approx(cohen_kappa_score(*zip(*pairs, strict=True)), abs=1e-12)
+        assert -1 <= estimate.lo <= estimate.value <= estimate.hi <= 1
+        assert kappa(Counter(pairs)) == estimate
 
 
-def test_complete_agreement_is_not_certainty() -> None:
+def test_the_interval_of_complete_agreement_is_wider_with_fewer_cases() -> None:
     few, many = (
         kappa([("right", "right"), ("wrong", "wrong")] * 5),
         kappa([("right", "right"), ("wrong", "wrong")] * 500),
@@ -301,8 +308,8 @@ def test_the_interval_of_kappa_covers() -> None:
     names, n = ["right", "wrong", "ill_posed"], 300
     chance = float(table.sum(1) @ table.sum(0))
     truth = (float(np.trace(table)) - chance) / (1 - chance)
-    held = 0
+    covered = 0
     for counts in generator.multinomial(n, table.ravel(), size=2_000):
-        said = dict(zip([(a, b) for a in names for b in names], map(int, counts), strict=True))
-        held += (found := kappa(said)).lo <= truth <= found.hi
-    assert 0.93 <= held / 2_000 <= 0.97
+        cells = dict(zip([(a, b) for a in names for b in names], map(int, counts), strict=True))
+        covered += (estimate := kappa(cells)).lo <= truth <= estimate.hi
+    assert 0.93 <= covered / 2_000 <= 0.97

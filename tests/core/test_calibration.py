@@ -19,15 +19,15 @@ def cells(generator: np.random.Generator, iteration: int, curve: np.ndarray, n: 
 
 
 def test_an_estimate_by_hand() -> None:
-    # Right: 1 of 4 at 0.2, 3 of 4 at 0.4, 2 of 4 at 0.6 (falls: both are 5 of 8), 4 of 4 at 1.
+    # Right: 1 of 4 at 0.2, 3 of 4 at 0.4, 2 of 4 at 0.6 (a fall, so both become 5 of 8), 4 of 4 at 1.
     audited = [Cell(1, 0.2, 4, 1), Cell(1, 0.4, 4, 3), Cell(1, 0.6, 4, 2), Cell(1, 1.0, 4, 4), Cell(1, 0.7, 0, 0)]
     for p_hat, chance in ((0.1, 0.25), (0.2, 0.25), (0.3, 0.4375), (0.4, 0.625), (0.6, 0.625), (0.8, 0.8125), (1.0, 1)):
-        found = estimate_accuracy(audited, {p_hat: 7})
-        assert (found.value, found.n) == (pytest.approx(chance), 16)
-    whole = estimate_accuracy(audited, {0.2: 10, 0.6: 30})
-    assert whole.value == pytest.approx((10 * 0.25 + 30 * 0.625) / 40)
-    assert whole.lo < whole.value < whole.hi
-    assert whole == estimate_accuracy(audited, {0.6: 30, 0.2: 10})  # a fixed seed
+        estimate = estimate_accuracy(audited, {p_hat: 7})
+        assert (estimate.value, estimate.n) == (pytest.approx(chance), 16)
+    whole_estimate = estimate_accuracy(audited, {0.2: 10, 0.6: 30})
+    assert whole_estimate.value == pytest.approx((10 * 0.25 + 30 * 0.625) / 40)
+    assert whole_estimate.lo < whole_estimate.value < whole_estimate.hi
+    assert whole_estimate == estimate_accuracy(audited, {0.6: 30, 0.2: 10})  # the seed is fixed
     assert estimate_accuracy([], {0.5: 3}) is None
     assert estimate_accuracy([Cell(1, 0.5, 0, 0)], {0.5: 3}) is None
     assert estimate_accuracy(audited, {}) is None
@@ -37,39 +37,41 @@ def test_an_estimate_by_hand() -> None:
     st.dictionaries(st.sampled_from(P_HATS.tolist()), st.tuples(st.integers(1, 30), st.floats(0, 1)), min_size=1),
     st.dictionaries(st.sampled_from(P_HATS.tolist()), st.integers(1, 50), min_size=1),
 )
-def test_the_fit_is_scikit_learns(made: dict, population: dict[float, int]) -> None:
-    audited = [Cell(1, p_hat, n, round(chance * n)) for p_hat, (n, chance) in made.items()]
+def test_the_estimate_is_that_of_scikit_learn_s_isotonic_regression(
+    counts_and_shares: dict, population: dict[float, int]
+) -> None:
+    audited = [Cell(1, p_hat, n, round(share_right * n)) for p_hat, (n, share_right) in counts_and_shares.items()]
     model = IsotonicRegression(out_of_bounds="clip")
     model.fit([c.p_hat for c in audited], [c.right / c.n for c in audited], [c.n for c in audited])
     expected = np.average(model.predict(list(population)), weights=list(population.values()))
     assert estimate_accuracy(audited, population).value == pytest.approx(float(expected), abs=1e-9)
 
 
-def test_the_interval_holds_what_an_audit_would_measure() -> None:
-    """Six iterations whose curves differ by some three points; the seventh is estimated from p_hat alone."""
-    generator, held, trials = np.random.default_rng(7), 0, 120
+def test_the_interval_covers_the_accuracy_of_an_iteration_without_audits() -> None:
+    """Six audited iterations have curves some three points apart; the seventh is estimated from p_hat alone."""
+    generator, covered, trials = np.random.default_rng(7), 0, 120
     shares = np.linspace(2, 0.5, 11) / np.linspace(2, 0.5, 11).sum()
     for _ in range(trials):
         curves = [np.clip(0.05 + 0.9 * P_HATS + generator.normal(0, 0.03), 0, 1) for _ in range(7)]
         audited = [cell for t in range(6) for cell in cells(generator, t, curves[t])]
         population = dict(zip(P_HATS.tolist(), map(int, generator.multinomial(2_000, shares)), strict=True))
-        found = estimate_accuracy(audited, population)
-        held += found.lo <= float(shares @ curves[6]) <= found.hi
-    assert 0.90 <= held / trials <= 1
+        estimate = estimate_accuracy(audited, population)
+        covered += estimate.lo <= float(shares @ curves[6]) <= estimate.hi
+    assert 0.90 <= covered / trials <= 1
 
 
-def test_iterations_that_differ_widen_the_interval() -> None:
+def test_the_interval_is_wider_where_iterations_differ() -> None:
     def audited(apart: int) -> list[Cell]:
         return [Cell(t, 0.5, 400, 200 + (apart if t % 2 else -apart)) for t in range(4)]
 
     alike, apart = (estimate_accuracy(audited(by), {0.5: 100_000}) for by in (0, 40))
     assert alike.value == apart.value == pytest.approx(0.5)
     assert alike.hi - alike.lo < 0.06
-    # Each, estimated from the other three (0.5333 or 0.4667), is missed by 0.1333.
+    # Each iteration is 0.1333 away from its estimate by the other three (0.5333 or 0.4667).
     assert apart.hi - apart.value > 1.96 * 0.13
 
 
-def test_the_check_estimates_each_iteration_from_the_others() -> None:
+def test_the_calibration_check_estimates_each_iteration_from_the_others() -> None:
     audited = [Cell(1, 0.5, 100, 60), Cell(2, 0.5, 100, 50), Cell(3, 0.5, 100, 10)]
     populations = {t: {0.5: 1_000} for t in (1, 2, 3, 4)}
     measured = {cell.iteration: share(cell.right, cell.n) for cell in audited}
@@ -82,7 +84,7 @@ def test_the_check_estimates_each_iteration_from_the_others() -> None:
     assert check.held == sum(fold.held for fold in check.folds)
 
 
-def test_what_holds_and_what_cannot_be_checked() -> None:
+def test_a_fold_holds_if_its_interval_has_the_measured_value_and_one_iteration_cannot_be_checked() -> None:
     measured = Estimate(0.6, 0.5, 0.7, 100)
     assert Fold(1, Estimate(0.5, 0.4, 0.6, 200), measured).held
     assert not Fold(1, Estimate(0.5, 0.4, 0.59, 200), measured).held
@@ -91,14 +93,14 @@ def test_what_holds_and_what_cannot_be_checked() -> None:
     assert calibration_check([*alone, Cell(2, 0.5, 9, 3)], {}, {1: measured}) is None
 
 
-def test_a_solver_that_grows_sure_of_wrong_answers_is_seen_by_an_audit_only() -> None:
+def test_only_an_audit_shows_that_a_solver_has_become_sure_of_wrong_answers() -> None:
     generator = np.random.default_rng(3)
     honest = [cell for t in (1, 2, 3) for cell in cells(generator, t, 0.05 + 0.9 * P_HATS)]
     collapsed = cells(generator, 4, np.full(11, 0.3))
     population = {cell.p_hat: cell.n for cell in collapsed}
     truth = share(sum(c.right for c in collapsed), sum(c.n for c in collapsed))
     before = estimate_accuracy(honest, population)
-    assert before.lo > truth.value  # the estimate is sure, and wrong
+    assert before.lo > truth.value  # the estimate is precise and wrong
     after = estimate_accuracy([*honest, *collapsed], population)
     assert after.hi - after.lo > 2 * (before.hi - before.lo)
     check = calibration_check([*honest, *collapsed], {4: population}, {4: truth})

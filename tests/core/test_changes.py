@@ -1,5 +1,5 @@
-"""The tests of drift, by hand and on simulated histories whose truth is known. `docs/alerts.md` has the figures:
-`pytest tests/core/test_changes.py -k simulated -s` prints them."""
+"""The drift rules, by hand and on simulated histories whose truth is known. `docs/alerts.md` has the figures of the
+simulations: `pytest tests/core/test_changes.py -k simulated -s` prints them."""
 
 from __future__ import annotations
 
@@ -21,137 +21,137 @@ RUNS = 1_000
 BASELINES = np.round(np.arange(0.5, 0.901, 0.05), 2)
 
 
-def count(iteration: int, successes: int, n: int) -> Point:
+def point_of(iteration: int, successes: int, n: int) -> Point:
     lo, hi = wilson(successes, n)
     return Point(iteration, successes / n, lo, hi, n)
 
 
-def counts(shares: Sequence[float], n: int = 400) -> list[Point]:
-    return [count(t, round(p * n), n) for t, p in enumerate(shares, 1)]
+def points_of(shares: Sequence[float], n: int = 400) -> list[Point]:
+    return [point_of(t, round(p * n), n) for t, p in enumerate(shares, 1)]
 
 
-def bare(iteration: int, value: float, n: int = 3) -> Point:
+def point_without_interval(iteration: int, value: float, n: int = 3) -> Point:
     return Point(iteration, value, None, None, n)
 
 
-def found(points: Sequence[Point], settings: Alerts = ONLY_LABELS, key: SeriesKey = LABELS) -> list[Finding]:
+def label_findings(points: Sequence[Point], settings: Alerts = ONLY_LABELS, key: SeriesKey = LABELS) -> list[Finding]:
     return findings({key: points}, settings)
 
 
 def test_a_sudden_drop_by_hand() -> None:
     # 280 of 400 against 1,600 of 2,000: pooled 1,880 of 2,400, p = 0.78333, standard error
-    # sqrt(0.78333 * 0.21667 * (1/400 + 1/2000)) = 0.022565. Of the rate 0.05, 9/10 are not the CUSUM's, a tenth of
-    # which is an iteration's: 0.0045, z = 2.6121, so 0.058942 below the 0.8 is where it begins.
-    [alert] = found(counts([0.8] * 5 + [0.7]))
+    # sqrt(0.78333 * 0.21667 * (1/400 + 1/2000)) = 0.022565. Of the rate 0.05 the CUSUM has a tenth; of the other nine
+    # tenths each iteration has a tenth: 0.0045, z = 2.6121. So a drop begins 0.058942 below the 0.8.
+    [alert] = label_findings(points_of([0.8] * 5 + [0.7]))
     assert (alert.rule, alert.series, alert.point.iteration, alert.severity) == ("sudden", LABELS, 6, "critical")
     assert (alert.reference, alert.threshold) == (pytest.approx(0.8), pytest.approx(0.8 - 0.058942, abs=1e-5))
     assert alert.text == (
         "label accuracy over kept by exact is 70.0% (n = 400), against 80.0% (n = 2,000) in iterations 1 to 5: "
         "-10.0 points [-15.0, -5.4]"
     )
-    assert found(counts([0.8] * 5 + [0.8 - 0.058])) == []
-    [warning] = found(counts([0.8] * 5 + [0.74]))
+    assert label_findings(points_of([0.8] * 5 + [0.8 - 0.058])) == []
+    [warning] = label_findings(points_of([0.8] * 5 + [0.74]))
     assert warning.severity == "warning"
 
 
-def test_what_is_sure_but_small_is_not_worth_a_word() -> None:
-    assert found(counts([0.8] * 5 + [0.76], n=100_000)) == []
-    assert len(found(counts([0.8] * 5 + [0.74], n=100_000))) == 1
+def test_a_significant_but_small_drop_raises_no_alert() -> None:
+    assert label_findings(points_of([0.8] * 5 + [0.76], n=100_000)) == []
+    assert len(label_findings(points_of([0.8] * 5 + [0.74], n=100_000))) == 1
 
 
-def test_a_rise_of_what_may_only_fall_is_none_and_either_way_is_either() -> None:
-    assert found(counts([0.5] * 5 + [0.9])) == []
+def test_a_rise_raises_an_alert_only_where_the_rule_watches_both_directions() -> None:
+    assert label_findings(points_of([0.5] * 5 + [0.9])) == []
     key, either = SeriesKey("p_hat", "all"), Alerts(rules={"p_hat": {"critical": 0.3}})
     for shares in ([0.5] * 5 + [0.8], [0.8] * 5 + [0.5]):
-        assert [each.rule for each in found(counts(shares), either, key)] == ["sudden"]
+        assert [alert.rule for alert in label_findings(points_of(shares), either, key)] == ["sudden"]
 
 
 def test_too_few_audits_are_not_tested() -> None:
-    assert found(counts([0.9] * 5 + [0.2], n=99)) == []
-    assert found([*counts([0.9] * 5), count(6, 10, 50)]) == []
-    assert len(found(counts([0.9, 0.2], n=100))) == 1
+    assert label_findings(points_of([0.9] * 5 + [0.2], n=99)) == []
+    assert label_findings([*points_of([0.9] * 5), point_of(6, 10, 50)]) == []
+    assert len(label_findings(points_of([0.9, 0.2], n=100))) == 1
 
 
-def test_a_slow_decline_is_told_of_once_and_again_when_it_goes_on() -> None:
-    """A point and a half an iteration, each of which is within chance of the two before."""
+def test_a_slow_decline_raises_an_alert_once_and_again_when_it_goes_on() -> None:
+    """The series falls by a point and a half an iteration; no step differs significantly from the two before."""
     slow = [0.80, 0.80, 0.80, 0.785, 0.77, 0.755, 0.74, 0.725, 0.71]
-    alerts = found(counts(slow, n=800), Alerts(window=2, rules={"label_accuracy": {"weight": 1e6}}))
-    assert [(each.rule, each.point.iteration) for each in alerts] == [("slow", 7), ("slow", 9)]
+    alerts = label_findings(points_of(slow, n=800), Alerts(window=2, rules={"label_accuracy": {"weight": 1e6}}))
+    assert [(alert.rule, alert.point.iteration) for alert in alerts] == [("slow", 7), ("slow", 9)]
     first, second = alerts
     assert (first.reference, first.threshold) == pytest.approx((0.8, 0.75), abs=1e-9)
-    assert "up to iteration 3, bit by bit since: CUSUM" in first.text
+    assert "up to iteration 3, a gradual change since (CUSUM" in first.text
     assert second.reference == pytest.approx(sum(slow[:7]) / 7)
 
 
 def test_means_are_tested_by_their_intervals() -> None:
-    # Standard errors 0.1 and 0.1 / sqrt(2) (of two iterations together): sqrt(0.015) = 0.122474. The rate is the one
-    # rule's: 0.05 * 0.9 / 10 for down alone.
+    # The standard errors are 0.1 and, for two iterations together, 0.1 / sqrt(2): sqrt(0.015) = 0.122474. The one rule
+    # has the whole rate: 0.05 * 0.9 / 10 for its one direction.
     settings = Alerts(rules={name: {"enabled": name == "vote_entropy"} for name in ALERTS.rules})
     key, half = SeriesKey("vote_entropy", "all"), 1.96 * 0.1
     limit = norm.isf(0.05 * 0.9 / 10) * math.sqrt(0.015)
     for fall, expected in ((limit + 1e-3, 1), (limit - 1e-3, 0)):
         points = [Point(t, 1.0, 1 - half, 1 + half, 200) for t in (1, 2)]
         points.append(Point(3, 1 - fall, 1 - fall - half, 1 - fall + half, 200))
-        assert len(found(points, settings, key)) == expected
+        assert len(label_findings(points, settings, key)) == expected
 
 
-def test_a_weighted_share_is_not_taken_for_a_count() -> None:
-    """An audit of strata is less sure than a count of as many: the same figures, with wider intervals."""
-    wide = [Point(p.iteration, p.value, p.value - 0.1, p.value + 0.1, p.n) for p in counts([0.8] * 5 + [0.7])]
-    assert found(wide) == []
-    assert len(found(counts([0.8] * 5 + [0.7]))) == 1
+def test_a_weighted_share_is_tested_by_its_own_wider_interval() -> None:
+    """A stratified audit is less sure than a plain one of the same size: the same values have wider intervals."""
+    wide = [Point(p.iteration, p.value, p.value - 0.1, p.value + 0.1, p.n) for p in points_of([0.8] * 5 + [0.7])]
+    assert label_findings(wide) == []
+    assert len(label_findings(points_of([0.8] * 5 + [0.7]))) == 1
 
 
-def test_the_rate_is_divided_among_oracles() -> None:
-    points = counts([0.8] * 5 + [0.741])
-    assert len(found(points)) == 1
+def test_the_rate_of_false_alerts_is_divided_among_oracles() -> None:
+    points = points_of([0.8] * 5 + [0.741])
+    assert len(label_findings(points)) == 1
     both = {LABELS: points, SeriesKey("label_accuracy", "kept", "judge"): points}
     assert findings(both, ONLY_LABELS) == []
 
 
 @pytest.mark.parametrize("accuracy", ["held_out", "test_time"])
-def test_the_signature_of_collapse(accuracy: str) -> None:
-    """SRT 4.1.1: accuracy falls, also on the very questions that are trained on, while pseudo-reward and KL jump."""
-    fall = {SeriesKey(accuracy): counts([0.6] * 4 + [0.4], n=1000)}
-    reward = {SeriesKey("pseudo_reward"): [bare(t, 0.7 if t < 5 else 0.95) for t in range(1, 6)]}
-    kl = {SeriesKey("kl"): [bare(t, 0.05 if t < 5 else 0.4) for t in range(1, 6)]}
-    rules = [each.rule for each in findings({**fall, **reward, **kl}, ALERTS)]
+def test_falling_accuracy_with_rising_reward_and_kl_is_a_collapse(accuracy: str) -> None:
+    """SRT 4.1.1: accuracy falls, also on the questions that are trained on, while the pseudo-reward and the KL jump."""
+    fall = {SeriesKey(accuracy): points_of([0.6] * 4 + [0.4], n=1000)}
+    reward = {SeriesKey("pseudo_reward"): [point_without_interval(t, 0.7 if t < 5 else 0.95) for t in range(1, 6)]}
+    kl = {SeriesKey("kl"): [point_without_interval(t, 0.05 if t < 5 else 0.4) for t in range(1, 6)]}
+    rules = [alert.rule for alert in findings({**fall, **reward, **kl}, ALERTS)]
     assert rules == ["sudden", "collapse"]
     collapse = findings({**fall, **reward, **kl}, ALERTS)[-1]
     assert (collapse.severity, collapse.point.iteration) == ("critical", 5)
-    assert "pseudo-reward rose from 0.7 to 0.95 and the KL from 0.05 to 0.4 nats a token" in collapse.text
+    assert "pseudo-reward rose from 0.7 to 0.95 and the KL from 0.05 to 0.4 nats per token" in collapse.text
     for missing in ({**fall, **reward}, {**fall, **kl}, fall):
-        assert [each.rule for each in findings(missing, ALERTS)] == ["sudden"]
-    for kl in (0.05, 0.4):  # low, or as high as ever
-        still = {SeriesKey("kl"): [bare(t, kl) for t in range(1, 6)]}
-        assert [each.rule for each in findings({**fall, **reward, **still}, ALERTS)] == ["sudden"]
+        assert [alert.rule for alert in findings(missing, ALERTS)] == ["sudden"]
+    for kl in (0.05, 0.4):  # a KL that does not change, low or high
+        still = {SeriesKey("kl"): [point_without_interval(t, kl) for t in range(1, 6)]}
+        assert [alert.rule for alert in findings({**fall, **reward, **still}, ALERTS)] == ["sudden"]
 
 
-def test_labels_made_in_training_are_tested_as_labels_are() -> None:
+def test_the_accuracy_of_labels_made_in_training_is_tested_like_label_accuracy() -> None:
     key = SeriesKey("training_label_accuracy", "", "given")
-    [alert] = found(counts([0.8] * 5 + [0.7]), key=key)
+    [alert] = label_findings(points_of([0.8] * 5 + [0.7]), key=key)
     assert (alert.rule, alert.severity) == ("sudden", "critical")
     assert alert.text.startswith("training label accuracy by given is 70.0% (n = 400), against 80.0%")
-    # Of labels of both kinds each has half of the rate: 0.00225, z = 2.8414, so 0.064116 below 0.8.
-    both = findings({key: counts([0.8] * 5 + [0.74]), LABELS: counts([0.8] * 6)}, ONLY_LABELS)
+    # With labels of both kinds each has half of the rate: 0.00225, z = 2.8414, so a drop begins 0.064116 below 0.8.
+    both = findings({key: points_of([0.8] * 5 + [0.74]), LABELS: points_of([0.8] * 6)}, ONLY_LABELS)
     assert both == []
-    assert len(found(counts([0.8] * 5 + [0.74]), key=key)) == 1
+    assert len(label_findings(points_of([0.8] * 5 + [0.74]), key=key)) == 1
 
 
-def test_an_interval_that_was_cut_off_at_one_is_as_wide_as_its_other_side() -> None:
-    # 0.98 -+ 0.04 ends at 1. Standard errors 0.04 / 1.96 each, 0.02886 of the difference, times z = 3.8906 (a tenth of
-    # nine tenths of 1/90 of the rate 0.05): 0.1123. With half of [0.94, 1] it would be 0.0993.
+def test_the_width_of_an_interval_cut_off_at_one_is_taken_from_its_other_side() -> None:
+    # 0.98 -+ 0.04 is cut off at 1. Standard errors are 0.04 / 1.96 each, 0.02886 of the difference; times z = 3.8906
+    # (a tenth of nine tenths of 1/90 of the rate 0.05) it is 0.1123. With half of [0.94, 1] it would be 0.0993.
     before, key = Point(1, 0.98, 0.94, 1.0, 100), SeriesKey("held_out")
-    assert found([before, Point(2, 0.88, 0.84, 0.92, 100)], Alerts(), key) == []
-    assert len(found([before, Point(2, 0.867, 0.827, 0.907, 100)], Alerts(), key)) == 1
+    assert label_findings([before, Point(2, 0.88, 0.84, 0.92, 100)], Alerts(), key) == []
+    assert len(label_findings([before, Point(2, 0.867, 0.827, 0.907, 100)], Alerts(), key)) == 1
 
 
-def test_without_an_interval_nothing_is_tested() -> None:
-    assert found([bare(t, 0.9 if t < 6 else 0.1, 400) for t in range(1, 7)]) == []
+def test_points_without_an_interval_are_not_tested() -> None:
+    assert label_findings([point_without_interval(t, 0.9 if t < 6 else 0.1, 400) for t in range(1, 7)]) == []
 
 
 @pytest.mark.parametrize(("k", "rate", "iterations"), [(0.5, 0.05, 10), (0.5, 0.01, 10), (1.0, 0.05, 30)])
-def test_the_limit_of_the_cusum_by_simulation(k: float, rate: float, iterations: int) -> None:
+def test_the_cusum_limit_is_crossed_at_the_rate_asked_for(k: float, rate: float, iterations: int) -> None:
     rng, runs = np.random.default_rng(1), 200_000
     total, highest = np.zeros(runs), np.zeros(runs)
     for _ in range(iterations):
@@ -170,13 +170,14 @@ def test_a_rule_given_in_part_keeps_its_other_settings() -> None:
         Alerts(rules={"label_accuracy": {"warning": 0.2}})
 
 
-# Simulated histories. Every figure that has a rule, drawn as a run gives it: audits of 400 pseudo-labels, shares of
-# 2,000 candidates, means over 300 questions of ten votes, and a benchmark of 300 items of eight samples.
+# Simulated histories. They have every figure that has a rule, drawn with the sizes of a run: audits of 400
+# pseudo-labels, shares of 2,000 candidates, means over 300 questions of ten votes, and a benchmark of 300 items with
+# eight samples each.
 
 
 def stable_run(rng: np.random.Generator, p: float, iterations: int) -> dict[SeriesKey, list[Point]]:
     def drawn(share_: float, n: int) -> list[Point]:
-        return [count(t, x, n) for t, x in enumerate(rng.binomial(n, share_, iterations).tolist(), 1)]
+        return [point_of(t, x, n) for t, x in enumerate(rng.binomial(n, share_, iterations).tolist(), 1)]
 
     def means(values: np.ndarray) -> list[Point]:
         return [*_means(values)]
@@ -204,33 +205,33 @@ def _means(values: np.ndarray) -> Iterator[Point]:
         yield Point(t, value, value - half, value + half, values.shape[1])
 
 
-def test_a_simulated_mean_is_a_series_own() -> None:
+def test_a_simulated_mean_has_the_interval_of_a_real_one() -> None:
     values = np.random.default_rng(3).random((1, 50))
     estimate, [point] = mean(values[0].tolist()), [*_means(values)]
     assert (point.value, point.lo, point.hi) == pytest.approx((estimate.value, estimate.lo, estimate.hi), abs=1e-6)
 
 
 def test_simulated_stable_runs_get_no_alert_in_95_of_100() -> None:
-    """Ten iterations, every rule on, baselines of label accuracy from 0.5 to 0.9."""
+    """The runs have ten iterations; every rule is on; baselines of label accuracy go from 0.5 to 0.9."""
     rng = np.random.default_rng(20)
     alarmed = labels = 0
     for run in range(RUNS):
         alerts = findings(stable_run(rng, BASELINES[run % len(BASELINES)], 10), ALERTS)
         alarmed += bool(alerts)
-        labels += any(each.series == LABELS for each in alerts)
+        labels += any(alert.series == LABELS for alert in alerts)
     print(f"\nstable runs with an alert: {alarmed} of {RUNS}, of label accuracy {labels}")
     assert 0 < labels <= alarmed <= 0.05 * RUNS
 
 
 def test_simulated_drops_of_ten_points_are_found() -> None:
-    """Five iterations at the baseline, then two ten points lower; n = 400 each, with every rule on."""
+    """Five iterations are at the baseline, then two are ten points lower; n is 400 and every rule is on."""
     rng = np.random.default_rng(21)
     at_once, by_the_next = [], []
     for p in BASELINES:
         shares = np.array([p] * 5 + [p - 0.1] * 2)
-        seen = [_seen(rng.binomial(400, shares)) for _ in range(RUNS)]
-        at_once.append(np.mean([6 in each for each in seen]))
-        by_the_next.append(np.mean([bool(each & {6, 7}) for each in seen]))
+        iterations_with_alert = [_iterations_with_sudden_alert(rng.binomial(400, shares)) for _ in range(RUNS)]
+        at_once.append(np.mean([6 in iterations for iterations in iterations_with_alert]))
+        by_the_next.append(np.mean([bool(iterations & {6, 7}) for iterations in iterations_with_alert]))
         print(f"\nfrom {p:.2f}: at once {at_once[-1]:.1%}, by the next iteration {by_the_next[-1]:.1%}", end="")
     print(f"\nover all baselines: at once {np.mean(at_once):.1%}")
     assert np.mean(at_once) >= 0.9
@@ -238,14 +239,14 @@ def test_simulated_drops_of_ten_points_are_found() -> None:
     assert min(by_the_next) >= 0.9
 
 
-def _seen(successes: np.ndarray) -> set[int]:
-    points = [count(t, x, 400) for t, x in enumerate(successes.tolist(), 1)]
-    return {each.point.iteration for each in findings({LABELS: points}, ALERTS) if each.rule == "sudden"}
+def _iterations_with_sudden_alert(successes: np.ndarray) -> set[int]:
+    points = [point_of(t, x, 400) for t, x in enumerate(successes.tolist(), 1)]
+    return {alert.point.iteration for alert in findings({LABELS: points}, ALERTS) if alert.rule == "sudden"}
 
 
-def test_simulated_coverage_of_wilsons_interval() -> None:
-    """It goes up and down with p and n, so what is to be 95% is its average over a grid: 49 p from 0.02 to 0.98, five
-    n."""
+def test_simulated_coverage_of_wilson_s_interval_is_95_percent_on_average() -> None:
+    """The coverage goes up and down with p and n, so its average over a grid is compared with 95%: 49 values of p from
+    0.02 to 0.98, and five of n."""
     rng = np.random.default_rng(22)
     covered = []
     for n in (50, 100, 200, 400, 1250):
@@ -258,8 +259,8 @@ def test_simulated_coverage_of_wilsons_interval() -> None:
     assert min(covered) > 0.88
 
 
-def test_wilsons_coverage_exactly() -> None:
-    """The simulation's average, from the binomial distribution itself."""
+def test_the_exact_coverage_of_wilson_s_interval_is_95_percent_on_average() -> None:
+    """The same average as in the simulation, computed from the binomial distribution."""
     covered = []
     for n in (50, 100, 200, 400):
         limits, chances = np.array([wilson(x, n) for x in range(n + 1)]), np.arange(n + 1)

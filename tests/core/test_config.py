@@ -19,8 +19,8 @@ def test_every_preset_is_valid_and_survives_the_store(preset: Path) -> None:
     assert parse_config(config.model_dump(mode="json"), "the store") == config
 
 
-def test_the_defaults_are_the_papers() -> None:
-    """R-Zero 2.2, 2.3, 3.1 and E.1, from the paper's text."""
+def test_the_defaults_are_the_paper_s() -> None:
+    """The values are from the text of R-Zero's sections 2.2, 2.3, 3.1 and E.1."""
     config = CoEvolution()
     for role, rollouts, steps in ((config.challenger, 4, 5), (config.solver, 5, 15)):
         training, objective = role.training, role.reward
@@ -33,7 +33,7 @@ def test_the_defaults_are_the_papers() -> None:
     assert (config.dataset.candidates, config.dataset.votes, config.dataset.limits) == (8000, 10, (0.25, 0.75))
 
 
-def test_the_papers_preset_changes_no_hyperparameter() -> None:
+def test_the_paper_s_preset_changes_no_hyperparameter() -> None:
     preset, paper = load_config(RUNS / "rzero.toml"), CoEvolution()
     assert preset.dataset == paper.dataset
     for ours, theirs in ((preset.challenger, paper.challenger), (preset.solver, paper.solver)):
@@ -41,14 +41,14 @@ def test_the_papers_preset_changes_no_hyperparameter() -> None:
         assert ours.training.model_copy(update={"micro_batch": theirs.training.micro_batch}) == theirs.training
 
 
-def test_the_released_codes_preset() -> None:
+def test_the_official_preset_has_the_released_code_s_settings() -> None:
     config = load_config(RUNS / "official.toml")
     assert config.challenger.reward.variant == "official"
     assert (config.dataset.votes, config.dataset.limits, config.dataset.denominator) == (9, (0.3, 0.8), "parsed")
     assert config.solver.training.steps == 15
 
 
-def test_nobody_audits_where_the_preset_says_none(tmp_path: Path) -> None:
+def test_the_oracle_none_means_no_audit_and_an_unknown_oracle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('[audit]\noracle = "none"\n')
     assert load_config(tmp_path / "a.toml").audit.oracle is None
     (tmp_path / "b.toml").write_text('[audit]\noracle = "someone"\n')
@@ -66,14 +66,22 @@ def test_nobody_audits_where_the_preset_says_none(tmp_path: Path) -> None:
         ("iterations = \n", "not valid TOML"),
     ],
 )
-def test_a_bad_setting_is_named(tmp_path: Path, toml: str, complaint: str) -> None:
+def test_a_bad_setting_is_named_in_the_error(tmp_path: Path, toml: str, complaint: str) -> None:
     (tmp_path / "bad.toml").write_text(toml)
     with pytest.raises(ConfigError, match=complaint):
         load_config(tmp_path / "bad.toml")
 
 
+def test_a_preset_that_is_no_text_or_no_file_is_named_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes("# für\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin\.toml: expected text in UTF-8, got the byte 0xfc"):
+        load_config(tmp_path / "latin.toml")
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory"):
+        load_config(tmp_path)
+
+
 def test_every_number_has_bounds() -> None:
-    """No machine could do more than the largest, and none of them is infinite."""
+    """Every number has a minimum and a maximum, so that no setting is infinite or more than any machine could do."""
     schemas = {kind.__name__: kind.model_json_schema() for kind in get_args(RunConfig)}
     parts = {name: part for schema in schemas.values() for name, part in schema["$defs"].items()}
     numbers = list(_numbers({**schemas, **parts}))
@@ -101,38 +109,38 @@ def _numbers(parts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         ("challenger.reward.repetition_weight", 1e300, "1000000"),
     ],
 )
-def test_what_no_machine_could_do_is_refused(name: str, value: float, bound: str) -> None:
+def test_a_number_above_its_bound_is_refused(name: str, value: float, bound: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(RUNS / "demo.toml", {name: value})
     assert f"{name}: Input should be less than or equal to {bound} (got {value!r})" in str(refused.value)
 
 
-def test_complaints_are_bounded() -> None:
+def test_the_error_lists_a_limited_number_of_complaints() -> None:
     with pytest.raises(ConfigError) as refused:
         parse_config({**{f"k{i}": 1 for i in range(1_000)}, "seed": "x" * 1_000_000, "y" * 1_000_000: 1}, "a test")
     assert str(refused.value).endswith("\n  and 982 more")
     assert len(str(refused.value)) < 5_000
 
 
-def test_overrides_reach_into_sections_and_not_into_values() -> None:
+def test_an_override_can_change_a_section_s_setting_and_not_a_value_s() -> None:
     path = RUNS / "demo.toml"
     assert load_config(path, {"dataset.candidates": 320}).dataset.candidates == 320
     with pytest.raises(ConfigError, match=r"override seed\.x: seed is a value, not a section"):
         load_config(path, {"seed.x": 1})
 
 
-def test_a_type_that_is_overridden_brings_its_own_numbers() -> None:
-    """The demo's KL and loss average are R-Zero's on the tiny world; EVOL-RL's are its paper's."""
+def test_an_overridden_method_has_its_own_defaults_and_not_the_preset_s_settings() -> None:
+    """The demo sets R-Zero's KL and loss average for the tiny world; EVOL-RL keeps those of its paper."""
     path = RUNS / "demo.toml"
     swapped = load_config(path, {"solver.reward.type": "evol_rl", "solver.reward.alpha": 0.25}).solver
     assert swapped.reward == EvolRl(alpha=0.25)
-    assert swapped.rollouts == 8  # the budget stays the preset's
+    assert swapped.rollouts == 8  # the number of rollouts is still the preset's
     assert load_config(path, {"solver.reward.alpha": 0.25, "solver.reward.type": "evol_rl"}).solver == swapped
     same = load_config(path, {"solver.reward.type": "rzero"}).solver.reward
     assert same.loss_average == "token"
 
 
-def test_an_unknown_method_is_answered_with_those_there_are() -> None:
+def test_the_error_for_an_unknown_method_lists_all_methods() -> None:
     with pytest.raises(ConfigError, match=r"solver\.reward: .*'grop'.*'rzero', 'supervised', 'scrl', 'srt'"):
         load_config(RUNS / "demo.toml", {"solver.reward.type": "grop"})
 
@@ -146,7 +154,7 @@ def test_an_unknown_method_is_answered_with_those_there_are() -> None:
         ({"type": "rzero", "labels": "online"}, r"labels: Input should be 'offline' \(got 'online'\)"),
     ],
 )
-def test_a_method_that_cannot_be_is_refused(reward: dict[str, object], complaint: str) -> None:
+def test_settings_that_a_method_does_not_allow_are_refused(reward: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         parse_config({"solver": {"reward": reward}}, "a test")
 
@@ -194,16 +202,16 @@ def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, v
     assert f"  {complaint}: only a run of kind {other} has this setting: leave it out" in str(refused.value)
 
 
-def test_self_training_without_prompts_says_what_is_missing() -> None:
+def test_the_error_for_self_training_without_prompts_names_the_missing_table() -> None:
     with pytest.raises(ConfigError, match=r"\n  prompts: Field required$"):
         parse_config({"kind": "self_train", "seed": 1}, "a test")
 
 
-def test_an_unknown_kind_is_answered_with_the_two_there_are() -> None:
+def test_the_error_for_an_unknown_kind_lists_both_kinds() -> None:
     with pytest.raises(ConfigError, match="kind: expected co_evolve or self_train, got 'both'"):
         load_config(RUNS / "demo.toml", {"kind": "both"})
 
 
-def test_what_is_stored_with_every_setting_is_read_again() -> None:
+def test_a_configuration_stored_with_every_setting_is_read_back_unchanged() -> None:
     config = load_config(RUNS / "micro.toml", {"solver.reward.type": "srt"})
     assert parse_config(config.model_dump(mode="json"), "stored") == config

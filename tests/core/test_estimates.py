@@ -17,25 +17,25 @@ def test_wilson_by_hand() -> None:
 
 
 @given(st.integers(1, 5000), st.data())
-def test_wilson_is_scipys(n: int, data: st.DataObject) -> None:
+def test_wilson_s_interval_is_that_of_scipy(n: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, n))
     expected = binomtest(successes, n).proportion_ci(0.95, method="wilson")
     assert wilson(successes, n, z=1.959963984540054) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 @given(st.integers(1, 10**9), st.data())
-def test_wilson_holds_the_share_and_stays_in_range(n: int, data: st.DataObject) -> None:
+def test_wilson_s_interval_has_the_share_in_it_and_stays_in_range(n: int, data: st.DataObject) -> None:
     successes = data.draw(st.sampled_from([0, 1, n - 1, n]) | st.integers(0, n))
     lo, hi = wilson(successes, n)
     assert 0 <= lo <= successes / n <= hi <= 1
     assert lo < hi
 
 
-def test_a_share_carries_its_interval_and_its_n() -> None:
+def test_a_share_has_its_interval_and_its_n() -> None:
     assert share(8, 10) == Estimate(0.8, *wilson(8, 10), 10)
 
 
-def test_no_items_no_interval() -> None:
+def test_too_few_items_have_no_estimate() -> None:
     assert wilson(0, 0) is None
     assert share(0, 0) is None
     assert mean([]) is None
@@ -50,21 +50,23 @@ def test_more_successes_than_trials_are_refused(successes: int, n: int) -> None:
 
 
 @given(st.lists(st.integers(0, 8).map(lambda right: right / 8), max_size=60))
-def test_the_sums_give_the_same_interval(values: list[float]) -> None:
+def test_sums_give_the_same_interval_as_the_values(values: list[float]) -> None:
     sums = Sums(len(values), sum(values), sum(value * value for value in values))
-    for of in (mean, mean_share):
-        figure, whole = of(sums), of(values)
-        assert (figure is None) == (whole is None)
-        if figure and whole:
-            assert (figure.value, figure.lo, figure.hi) == pytest.approx((whole.value, whole.lo, whole.hi), abs=1e-7)
-            assert figure.n == len(values)
+    for estimate in (mean, mean_share):
+        from_sums, from_values = estimate(sums), estimate(values)
+        assert (from_sums is None) == (from_values is None)
+        if from_sums and from_values:
+            assert (from_sums.value, from_sums.lo, from_sums.hi) == pytest.approx(
+                (from_values.value, from_values.lo, from_values.hi), abs=1e-7
+            )
+            assert from_sums.n == len(values)
 
 
-def test_a_mean_of_shares_stays_where_shares_are() -> None:
+def test_the_interval_of_a_mean_of_shares_is_cut_off_at_0_and_1() -> None:
     # One of four right: 1/4, standard deviation 1/2, so 1/4 -+ 1.96 / 4, which would begin below 0.
     assert mean_share([0, 0, 0, 1]) == Estimate(0.25, 0.0, pytest.approx(0.25 + 1.96 / 4, abs=1e-6), 4)
     assert mean_share([1, 1, 1, 0]).hi == 1.0
-    assert mean_share([0.5]) == Estimate(0.5, 0.0, 1.0, 1)  # one item says nothing of the spread
+    assert mean_share([0.5]) == Estimate(0.5, 0.0, 1.0, 1)  # one item does not show the spread
     assert mean_share([]) is None
 
 
@@ -77,8 +79,8 @@ def test_a_mean_by_hand() -> None:
     assert (estimate.lo, estimate.hi) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
 
 
-def test_items_not_samples_carry_the_interval() -> None:
-    # The same samples taken for independent would claim an interval sqrt(8) times too narrow.
+def test_the_interval_is_computed_over_items_and_not_over_samples() -> None:
+    # If samples of one item counted as independent, the interval would be sqrt(8) times too narrow.
     items = [0.0, 1.0] * 50
     samples = [item for item in items for _ in range(8)]
     assert mean(items).hi - 0.5 > 2.8 * (mean(samples).hi - 0.5)
@@ -91,26 +93,26 @@ def test_paired_difference_by_hand() -> None:
     assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.2, 0.086839, 0.313161), abs=1e-6)
 
 
-def test_pairing_sees_what_separate_intervals_cannot() -> None:
+def test_a_paired_difference_shows_a_change_that_separate_intervals_do_not() -> None:
     before = [0.0, 0.25, 0.5, 0.75]
     after = [b + d for b, d in zip(before, [0.05, 0.06, 0.05, 0.06], strict=True)]
     assert paired_difference(before, after).lo > 0
     assert mean(after).lo < mean(before).hi
 
 
-def test_pairs_must_match() -> None:
+def test_a_paired_difference_needs_as_many_values_after_as_before() -> None:
     with pytest.raises(ValueError, match="after: expected 2 values"):
         paired_difference([0.1, 0.2], [0.1])
 
 
 def test_equal_values_have_no_spread_though_their_sums_are_rounded() -> None:
-    """3 * 0.1² < (3 * 0.1)²/3 in floating point: the variance would be negative."""
+    """In floating point 3 * 0.1² < (3 * 0.1)²/3, which would make the variance negative."""
     total, squares = 0.1 + 0.1 + 0.1, 0.1**2 + 0.1**2 + 0.1**2
     assert squares < 3 * (total / 3) ** 2
     assert mean(Sums(3, total, squares)) == Estimate(total / 3, total / 3, total / 3, 3)
 
 
-def test_the_difference_is_newcombes() -> None:
+def test_the_interval_of_a_difference_of_shares_is_newcombe_s() -> None:
     """Newcombe 1998, table II, method 10: 56/70 - 48/80 and 9/10 - 3/10, and 0/10 - 0/20."""
     for (x, n), (y, m), expected in (
         ((56, 70), (48, 80), (0.0524, 0.3339)),
@@ -121,6 +123,6 @@ def test_the_difference_is_newcombes() -> None:
         assert (change.lo, change.hi) == pytest.approx(expected, abs=2e-4)
 
 
-def test_the_difference_of_means_is_the_normal_one() -> None:
+def test_the_interval_of_a_difference_of_means_is_the_normal_one() -> None:
     change = difference(Estimate(5.0, 4.0, 6.0, 10), Estimate(3.0, 1.0, 5.0, 20))
     assert (change.value, change.lo, change.hi, change.n) == (2.0, 2 - math.sqrt(5), 2 + math.sqrt(5), 10)

@@ -5,7 +5,7 @@ from pathlib import Path
 from core.files import make_folder, put, whole_lines
 
 
-def test_a_file_that_is_written_on_is_read_in_whole_lines(tmp_path: Path) -> None:
+def test_a_growing_file_is_read_in_whole_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"")
     assert whole_lines(file, 0) == (0, [])
@@ -18,7 +18,7 @@ def test_a_file_that_is_written_on_is_read_in_whole_lines(tmp_path: Path) -> Non
     assert whole_lines(file, 0) == (1, [])
 
 
-def test_a_finished_file_takes_the_place_of_what_had_its_name(tmp_path: Path) -> None:
+def test_put_replaces_the_file_that_had_the_name(tmp_path: Path) -> None:
     make_folder(tmp_path / "a" / "b")
     old, new = tmp_path / "a" / "b" / "final", tmp_path / "a" / "b" / "temporary"
     old.write_text("old")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.questions.filtering import easiest, filter_questions, judge, statistics
+from core.questions.filtering import band_verdict, easiest, filter_questions, statistics
 from core.settings.config import Dataset
 from core.types import LabelledQuestion, PseudoLabel, Question
 
@@ -20,16 +20,16 @@ def question(index: int, text: str | None) -> Question:
     return Question(f"demo/1/{index:06d}", "demo", 1, index, text, text or "?", "demo/challenger/1", seed=index)
 
 
-def test_the_papers_band_keeps_three_to_seven_votes_of_ten() -> None:
+def test_the_paper_s_band_keeps_three_to_seven_votes_of_ten() -> None:
     # R-Zero D.1: between 3 and 7, inclusive; delta 0.25 around 1/2 is 0.25..0.75, and 2/10 and 8/10 lie outside.
-    verdicts = [judge(label(votes), Dataset().limits) for votes in range(11)]
+    verdicts = [band_verdict(label(votes), Dataset().limits) for votes in range(11)]
     assert verdicts == ["no_majority", *["too_hard"] * 2, *["kept"] * 5, *["too_easy"] * 3]
 
 
 @pytest.mark.parametrize("band", [(0.3, 0.8), (0.3, 0.7), (0.1 + 0.2, 0.7), (0.3, 0.1 + 0.7)])
 def test_the_edges_of_a_band_are_kept_however_they_were_computed(band: tuple[float, float]) -> None:
     low, high = round(band[0] * 10), round(band[1] * 10)
-    verdicts = [judge(label(votes), band) for votes in (low - 1, low, high, high + 1)]
+    verdicts = [band_verdict(label(votes), band) for votes in (low - 1, low, high, high + 1)]
     assert verdicts == ["too_hard", "kept", "kept", "too_easy"]
 
 
@@ -38,21 +38,21 @@ def test_the_verdict_agrees_with_exact_fractions(m: int, data: st.DataObject) ->
     votes, low = data.draw(st.integers(1, m)), data.draw(st.integers(0, m))
     high = data.draw(st.integers(low, m))
     expected = "too_hard" if votes < low else "too_easy" if votes > high else "kept"
-    assert judge(label(votes, m), (low / m, high / m)) == expected
+    assert band_verdict(label(votes, m), (low / m, high / m)) == expected
 
 
-def test_without_the_filter_whatever_has_a_majority_is_kept() -> None:
-    verdicts = [judge(label(votes), Dataset(filtered=False).limits) for votes in range(11)]
+def test_without_the_filter_every_question_with_a_majority_is_kept() -> None:
+    verdicts = [band_verdict(label(votes), Dataset(filtered=False).limits) for votes in range(11)]
     assert verdicts == ["no_majority", *["kept"] * 10]
 
 
-def test_malformed_and_duplicate_questions_are_not_asked() -> None:
+def test_malformed_and_duplicate_questions_are_filtered_out() -> None:
     questions = [
         question(0, "What is 3 + 4?"),
         question(1, None),
-        question(2, "What  is\n3 + 4? "),  # the first again, spelled otherwise
-        question(3, "what is 3 + 4?"),  # case tells them apart
-        question(4, "What is 9 * 9?"),  # held out
+        question(2, "What  is\n3 + 4? "),  # the first question with other white space
+        question(3, "what is 3 + 4?"),  # another case makes another question
+        question(4, "What is 9 * 9?"),  # a held-out question
         question(5, "What is 9 * 9?"),
         question(6, None),
         question(7, "What is 3+4?"),
@@ -78,7 +78,7 @@ def test_statistics_count_every_verdict() -> None:
         LabelledQuestion("g", "A", None, "duplicate"),
     ]
     stats = dataclasses.asdict(statistics(labelled))
-    # p_hat 0.5, 1, 0.1 and 0; answers 8 + 10 + 6 + 0 of 40.
+    # p_hat is 0.5, 1, 0.1 and 0; 8 + 10 + 6 + 0 of 40 rollouts have an answer.
     assert stats.pop("mean_p_hat") == pytest.approx(0.4)
     assert stats.pop("unparsed_share") == pytest.approx(0.4)
     assert stats == {
@@ -93,7 +93,7 @@ def test_statistics_count_every_verdict() -> None:
     }
 
 
-def test_means_are_missing_where_nothing_was_asked() -> None:
+def test_statistics_have_no_means_where_no_question_was_voted_on() -> None:
     stats = statistics([LabelledQuestion("e", None, None, "malformed")])
     assert (stats.candidates, stats.mean_p_hat, stats.unparsed_share) == (1, None, None)
 

@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.grading.answers import normalise
-from core.grading.equality import ASK, ask, decide
+from core.grading.equality import NEEDS_JUDGE, decide, no_judge
 from core.grading.grader import MAX_CHARS, Comparison, Grader, grade_pairs
-from core.grading.worker import answer, judge
+from core.grading.worker import compare_line, judge
 
 NASTY = json.loads(Path(__file__).with_name("nasty_answers.json").read_text(encoding="utf-8"))
 DOCS = Path(__file__).parents[2] / "docs" / "grading.md"
 
 
-def unpacked(text: str | list[tuple[str, int]]) -> str:
-    """An answer of the fixture, where long ones are written as runs: [piece, times]."""
+def unpack(text: str | list[tuple[str, int]]) -> str:
+    """The text of an answer of the fixture, which writes long answers as lists of [piece, times]."""
     return text if isinstance(text, str) else "".join(piece * times for piece, times in text)
 
 
-PAIRS = {case["id"]: (unpacked(case["a"]), unpacked(case["b"])) for case in NASTY}
+PAIRS = {case["id"]: (unpack(case["a"]), unpack(case["b"])) for case in NASTY}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def nasty() -> dict[str, Comparison]:
     return dict(zip(PAIRS, grade_pairs(list(PAIRS.values()), deadline=2.0, workers=2), strict=True))
 
 
-def here(a: str, b: str) -> str:
-    """The verdict of this process, without a worker: for pairs that are known to end."""
+def compare_here(a: str, b: str) -> str:
+    """The verdict of this process, without a worker: only for pairs whose comparison is known to end."""
     return decide(normalise(a), normalise(b), judge).verdict
 
 
@@ -51,20 +51,23 @@ def here(a: str, b: str) -> str:
 
 
 def test_every_nasty_pair_ends_with_a_verdict_or_a_reason(nasty: dict[str, Comparison]) -> None:
-    """Some would take longer than any test: that they ended is the deadline's work."""
+    """Some comparisons would take longer than any test; the deadline ends them."""
     assert len(nasty) == 96
     assert {nasty[name].reason for name in ("sum_big", "sup_sub")} == {"deadline"}
     assert all((c.reason is None) == (c.verdict != "unknown") for c in nasty.values())
 
 
-def test_the_documented_differences_are_exactly_those_of_a_run(nasty: dict[str, Comparison]) -> None:
+def test_the_documentation_lists_exactly_the_pairs_whose_verdict_differs_from_a_person_s(
+    nasty: dict[str, Comparison],
+) -> None:
     expected = {case["id"]: {True: "equal", False: "unequal"}.get(case["expect_equal"]) for case in NASTY}
     rows = re.findall(r"^\| `(\w+)` \|.*\| (equal|unequal|unknown) \| [^|]+ \|$", DOCS.read_text("utf-8"), re.MULTILINE)
-    found = {name: c.verdict for name, c in nasty.items() if expected[name] not in (None, c.verdict)}
-    slow = [name for name in found.keys() - dict(rows).keys() if nasty[name].reason == "deadline"]
-    patient = grade_pairs([PAIRS[name] for name in slow], deadline=60)  # a busy machine is no difference of verdict
-    found.update((name, c.verdict) for name, c in zip(slow, patient, strict=True))
-    assert dict(rows) == {name: verdict for name, verdict in found.items() if verdict != expected[name]}
+    differences = {name: c.verdict for name, c in nasty.items() if expected[name] not in (None, c.verdict)}
+    slow = [name for name in differences.keys() - dict(rows).keys() if nasty[name].reason == "deadline"]
+    # On a busy machine more pairs reach the deadline: give them more time.
+    patient = grade_pairs([PAIRS[name] for name in slow], deadline=60)
+    differences.update((name, c.verdict) for name, c in zip(slow, patient, strict=True))
+    assert dict(rows) == {name: verdict for name, verdict in differences.items() if verdict != expected[name]}
 
 
 def test_no_code_in_an_answer_runs(
@@ -73,7 +76,8 @@ def test_no_code_in_an_answer_runs(
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
     for name in ("rce_import", "rce_re_oct", "mr_canary_env", "mr_lambda", "mr_list"):
-        answer(json.dumps([normalise(text) for text in PAIRS[name]]))  # what a worker does, here where traces show
+        # As a worker does it, but in this process, where side effects would show.
+        compare_line(json.dumps([normalise(text) for text in PAIRS[name]]))
         judge(*map(normalise, PAIRS[name]))
     assert list(tmp_path.iterdir()) == []
     assert dict(os.environ) == before
@@ -81,7 +85,7 @@ def test_no_code_in_an_answer_runs(
     assert {nasty[name].verdict for name in ("rce_import", "rce_re_oct", "mr_canary_env")} == {"unknown"}
 
 
-# --- what is equal -----------------------------------------------------------------------------------------------
+# --- which answers are equal -------------------------------------------------------------------------------------
 
 EQUAL = [
     *(
@@ -154,16 +158,16 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("a", "b"), EQUAL)
 def test_equal_answers(a: str, b: str) -> None:
-    assert (here(a, b), here(b, a)) == ("equal", "equal")
+    assert (compare_here(a, b), compare_here(b, a)) == ("equal", "equal")
 
 
 @pytest.mark.parametrize(("a", "b"), UNEQUAL)
 def test_unequal_answers(a: str, b: str) -> None:
-    assert (here(a, b), here(b, a)) == ("unequal", "unequal")
+    assert (compare_here(a, b), compare_here(b, a)) == ("unequal", "unequal")
 
 
 @pytest.mark.parametrize(("a", "b", "reason"), UNKNOWN)
-def test_what_cannot_be_decided_says_why(a: str, b: str, reason: str, grader: Grader) -> None:
+def test_an_undecided_comparison_has_a_reason(a: str, b: str, reason: str, grader: Grader) -> None:
     comparison = grader.compare(a, b)
     assert (comparison.verdict, comparison.reason) == ("unknown", reason)
 
@@ -175,22 +179,22 @@ ANSWERS = st.sampled_from([text for case in (*EQUAL, *UNEQUAL, *UNKNOWN[:-2]) fo
 @given(ANSWERS, ANSWERS)
 def test_comparing_is_reflexive_and_symmetric(a: str, b: str) -> None:
     x, y = normalise(a), normalise(b)
-    assert answer(json.dumps([x, x])).verdict == "equal"
-    assert answer(json.dumps([x, y])) == answer(json.dumps([y, x]))
+    assert compare_line(json.dumps([x, x])).verdict == "equal"
+    assert compare_line(json.dumps([x, y])) == compare_line(json.dumps([y, x]))
 
 
 @settings(max_examples=200)
 @given(st.integers(), st.integers(min_value=1), st.integers(), st.integers(min_value=1))
 def test_numbers_are_compared_exactly_and_without_a_judge(p: int, q: int, r: int, s: int) -> None:
-    verdict = decide(normalise(rf"\frac{{{p}}}{{{q}}}"), normalise(f"{r}/{s}"), ask).verdict
+    verdict = decide(normalise(rf"\frac{{{p}}}{{{q}}}"), normalise(f"{r}/{s}"), no_judge).verdict
     assert verdict == ("equal" if p * s == r * q else "unequal")
 
 
 @settings(max_examples=200)
 @given(st.text(alphabet=r"0123456789xy+-^_={}()[]\,;<> ", max_size=30), st.text(alphabet=r"12x+{}(),\ ", max_size=30))
 def test_any_text_is_decided_or_left_to_the_judge(a: str, b: str) -> None:
-    outcome = decide(normalise(a), normalise(b), ask)
-    assert outcome == ASK or (outcome.reason is None) == (outcome.verdict != "unknown")
+    outcome = decide(normalise(a), normalise(b), no_judge)
+    assert outcome == NEEDS_JUDGE or (outcome.reason is None) == (outcome.verdict != "unknown")
 
 
 # --- the workers -------------------------------------------------------------------------------------------------
@@ -218,13 +222,13 @@ def test_several_threads_share_a_grader(grader: Grader) -> None:
     assert verdicts == ["equal"] * 12
 
 
-def test_progress_is_told_up_to_the_end(grader: Grader) -> None:
-    told: list[tuple[int, int]] = []
+def test_progress_is_reported_up_to_the_end(grader: Grader) -> None:
+    progress: list[tuple[int, int]] = []
     pairs = [("1", "1"), ("x+1", "x+2"), ("1", "2"), ("x+2", "x+1"), ("y", "y")]
-    grader.compare_many(pairs, progress=lambda done, total: told.append((done, total)))
-    assert told[0][0] >= 3
-    assert told[-1] == (5, 5)
-    assert told == sorted(told)
+    grader.compare_many(pairs, progress=lambda done, total: progress.append((done, total)))
+    assert progress[0][0] >= 3
+    assert progress[-1] == (5, 5)
+    assert progress == sorted(progress)
 
 
 @pytest.mark.parametrize("wrong", [{"deadline": 0.0}, {"memory_mb": 10}, {"workers": 0}])

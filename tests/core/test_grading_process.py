@@ -1,4 +1,4 @@
-"""The processes that judge answers: what they may do, and what happens when one hangs or dies."""
+"""The worker processes that compare answers: what they may do, and what happens when one hangs or dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from core.grading.grader import MAX_CHARS, Grader, GradingError, grade_pairs
 
-HANGS = r"\sum_{n=1}^{10^{9}} \frac{1}{n^{n}}"  # for more than 40 s, in Python code
+HANGS = r"\sum_{n=1}^{10^{9}} \frac{1}{n^{n}}"  # comparing it takes more than 40 s of Python code
 
 
 def test_a_worker_has_no_secrets_and_a_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_worker_killed_in_the_middle_is_replaced() -> None:
         (pid,) = patient.worker_pids
         before = cpu_ticks(pid)
         waiting = thread.submit(patient.compare, HANGS, "1.29")
-        until(lambda: cpu_ticks(pid) > before + 20)  # it is at it
+        until(lambda: cpu_ticks(pid) > before + 20)  # the worker is comparing the pair
         os.kill(pid, signal.SIGKILL)
         assert waiting.result().reason == "worker died: SIGKILL"
         assert patient.compare("x+2", "2+x").verdict == "equal"
@@ -61,27 +61,28 @@ def test_a_worker_killed_while_idle_is_replaced_and_the_pair_is_graded() -> None
         assert patient.compare("x+2", "2+x").verdict == "equal"
 
 
-def test_the_pairs_behind_a_hanging_one_are_graded_by_its_successor() -> None:
+def test_the_pairs_after_a_hanging_one_are_graded_by_the_next_worker() -> None:
     with Grader(deadline=0.5) as hasty:
         hasty.compare("x+5", "5+x")
-        (late,) = hasty.worker_pids
+        (hanging_pid,) = hasty.worker_pids
         pairs = [("x+1", "1+x"), (HANGS, "1.29"), ("x+2", "2+x"), ("x+3", "x+4")]
         comparisons = hasty.compare_many(pairs)
         assert [c.verdict for c in comparisons] == ["equal", "unknown", "equal", "unequal"]
         assert comparisons[1].reason == "deadline"
-        assert comparisons == hasty.compare_many([(b, a) for a, b in pairs])  # known by now, in either order
-        assert hasty.worker_pids != [late]
-        until(lambda: not alive(late))
+        # The grader remembers the comparisons, in either order.
+        assert comparisons == hasty.compare_many([(b, a) for a, b in pairs])
+        assert hasty.worker_pids != [hanging_pid]
+        until(lambda: not alive(hanging_pid))
 
 
-def test_long_answers_do_not_choke_the_pipe() -> None:
+def test_long_answers_do_not_block_the_pipe_to_the_worker() -> None:
     pairs = [
         ("x+" + "\U0001d4b3" * (MAX_CHARS - 10) + str(i), "x+" + "\U0001d4b4" * (MAX_CHARS - 10)) for i in range(40)
     ]
     assert {(c.verdict, c.reason) for c in grade_pairs(pairs, deadline=20)} == {("unknown", "not parsed")}
 
 
-def test_closing_ends_the_workers_and_so_does_the_end_of_their_parent() -> None:
+def test_workers_end_when_the_grader_closes_and_when_their_parent_ends() -> None:
     with Grader(workers=2) as opened:
         opened.compare_many([(f"x+{i}", f"{i}+x") for i in range(20)])
         pids = opened.worker_pids
@@ -93,7 +94,7 @@ def test_closing_ends_the_workers_and_so_does_the_end_of_their_parent() -> None:
     until(lambda: not alive(orphan))
 
 
-def test_the_processs_grader_keeps_its_worker_and_ends_it_with_the_process() -> None:
+def test_the_grader_of_a_process_keeps_its_worker_until_the_process_ends() -> None:
     script = "from core.grading.grader import process_grader as p; p().compare('x+1', '1+x'); first = p().worker_pids; "
     script += "p().compare('x+2', '2+x'); print(*first, *p().worker_pids)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -113,7 +114,7 @@ def test_a_worker_that_cannot_start_is_a_clear_error(monkeypatch: pytest.MonkeyP
 def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "what was waited for did not come"
+        assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.01)
 
 

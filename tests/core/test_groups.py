@@ -19,9 +19,9 @@ def test_groups_with_and_without_labels(grader: Grader) -> None:
     first, second, third = make_groups(answers, ["7", None, r"2\sqrt{3}"], grader)
     assert (first.label, first.agrees, first.classes) == ("7", (True, False, True, False), (0, None, 0, 1))
     assert (second.label, second.agrees, second.classes) == (None, None, (0, 1))
-    assert third.agrees == (True, False)  # what cannot be told apart from the label does not agree with it
+    assert third.agrees == (True, False)  # the grader cannot decide on "x y", so it does not agree with the label
 
 
-def test_a_label_for_each_group_is_asked_for(grader: Grader) -> None:
+def test_as_many_labels_as_groups_are_required(grader: Grader) -> None:
     with pytest.raises(ValueError, match="zip"):
         make_groups([["1"], ["2"]], ["1"], grader)

@@ -1,4 +1,4 @@
-"""The guard's signals, worked out by hand on figures a step."""
+"""The guard's signals, worked out by hand on the figures of each step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GUARD = Guard(window=2, hacking_jump=0.1, hacking_kl=0.2)
 
 
 def steps(**figures: list[float]) -> list[dict[str, float]]:
-    """Metrics a step from lists of equal length."""
+    """The metrics of each step, from lists of equal length."""
     count = len(next(iter(figures.values())))
     return [{"step": i + 1, **{name: values[i] for name, values in figures.items()}} for i in range(count)]
 
@@ -28,23 +28,25 @@ def signals(metrics: list[dict[str, float]], guard: Guard = GUARD) -> list[str]:
     return [alarm.signal for alarm in step_alarms(metrics, guard)]
 
 
-def test_hacking_is_agreement_that_rises_while_the_policy_leaves_its_reference() -> None:
-    # SRT 4.1.1. Medians over two steps: majority 0.5 at first, 0.7 now; KL 0.25.
+def test_rising_agreement_with_a_high_kl_is_hacking() -> None:
+    # SRT 4.1.1. Medians over two steps: the majority's share is 0.5 at first and 0.7 now; the KL is 0.25.
     hacked = steps(majority_share=[0.4, 0.6, 0.6, 0.65, 0.75], kl=[0, 0.01, 0.1, 0.2, 0.3])
     [alarm] = step_alarms(hacked, GUARD)
     assert (alarm.signal, alarm.action, alarm.step) == ("hacking", "warn", 5)
     assert (alarm.value, alarm.threshold) == (pytest.approx(0.25), 0.2)
-    assert alarm.text == "step 5: 70% of the votes agree with their majority, up from 50%, at a KL of 0.25 nats a token"
+    assert (
+        alarm.text == "step 5: 70% of the votes agree with their majority, up from 50%, at a KL of 0.25 nats per token"
+    )
 
 
 @pytest.mark.parametrize(
     ("majority", "kl"),
     [
-        ([0.4, 0.6, 0.6, 0.55, 0.6], [0, 0.01, 0.1, 0.2, 0.3]),  # it does not agree more than at the beginning
-        ([0.4, 0.6, 0.8, 0.95, 0.95], [0, 0.01, 0.1, 0.1, 0.1]),  # it agrees, and stays near: it learns
+        ([0.4, 0.6, 0.6, 0.55, 0.6], [0, 0.01, 0.1, 0.2, 0.3]),  # agreement has not risen since the beginning
+        ([0.4, 0.6, 0.8, 0.95, 0.95], [0, 0.01, 0.1, 0.1, 0.1]),  # agreement rises with a low KL: the Solver learns
     ],
 )
-def test_what_is_not_hacking(majority: list[float], kl: list[float]) -> None:
+def test_rising_agreement_or_a_high_kl_alone_is_not_hacking(majority: list[float], kl: list[float]) -> None:
     assert signals(steps(majority_share=majority, kl=kl)) == []
 
 
@@ -54,7 +56,7 @@ def test_one_odd_step_is_not_hacking() -> None:
 
 
 def test_a_rise_is_measured_from_the_first_steps_of_the_whole_training() -> None:
-    """A later job of one training: it begins where the one before ended, and would see no rise of its own."""
+    """A later job of a training begins where the one before ended, and its own steps show no rise."""
     later = steps(majority_share=[0.7, 0.7, 0.7], entropy=[0.04, 0.04, 0.04], kl=[0.3, 0.3, 0.3])
     assert signals(later) == []
     first = steps(majority_share=[0.5, 0.5], entropy=[0.5, 0.5])
@@ -64,7 +66,7 @@ def test_a_rise_is_measured_from_the_first_steps_of_the_whole_training() -> None
     ]
 
 
-def test_a_job_that_goes_on_is_watched_from_its_first_step() -> None:
+def test_a_job_that_continues_a_training_can_raise_an_alarm_at_its_first_step() -> None:
     last = steps(same_label_share=[0.1, 0.4])
     job = steps(same_label_share=[0.5])
     assert signals(job) == []
@@ -72,21 +74,21 @@ def test_a_job_that_goes_on_is_watched_from_its_first_step() -> None:
     assert (alarm.signal, alarm.value, alarm.step) == ("one_answer", pytest.approx(0.45), 1)
 
 
-def test_one_answer_for_all_prompts() -> None:
-    assert signals(steps(same_label_share=[0.05, 0.2, 0.5])) == ["one_answer"]  # the median of two is 0.35
+def test_the_same_label_for_too_many_prompts_is_one_answer() -> None:
+    assert signals(steps(same_label_share=[0.05, 0.2, 0.5])) == ["one_answer"]  # the median of two steps is 0.35
     assert signals(steps(same_label_share=[0.05, 0.2, 0.3])) == []
     assert signals(steps(same_label_share=[0.05, 0.2, 0.3]), Guard(window=2, one_answer_share=0.25)) == ["one_answer"]
 
 
-def test_entropy_gone() -> None:
-    # 0.5 at first; a tenth of it is 0.05.
+def test_an_entropy_at_a_tenth_of_the_first_is_no_entropy() -> None:
+    # The first entropy is 0.5; a tenth of it is 0.05.
     assert signals(steps(entropy=[0.6, 0.4, 0.1, 0.04, 0.05])) == ["no_entropy"]
     assert signals(steps(entropy=[0.6, 0.4, 0.1, 0.06, 0.05])) == []
 
 
-def test_labels_that_are_wrong_more_often_than_at_first() -> None:
+def test_labels_that_are_wrong_more_often_than_at_first_are_a_signal() -> None:
     # Of 200 labels 150 were right in the first two steps, 100 are in the last two: 0.75 to 0.5, pooled 0.625, standard
-    # error sqrt(0.625 * 0.375 * 2/200) = 0.0484, so the fall is 5.2 of them.
+    # error sqrt(0.625 * 0.375 * 2/200) = 0.0484, so the fall is 5.2 standard errors.
     fallen = steps(label_accuracy=[0.7, 0.8, 0.7, 0.4, 0.6], labels_checked=[100] * 5)
     [alarm] = step_alarms(fallen, GUARD)
     assert (alarm.signal, alarm.action, alarm.step) == ("wrong_labels", "warn", 5)
@@ -99,13 +101,17 @@ def test_labels_that_are_wrong_more_often_than_at_first() -> None:
 @pytest.mark.parametrize(
     "labels",
     [
-        {"label_accuracy": [0.7, 0.8, 0.7, 0.4, 0.6], "labels_checked": [20] * 5},  # 2.3 standard errors: may be chance
-        {"label_accuracy": [0.75, 0.75, 0.7, 0.7, 0.68], "labels_checked": [10_000] * 5},  # sure, and only six points
-        {"label_accuracy": [0.4, 0.6, 0.7, 0.7, 0.8], "labels_checked": [100] * 5},  # it rises
+        # a fall of 2.3 standard errors, which may be chance
+        {"label_accuracy": [0.7, 0.8, 0.7, 0.4, 0.6], "labels_checked": [20] * 5},
+        # a significant fall, but only of six points
+        {"label_accuracy": [0.75, 0.75, 0.7, 0.7, 0.68], "labels_checked": [10_000] * 5},
+        # a rise
+        {"label_accuracy": [0.4, 0.6, 0.7, 0.7, 0.8], "labels_checked": [100] * 5},
+        # no label was checked
         {"labels_checked": [0] * 5, "label_accuracy": [0] * 5},
     ],
 )
-def test_labels_that_are_as_right_as_at_first(labels: dict[str, list[float]]) -> None:
+def test_labels_that_are_about_as_right_as_at_first_are_no_signal(labels: dict[str, list[float]]) -> None:
     assert signals(steps(**labels)) == []
 
 
@@ -114,14 +120,14 @@ def test_a_step_without_figures_makes_no_signal() -> None:
     assert signals(steps(majority_share=[0.99], same_label_share=[0.1], entropy=[0.5], kl=[0.0])) == []
 
 
-def test_what_is_ignored_is_not_told() -> None:
+def test_an_ignored_signal_raises_no_alarm() -> None:
     one_answer = steps(same_label_share=[0.9, 0.9])
     assert signals(one_answer, Guard(one_answer="ignore", window=2)) == []
     [alarm] = step_alarms(one_answer, Guard(one_answer="roll_back", window=2))
     assert alarm.action == "roll_back"
 
 
-def test_the_signals_of_an_iteration() -> None:
+def test_an_iteration_s_signals_are_decline_ill_posed_and_repetition() -> None:
     guard = LoopGuard(decline="stop", ill_posed="pause", repetition="roll_back")
     healthy = {"pass_at_1": 0.5, "best_pass_at_1": 0.52, "ill_posed_share": 0.2, "repetition_share": 0.5}
     assert iteration_alarms(healthy, guard) == []
@@ -132,11 +138,11 @@ def test_the_signals_of_an_iteration() -> None:
         ("repetition", "roll_back", "75% of the Challenger's questions repeat another"),
     ]
     assert iteration_alarms({"pass_at_1": None, "best_pass_at_1": 0.5}, guard) == []
-    # Without a Challenger the questions are given, and what they are like is no signal.
+    # Without a Challenger the questions are given, so their figures are no signal.
     assert [alarm.signal for alarm in iteration_alarms(ill, Guard())] == ["decline"]
 
 
-def test_the_strongest_action_counts() -> None:
+def test_of_several_alarms_the_strongest_action_counts() -> None:
     alarms = iteration_alarms({"ill_posed_share": 1.0, "repetition_share": 1.0}, LoopGuard(repetition="roll_back"))
     assert strongest(alarms) == "roll_back"
     assert strongest([]) == "ignore"

@@ -1,4 +1,4 @@
-"""What a preset's `[solver.reward] type` can name: whatever the papers' modules hold."""
+"""The methods that a preset's `[solver.reward] type` can name: those in the papers' modules."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def paper(**names: type) -> ModuleType:
     return module
 
 
-def test_a_method_is_what_has_a_type() -> None:
+def test_a_module_s_methods_are_its_classes_that_have_a_type() -> None:
     assert methods_of([paper(Rent=Rent, base=Method, other=dict)]) == {"rent": Rent}
     assert {name: method.model_fields["type"].default for name, method in METHODS.items()} == {n: n for n in METHODS}
 
 
-def test_a_method_that_two_papers_import_is_one() -> None:
+def test_a_method_that_two_modules_import_counts_once() -> None:
     assert methods_of([paper(Rent=Rent), paper(Rent=Rent)]) == {"rent": Rent}
 
 
-def test_two_methods_of_one_type_are_refused() -> None:
+def test_two_methods_with_the_same_type_are_refused() -> None:
     class Other(Rent):
         pass
 

@@ -18,7 +18,7 @@ REWARDS = st.lists(st.floats(-10, 10), min_size=1, max_size=16)
 ESTIMATORS = pytest.mark.parametrize("method", [RZero(), Grpo(), Rloo()], ids=lambda method: method.advantage)
 
 
-def of(rewards: list[Any], method: Objective) -> list[float]:
+def advantages_of(rewards: list[Any], method: Objective) -> list[float]:
     return method.advantages(np.array(rewards)).tolist()
 
 
@@ -26,17 +26,17 @@ def test_zscores_by_hand() -> None:
     # Rewards 1, 0, 0, 0, 0: mean 0.2, unbiased variance (0.64 + 4 * 0.04) / 4 = 0.2, deviation 0.447214.
     deviation = math.sqrt(0.2) + 1e-6
     expected = [0.8 / deviation, *[-0.2 / deviation] * 4]
-    assert of([1.0, 0, 0, 0, 0], RZero()) == pytest.approx(expected, abs=1e-12)
+    assert advantages_of([1.0, 0, 0, 0, 0], RZero()) == pytest.approx(expected, abs=1e-12)
 
 
 def test_mean_only_and_leave_one_out_by_hand() -> None:
-    # The mean is 0.2. Each against the mean of the other four (SRT B.1): 1 - 0 and 0 - 1/4.
-    assert of([1.0, 0, 0, 0, 0], Grpo()) == pytest.approx([0.8, -0.2, -0.2, -0.2, -0.2])
-    assert of([1.0, 0, 0, 0, 0], Rloo()) == pytest.approx([1, -0.25, -0.25, -0.25, -0.25])
+    # Mean only: the mean is 0.2. Leave one out: each less the mean of the other four (SRT B.1), 1 - 0 and 0 - 1/4.
+    assert advantages_of([1.0, 0, 0, 0, 0], Grpo()) == pytest.approx([0.8, -0.2, -0.2, -0.2, -0.2])
+    assert advantages_of([1.0, 0, 0, 0, 0], Rloo()) == pytest.approx([1, -0.25, -0.25, -0.25, -0.25])
 
 
-def test_sets_go_to_their_objective() -> None:
-    # test_methods_sets.py has the numbers worked out; here, that each method gets its own.
+def test_poly_epo_and_pass_at_n_use_their_own_set_advantages() -> None:
+    # test_methods_sets.py works the numbers out; this test shows that each method uses its own advantages.
     rewards = np.array([1.0, 0.0, 0.0])
     assert PolyEpo(set_size=2).advantages(rewards, (1, 1, 2)) == pytest.approx([1 / 8, -1 / 8, 0])
     assert PassAtN(set_size=2).advantages(rewards) == pytest.approx([1 / 3, -1 / 6, -1 / 6])
@@ -47,30 +47,30 @@ def test_sets_go_to_their_objective() -> None:
 @ESTIMATORS
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.1, 1 / 3, -2.7])
 @pytest.mark.parametrize("group", [1, 5, 7])
-def test_equal_rewards_are_exact_zeros(reward: float, group: int, method: Objective) -> None:
-    assert of([reward] * group, method) == [0.0] * group
+def test_equal_rewards_have_advantages_of_exactly_zero(reward: float, group: int, method: Objective) -> None:
+    assert advantages_of([reward] * group, method) == [0.0] * group
 
 
 @ESTIMATORS
 @given(REWARDS)
-def test_they_sum_to_zero_and_keep_the_order(method: Objective, rewards: list[float]) -> None:
-    found = np.array(of(rewards, method))
-    assert found.shape == (len(rewards),)
-    assert found.sum() == pytest.approx(0, abs=1e-6)
+def test_advantages_sum_to_zero_and_keep_the_order_of_the_rewards(method: Objective, rewards: list[float]) -> None:
+    advantages = np.array(advantages_of(rewards, method))
+    assert advantages.shape == (len(rewards),)
+    assert advantages.sum() == pytest.approx(0, abs=1e-6)
     order = np.argsort(rewards, kind="stable")
-    assert (np.diff(found[order]) >= 0).all()
+    assert (np.diff(advantages[order]) >= 0).all()
 
 
 @ESTIMATORS
 @given(REWARDS, st.randoms(use_true_random=False))
-def test_they_follow_a_permutation(method: Objective, rewards: list[float], random: Random) -> None:
+def test_advantages_follow_a_permutation(method: Objective, rewards: list[float], random: Random) -> None:
     order = list(range(len(rewards)))
     random.shuffle(order)
-    shuffled = of([rewards[i] for i in order], method)
-    assert shuffled == pytest.approx(np.array(of(rewards, method))[order], abs=1e-6)
+    shuffled = advantages_of([rewards[i] for i in order], method)
+    assert shuffled == pytest.approx(np.array(advantages_of(rewards, method))[order], abs=1e-6)
 
 
 @pytest.mark.parametrize("rewards", [[], [[1.0, 0.0]], [1.0, math.nan], [math.inf, 0.0]])
-def test_what_is_not_a_row_of_numbers_is_refused(rewards: list[Any]) -> None:
+def test_rewards_that_are_not_a_list_of_finite_numbers_are_refused(rewards: list[Any]) -> None:
     with pytest.raises(ValueError, match="rewards: expected finite numbers of shape"):
-        of(rewards, RZero())
+        advantages_of(rewards, RZero())

@@ -1,4 +1,4 @@
-"""The rewards that know strategies: Poly-EPO's and GRPO+DIV's. The sets are in test_methods_sets.py."""
+"""The rewards that depend on strategies: Poly-EPO's and GRPO+DIV's. test_methods_sets.py tests Poly-EPO's sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.methods.poly_epo import GrpoDiv, PolyEpo
 from core.types import Group
 
 
-def test_poly_epo_counts_strategies_and_leaves_their_worth_to_the_sets() -> None:
+def test_poly_epo_s_reward_counts_strategies_and_does_not_reward_them() -> None:
     group = group_of(["7", "7", "8", "8"], label="7", clusters=(1, 2, 3, 100))
     scored = PolyEpo().score(group)
     assert (scored.label, scored.rewards.tolist(), scored.learn) == ("7", [1, 1, 0, 0], True)
@@ -21,13 +21,14 @@ def test_poly_epo_counts_strategies_and_leaves_their_worth_to_the_sets() -> None
 
 
 def test_grpo_div_by_hand() -> None:
-    # N = 4. A cluster of two: (4/2 - 1)/3 = 1/3; of one: (4/1 - 1)/3 = 1; the degenerate one: nothing. lambda 0.5.
+    # N = 4. A cluster of two earns (4/2 - 1)/3 = 1/3, a cluster of one (4/1 - 1)/3 = 1, the degenerate one nothing.
+    # lambda is 0.5.
     group = group_of(["7", "8", "8", "7"], label="7", clusters=(1, 1, 2, 100))
     assert GrpoDiv().score(group).rewards == pytest.approx([1 + 1 / 6, 1 / 6, 1 / 2, 1])
     assert GrpoDiv(diversity_weight=0).score(group).rewards.tolist() == [1, 0, 0, 1]
 
 
-def test_grpo_div_when_all_are_alike_all_differ_and_one_is_alone() -> None:
+def test_grpo_div_with_equal_strategies_with_different_ones_and_with_a_single_rollout() -> None:
     alike = group_of(["7", "7", "8"], label="7", clusters=(1, 1, 1))
     assert GrpoDiv().score(alike).rewards.tolist() == [1, 1, 0]
     differ = group_of(["7", "7", "8"], label="7", clusters=(3, 1, 2))
@@ -43,7 +44,7 @@ def test_a_group_whose_strategies_are_unknown_is_dropped() -> None:
 
 
 @given(group=any_groups(), random=st.randoms(use_true_random=False))
-def test_range_and_permutation(group: Group, random: Random) -> None:
+def test_rewards_are_between_0_and_1_5_and_follow_a_permutation(group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)
     scored = GrpoDiv().score(group)

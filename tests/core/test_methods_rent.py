@@ -8,7 +8,7 @@ from reward_groups import group_of
 from core.methods.rent import Rent
 
 
-def test_the_surest_earns_most_whatever_it_answers() -> None:
+def test_the_rollout_with_the_lowest_entropy_earns_most_whatever_it_answers() -> None:
     scored = Rent().score(group_of(["7", "8", None], mean_entropy=[0.5, 0.1, 0.3]))
     assert scored.rewards.tolist() == [-0.5, -0.1, -0.3]
     assert (scored.label, scored.learn) == (None, True)
@@ -16,7 +16,7 @@ def test_the_surest_earns_most_whatever_it_answers() -> None:
     assert Rent().advantages(scored.rewards) == pytest.approx([-1, 1, 0], abs=1e-4)
 
 
-def test_it_needs_entropies() -> None:
+def test_rent_refuses_a_group_without_entropies() -> None:
     assert Rent().needs == {"mean_entropy"}
-    with pytest.raises(ValueError, match="mean_entropy: expected one a rollout, 2, for rent"):
+    with pytest.raises(ValueError, match="mean_entropy: rent needs one per rollout: expected 2, got "):
         Rent().score(group_of(["7", "8"]))

@@ -24,21 +24,21 @@ def values(questions: list[str | None], votes: list[int | None], config: Challen
     return [score.value for score in config.scores(questions, labels)]
 
 
-def test_the_papers_reward_by_hand() -> None:
-    # B = 5. The twins are one cluster (share 2/5), the third question its own (1/5), the malformed in none.
+def test_the_paper_s_reward_by_hand() -> None:
+    # B = 5. The twins are one cluster (share 2/5), the third question is one alone (1/5), the malformed are in none.
     # 5 of 10: 1 - 2|0.5 - 0.5| = 1   less 2/5 = 0.6       3 of 10: 1 - 2 * 0.2 = 0.6 less 2/5 = 0.2
     # 8 of 10: 1 - 2 * 0.3 = 0.4      less 1/5 = 0.2       malformed: 0
     questions = [TWIN, OTHER_TWIN, ALONE, None, None]
     assert values(questions, [5, 3, 8, None, None], PAPER) == pytest.approx([0.6, 0.2, 0.2, 0, 0])
 
 
-def test_the_papers_reward_is_cut_off_at_zero() -> None:
-    # 10 of 10: 1 - 2 * 0.5 = 0, less 1/2; 9 of 10: 0.2 less 1/2. Nobody answered: p_hat 0, so uncertainty 0.
+def test_the_paper_s_reward_is_cut_off_at_zero() -> None:
+    # 10 of 10: 1 - 2 * 0.5 = 0, less 1/2; 9 of 10: 0.2 less 1/2. No answers: p_hat is 0, so uncertainty is 0.
     assert values([TWIN, ALONE], [10, 9], PAPER) == [0, 0]
     assert values([TWIN, ALONE], [0, 10], PAPER) == [0, 0]
 
 
-def test_lambda_weighs_the_repetition() -> None:
+def test_lambda_is_the_weight_of_the_repetition_penalty() -> None:
     questions, votes = [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 5, None]
     halved = ChallengerReward(repetition_weight=0.5)  # shares 2/4, 2/4 and 1/4
     assert values(questions, votes, halved) == pytest.approx([0.75, 0.75, 0.875, 0])
@@ -46,20 +46,20 @@ def test_lambda_weighs_the_repetition() -> None:
     assert values(questions, votes, without) == pytest.approx([1, 1, 1, 0])
 
 
-def test_the_released_codes_reward_by_hand() -> None:
-    # min(p, 1 - p) less the share, not cut off; malformed: -1 less the share of an empty question, alone: 1/5.
+def test_the_released_code_s_reward_by_hand() -> None:
+    # min(p, 1 - p) less the share, not cut off; malformed: -1 less the share of an empty question, 1/5.
     # 5 of 10: 0.5 - 2/5 = 0.1    3 of 10: 0.3 - 2/5 = -0.1    10 of 10: 0 - 1/5    malformed: -1 - 1/5
     questions = [TWIN, OTHER_TWIN, ALONE, None, None]
     expected = [0.1, -0.1, -0.2, -1.2, -1.2]
     assert values(questions, [5, 3, 10, None, None], OFFICIAL) == pytest.approx(expected)
 
 
-def test_the_distance_decides_who_is_a_repetition() -> None:
-    strict = ChallengerReward(bleu_distance=0.01)  # only the very same text
+def test_the_bleu_distance_decides_which_questions_repeat_another() -> None:
+    strict = ChallengerReward(bleu_distance=0.01)  # only an identical text is a repetition
     assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], strict) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
 
 
-def test_the_parts_say_how_the_reward_came_about() -> None:
+def test_the_parts_of_a_score_explain_the_reward() -> None:
     kept, malformed = PAPER.scores([ALONE, None], [label(4), None])
     alone = {"cluster_size": 1.0}
     assert kept.parts == pytest.approx({"uncertainty": 0.8, "repetition": 0.5, "p_hat": 0.4, "malformed": 0, **alone})
@@ -86,24 +86,24 @@ BATCHES = st.lists(st.tuples(QUESTIONS, st.integers(0, 10)), max_size=10)
 VARIANTS = st.sampled_from(["paper", "official"])
 
 
-def scored(batch: list[tuple[str | None, int]], config: ChallengerReward) -> list[float]:
+def rewards_of(batch: list[tuple[str | None, int]], config: ChallengerReward) -> list[float]:
     return values([q for q, _ in batch], [None if q is None else votes for q, votes in batch], config)
 
 
 @given(BATCHES, st.floats(0, 5))
-def test_the_papers_reward_stays_in_range_and_malformed_gets_nothing(
+def test_the_paper_s_reward_stays_in_range_and_is_zero_for_a_malformed_question(
     batch: list[tuple[str | None, int]], weight: float
 ) -> None:
-    rewards = scored(batch, ChallengerReward(repetition_weight=weight))
+    rewards = rewards_of(batch, ChallengerReward(repetition_weight=weight))
     assert all(0 <= reward <= 1 for reward in rewards)
     assert all(reward == 0 for reward, (question, _) in zip(rewards, batch, strict=True) if question is None)
 
 
 @given(BATCHES)
-def test_the_released_codes_reward_stays_in_range_and_malformed_is_worst(
+def test_the_released_code_s_reward_stays_in_range_and_is_lowest_for_a_malformed_question(
     batch: list[tuple[str | None, int]],
 ) -> None:
-    for reward, (question, _) in zip(scored(batch, OFFICIAL), batch, strict=True):
+    for reward, (question, _) in zip(rewards_of(batch, OFFICIAL), batch, strict=True):
         assert -2 <= reward < -1 if question is None else -1 <= reward <= 0.5
 
 
@@ -111,18 +111,18 @@ def test_the_released_codes_reward_stays_in_range_and_malformed_is_worst(
 def test_rewards_follow_their_questions_in_any_order(
     batch: list[tuple[str | None, int]], variant: str, random: object
 ) -> None:
-    # BLEU is not symmetric, but the twins here are of equal length, where it is.
+    # BLEU is not symmetric in general, but it is for the twins here, which have the same length.
     order = list(range(len(batch)))
     random.shuffle(order)
     config = ChallengerReward(variant=variant)
-    rewards = scored(batch, config)
-    assert scored([batch[i] for i in order], config) == pytest.approx([rewards[i] for i in order])
+    rewards = rewards_of(batch, config)
+    assert rewards_of([batch[i] for i in order], config) == pytest.approx([rewards[i] for i in order])
 
 
 @given(BATCHES, VARIANTS)
-def test_a_question_asked_once_more_never_earns_more(batch: list[tuple[str | None, int]], variant: str) -> None:
-    # With B fixed: in the place of a malformed rollout stands a copy of the first question.
+def test_a_repeated_question_never_earns_more(batch: list[tuple[str | None, int]], variant: str) -> None:
+    # A copy of the first question replaces a malformed rollout, so that the size of the batch stays the same.
     config = ChallengerReward(variant=variant)
-    [alone, *_] = scored([(ALONE, 5), *batch, (None, 0)], config)
-    [repeated, *_] = scored([(ALONE, 5), *batch, (ALONE, 5)], config)
+    [alone, *_] = rewards_of([(ALONE, 5), *batch, (None, 0)], config)
+    [repeated, *_] = rewards_of([(ALONE, 5), *batch, (ALONE, 5)], config)
     assert repeated <= alone

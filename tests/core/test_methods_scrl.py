@@ -14,46 +14,48 @@ from core.types import Group, Scored
 
 # N = 8. Shares: 5 has 4/8, 6 has 2/8, 7 has 1/8; one without an answer.
 ANSWERS: list[str | None] = ["5", "5", "5", "5", "6", "6", "7", None]
-# Mean entropies: of 5 (0.2 + 0.2 + 0.4 + 0.4)/4 = 0.3, of 6 0.6, of 7 1.0, of no answer 0.6; of all, 4.0/8 = 0.5.
+# Mean entropies: 5 has (0.2 + 0.2 + 0.4 + 0.4)/4 = 0.3, 6 has 0.6, 7 has 1.0, no answer has 0.6; all have 4.0/8 = 0.5.
 ENTROPIES = [0.2, 0.2, 0.4, 0.4, 0.5, 0.7, 1.0, 0.6]
 
 
-def of(answers: list[str | None], entropies: list[float], method: Scrl) -> Scored:
+def score(answers: list[str | None], entropies: list[float], method: Scrl) -> Scored:
     return method.score(group_of(answers, mean_entropy=entropies))
 
 
 def test_a_firm_majority_by_hand() -> None:
-    # 1/2 >= 0.375, lead 1/4 > 0.125: positive. 1/8 is not below tau_neg = 1/8.
+    # 5 is positive: its share 1/2 >= 0.375, its lead 1/4 > 0.125. 7 is not negative: 1/8 is not below tau_neg = 1/8.
     # 5: 0.5 - 0.1 (0.3 - 0.5) = 0.52; 6: -0.1 * 0.1; 7: -0.1 * 0.5; no answer: -0.1 * 0.1.
-    scored = of(ANSWERS, ENTROPIES, Scrl())
+    scored = score(ANSWERS, ENTROPIES, Scrl())
     assert scored.label == "5"
     assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.01])
     assert scored.parts == {"positive_share": 0.5, "negative_share": 0, "abstained": 0}
 
 
-def test_what_is_rare_and_unsure_is_negative_by_hand() -> None:
-    # tau_neg 0.3: 6 (share 1/4, entropy 0.6 >= 0.5): 0.25 - 0.3 - 0.01; 7: 0.125 - 0.3 - 0.05. No answer never is.
-    scored = of(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3))
+def test_a_rare_and_unsure_answer_is_negative_by_hand() -> None:
+    # tau_neg 0.3: 6 (share 1/4, entropy 0.6 >= 0.5) earns 0.25 - 0.3 - 0.01, 7 earns 0.125 - 0.3 - 0.05. A rollout
+    # without an answer is never negative.
+    scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3))
     assert scored.rewards == pytest.approx([0.52] * 4 + [-0.06, -0.06, -0.225, -0.01])
     assert scored.parts["negative_share"] == 3 / 8
     assert scored.negatives == ("6", "7")
 
 
-def test_what_is_rare_but_sure_is_let_be() -> None:
-    # 6 at 0.1: its class 0.1, the mean of all (4.0 - 1.0)/8 = 0.375. Share 1/4 < 0.3, but surer than the rest.
+def test_a_rare_but_sure_answer_is_not_negative() -> None:
+    # 6 has an entropy of 0.1, so the mean of all is (4.0 - 1.0)/8 = 0.375: its share 1/4 < 0.3, but it is surer than
+    # the mean.
     entropies = [0.2, 0.2, 0.4, 0.4, 0.1, 0.1, 1.0, 0.6]
-    scored = of(ANSWERS, entropies, Scrl(tau_neg=0.3))
+    scored = score(ANSWERS, entropies, Scrl(tau_neg=0.3))
     assert scored.rewards[4] == pytest.approx(-0.1 * (0.1 - 0.375))
     assert scored.negatives == ("7",)
 
 
-def test_without_the_entropy_term_only_shares_count() -> None:
-    scored = of(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3, entropy_weight=0))
+def test_rewards_without_the_entropy_term_depend_on_shares_only() -> None:
+    scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3, entropy_weight=0))
     assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, 0])
 
 
 def test_no_answer_costs_one_in_the_released_code() -> None:
-    assert of(ANSWERS, ENTROPIES, Scrl(variant="official")).rewards == pytest.approx(
+    assert score(ANSWERS, ENTROPIES, Scrl(variant="official")).rewards == pytest.approx(
         [0.52] * 4 + [-0.01, -0.01, -0.05, -1]
     )
 
@@ -61,47 +63,47 @@ def test_no_answer_costs_one_in_the_released_code() -> None:
 @pytest.mark.parametrize(
     ("votes", "firm"),
     [
-        ((6, 4), True),  # 6/16 = 0.375 is enough; the lead 2/16 = 0.125 is not "more than"
+        ((6, 4), True),  # 6/16 = 0.375 is enough; the lead 2/16 = 0.125 is more than this case's 0.12
         ((6, 3), True),
         ((5, 1), False),  # 5/16 < 0.375
         ((8, 8), False),
         ((16,), True),
     ],
 )
-def test_both_thresholds_at_their_edge(votes: tuple[int, ...], firm: bool) -> None:
+def test_a_label_needs_a_share_and_a_lead_above_their_thresholds(votes: tuple[int, ...], firm: bool) -> None:
     answers: list[str | None] = [str(i) for i, count in enumerate(votes) for _ in range(count)]
     answers += [None] * (16 - len(answers))
-    scored = of(answers, [0.5] * 16, Scrl(tau_marg=0.12 if votes == (6, 4) else 0.125))
+    scored = score(answers, [0.5] * 16, Scrl(tau_marg=0.12 if votes == (6, 4) else 0.125))
     assert (scored.label is not None) == firm
     assert scored.parts["abstained"] == (not firm)
 
 
 def test_a_lead_of_exactly_the_margin_is_not_enough() -> None:
     answers: list[str | None] = ["1"] * 6 + ["2"] * 4 + [None] * 6
-    assert of(answers, [0.5] * 16, Scrl()).label is None
-    # 5/10 - 4/10 is 0.09999999999999998 in binary, and 4/10 - 3/10 is 0.10000000000000003
+    assert score(answers, [0.5] * 16, Scrl()).label is None
+    # In binary 5/10 - 4/10 is 0.09999999999999998, and 4/10 - 3/10 is 0.10000000000000003.
     tenths: list[str | None] = ["1"] * 4 + ["2"] * 3 + [None] * 3
-    assert of(tenths, [0.5] * 10, Scrl(tau_marg=0.1)).label is None
+    assert score(tenths, [0.5] * 10, Scrl(tau_marg=0.1)).label is None
 
 
-def test_all_agree_all_differ_and_nobody_answers() -> None:
-    assert of(["4"] * 4, [0.1, 0.2, 0.3, 0.4], Scrl()).rewards == pytest.approx([1] * 4)  # H(a) = H
-    differ = of(["1", "2", "3", "4"], [0.1, 0.2, 0.3, 0.4], Scrl(tau_neg=0.5))
-    # No majority; 3 and 4 are rare and unsure: 1/4 - 1/2 less 0.1 (H(a) - 0.25).
+def test_rewards_where_all_agree_all_differ_and_nobody_answers() -> None:
+    assert score(["4"] * 4, [0.1, 0.2, 0.3, 0.4], Scrl()).rewards == pytest.approx([1] * 4)  # H(a) = H
+    differ = score(["1", "2", "3", "4"], [0.1, 0.2, 0.3, 0.4], Scrl(tau_neg=0.5))
+    # There is no majority; 3 and 4 are rare and unsure: 1/4 - 1/2 less 0.1 (H(a) - 0.25).
     assert differ.label is None
     assert differ.rewards == pytest.approx([0.015, 0.005, -0.255, -0.265])
-    mute = of([None, None], [0.3, 0.5], Scrl())
-    assert (mute.label, mute.rewards.tolist()) == (None, [0, 0])
+    unanswered = score([None, None], [0.3, 0.5], Scrl())
+    assert (unanswered.label, unanswered.rewards.tolist()) == (None, [0, 0])
 
 
 def test_the_positive_label_is_never_negative() -> None:
-    # All thresholds in its way: the only answer, of two, and the surest or not, is positive.
-    scored = of(["4", "4"], [1.0, 1.0], Scrl(tau_neg=1.0))
+    # tau_neg = 1 would make every answer negative, but the only answer of the group is positive.
+    scored = score(["4", "4"], [1.0, 1.0], Scrl(tau_neg=1.0))
     assert scored.rewards == pytest.approx([1, 1])
 
 
 @given(group=any_groups(), random=st.randoms(use_true_random=False))
-def test_range_and_permutation(group: Group, random: Random) -> None:
+def test_rewards_stay_in_range_and_follow_a_permutation(group: Group, random: Random) -> None:
     order = list(range(len(group.answers)))
     random.shuffle(order)
     method = Scrl()
@@ -112,13 +114,13 @@ def test_range_and_permutation(group: Group, random: Random) -> None:
     assert again.label == scored.label
 
 
-def test_entropies_are_asked_for_by_name() -> None:
+def test_missing_entropies_are_named_in_the_error() -> None:
     assert Scrl().needs == {"mean_entropy"}
-    with pytest.raises(ValueError, match="mean_entropy: expected one a rollout, 1, for scrl"):
+    with pytest.raises(ValueError, match="mean_entropy: scrl needs one per rollout: expected 1, got "):
         Scrl().score(group_of(["1"]))
 
 
-def test_what_is_rare_and_as_unsure_as_all_is_negative() -> None:
+def test_a_rare_answer_as_unsure_as_the_mean_is_negative() -> None:
     # H(a) = H for every answer: 6 (1/4 < 0.3) and 7 (1/8) are negative, and the entropy term is 0.
-    scored = of(ANSWERS, [0.5] * 8, Scrl(tau_neg=0.3))
+    scored = score(ANSWERS, [0.5] * 8, Scrl(tau_neg=0.3))
     assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, 0])

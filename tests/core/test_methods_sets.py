@@ -1,4 +1,5 @@
-"""Marginal set advantages: by hand, against every set written down, and the paper's closed form for pass@n."""
+"""Marginal set advantages: compared with values by hand, with an enumeration of all sets, and with the paper's closed
+form of pass@n."""
 
 from __future__ import annotations
 
@@ -19,48 +20,50 @@ from core.rollouts.strategies import DEGENERATE
 Floats = NDArray[np.float64]
 
 
-def test_three_rollouts_by_hand() -> None:
-    # Rewards 1, 0, 0 of strategies A, A, B; sets of two: {1,2} 1/2 * 1/2, {1,3} 1/2 * 2/2, {2,3} 0. Their mean is 1/4.
+def test_the_advantages_of_three_rollouts_by_hand() -> None:
+    # Rewards 1, 0, 0 of strategies A, A, B. Sets of two: {1,2} 1/2 * 1/2, {1,3} 1/2 * 2/2, {2,3} 0. Their mean is 1/4.
     # Rollout 1: ((1/4 - 1/4) + (1/2 - 1/4)) / 2; rollout 2: (0 - 1/4) / 2; rollout 3: (1/4 - 1/4) / 2.
-    # So what is wrong in a new way is not pushed down, what is wrong in the usual one is (section 5.2).
+    # So a wrong rollout with a new strategy is not discouraged, one with the usual strategy is (section 5.2).
     rewards = np.array([1.0, 0.0, 0.0])
     assert polychromic_advantages(rewards, (1, 1, 2), 2) == pytest.approx([1 / 8, -1 / 8, 0])
 
 
-def test_a_degenerate_rollout_is_no_strategy() -> None:
-    # As above, but rollout 3 is gibberish: {1,3} has one strategy, 1/2 * 1/2. The mean is 1/6.
+def test_a_degenerate_rollout_does_not_count_as_a_strategy() -> None:
+    # As above, but rollout 3 is degenerate: {1,3} has one strategy, 1/2 * 1/2. The mean is 1/6.
     # 1: 1/4 - 1/6 = 1/12; 2 and 3: (1/12 - 1/6) / 2 = -1/24.
     rewards = np.array([1.0, 0.0, 0.0])
     assert polychromic_advantages(rewards, (1, 1, DEGENERATE), 2) == pytest.approx([1 / 12, -1 / 24, -1 / 24])
 
 
 def test_pass_at_n_by_hand() -> None:
-    # One right of four, pairs: three of six are won. Right: 1 - 1/2. Wrong: won with the right one only, 1/3 - 1/2.
-    found = pass_at_n_advantages(np.array([1.0, 0, 0, 0]), 2)
-    assert found == pytest.approx([1 / 2, -1 / 6, -1 / 6, -1 / 6])
+    # One of four rollouts is right; three of six pairs have it and win. The right one: 1 - 1/2. A wrong one wins only
+    # in its pair with the right one: 1/3 - 1/2.
+    advantages = pass_at_n_advantages(np.array([1.0, 0, 0, 0]), 2)
+    assert advantages == pytest.approx([1 / 2, -1 / 6, -1 / 6, -1 / 6])
 
 
 @pytest.mark.parametrize(("p", "n"), [(0.25, 4), (0.5, 2), (0.1, 8)])
-def test_pass_at_n_is_the_papers_closed_form_in_the_limit(p: float, n: int) -> None:
+def test_pass_at_n_is_the_paper_s_closed_form_in_the_limit(p: float, n: int) -> None:
     """Section 5.1: (1-p)^n for a right rollout, (1-p)^n - (1-p)^(n-1) for a wrong one."""
     rewards = np.zeros(4000)
     rewards[: round(4000 * p)] = 1
-    found = pass_at_n_advantages(rewards, n)
-    assert found[0] == pytest.approx((1 - p) ** n, abs=2e-3)
-    assert found[-1] == pytest.approx((1 - p) ** n - (1 - p) ** (n - 1), abs=2e-3)
+    advantages = pass_at_n_advantages(rewards, n)
+    assert advantages[0] == pytest.approx((1 - p) ** n, abs=2e-3)
+    assert advantages[-1] == pytest.approx((1 - p) ** n - (1 - p) ** (n - 1), abs=2e-3)
 
 
 @pytest.mark.parametrize("wrong", range(9))
-def test_pass_at_n_for_finitely_many(wrong: int) -> None:
-    """5.1 without replacement: of N = 8, a set of 3 is lost with probability C(wrong, 3) / C(8, 3)."""
-    found = pass_at_n_advantages(np.array([1.0] * (8 - wrong) + [0.0] * wrong), 3)
+def test_pass_at_n_of_eight_rollouts_counts_sets_without_replacement(wrong: int) -> None:
+    """Section 5.1 without replacement: of N = 8, a set of 3 has no right rollout with probability
+    C(wrong, 3) / C(8, 3)."""
+    advantages = pass_at_n_advantages(np.array([1.0] * (8 - wrong) + [0.0] * wrong), 3)
     lost = comb(wrong, 3) / comb(8, 3)
     expected = [lost] * (8 - wrong) + [lost - comb(wrong - 1, 2) / comb(7, 2)] * wrong if wrong else [0.0] * 8
-    assert found == pytest.approx(expected)
+    assert advantages == pytest.approx(expected)
 
 
 def enumerated(score: Callable[[tuple[int, ...]], float], count: int, size: int) -> Floats:
-    """Equations 7 and 8, word for word."""
+    """Equations 7 and 8 as they are in the paper, over all sets."""
     sets = list(combinations(range(count), size))
     scores = np.array([score(chosen) for chosen in sets])
     baseline = scores.mean()
@@ -78,7 +81,7 @@ def groups(draw: st.DrawFn) -> tuple[Floats, list[int], int]:
 
 
 @given(groups())
-def test_the_closed_forms_are_what_all_sets_give(group: tuple[Floats, list[int], int]) -> None:
+def test_the_closed_forms_equal_the_enumeration_of_all_sets(group: tuple[Floats, list[int], int]) -> None:
     rewards, clusters, size = group
 
     def polychromic(chosen: tuple[int, ...]) -> float:
@@ -94,21 +97,21 @@ def test_the_closed_forms_are_what_all_sets_give(group: tuple[Floats, list[int],
 
 
 @given(groups(), st.randoms(use_true_random=False))
-def test_they_sum_to_zero_and_follow_a_permutation(group: tuple[Floats, list[int], int], random: Random) -> None:
+def test_advantages_sum_to_zero_and_follow_a_permutation(group: tuple[Floats, list[int], int], random: Random) -> None:
     rewards, clusters, size = group
     order = list(range(len(rewards)))
     random.shuffle(order)
-    found = polychromic_advantages(rewards, clusters, size)
-    assert found.sum() == pytest.approx(0, abs=1e-12)
+    advantages = polychromic_advantages(rewards, clusters, size)
+    assert advantages.sum() == pytest.approx(0, abs=1e-12)
     shuffled = polychromic_advantages(rewards[order], [clusters[i] for i in order], size)
-    assert shuffled == pytest.approx(found[order], abs=1e-12)
+    assert shuffled == pytest.approx(advantages[order], abs=1e-12)
     assert pass_at_n_advantages(rewards[order], size) == pytest.approx(
         pass_at_n_advantages(rewards, size)[order], abs=1e-12
     )
 
 
 @given(st.integers(2, 12), st.data(), st.integers(0, 2**32))
-def test_sampled_sets_are_different_and_of_their_size(count: int, data: st.DataObject, seed: int) -> None:
+def test_sampled_sets_are_different_and_have_the_size_asked_for(count: int, data: st.DataObject, seed: int) -> None:
     size = data.draw(st.integers(1, count))
     sets = data.draw(st.integers(1, min(200, comb(count, size))))
     chosen = _sample_sets(count, size, sets, np.random.default_rng(seed))
@@ -117,9 +120,10 @@ def test_sampled_sets_are_different_and_of_their_size(count: int, data: st.DataO
     assert len(np.unique(chosen, axis=0)) == sets
 
 
-@pytest.mark.parametrize("sets", [12, 40])  # drawn until different; written down and chosen from
+# 12 sets are drawn until they are different; 40 are chosen from a list of all sets.
+@pytest.mark.parametrize("sets", [12, 40])
 def test_sampled_sets_give_the_closed_form_on_average(sets: int) -> None:
-    """Proposition B.1, as a number: each rollout is almost always in some set, so nothing is left out on average."""
+    """Proposition B.1 in numbers: each rollout is almost always in some set, so the average leaves nothing out."""
     rewards, clusters = np.array([1.0, 0, 1, 0, 0, 1, 0]), (1, 1, 2, 3, DEGENERATE, 2, 1)
     exact = polychromic_advantages(rewards, clusters, 3)
     drawn = np.array([polychromic_advantages(rewards, clusters, 3, sets, seed) for seed in range(4000)])
@@ -128,12 +132,12 @@ def test_sampled_sets_give_the_closed_form_on_average(sets: int) -> None:
     assert (drawn.std(0) > 0).any()
 
 
-def test_all_sets_asked_for_is_the_closed_form_and_none_is_nothing_left_out() -> None:
+def test_sampling_all_sets_gives_the_closed_form_and_a_single_set_gives_zeros() -> None:
     rewards, clusters = np.array([1.0, 0, 1, 0]), (1, 2, 2, 3)
     exact = polychromic_advantages(rewards, clusters, 2)
     assert (polychromic_advantages(rewards, clusters, 2, sets=6) == exact).all()
     one = polychromic_advantages(rewards, clusters, 2, sets=1, seed=3)
-    assert (one == 0).all()  # a single set is its own baseline, and who is in none says nothing
+    assert (one == 0).all()  # a single set is its own baseline, and a rollout that is in no set gets zero
 
 
 @pytest.mark.parametrize(
@@ -142,17 +146,19 @@ def test_all_sets_asked_for_is_the_closed_form_and_none_is_nothing_left_out() ->
         (0, None, (1, 1), "set_size: expected 1 to 2"),
         (3, None, (1, 1), "set_size: expected 1 to 2"),
         (1, 0, (1, 1), "sets: expected at least 1"),
-        (1, None, (1,), "clusters: expected 2, one a rollout, got 1"),
+        (1, None, (1,), "clusters: expected 2, one per rollout, got 1"),
     ],
 )
-def test_what_does_not_fit_is_refused(size: int, sets: int | None, clusters: tuple[int, ...], complaint: str) -> None:
+def test_sizes_and_clusters_that_do_not_fit_the_rewards_are_refused(
+    size: int, sets: int | None, clusters: tuple[int, ...], complaint: str
+) -> None:
     with pytest.raises(ValueError, match=complaint):
         polychromic_advantages(np.array([1.0, 0.0]), clusters, size, sets)
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, 1 / 3])
 @pytest.mark.parametrize("count", [5, 8, 10])
-def test_where_nothing_tells_rollouts_apart_they_get_exact_zeros(reward: float, count: int) -> None:
+def test_equal_rollouts_get_advantages_of_exactly_zero(reward: float, count: int) -> None:
     rewards = np.full(count, reward)
     assert not pass_at_n_advantages(rewards, 4).any()
     assert not polychromic_advantages(rewards, (1,) * count, 4).any()
@@ -161,6 +167,6 @@ def test_where_nothing_tells_rollouts_apart_they_get_exact_zeros(reward: float, 
 def test_many_rollouts_do_not_overflow() -> None:
     generator = np.random.default_rng(0)
     rewards, clusters = generator.integers(0, 2, 256).astype(float), generator.integers(1, 40, 256)
-    found = polychromic_advantages(rewards, clusters, 64)
-    assert np.isfinite(found).all()
-    assert found.sum() == pytest.approx(0, abs=1e-12)
+    advantages = polychromic_advantages(rewards, clusters, 64)
+    assert np.isfinite(advantages).all()
+    assert advantages.sum() == pytest.approx(0, abs=1e-12)

@@ -8,7 +8,7 @@ from core.methods.srt import SoftSrt
 
 
 def test_an_answer_earns_its_share_of_the_votes() -> None:
-    # Of three answers two are 7: the fourth rollout has none, and does not count.
+    # Two of three answers are 7: the fourth rollout has no answer and does not count.
     scored = SoftSrt().score(group_of(["7", "7.0", "8", None]))
     assert scored.rewards.tolist() == [2 / 3, 2 / 3, 1 / 3, 0]
     assert (scored.label, scored.learn) == ("7", True)

@@ -1,4 +1,5 @@
-"""NLTK and scikit-learn are the oracles: distances to the last bit, partitions exactly, ties included."""
+"""NLTK and scikit-learn are the references: distances are equal to the last bit, and clusters, also where there are
+ties."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from sklearn.cluster import AgglomerativeClustering
 from core.questions import similarity
 from core.questions.similarity import bleu_distances, clusters
 
-# Few words, so that repeats, overlaps and ties abound; and all that `str.split` takes for white space.
+# Few words, so that texts often repeat, overlap or tie; and every kind of white space that `str.split` knows.
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "A", "a.", "naïve", "数"]), max_size=9)
 SPACES = st.sampled_from([" ", "  ", "\t", "\n", "\u00a0", "\u2003", "\u3000"])
 TEXTS = st.builds(str.join, SPACES, WORDS) | st.text(max_size=20)
@@ -21,7 +22,7 @@ EDGE_CASES = ["", " \n", "a", "a", "b", "a a a a a a", "a a", "a b c d", "a b c 
 
 
 def nltk_distances(questions: list[str]) -> np.ndarray:
-    """The released code: each pair by itself, the earlier question being the hypothesis."""
+    """The distances of the released code: one pair at a time, with the earlier question as the hypothesis."""
     distances = np.zeros((len(questions), len(questions)))
     smoothing = SmoothingFunction().method1
     for i, hypothesis in enumerate(questions):
@@ -62,7 +63,7 @@ def test_clusters_are_scikit_learns_even_where_a_distance_equals_the_threshold(
 
 @given(BATCHES)
 @settings(max_examples=50)
-def test_neither_the_size_of_the_blocks_nor_the_look_up_table_shows(questions: list[str]) -> None:
+def test_distances_do_not_depend_on_the_size_of_the_blocks_or_on_the_look_up_table(questions: list[str]) -> None:
     expected = bleu_distances(questions)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(similarity, "BLOCK_PAIRS", 3)
@@ -71,7 +72,7 @@ def test_neither_the_size_of_the_blocks_nor_the_look_up_table_shows(questions: l
 
 
 def test_a_distance_worked_out_by_hand() -> None:
-    # Hypothesis "a b c d" against "a b c e f": matches 3 of 4, 2 of 3, 1 of 2, and none of 1, which counts as 0.1.
+    # Hypothesis "a b c d" against "a b c e f": 3 of 4, 2 of 3, 1 of 2 and 0 of 1 n-grams match; 0 counts as 0.1.
     # Brevity: exp(1 - 5/4). BLEU = exp(-1/4) * (3/4 * 2/3 * 1/2 * 0.1) ** (1/4).
     expected = 1 - np.exp(-0.25) * 0.025**0.25
     assert bleu_distances(["a b c d", "a b c e f"])[0, 1] == pytest.approx(expected, abs=1e-12)
@@ -79,7 +80,7 @@ def test_a_distance_worked_out_by_hand() -> None:
 
 def test_the_earlier_question_is_the_hypothesis() -> None:
     short, long = "a b c d", "a b c d e f g h"
-    assert bleu_distances([short, long])[0, 1] == pytest.approx(1 - np.exp(-1))  # brevity only
+    assert bleu_distances([short, long])[0, 1] == pytest.approx(1 - np.exp(-1))  # only the brevity penalty counts
     assert bleu_distances([long, short])[0, 1] == pytest.approx(1 - (4 / 8 * 3 / 7 * 2 / 6 * 1 / 5) ** 0.25)
 
 
@@ -89,11 +90,11 @@ def test_repeated_questions_share_a_cluster_and_empty_ones_do_not() -> None:
 
 
 @pytest.mark.parametrize("questions", [[], ["only one"]])
-def test_fewer_than_two_questions_have_nothing_to_compare(questions: list[str]) -> None:
+def test_fewer_than_two_questions_have_no_distances(questions: list[str]) -> None:
     assert bleu_distances(questions).shape == (len(questions), len(questions))
     assert clusters(questions) == [0] * len(questions)
 
 
-def test_long_and_repetitive_questions_count_without_overflow() -> None:
+def test_the_counts_of_long_and_repetitive_questions_do_not_overflow() -> None:
     questions = ["a " * 3000, "a " * 2999 + "b", "a b " * 1500]
     assert np.array_equal(bleu_distances(questions), nltk_distances(questions))

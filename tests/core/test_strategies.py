@@ -14,7 +14,7 @@ def reply(*ids: object) -> str:
     return json.dumps({str(i): {"chain_of_thought": "Macro: m.", "cluster_id": c} for i, c in enumerate(ids, 1)})
 
 
-def test_the_judge_is_asked_as_the_paper_asks() -> None:
+def test_the_judge_s_prompt_is_the_paper_s() -> None:
     [message] = judge_messages("What is 2 + 2?", ["It is 4.", "Four {n}."])
     text = message["content"]
     assert message["role"] == "user"
@@ -23,16 +23,16 @@ def test_the_judge_is_asked_as_the_paper_asks() -> None:
     assert text.endswith("**Context:** What is 2 + 2?\n**Responses:**\n1. It is 4.\n2. Four {n}.")
 
 
-def test_the_papers_own_examples_can_be_parsed() -> None:
+def test_the_paper_s_own_examples_can_be_parsed() -> None:
     text = judge_messages("", [""])[0]["content"]
     replies = re.findall(r"\*\*Expected Output:\*\*\n(\{.*\})\n", text)
-    assert [parse_clusters(found, n) for found, n in zip(replies, (7, 4), strict=True)] == [
+    assert [parse_clusters(example, n) for example, n in zip(replies, (7, 4), strict=True)] == [
         (1, 2, 1, 3, 1, DEGENERATE, DEGENERATE),
         (1, 1, 2, DEGENERATE),
     ]
 
 
-def test_a_response_is_cut_off() -> None:
+def test_a_long_response_is_cut_off_in_the_prompt() -> None:
     assert "x" * 10 + "\n2. y" in judge_messages("q", ["x" * 99, "y"], max_chars=10)[0]["content"]
 
 
@@ -48,9 +48,9 @@ def test_keys_may_come_in_any_order_and_in_a_fence() -> None:
     [
         "",
         "Here you are: " + reply(1, 2),
-        reply(1),  # one missing
-        reply(1, 2, 3),  # one too many
-        reply(1, 3),  # 3 of 2
+        reply(1),  # a response is missing
+        reply(1, 2, 3),  # a response too many
+        reply(1, 3),  # the cluster 3 of two responses
         reply(1, 0),
         reply(1, "2"),
         reply(1, 2.0),
@@ -63,29 +63,29 @@ def test_keys_may_come_in_any_order_and_in_a_fence() -> None:
         "[" * 100_000,
     ],
 )
-def test_anything_else_is_unknown(text: str) -> None:
+def test_any_other_reply_gives_no_clusters(text: str) -> None:
     assert parse_clusters(text, 2) is None
 
 
 @given(st.text(), st.integers(1, 5))
-def test_no_reply_breaks_the_parser(text: str, n: int) -> None:
-    found = parse_clusters(text, n)
-    assert found is None or len(found) == n
+def test_the_parser_survives_any_reply(text: str, n: int) -> None:
+    clusters = parse_clusters(text, n)
+    assert clusters is None or len(clusters) == n
 
 
-def test_skeletons_forget_the_numbers_and_the_answer() -> None:
+def test_a_skeleton_has_no_numbers_and_no_answer() -> None:
     assert skeleton_of("12 * 3 = 36\n36 + 1 =  37\n\\boxed{37}") == "# * # = # # + # = #"
     assert skeleton_of("Half of 1,000.5 is \\boxed {500}") == "half of # is"
     assert skeleton_of(r"\boxed{1} no, \boxed{2}") == r"\boxed{#} no,"
     assert skeleton_of("no box") == "no box"
 
 
-def test_equal_skeletons_share_a_cluster_and_a_bare_guess_has_none() -> None:
+def test_equal_skeletons_share_a_cluster_and_a_response_without_reasoning_is_degenerate() -> None:
     responses = [r"1 + 2 = 3 \boxed{3}", r"\boxed{3}", r"9 + 9 = 7 \boxed{3}", r"1 - 2 = 3 \boxed{3}", ""]
     assert skeleton_clusters(responses) == (1, DEGENERATE, 1, 2, DEGENERATE)
 
 
-def test_the_hundredth_skeleton_is_not_degenerate() -> None:
+def test_the_hundredth_cluster_does_not_get_the_number_of_the_degenerate_one() -> None:
     clusters = skeleton_clusters(["a" * (i + 1) for i in range(150)])
     assert len(set(clusters)) == 150
     assert DEGENERATE not in clusters

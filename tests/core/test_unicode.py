@@ -1,4 +1,4 @@
-"""Well-formed Unicode out of whatever comes."""
+"""Any text and any JSON become well-formed Unicode."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ any_text = st.text(st.characters(exclude_categories=()))
 
 @given(any_text)
 def test_only_lone_surrogates_are_replaced(text: str) -> None:
-    found = well_formed(text)
-    assert found.encode().decode() == found
-    assert found == "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    replaced = well_formed(text)
+    assert replaced.encode().decode() == replaced
+    assert replaced == "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
 
 
 @given(st.recursive(any_text | st.integers() | st.none(), lambda v: st.lists(v) | st.dictionaries(any_text, v)))
@@ -27,7 +27,7 @@ def test_json_in_either_spelling_gives_well_formed_texts(value: object) -> None:
     assert json.dumps(from_json(escaped), ensure_ascii=False).encode()
 
 
-def test_a_pair_of_escapes_is_one_character() -> None:
+def test_a_pair_of_surrogate_escapes_is_one_character() -> None:
     assert from_json(r'["\ud83d\ude00", "\\ud83d", "\ud83d"]') == ["\U0001f600", r"\ud83d", "\ufffd"]
 
 

@@ -13,7 +13,8 @@ from core.grading.grader import Grader
 from core.questions.voting import classes_of, classify_many, vote, vote_many
 from core.types import PseudoLabel
 
-# Several spellings of the same values, values that only grading merges, units (not transitive), words, junk, blanks.
+# Several spellings of the same values, values that only the grader finds equal, units (whose equality is not
+# transitive), words, nonsense, and empty answers.
 POOL = [
     *("1/2", "0.5", r"\frac{1}{2}", "50%", "25", "025", "24", r"2\sqrt{3}", r"\sqrt{12}", "x+1", "1+x", "x=5", "5"),
     *(
@@ -39,7 +40,7 @@ def grader() -> Iterator[Grader]:
         yield opened
 
 
-def test_spellings_of_one_number_vote_together_without_a_grader() -> None:
+def test_spellings_of_one_number_are_one_class_without_a_grader() -> None:
     label = vote(["1/2", "0.5", r"\frac{1}{2}", "0.4", None], None)
     assert label == PseudoLabel(
         answer="0.5",
@@ -53,7 +54,7 @@ def test_spellings_of_one_number_vote_together_without_a_grader() -> None:
     )
 
 
-def test_the_denominator_is_all_rollouts_or_those_with_an_answer() -> None:
+def test_p_hat_is_a_share_of_all_rollouts_or_of_those_with_an_answer() -> None:
     answers = ["3", "3", "4", None, " ", None]
     assert vote(answers, None).p_hat == 2 / 6
     assert vote(answers, None, "parsed").p_hat == 2 / 3
@@ -62,7 +63,7 @@ def test_the_denominator_is_all_rollouts_or_those_with_an_answer() -> None:
 
 
 @pytest.mark.parametrize("answers", [[], [None, None], ["", " ", "$$"]])
-def test_nobody_answered(answers: list[str | None]) -> None:
+def test_a_group_without_answers_has_no_label(answers: list[str | None]) -> None:
     for denominator in ("all", "parsed"):
         label = vote(answers, None, denominator)
         assert (label.answer, label.votes, label.p_hat, label.classes) == (None, 0, 0.0, ())
@@ -74,13 +75,13 @@ def test_a_tie_goes_to_the_smallest_key() -> None:
     assert vote(["b", "a"], None).answer == "a"
 
 
-def test_the_label_is_spelled_as_most_spelled_it() -> None:
+def test_the_label_has_the_spelling_that_most_rollouts_used() -> None:
     assert vote(["025", "025", "25"], None).answer == "025"
     assert vote(["025", "25"], None).answer == "025"
     assert vote([r"\dfrac{1}{2}", r"\frac12", "0.5"], None).answer == r"\frac{1}{2}"
 
 
-def test_a_grader_merges_what_only_mathematics_shows_equal(grader: Grader) -> None:
+def test_a_grader_merges_answers_that_are_equal_by_mathematics_only(grader: Grader) -> None:
     answers = [r"2\sqrt{3}", r"\sqrt{12}", r"\sqrt{12}", "3.46", "x=4", "4"]
     assert vote(answers, None).votes == 2
     label = vote(answers, grader)
@@ -89,7 +90,7 @@ def test_a_grader_merges_what_only_mathematics_shows_equal(grader: Grader) -> No
 
 
 def test_classes_merge_only_when_all_their_members_are_equal(grader: Grader) -> None:
-    # 5 equals 5 cm and 5 km, which do not equal each other: it goes to the larger class, or to the first by key
+    # 5 equals 5 cm and 5 km, which do not equal each other: it joins the larger class, or the first by key.
     assert vote(["5", "5 km", "5 km", "5 cm"], grader).classes == (("5km", 3), ("5cm", 1))
     assert vote(["5", "5 km", "5 cm"], grader).classes == (("5", 2), ("5km", 1))
 
@@ -116,12 +117,12 @@ def test_votes_do_not_depend_on_the_order_of_the_rollouts(
     assert label.unknown <= comb(len(set(answers)), 2)
 
 
-def test_a_batch_of_groups_votes_as_each_group_alone(grader: Grader) -> None:
+def test_groups_in_a_batch_vote_as_they_do_alone(grader: Grader) -> None:
     groups = make_groups(30)
     assert vote_many(groups, grader) == [vote(group, grader) for group in groups]
 
 
-def test_each_answer_has_the_class_it_voted_in(grader: Grader) -> None:
+def test_each_answer_has_the_index_of_its_class(grader: Grader) -> None:
     answers = ["7", r"2\sqrt{3}", None, r"\sqrt{12}", " ", "7.0", "8", r"\sqrt{12}"]
     [(label, classes)] = classify_many([answers], grader)
     assert [text for text, _ in label.classes] == [r"\sqrt{12}", "7", "8"]
@@ -130,13 +131,13 @@ def test_each_answer_has_the_class_it_voted_in(grader: Grader) -> None:
 
 @settings(max_examples=40)
 @given(answers=st.lists(st.sampled_from(POOL), max_size=12))
-def test_the_classes_are_the_votes(grader: Grader, answers: list[str | None]) -> None:
+def test_each_class_has_as_many_answers_as_votes(grader: Grader, answers: list[str | None]) -> None:
     [(label, classes)] = classify_many([answers], grader)
-    assert [classes.count(place) for place in range(len(label.classes))] == [votes for _, votes in label.classes]
+    assert [classes.count(index) for index in range(len(label.classes))] == [votes for _, votes in label.classes]
     assert classes.count(None) == label.m - label.parsed
 
 
-def test_a_stored_label_says_what_each_answer_voted_for() -> None:
+def test_the_class_of_each_answer_is_recovered_from_a_stored_label() -> None:
     label = vote(["1,000", "1000", "0.50", "1000", r"\frac{1}{2}", None, " "], None)
     assert classes_of(["1,000", "1000", "0.50", "1000", r"\frac{1}{2}", None, " "], label.classes) == (
         *(0, 0, 1, 0, 1),
@@ -144,18 +145,21 @@ def test_a_stored_label_says_what_each_answer_voted_for() -> None:
     )
     merged = (("x+1", 3), ("y", 1))
     assert classes_of(["x+1", "1+x", "y", "x+1"], merged) == (0, 0, 1, 0)
-    assert classes_of(["x+1", "b", "y", "a"], (("x+1", 2), ("y", 2))) == (0, None, 1, None)  # b may be either's
-    assert classes_of(["x+1", "b", "y", "a", "a"], (("x+1", 3), ("y", 2))) == (0, 1, 1, 0, 0)  # two go into one only
+    # Here b may belong to either class; in the next line the two a fit into one class only.
+    assert classes_of(["x+1", "b", "y", "a"], (("x+1", 2), ("y", 2))) == (0, None, 1, None)
+    assert classes_of(["x+1", "b", "y", "a", "a"], (("x+1", 3), ("y", 2))) == (0, 1, 1, 0, 0)
 
 
 @settings(max_examples=200)
 @given(answers=st.lists(st.sampled_from(POOL), max_size=12))
-def test_what_is_said_of_a_stored_label_is_how_it_was_voted(grader: Grader, answers: list[str | None]) -> None:
-    [(label, places)] = classify_many([answers], grader)
-    for told, place in zip(classes_of(answers, label.classes), places, strict=True):
-        assert told in (place, None)
-    if len({place for place in places if place is not None}) == 1:
-        assert classes_of(answers, label.classes) == places
+def test_the_recovered_class_of_an_answer_is_the_one_it_voted_for_or_none(
+    grader: Grader, answers: list[str | None]
+) -> None:
+    [(label, classes)] = classify_many([answers], grader)
+    for recovered, voted in zip(classes_of(answers, label.classes), classes, strict=True):
+        assert recovered in (voted, None)
+    if len({index for index in classes if index is not None}) == 1:
+        assert classes_of(answers, label.classes) == classes
 
 
 def test_the_benchmark_draws_the_same_groups_again() -> None:
@@ -163,6 +167,6 @@ def test_the_benchmark_draws_the_same_groups_again() -> None:
     assert {len(group) for group in make_groups(50)} == {10}
 
 
-def test_of_classes_with_as_many_votes_the_one_with_the_least_spelling_is_first(grader: Grader) -> None:
-    """Three votes each: `1+x` is less than `m`, though most of its class say `x+1`, which is greater."""
+def test_a_tie_goes_to_the_class_with_the_smallest_spelling_of_any_member(grader: Grader) -> None:
+    """Both classes have three votes: `1+x` comes before `m`, though most of its class are `x+1`, which comes after."""
     assert vote(["m", "m", "m", "x+1", "x+1", "1+x"], grader).answer == "x+1"

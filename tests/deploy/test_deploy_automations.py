@@ -1,4 +1,4 @@
-"""deploy/prefect/automations.yaml, as `prefect automation create` reads it, and the events that it reacts to."""
+"""deploy/prefect/automations.yaml as `prefect automation create` reads it, and the events that it reacts to."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FILE = ROOT / "deploy" / "prefect" / "automations.yaml"
 
 @pytest.fixture
 def automation() -> ServersAutomation:
-    [given] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["automations"]
-    # What the command sends is what its own schema made of the file, and the server's schema reads that.
-    return ServersAutomation.model_validate_json(AutomationCore.model_validate(given).model_dump_json())
+    [definition] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["automations"]
+    # The command reads the file by its own schema and sends the result, which the server reads by its schema.
+    return ServersAutomation.model_validate_json(AutomationCore.model_validate(definition).model_dump_json())
 
 
 def event(severity: Severity, deployment: UUID | None) -> dict[str, Any]:
@@ -37,8 +37,8 @@ def event(severity: Severity, deployment: UUID | None) -> dict[str, Any]:
     return event_of(alert, deployment)
 
 
-def received(given: dict[str, Any]) -> ReceivedEvent:
-    return ReceivedEvent(**Event(**given).model_dump())
+def receive(fields: dict[str, Any]) -> ReceivedEvent:
+    return ReceivedEvent(**Event(**fields).model_dump())
 
 
 def test_a_critical_alert_pauses_the_deployment_that_its_run_was_started_from(automation: ServersAutomation) -> None:
@@ -46,20 +46,20 @@ def test_a_critical_alert_pauses_the_deployment_that_its_run_was_started_from(au
     trigger, [action] = automation.trigger, automation.actions
     assert isinstance(trigger, EventTrigger)
     assert trigger.immediate
-    seen = received(event("critical", deployment))
-    assert trigger.expects(seen.event)
-    assert trigger.covers(seen)
+    received = receive(event("critical", deployment))
+    assert trigger.expects(received.event)
+    assert trigger.covers(received)
     assert isinstance(action, PauseDeployment)
     assert action.source == "inferred"
-    assert str(_id_of_first_resource_of_kind(seen, "prefect.deployment")) == str(deployment)
+    assert str(_id_of_first_resource_of_kind(received, "prefect.deployment")) == str(deployment)
 
 
 def test_a_warning_or_a_run_without_a_deployment_pauses_nothing(automation: ServersAutomation) -> None:
     trigger = automation.trigger
     assert isinstance(trigger, EventTrigger)
-    assert not trigger.covers(received(event("warning", uuid4())))
-    assert not trigger.covers(received(event("critical", None)))
+    assert not trigger.covers(receive(event("warning", uuid4())))
+    assert not trigger.covers(receive(event("critical", None)))
 
 
-def test_an_alert_that_is_sent_again_is_the_same_event() -> None:
+def test_an_alert_that_is_sent_again_has_the_same_event_id() -> None:
     assert event("critical", None)["id"] == event("critical", uuid4())["id"]

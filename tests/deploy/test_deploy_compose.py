@@ -1,4 +1,5 @@
-"""docker-compose.yml: by the Compose specification's schema, by Compose itself where there is one, and by our rules."""
+"""docker-compose.yml, checked by the Compose specification's schema, by Compose itself where it is installed, and by
+our own rules."""
 
 from __future__ import annotations
 
@@ -29,39 +30,39 @@ PROFILES = ("cpu", "gpu", "easyr1")
 RUNNERS = ("runner", "runner-easyr1")
 ONE_OFF = "migrate"
 each_service = pytest.mark.parametrize("name", sorted(SERVICES))
-each_lasting = pytest.mark.parametrize("name", sorted(SERVICES.keys() - {ONE_OFF}))
+each_long_running = pytest.mark.parametrize("name", sorted(SERVICES.keys() - {ONE_OFF}))
 each_runner = pytest.mark.parametrize("name", RUNNERS)
 
 
-def test_it_follows_the_compose_specification() -> None:
+def test_the_file_follows_the_compose_specification() -> None:
     schema = json.loads((Path(__file__).parent / "schemas" / "compose-spec.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(COMPOSE)
 
 
-def test_compose_itself_takes_it(tmp_path: Path) -> None:
+def test_compose_itself_accepts_the_file(tmp_path: Path) -> None:
     command = _compose()
     if command is None:
         pytest.skip("no Docker Compose on this machine")
     secrets = {name: "x" for name, kind, _ in VARIABLE.findall(FILE.read_text()) if kind == ":?"}
     environment = {**os.environ, **secrets, "DOCKER_CONFIG": os.environ.get("DOCKER_CONFIG", str(tmp_path))}
-    asked = [*command, "--project-directory", str(ROOT), "--file", str(FILE), "--profile", "*", "config", "--quiet"]
-    done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+    arguments = [*command, "--project-directory", str(ROOT), "--file", str(FILE), "--profile", "*", "config", "--quiet"]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def _compose() -> list[str] | None:
     for command in (["docker", "compose"], ["docker-compose"]):
         try:
-            found = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, check=False)
+            version = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, check=False)
         except FileNotFoundError:
             continue
-        if found.returncode == 0 and found.stdout.startswith("2"):
+        if version.returncode == 0 and version.stdout.startswith("2"):
             return command
     return None
 
 
-@each_lasting
-def test_every_service_says_whether_it_is_healthy_and_comes_back(name: str) -> None:
+@each_long_running
+def test_every_service_has_a_health_check_and_is_restarted(name: str) -> None:
     check = SERVICES[name]["healthcheck"]
     assert check["test"][0] == "CMD"
     assert {"interval", "timeout", "retries", "start_period"} <= check.keys()
@@ -69,7 +70,7 @@ def test_every_service_says_whether_it_is_healthy_and_comes_back(name: str) -> N
 
 
 @each_service
-def test_no_service_is_root_or_may_become_it(name: str) -> None:
+def test_no_service_is_root_or_can_become_it(name: str) -> None:
     service = SERVICES[name]
     user = int(str(service["user"]).partition(":")[0])
     assert user > 0
@@ -79,12 +80,12 @@ def test_no_service_is_root_or_may_become_it(name: str) -> None:
 
 
 @each_service
-def test_every_root_is_read_only_and_memory_and_processes_are_limited(name: str) -> None:
+def test_every_root_file_system_is_read_only_and_memory_and_processes_are_limited(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] is True
     assert re.fullmatch(r"\$\{COEVO_\w+:-\d+g\}|1g", service["mem_limit"])
     assert re.fullmatch(r"\$\{COEVO_\w+:-\d+\}|\d+", str(service["pids_limit"]))
-    # Compose writes the content of a config into the root when it makes the container, which it cannot there.
+    # Compose would write a config's content into the root file system when it makes the container, and it is read-only.
     assert not service.keys() & {"configs", "secrets"}
 
 
@@ -101,7 +102,7 @@ def test_a_service_is_on_the_networks_that_it_needs_and_the_database_has_no_way_
     assert NETWORKS["database"] == {"internal": True}
 
 
-def test_prefect_asks_for_a_password_and_answers_its_own_pages_only() -> None:
+def test_prefect_asks_for_a_password_and_allows_requests_of_its_own_pages_only() -> None:
     server = SERVICES["prefect"]["environment"]
     assert server["PREFECT_SERVER_API_AUTH_STRING"].startswith("coevo:${PREFECT_PASSWORD:?")
     assert server["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] == f"http://127.0.0.1:{UIS['prefect']}"
@@ -111,17 +112,17 @@ def test_prefect_asks_for_a_password_and_answers_its_own_pages_only() -> None:
         assert client["PREFECT_UI_URL"] == server["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]
 
 
-def test_tables_are_made_before_those_who_need_them_start() -> None:
+def test_the_tables_are_made_before_the_services_that_use_them_start() -> None:
     assert SERVICES[ONE_OFF]["command"] == ["coevo", "migrate"]
     assert SERVICES[ONE_OFF]["restart"] == "no"
-    need = {name for name, service in SERVICES.items() if "COEVO_DATABASE" in service.get("environment", {})}
-    assert need == {ONE_OFF, "api", *RUNNERS}
-    for name in need - {ONE_OFF}:
+    users = {name for name, service in SERVICES.items() if "COEVO_DATABASE" in service.get("environment", {})}
+    assert users == {ONE_OFF, "api", *RUNNERS}
+    for name in users - {ONE_OFF}:
         assert SERVICES[name]["depends_on"][ONE_OFF] == {"condition": "service_completed_successfully"}
 
 
 def test_one_service_builds_each_image() -> None:
-    """Each service that builds a tag exports it anew, and leaves the one before without a name."""
+    """If several services built the same tag, each would export it anew and leave the earlier image without a name."""
     assert {name for name, service in SERVICES.items() if "build" in service} == {ONE_OFF, "runner-easyr1"}
 
 
@@ -153,12 +154,12 @@ def test_every_volume_is_declared_and_used() -> None:
     assert all((ROOT / file).exists() for file in files)
 
 
-def test_everything_waits_for_healthy_services_that_exist() -> None:
+def test_every_service_waits_for_services_that_exist_and_are_healthy() -> None:
     for service in SERVICES.values():
-        for needed, how in service.get("depends_on", {}).items():
+        for needed, condition in service.get("depends_on", {}).items():
             assert needed in SERVICES
             expected = "service_completed_successfully" if needed == ONE_OFF else "service_healthy"
-            assert how == {"condition": expected}
+            assert condition == {"condition": expected}
 
 
 def test_ray_nodes_share_the_home_the_token_and_the_name_that_prometheus_asks() -> None:
@@ -171,13 +172,13 @@ def test_ray_nodes_share_the_home_the_token_and_the_name_that_prometheus_asks() 
 
 
 def in_profile(profile: str) -> dict[str, dict[str, Any]]:
-    """What starts in this profile only: the others start in all of them."""
+    """The services that start in this profile only; services without a profile start in all of them."""
     return {name: service for name, service in SERVICES.items() if profile in service.get("profiles", [])}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_profile_has_a_runner_and_a_worker_of_one_image(profile: str) -> None:
-    """The runner starts what the worker runs: it looks for EasyR1's sources, and runs EasyR1's merger itself."""
+    """The runner starts trainings that the worker runs: it looks for EasyR1's sources and runs EasyR1's merger."""
     runner, worker = (
         [service for name, service in in_profile(profile).items() if name.startswith(kind)]
         for kind in ("runner", "ray-")
@@ -188,9 +189,9 @@ def test_a_profile_has_a_runner_and_a_worker_of_one_image(profile: str) -> None:
 
 @pytest.mark.parametrize("name", RUNNERS[1:])
 def test_runners_differ_in_their_image_and_memory_only(name: str) -> None:
-    """The host's name among what is the same: the ledger knows by it that a lease's holder is dead."""
+    """The host's name is the same: by it the ledger knows that the process that held a lease is dead."""
     own = {"profiles", "image", "build", "pull_policy", "mem_limit"}
-    runner, other = ({k: v for k, v in SERVICES[each].items() if k not in own} for each in ("runner", name))
+    runner, other = ({k: v for k, v in SERVICES[service].items() if k not in own} for service in ("runner", name))
     assert runner == other
     assert runner["hostname"] == "runner"
 
@@ -222,12 +223,12 @@ def test_the_runner_has_every_address(name: str) -> None:
 
 def test_variables_are_documented_and_secrets_have_no_default() -> None:
     documented = (ROOT / "docs" / "deploying.md").read_text()
-    found = VARIABLE.findall(FILE.read_text())
-    assert found
-    assert [name for name, _, _ in found if f"`{name}`" not in documented] == []
-    required = {name for name, kind, _ in found if kind == ":?"}
-    assert required == {name for name, _, _ in found if re.search(r"PASSWORD|TOKEN", name)}
-    assert all(message for _, kind, message in found if kind == ":?")
+    variables = VARIABLE.findall(FILE.read_text())
+    assert variables
+    assert [name for name, _, _ in variables if f"`{name}`" not in documented] == []
+    required = {name for name, kind, _ in variables if kind == ":?"}
+    assert required == {name for name, _, _ in variables if re.search(r"PASSWORD|TOKEN", name)}
+    assert all(message for _, kind, message in variables if kind == ":?")
 
 
 def test_the_database_has_the_memory_that_the_api_was_measured_with() -> None:
@@ -236,36 +237,39 @@ def test_the_database_has_the_memory_that_the_api_was_measured_with() -> None:
 
 @pytest.fixture
 def psql(postgresql_server: str) -> Iterator[list[str]]:
-    """How to speak to a server for real, but for user and database; what the test made is gone after it."""
+    """The command that connects to a real server, without user and database; the test's databases are dropped later."""
     folder, socket = server_folder(), make_url(postgresql_server).query["host"]
     assert folder is not None
     command = [str(folder / "psql"), "--no-psqlrc", f"--host={socket}"]
     yield command
-    made = ("DATABASE ours", "DATABASE prefect", "ROLE ours", "ROLE prefect", "ROLE grafana_reader")
-    drops = [part for name in made for part in ("--command", f"DROP {name}")]
+    created = ("DATABASE ours", "DATABASE prefect", "ROLE ours", "ROLE prefect", "ROLE grafana_reader")
+    drops = [part for name in created for part in ("--command", f"DROP {name}")]
     subprocess.run([*command, "--username=coevo", "--dbname=postgres", *drops], check=True)
 
 
-def test_the_two_databases_have_owners_that_cannot_read_each_others(psql: list[str]) -> None:
-    [mounted] = [each for each in SERVICES["postgres"]["volumes"] if each.endswith("/databases.sh:ro")]
+def test_neither_database_s_owner_can_read_the_other_database(psql: list[str]) -> None:
+    [mounted] = [volume for volume in SERVICES["postgres"]["volumes"] if volume.endswith("/databases.sh:ro")]
     script = (ROOT / mounted.partition(":")[0]).read_text()
-    script = script.replace("coevo", "ours")  # the server's own user has that name already
+    script = script.replace("coevo", "ours")  # the test server's own user is already called coevo
     passwords = {"COEVO_DATABASE_PASSWORD": "it's", "PREFECT_DATABASE_PASSWORD": "b", "GRAFANA_DATABASE_PASSWORD": "c"}
-    where = {"PATH": f"{Path(psql[0]).parent}:/usr/bin:/bin", "PGHOST": psql[-1].removeprefix("--host=")}
-    subprocess.run(["bash", "-eu", "-c", script], env={**where, "POSTGRES_USER": "coevo", **passwords}, check=True)
+    connection = {"PATH": f"{Path(psql[0]).parent}:/usr/bin:/bin", "PGHOST": psql[-1].removeprefix("--host=")}
+    environment = {**connection, "POSTGRES_USER": "coevo", **passwords}
+    subprocess.run(["bash", "-eu", "-c", script], env=environment, check=True)
 
     def may(user: str, database: str, *statements: str) -> bool:
-        """Whether the last of them succeeds."""
-        asked = [*psql, f"--username={user}", f"--dbname={database}", *(f"--command={each}" for each in statements)]
-        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+        """Whether the last statement succeeds."""
+        commands = [f"--command={statement}" for statement in statements]
+        arguments = [*psql, f"--username={user}", f"--dbname={database}", *commands]
+        return subprocess.run(arguments, capture_output=True, check=False).returncode == 0
 
-    made = "CREATE TABLE t AS SELECT 1 AS x"
-    assert may("ours", "ours", made)
-    assert may("prefect", "prefect", made)
+    create_table = "CREATE TABLE t AS SELECT 1 AS x"
+    assert may("ours", "ours", create_table)
+    assert may("prefect", "prefect", create_table)
     assert not may("ours", "prefect", "SELECT 1")
     assert not may("prefect", "ours", "SELECT 1")
-    # Grafana reads what coevo makes later, of its own database only, even where it says that it would write.
+    # Grafana can read a table that coevo makes later, in coevo's database only, and cannot write even where it turns
+    # read-only transactions off.
     assert may("grafana_reader", "ours", "SELECT * FROM t")
     assert not may("grafana_reader", "prefect", "SELECT 1")
-    for written in ("INSERT INTO t VALUES (2)", "DELETE FROM t", "CREATE TABLE u ()", "CREATE TEMPORARY TABLE u ()"):
-        assert not may("grafana_reader", "ours", "SET default_transaction_read_only = off", written)
+    for statement in ("INSERT INTO t VALUES (2)", "DELETE FROM t", "CREATE TABLE u ()", "CREATE TEMPORARY TABLE u ()"):
+        assert not may("grafana_reader", "ours", "SET default_transaction_read_only = off", statement)

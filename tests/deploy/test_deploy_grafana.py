@@ -1,5 +1,5 @@
-"""coevo's dashboard and alert rules in Grafana: every query of theirs on a real PostgreSQL, and what a panel says of
-its columns against those that come back."""
+"""coevo's dashboard and alert rules in Grafana: every query is run on a real PostgreSQL, and the columns that a panel
+names are compared with those that the query returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SERVICE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "coevo.json").read_text())
 PANELS: dict[str, dict[str, Any]] = {panel["title"]: panel for panel in DASHBOARD["panels"]}
 TRENDS = {title: panel for title, panel in PANELS.items() if panel["type"] == "trend"}
-VARIABLES: dict[str, dict[str, Any]] = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+VARIABLES: dict[str, dict[str, Any]] = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
 (DATA_SOURCE,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "coevo.yml").read_text())["datasources"]
 (ALERTING,) = yaml.safe_load((GRAFANA / "provisioning" / "alerting" / "coevo.yml").read_text())["groups"]
 RULES: dict[str, dict[str, Any]] = {rule["uid"]: rule for rule in ALERTING["rules"]}
@@ -39,7 +39,7 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture
 def filled(store: Store) -> Store:
-    """A run of two iterations, at its third."""
+    """A store with a run that has finished two iterations and is in its third, and a run that has not begun."""
     with store.write() as session:
         queries.runs.create_run(session, name="demo", config=CoEvolution(iterations=3), preset="demo")
         queries.runs.create_run(session, name="waits", config=CoEvolution(iterations=3))
@@ -70,23 +70,23 @@ def _stage(iteration: int, stage: str, ended: datetime | None) -> dict[str, Any]
     return {**key, **times, "status": "done" if ended else "running", "result": None, "error": None, **progress}
 
 
-def _alert(place: int, severity: str) -> dict[str, Any]:
-    what = {"rule": "drop", "series": "label_accuracy", "over": "kept", "oracle": "exact", "severity": severity}
+def _alert(number: int, severity: str) -> dict[str, Any]:
+    identity = {"rule": "drop", "series": "label_accuracy", "over": "kept", "oracle": "exact", "severity": severity}
     figures = {"value": 0.5, "lo": 0.4, "hi": 0.6, "n": 96, "reference": 0.8, "threshold": None}
-    said = {"text": "it fell", "raised_at": NOW, "acknowledged_at": None, "acknowledged_by": None, "note": ""}
-    return {"id": f"a{place}", "run": "demo", "iteration": 2, **what, **figures, **said}
+    notice = {"text": "it fell", "raised_at": NOW, "acknowledged_at": None, "acknowledged_by": None, "note": ""}
+    return {"id": f"a{number}", "run": "demo", "iteration": 2, **identity, **figures, **notice}
 
 
-def asked(store: Store, sql: str) -> Rows:
-    """What a statement gives, with the variables as Grafana's format `sqlstring` writes them."""
+def run_query(store: Store, sql: str) -> Rows:
+    """The rows of a statement, with the variables written as Grafana's format `sqlstring` writes them."""
     used = set(re.findall(r"\$\{?(\w+)", sql))
     assert used <= VARIABLES.keys()
     for name in used:
         sql = sql.replace(f"${{{name}:sqlstring}}", f"'{CHOSEN[name]}'")
     assert "$" not in sql
     with store.read() as session:
-        found = session.connection().exec_driver_sql(sql)
-        return [dict(row) for row in found.mappings()]
+        result = session.connection().exec_driver_sql(sql)
+        return [dict(row) for row in result.mappings()]
 
 
 def query(panel: dict[str, Any]) -> str:
@@ -97,48 +97,48 @@ def query(panel: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_every_panel_shows_what_its_query_gives(filled: Store) -> None:
+def test_every_panel_shows_columns_that_its_query_returns(filled: Store) -> None:
     for title, panel in PANELS.items():
-        rows = asked(filled, query(panel))
+        rows = run_query(filled, query(panel))
         assert rows, title
         for column in rows[0]:
             empty = {"acknowledged by"} if title == "Alerts" else set()
             assert column in empty or any(row[column] is not None for row in rows), (title, column)
-        for name in _named(panel):
+        for name in _named_columns(panel):
             assert name in rows[0], (title, name)
-    trends = [asked(filled, query(panel)) for panel in TRENDS.values()]
+    trends = [run_query(filled, query(panel)) for panel in TRENDS.values()]
     for rows, panel in zip(trends, TRENDS.values(), strict=True):
         iterations = [row[panel["options"]["xField"]] for row in rows]
-        assert iterations == sorted(set(iterations))  # what a trend panel asks of its x-axis
+        assert iterations == sorted(set(iterations))  # a trend panel needs an increasing x-axis
         assert {1, 2} <= set(iterations)
         assert all(isinstance(value, int | float) or value is None for row in rows for value in row.values())
 
 
-def _named(panel: dict[str, Any]) -> Iterator[str]:
-    """The columns that a panel says something of."""
+def _named_columns(panel: dict[str, Any]) -> Iterator[str]:
+    """The columns that a panel has settings for."""
     for override in panel["fieldConfig"]["overrides"]:
         if override["matcher"]["id"] == "byName":
             yield override["matcher"]["options"]
-        yield from (each["value"] for each in override["properties"] if each["id"] == "custom.fillBelowTo")
+        yield from (setting["value"] for setting in override["properties"] if setting["id"] == "custom.fillBelowTo")
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_the_variables_offer_what_there_is(filled: Store) -> None:
-    assert [row["name"] for row in asked(filled, VARIABLES["run"]["query"])] == ["waits", "demo"]
-    assert [row["oracle"] for row in asked(filled, VARIABLES["oracle"]["query"])] == ["exact"]
+def test_the_variables_offer_the_runs_and_oracles_of_the_store(filled: Store) -> None:
+    assert [row["name"] for row in run_query(filled, VARIABLES["run"]["query"])] == ["waits", "demo"]
+    assert [row["oracle"] for row in run_query(filled, VARIABLES["oracle"]["query"])] == ["exact"]
     assert VARIABLES["slice"]["query"] == "kept,all"
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_alert_rules_get_a_number_for_each_set_of_labels(filled: Store) -> None:
-    found = {uid: asked(filled, rule["data"][0]["model"]["rawSql"]) for uid, rule in RULES.items()}
-    labels = {uid: [{k: v for k, v in row.items() if k != "value"} for row in rows] for uid, rows in found.items()}
+    results = {uid: run_query(filled, rule["data"][0]["model"]["rawSql"]) for uid, rule in RULES.items()}
+    labels = {uid: [{k: v for k, v in row.items() if k != "value"} for row in rows] for uid, rows in results.items()}
     assert labels == {
         "coevo-label-accuracy": [{"run": "demo", "oracle": "exact"}],
         "coevo-critical-alert": [{"run": "demo"}],
         "coevo-stage-long": [{"run": "demo", "stage": "train_solver"}],
     }
-    values = {uid: rows[0]["value"] for uid, rows in found.items()}
+    values = {uid: rows[0]["value"] for uid, rows in results.items()}
     assert (values["coevo-label-accuracy"], values["coevo-critical-alert"]) == (0.4, 1)
     assert values["coevo-stage-long"] >= 13 * 3600
     for uid, rule in RULES.items():
@@ -148,32 +148,32 @@ def test_alert_rules_get_a_number_for_each_set_of_labels(filled: Store) -> None:
 
 def test_alert_rules_compare_their_query_with_a_number() -> None:
     for rule in RULES.values():
-        asking, deciding = rule["data"]
-        assert rule["condition"] == deciding["refId"] == deciding["model"]["refId"]
-        assert (asking["datasourceUid"], deciding["datasourceUid"]) == (DATA_SOURCE["uid"], "__expr__")
-        assert deciding["model"]["expression"] == asking["refId"]
-        assert "$" not in asking["model"]["rawSql"]  # a rule has no variables
-        assert rule["noDataState"] == "OK"  # no rows: nothing to tell
+        query_step, condition = rule["data"]
+        assert rule["condition"] == condition["refId"] == condition["model"]["refId"]
+        assert (query_step["datasourceUid"], condition["datasourceUid"]) == (DATA_SOURCE["uid"], "__expr__")
+        assert condition["model"]["expression"] == query_step["refId"]
+        assert "$" not in query_step["model"]["rawSql"]  # a rule has no variables
+        assert rule["noDataState"] == "OK"  # no rows mean that there is no problem
     assert len(RULES) == len(ALERTING["rules"])
 
 
-def test_the_data_source_is_the_database_by_the_role_that_may_only_read() -> None:
+def test_the_data_source_uses_the_database_s_read_only_role() -> None:
     assert DATA_SOURCE["url"] == "postgres:5432"
     assert (DATA_SOURCE["jsonData"]["database"], DATA_SOURCE["user"]) == ("coevo", "grafana_reader")
     password = DATA_SOURCE["secureJsonData"]["password"]
     assert password.removeprefix("$") in SERVICE["environment"]
-    wanted = {"type": DATA_SOURCE["type"], "uid": DATA_SOURCE["uid"]}
+    expected = {"type": DATA_SOURCE["type"], "uid": DATA_SOURCE["uid"]}
     sources = [panel["datasource"] for panel in PANELS.values()]
-    sources += [each["datasource"] for each in VARIABLES.values() if each["type"] == "query"]
-    assert all(source == wanted for source in sources)
+    sources += [variable["datasource"] for variable in VARIABLES.values() if variable["type"] == "query"]
+    assert all(source == expected for source in sources)
 
 
 def test_panels_are_distinct_and_do_not_overlap() -> None:
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels) == len(PANELS)
-    places = [panel["gridPos"] for panel in panels]
-    assert all(place["x"] + place["w"] <= 24 for place in places)
-    for a, b in combinations(places, 2):
+    positions = [panel["gridPos"] for panel in panels]
+    assert all(position["x"] + position["w"] <= 24 for position in positions)
+    for a, b in combinations(positions, 2):
         beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
         assert beside or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"], (a, b)
 
@@ -193,6 +193,6 @@ def test_shares_are_shown_with_their_interval_and_their_n() -> None:
         sql = query(panel)
         for name in re.findall(r'max\(value\) FILTER \(.*\) AS "(.+?)"', sql):
             assert f'AS "{name}: n"' in sql
-            # a maximum over clusters has none
+            # The largest cluster is a maximum and has no interval.
             assert (f'AS "{name}: upper end"' in sql) == (name != "largest cluster")
-            assert f"{name}: lower end" in [*_named(panel)] or name == "largest cluster"
+            assert f"{name}: lower end" in [*_named_columns(panel)] or name == "largest cluster"

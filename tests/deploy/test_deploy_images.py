@@ -1,4 +1,4 @@
-"""The Dockerfiles: pinned, not root, without secrets; hadolint's word where it is installed."""
+"""The Dockerfiles pin their bases, do not run as root and have no secrets; hadolint checks them where it is there."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ each_file = pytest.mark.parametrize("file", [SERVICE, EASYR1], ids=lambda file: 
 
 
 def instructions(file: Path) -> list[tuple[str, str]]:
-    """Every instruction and its arguments, continued lines joined and comments left out."""
+    """Every instruction and its arguments, with continued lines joined and without comments."""
     lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
     joined = re.sub(r"\s*\\\n\s*", " ", "\n".join(lines))
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.splitlines() if line.strip())]
 
 
 def arguments(file: Path, name: str) -> list[str]:
-    return [rest for found, rest in instructions(file) if found == name]
+    return [rest for instruction, rest in instructions(file) if instruction == name]
 
 
 @each_file
-def test_it_ends_as_a_user_that_is_not_root(file: Path) -> None:
+def test_an_image_s_last_user_is_not_root(file: Path) -> None:
     assert arguments(file, "USER")[-1] == "1000:1000"
 
 
 @each_file
-def test_its_bases_are_pinned(file: Path) -> None:
+def test_an_image_s_bases_are_pinned(file: Path) -> None:
     defaults = dict(argument.split("=", 1) for argument in arguments(file, "ARG") if "=" in argument)
     for base in arguments(file, "FROM"):
-        image = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], base.split()[0])
+        image = re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], base.split()[0])
         assert re.search(r":v?\d+\.\d+\.\d+", image), image
 
 
 @each_file
-def test_it_has_no_secret(file: Path) -> None:
-    given = [*arguments(file, "ENV"), *arguments(file, "ARG")]
-    assert not re.search(r"\b\w*(PASSWORD|SECRET|AUTH_TOKEN|API_KEY)\w*=", " ".join(given))
+def test_an_image_has_no_secret(file: Path) -> None:
+    variables = [*arguments(file, "ENV"), *arguments(file, "ARG")]
+    assert not re.search(r"\b\w*(PASSWORD|SECRET|AUTH_TOKEN|API_KEY)\w*=", " ".join(variables))
 
 
-def test_the_image_says_whether_it_is_healthy() -> None:
+def test_the_image_has_a_health_check() -> None:
     assert len(arguments(SERVICE, "HEALTHCHECK")) == 1
 
 
-def test_its_environment_is_that_of_coevo_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_s_environment_is_that_of_coevo_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (joined,) = arguments(SERVICE, "ENV")[1:]
     image = dict(pair.split("=", 1) for pair in joined.split())
     monkeypatch.setattr("os.environ", {})
@@ -81,12 +81,12 @@ def pinned(file: Path) -> dict[str, Version]:
 
 
 @pytest.mark.parametrize("variant", REQUIREMENTS)
-def test_what_is_installed_is_what_pyproject_and_constraints_say(variant: str) -> None:
-    """Otherwise: deploy/docker/lock.sh."""
+def test_the_locked_versions_match_pyproject_and_constraints(variant: str) -> None:
+    """Where this fails, run deploy/docker/lock.sh."""
     locked, constraints = pinned(REQUIREMENTS[variant]), pinned(ROOT / "constraints.txt")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + (project["optional-dependencies"]["vllm"] if variant == "gpu" else [])
-    for requirement in map(Requirement, wanted):
+    dependencies = project["dependencies"] + (project["optional-dependencies"]["vllm"] if variant == "gpu" else [])
+    for requirement in map(Requirement, dependencies):
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
     free = _NOT_OF_GPUS if variant == "gpu" else set()
     for name in locked.keys() & constraints.keys() - free:
@@ -94,7 +94,7 @@ def test_what_is_installed_is_what_pyproject_and_constraints_say(variant: str) -
 
 
 @pytest.mark.parametrize("variant", REQUIREMENTS)
-def test_everything_that_is_installed_has_a_hash(variant: str) -> None:
+def test_every_installed_package_has_a_hash(variant: str) -> None:
     text = REQUIREMENTS[variant].read_text()
     entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
     assert len(entries) == len(pinned(REQUIREMENTS[variant])) > 100
@@ -104,30 +104,30 @@ def test_everything_that_is_installed_has_a_hash(variant: str) -> None:
     assert {"--require-hashes", "--only-binary"} <= set(install.split())
 
 
-def test_easyr1s_environment_is_linked_to_the_python_of_its_full_name(tmp_path: Path) -> None:
-    """`python` is the service's in the final stage, so an environment made by it would change its Python there."""
-    (made,) = re.findall(r"(\S+) -m venv /opt/easyr1-env", EASYR1.read_text())
-    assert f"COPY --from=build /usr/local/bin/{made} /usr/local/bin/" in EASYR1.read_text()
-    # What venv does with the name that it is called by.
-    called = tmp_path / made
-    called.symlink_to(Path(sys.base_prefix) / "bin" / "python3")
-    subprocess.run([called, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
-    assert (tmp_path / "env" / "bin" / made).exists()
+def test_easyr1_s_environment_is_linked_to_a_python_by_its_full_name(tmp_path: Path) -> None:
+    """In the final stage `python` is the service's, so an environment linked to that name would get another Python."""
+    (program,) = re.findall(r"(\S+) -m venv /opt/easyr1-env", EASYR1.read_text())
+    assert f"COPY --from=build /usr/local/bin/{program} /usr/local/bin/" in EASYR1.read_text()
+    # venv names the environment's program like the one that it is called by.
+    python = tmp_path / program
+    python.symlink_to(Path(sys.base_prefix) / "bin" / "python3")
+    subprocess.run([python, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    assert (tmp_path / "env" / "bin" / program).exists()
 
 
-def test_easyr1_is_the_documented_commit_and_lies_where_the_presets_look() -> None:
+def test_easyr1_is_the_documented_commit_in_the_folder_that_the_presets_name() -> None:
     text = EASYR1.read_text()
     documented = re.search(r"commit `(\w+)`", (ROOT / "docs" / "easyr1.md").read_text())
     assert documented is not None
     assert re.search(rf"/EasyR1 {documented[1]}[0-9a-f]{{33}}\b", text)
     copied = set(re.findall(r"^COPY --from=build (/opt/[\w-]+) \1$", text, re.MULTILINE))
     presets = "".join(file.read_text() for file in (ROOT / "deploy" / "runs").glob("*.toml"))
-    places = re.findall(r'^(?:source|python) = "(/opt/[\w-]+)', presets, re.MULTILINE)
-    assert set(places) <= copied == {"/opt/EasyR1", "/opt/easyr1-env"}
+    folders = re.findall(r'^(?:source|python) = "(/opt/[\w-]+)', presets, re.MULTILINE)
+    assert set(folders) <= copied == {"/opt/EasyR1", "/opt/easyr1-env"}
     assert "deploy/docker/easyr1.Dockerfile" in (ROOT / "docs" / "easyr1.md").read_text()
 
 
-def test_easyr1_has_what_the_reward_imports() -> None:
+def test_easyr1_s_image_installs_the_packages_that_the_reward_imports() -> None:
     documented = re.search(r"^pip install (.+?)\s+#", (ROOT / "docs" / "easyr1.md").read_text(), re.MULTILINE)
     assert documented is not None
     installed = " ".join(arguments(EASYR1, "RUN")).replace('"', " ")
@@ -135,7 +135,7 @@ def test_easyr1_has_what_the_reward_imports() -> None:
         assert re.search(rf"\s{re.escape(package)}[\s><=,]", installed), package
 
 
-def test_the_build_sees_no_secrets_and_no_state() -> None:
+def test_the_build_context_has_no_secrets_and_no_state() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert lines[0] == "*"
     admitted = {line.removeprefix("!") for line in lines if line.startswith("!")}

@@ -1,4 +1,4 @@
-"""The KubeRay manifests: by Kubernetes' schemas, by Serve's, and by what coevo needs of them."""
+"""The KubeRay manifests, checked by Kubernetes' schemas, by Serve's, and by what coevo needs."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from tests.deploy.schemas import trim_kuberay
 FOLDER = ROOT / "deploy" / "kuberay"
 SCHEMAS = Path(__file__).parent / "schemas"
 OBJECTS: dict[str, dict[str, Any]] = {
-    f"{file.stem}/{found['kind']}": found
+    f"{file.stem}/{manifest['kind']}": manifest
     for file in sorted(FOLDER.glob("*.yaml"))
-    for found in yaml.safe_load_all(file.read_text())
+    for manifest in yaml.safe_load_all(file.read_text())
 }
-RAY = [name for name, found in OBJECTS.items() if found["apiVersion"] == "ray.io/v1"]
+RAY = [name for name, manifest in OBJECTS.items() if manifest["apiVersion"] == "ray.io/v1"]
 KUBERNETES = "1.33"
 
 
 def cluster(name: str) -> dict[str, Any]:
     """The Ray cluster of a RayCluster or a RayService."""
     spec: dict[str, Any] = OBJECTS[name]["spec"]
-    found: dict[str, Any] = spec.get("rayClusterConfig", spec)
-    return found
+    cluster_spec: dict[str, Any] = spec.get("rayClusterConfig", spec)
+    return cluster_spec
 
 
 def templates() -> dict[str, dict[str, Any]]:
-    """Every pod template by its place."""
-    found = {name: OBJECTS[name]["spec"]["template"] for name in ("runner/StatefulSet", "api/Deployment")}
+    """Every pod template, by its manifest and group."""
+    by_name = {name: OBJECTS[name]["spec"]["template"] for name in ("runner/StatefulSet", "api/Deployment")}
     for name in RAY:
-        found[f"{name}/head"] = cluster(name)["headGroupSpec"]["template"]
-        found |= {f"{name}/{group['groupName']}": group["template"] for group in cluster(name)["workerGroupSpecs"]}
-    return found
+        by_name[f"{name}/head"] = cluster(name)["headGroupSpec"]["template"]
+        by_name |= {f"{name}/{group['groupName']}": group["template"] for group in cluster(name)["workerGroupSpecs"]}
+    return by_name
 
 
 each_template = pytest.mark.parametrize("name", sorted(templates()))
@@ -66,13 +66,13 @@ def test_pod_templates_follow_kubernetes_schemas(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RAY)
-def test_ray_objects_have_only_words_of_kuberays(name: str) -> None:
+def test_ray_objects_follow_kuberay_s_definitions(name: str) -> None:
     kuberay(OBJECTS[name]).validate(OBJECTS[name])
     assert cluster(name)["rayVersion"] == version("ray")
 
 
 def kuberay(ray_object: dict[str, Any]) -> jsonschema.Draft202012Validator:
-    """What KubeRay's own definition of its kind says."""
+    """A validator of the object's kind, from KubeRay's own definitions."""
     definitions = json.loads((SCHEMAS / "kuberay.json").read_text())
     return jsonschema.Draft202012Validator(definitions[ray_object["kind"]])
 
@@ -81,7 +81,7 @@ def kuberay(ray_object: dict[str, Any]) -> jsonschema.Draft202012Validator:
 @pytest.mark.parametrize(
     ("field", "value"), [("replica", 1), ("replicas", "one"), ("rayStartParams", {"num-cpus": 0}), ("groupName", None)]
 )
-def test_a_slip_in_a_ray_object_is_found(name: str, field: str, value: Any) -> None:
+def test_a_wrong_field_in_a_ray_object_is_refused(name: str, field: str, value: Any) -> None:
     wrong = copy.deepcopy(OBJECTS[name])
     spec = wrong["spec"]
     spec.get("rayClusterConfig", spec)["workerGroupSpecs"][0][field] = value
@@ -89,7 +89,7 @@ def test_a_slip_in_a_ray_object_is_found(name: str, field: str, value: Any) -> N
         kuberay(wrong).validate(wrong)
 
 
-def test_kuberays_definitions_are_those_of_its_release() -> None:
+def test_the_stored_definitions_are_those_of_kuberay_s_release() -> None:
     checkout = os.environ.get("KUBERAY_CHECKOUT")
     if not checkout:
         pytest.skip("KUBERAY_CHECKOUT names no checkout of KubeRay")
@@ -102,7 +102,7 @@ def test_pods_are_not_root_and_cannot_become_it(name: str) -> None:
     spec = templates()[name]["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert spec["securityContext"]["runAsNonRoot"] is True
-    assert spec["securityContext"]["runAsUser"] == 1000  # the image's
+    assert spec["securityContext"]["runAsUser"] == 1000  # the image's user
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for container in [*spec["containers"], *spec.get("initContainers", [])]:
         assert container["securityContext"] == {
@@ -124,29 +124,29 @@ def test_pods_have_probes_resources_and_a_shared_folder(name: str) -> None:
     claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"][:1]}
     mount = container["volumeMounts"][0]
     assert mount["mountPath"] == "/var/lib/coevo"
-    declared = {found["metadata"]["name"]: found for found in OBJECTS.values() if "Claim" in found["kind"]}
+    declared = {manifest["metadata"]["name"]: manifest for manifest in OBJECTS.values() if "Claim" in manifest["kind"]}
     assert declared[claims[mount["name"]]]["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
 @each_template
-def test_images_are_pinned_and_ports_are_named_as_probes_name_them(name: str) -> None:
+def test_images_are_pinned_and_the_ports_that_probes_name_exist(name: str) -> None:
     (container,) = templates()[name]["spec"]["containers"]
     assert re.fullmatch(r"coevo:\d+\.\d+\.\d+-(gpu|easyr1)", container["image"])
     ports = {port["name"] for port in container["ports"]}
     named = [probe["httpGet"]["port"] for key, probe in container.items() if key.endswith("Probe")]
     assert ports >= {port for port in named if isinstance(port, str)}
-    assert "metrics" in ports or name == "api/Deployment"  # whose one port has them
+    assert "metrics" in ports or name == "api/Deployment"  # the API serves its metrics at its only port
 
 
 @pytest.mark.parametrize("name", RAY)
-def test_workers_have_the_gpus_and_the_head_has_nothing(name: str) -> None:
+def test_workers_have_gpus_and_the_head_runs_no_work(name: str) -> None:
     assert cluster(name)["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     for group in cluster(name)["workerGroupSpecs"]:
         resources = group["template"]["spec"]["containers"][0]["resources"]
         assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] > 0
 
 
-def test_the_rayservice_serves_two_fixed_models_and_none_that_coevo_swaps() -> None:
+def test_the_rayservice_serves_two_fixed_models_and_no_model_that_coevo_swaps() -> None:
     config = ServeDeploySchema.model_validate(yaml.safe_load(OBJECTS["rayservice/RayService"]["spec"]["serveConfigV2"]))
     assert [application.name for application in config.applications] == ["judge", "embedder"]
     assert not {application.name for application in config.applications} & set(ROLES)
@@ -168,7 +168,7 @@ def test_the_two_models_fit_the_one_gpu() -> None:
     assert sum(model["engine_kwargs"]["gpu_memory_utilization"] for model in models) < 1
 
 
-def test_serve_takes_each_model_as_an_llm_config() -> None:
+def test_ray_serve_accepts_each_model_as_an_llm_config() -> None:
     llm = pytest.importorskip("ray.serve.llm", reason="ray[llm] is not installed", exc_type=ImportError)
     config = yaml.safe_load(OBJECTS["rayservice/RayService"]["spec"]["serveConfigV2"])
     for application in config["applications"]:
@@ -178,7 +178,7 @@ def test_serve_takes_each_model_as_an_llm_config() -> None:
 
 def test_the_runner_joins_the_cluster_of_the_raycluster() -> None:
     environment = {e["name"]: e for e in templates()["runner/StatefulSet"]["spec"]["containers"][0]["env"]}
-    head = f"{OBJECTS['raycluster/RayCluster']['metadata']['name']}-head-svc"  # KubeRay's name for it
+    head = f"{OBJECTS['raycluster/RayCluster']['metadata']['name']}-head-svc"  # KubeRay gives the service this name
     assert environment["COEVO_RAY_ADDRESS"]["value"] == f"{head}:6379"
     assert environment["COEVO_RAY_DASHBOARD_URL"]["value"] == f"http://{head}:8265"
     assert environment["COEVO_SERVE_URL"]["value"] == f"http://{head}:8000"
@@ -188,13 +188,13 @@ def test_the_runner_joins_the_cluster_of_the_raycluster() -> None:
     assert len(images) == 1
 
 
-def test_the_runner_can_merge_and_check_what_easyr1_leaves() -> None:
-    """The merger reads all shards, 4 bytes a parameter; what it made is loaded after it, 2 bytes a parameter."""
+def test_the_runner_has_the_memory_to_merge_and_check_an_easyr1_checkpoint() -> None:
+    """The merger reads all shards, 4 bytes a parameter; then the merged model is loaded, 2 bytes a parameter."""
     presets = {file.stem: load_config(file) for file in PRESETS.glob("*.toml")}
     by_easyr1 = {name: config for name, config in presets.items() if isinstance(config.trainer, EasyR1Settings)}
     largest = max(calculate(name, config, Assumptions()).shape.parameters for name, config in by_easyr1.items())
     spec = templates()["runner/StatefulSet"]["spec"]
-    resources, volumes = spec["containers"][0]["resources"], {each["name"]: each for each in spec["volumes"]}
+    resources, volumes = spec["containers"][0]["resources"], {volume["name"]: volume for volume in spec["volumes"]}
     memory, in_shm = (
         int(size.removesuffix("Gi")) * 2**30
         for size in (resources["limits"]["memory"], volumes["shm"]["emptyDir"]["sizeLimit"])
@@ -205,18 +205,18 @@ def test_the_runner_can_merge_and_check_what_easyr1_leaves() -> None:
 
 
 @pytest.mark.parametrize("name", ["runner/StatefulSet", "api/Deployment"])
-def test_tables_are_made_before_those_who_need_them_start(name: str) -> None:
+def test_the_tables_are_made_before_the_pods_that_use_them_start(name: str) -> None:
     spec = templates()[name]["spec"]
     (container,), (migrate,) = spec["containers"], spec["initContainers"]
     assert migrate["command"] == ["coevo", "migrate"]
     assert migrate["image"] == container["image"]
-    [database] = [each for each in container["env"] if each["name"] == "COEVO_DATABASE"]
+    [database] = [variable for variable in container["env"] if variable["name"] == "COEVO_DATABASE"]
     assert migrate["env"] == [database]
 
 
 @pytest.mark.parametrize("name", ["runner/StatefulSet", "api/Deployment"])
-def test_whoever_asks_prefect_has_its_password(name: str) -> None:
-    environment = {each["name"]: each for each in templates()[name]["spec"]["containers"][0]["env"]}
+def test_pods_that_call_prefect_have_its_password(name: str) -> None:
+    environment = {variable["name"]: variable for variable in templates()[name]["spec"]["containers"][0]["env"]}
     assert environment["PREFECT_API_AUTH_STRING"]["valueFrom"] == {
         "secretKeyRef": {"name": "coevo", "key": "prefect-auth"}
     }
@@ -225,7 +225,7 @@ def test_whoever_asks_prefect_has_its_password(name: str) -> None:
     assert "PREFECT_SERVER_API_AUTH_STRING" in documented
 
 
-def test_strangers_reach_the_metrics_only() -> None:
+def test_pods_outside_coevo_reach_its_named_ports_only() -> None:
     policy = OBJECTS["network/NetworkPolicy"]["spec"]
     assert policy["podSelector"] == {}
     assert policy["policyTypes"] == ["Ingress"]
@@ -237,7 +237,7 @@ def test_strangers_reach_the_metrics_only() -> None:
 
 
 def test_no_manifest_holds_a_secret() -> None:
-    assert not [found["kind"] for found in OBJECTS.values() if found["kind"] == "Secret"]
+    assert not [manifest["kind"] for manifest in OBJECTS.values() if manifest["kind"] == "Secret"]
     for template in templates().values():
         for variable in template["spec"]["containers"][0].get("env", []):
             if re.search(r"TOKEN|DATABASE|PASSWORD|AUTH|PREFECT_API_URL", variable["name"]):

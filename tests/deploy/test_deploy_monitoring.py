@@ -1,5 +1,5 @@
-"""Prometheus: what is scraped exists, and its rules fire when they should; Grafana's dashboard of Ray asks for metrics
-that this Ray has. coevo's own dashboard: test_deploy_grafana.py."""
+"""Prometheus scrapes targets that exist, and its rules fire when they should; Grafana's dashboard of Ray uses metrics
+that this version of Ray has. test_deploy_grafana.py tests coevo's own dashboard."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from orchestrator.installation.home import ROOT
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 RULES = PROMETHEUS.with_name("rules.yml")
-JOBS = {each["job_name"]: each for each in yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"]}
+JOBS = {job["job_name"]: job for job in yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"]}
 GRAFANA = ROOT / "deploy" / "grafana"
 DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "ray.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
-def test_prometheus_asks_every_ray_node_at_the_port_that_it_is_told_to_use() -> None:
-    (found,) = JOBS["ray"]["dns_sd_configs"]
+def test_prometheus_scrapes_every_ray_node_at_the_port_that_the_node_uses() -> None:
+    (discovery,) = JOBS["ray"]["dns_sd_configs"]
     nodes = [s for name, s in COMPOSE["services"].items() if name.startswith("ray-")]
-    assert [node["networks"]["ray"]["aliases"] for node in nodes] == [found["names"]] * len(nodes)
-    assert all(f"--metrics-export-port={found['port']}" in node["command"] for node in nodes)
+    assert [node["networks"]["ray"]["aliases"] for node in nodes] == [discovery["names"]] * len(nodes)
+    assert all(f"--metrics-export-port={discovery['port']}" in node["command"] for node in nodes)
     runner = (ROOT / "orchestrator" / "installation" / "runner.py").read_text()
-    assert f'"--metrics-export-port={found["port"]}"' in runner
+    assert f'"--metrics-export-port={discovery["port"]}"' in runner
 
 
-def test_prometheus_asks_the_api_with_the_key_that_compose_gives_it() -> None:
+def test_prometheus_scrapes_the_api_with_the_key_that_compose_gives_it() -> None:
     (target,) = JOBS["coevo"]["static_configs"][0]["targets"]
     service, port = target.split(":")
     assert port == COMPOSE["services"][service]["command"][-1]
@@ -47,16 +47,16 @@ def test_prometheus_asks_the_api_with_the_key_that_compose_gives_it() -> None:
     assert any(mounted.startswith(f"{Path(file).parent}:") for mounted in prometheus["tmpfs"])
 
 
-def test_prometheus_finds_its_rules_and_their_metrics_are_ours() -> None:
+def test_prometheus_finds_its_rules_and_they_use_documented_metrics() -> None:
     mounts = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["prometheus"]["volumes"])
-    (named,) = yaml.safe_load(PROMETHEUS.read_text())["rule_files"]
+    (rule_file,) = yaml.safe_load(PROMETHEUS.read_text())["rule_files"]
     folder = Path(mounts["./deploy/prometheus/prometheus.yml"]).parent
-    assert str(folder / named) == mounts["./deploy/prometheus/rules.yml"]
+    assert str(folder / rule_file) == mounts["./deploy/prometheus/rules.yml"]
     documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
-    asked = {name for rule in group["rules"] for name in re.findall(r"\bcoevo_\w+", rule["expr"])}
-    assert asked
-    assert asked <= documented
+    metrics = {name for rule in group["rules"] for name in re.findall(r"\bcoevo_\w+", rule["expr"])}
+    assert metrics
+    assert metrics <= documented
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -66,26 +66,31 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
-    """With its rules, and a key where Prometheus would look for one."""
+def test_promtool_accepts_the_configuration(tmp_path: Path) -> None:
+    """The configuration's rules, and a file with a key, are where Prometheus would look for them."""
     key = tmp_path / "api-key"
     key.write_text("coevo_key")
     (tmp_path / "rules.yml").write_text(RULES.read_text())
-    given = tmp_path / "prometheus.yml"
-    given.write_text(PROMETHEUS.read_text().replace("/run/coevo/api-key", str(key)))
-    done = promtool("check", "config", given)
+    configuration = tmp_path / "prometheus.yml"
+    configuration.write_text(PROMETHEUS.read_text().replace("/run/coevo/api-key", str(key)))
+    done = promtool("check", "config", configuration)
     assert done.returncode == 0, done.stderr
     assert "6 rules found" in done.stdout
 
 
-def test_promtool_finds_that_each_rule_fires_when_it_should(tmp_path: Path) -> None:
+def test_each_rule_fires_in_promtool_s_simulation_when_it_should(tmp_path: Path) -> None:
     cases = yaml.safe_load((Path(__file__).parent / "prometheus_rules.yml").read_text())
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
-    fires = {each["alertname"] for case in cases["tests"] for each in case["alert_rule_test"] if each["exp_alerts"]}
+    fires = {
+        rule_test["alertname"]
+        for case in cases["tests"]
+        for rule_test in case["alert_rule_test"]
+        if rule_test["exp_alerts"]
+    }
     assert fires == {rule["alert"] for rule in group["rules"]}
-    given = tmp_path / "tests.yml"
-    given.write_text(yaml.safe_dump({**cases, "rule_files": [str(RULES)]}))
-    done = promtool("test", "rules", given)
+    test_file = tmp_path / "tests.yml"
+    test_file.write_text(yaml.safe_dump({**cases, "rule_files": [str(RULES)]}))
+    done = promtool("test", "rules", test_file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -108,9 +113,10 @@ def test_panels_are_distinct_and_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_its_metrics_are_those_of_rays_own_dashboards(expression: str) -> None:
-    """Which are the names that this version of Ray exports; a rename would leave our panels empty without a word."""
+def test_the_dashboard_s_metrics_are_in_ray_s_own_dashboards(expression: str) -> None:
+    """Ray's own dashboards have the names that this version of Ray exports; after a rename our panels would be
+    empty."""
     known = inspect.getsource(default_dashboard_panels) + inspect.getsource(serve_dashboard_panels)
-    asked = set(re.findall(r"ray_\w+", expression))
-    assert asked
-    assert asked <= set(re.findall(r"ray_\w+", known))
+    used = set(re.findall(r"ray_\w+", expression))
+    assert used
+    assert used <= set(re.findall(r"ray_\w+", known))

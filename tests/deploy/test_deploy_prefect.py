@@ -1,4 +1,4 @@
-"""deploy/prefect.yaml: read by Prefect's own loader, and deployed for real against a server of the test's own."""
+"""deploy/prefect.yaml is read by Prefect's own loader and deployed on a real Prefect server that the tests start."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ from orchestrator.installation.environment import environment
 from orchestrator.installation.home import ROOT, Home, Services
 from orchestrator.installation.runner import DEPLOYMENTS, POOL
 
-FLOWS = {found.name: found for found in vars(flows).values() if isinstance(found, Flow)}
+FLOWS = {value.name: value for value in vars(flows).values() if isinstance(value, Flow)}
 
 
 @pytest.fixture(scope="module")
 def deployments() -> list[dict[str, Any]]:
     console = Console(record=True, quiet=True)
-    found, actions = load(DEPLOYMENTS, console=console)
-    assert console.export_text() == ""  # where it says what it does not understand, and goes on
+    loaded, actions = load(DEPLOYMENTS, console=console)
+    assert console.export_text() == ""  # the loader would print here what it does not understand, and go on
     assert actions == {"build": [], "push": [], "pull": []}
-    return found
+    return loaded
 
 
 def test_every_flow_has_a_deployment_in_the_pool(deployments: list[dict[str, Any]]) -> None:
     entrypoints = [deployment["entrypoint"] for deployment in deployments]
-    named = {f"orchestrator/flows.py:{found.fn.__name__}" for found in FLOWS.values()}
+    named = {f"orchestrator/flows.py:{flow.fn.__name__}" for flow in FLOWS.values()}
     assert sorted(entrypoints) == sorted(named)
     assert {deployment["work_pool"]["name"] for deployment in deployments} == {POOL}
 
 
-def test_entrypoints_are_flows_that_take_the_given_parameters(deployments: list[dict[str, Any]]) -> None:
+def test_entrypoints_are_flows_that_accept_the_deployment_s_parameters(deployments: list[dict[str, Any]]) -> None:
     for deployment in deployments:
         path, name = deployment["entrypoint"].split(":")
         assert (ROOT / path).is_file()
-        found = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
-        assert isinstance(found, Flow)
-        schema = found.parameters.model_dump()
-        given = deployment.get("parameters", {})
-        assert given.keys() <= schema["properties"].keys()
-        assert set(schema["required"]) - given.keys() <= {"run", "t"}  # what only the caller knows
-        for parameter, value in given.items():
+        flow = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
+        assert isinstance(flow, Flow)
+        schema = flow.parameters.model_dump()
+        parameters = deployment.get("parameters", {})
+        assert parameters.keys() <= schema["properties"].keys()
+        assert set(schema["required"]) - parameters.keys() <= {"run", "t"}  # only the caller knows these parameters
+        for parameter, value in parameters.items():
             assert schema["properties"][parameter]["default"] == value
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    """A Prefect server with a database of its own: the address of its API, and the environment of its clients."""
+    """A Prefect server with its own database; yields the address of its API and the environment of its clients."""
     home, port = Home(tmp_path_factory.mktemp("home")), free_port()
     services = Services("", "", "", f"http://127.0.0.1:{port}", "", {})
     env = environment(home, services)
@@ -91,14 +91,16 @@ def _register(env: dict[str, str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_runner_registers_pool_and_deployments(server: tuple[str, dict[str, str]]) -> None:
+def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_limit(
+    server: tuple[str, dict[str, str]],
+) -> None:
     api, env = server
     _register(env)
     with httpx.Client(base_url=api, trust_env=False, timeout=30) as http:
         pool = http.get(f"/work_pools/{POOL}").raise_for_status().json()
         assert (pool["type"], pool["concurrency_limit"]) == ("process", 4)
-        found = http.post("/deployments/filter", json={}).raise_for_status().json()
-        assert len(found) == len(FLOWS)
+        deployments = http.post("/deployments/filter", json={}).raise_for_status().json()
+        assert len(deployments) == len(FLOWS)
         for name, expected in FLOWS.items():
             deployment = http.get(f"/deployments/name/{name}/coevo").raise_for_status().json()
             assert deployment["work_pool_name"] == POOL

@@ -1,5 +1,5 @@
-"""A run that a person started in Prefect's UI and that nothing interrupted, for all tests that look at one; and the
-client of a Prefect server, for those that run a flow of their own."""
+"""A run that was started in Prefect's UI and not interrupted, for all tests that need a whole run; and the client of a
+Prefect server, for tests that run their own flows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tests.services.prefect_server import AUTH
 
 
 @pytest.fixture(scope="session")
-def straight(live: Live) -> WholeRun:
+def whole_run(live: Live) -> WholeRun:
     name = "straight"
     with opened_browser() as browser:
         page = browser.new_page()
         page.set_default_timeout(60_000)
         _submit(page, live, name)
-        watching = page.url
-        page.goto("about:blank")  # the page draws all the time, and the run needs the processor
+        flow_run_url = page.url
+        page.goto("about:blank")  # the page would use the processor all the time, and the run needs it
         wait_until(lambda: whole_runs.status(live, name) not in {None, "created", "running"}, "the run to end", 500)
         assert whole_runs.status(live, name) == "done"
-        page.goto(watching)
+        page.goto(flow_run_url)
         expect(page.get_by_text("Completed")).not_to_have_count(0)
         expect(page.get_by_text("Running", exact=True)).to_have_count(0)
     return WholeRun(name, whole_runs.rows(live, name), whole_runs.texts(live, name))
@@ -63,13 +63,13 @@ def _deployment(live: Live) -> str:
 
 @pytest.fixture(scope="module")
 def prefect(prefect_url: str) -> Iterator[SyncPrefectClient]:
-    """The server's client; a flow that is called in the test's own process tells this server."""
+    """The server's client; a flow that is called in the test's own process reports to this server."""
     with (
         temporary_settings(
             {
                 PREFECT_API_URL: f"{prefect_url}/api",
                 PREFECT_API_AUTH_STRING: AUTH,
-                PREFECT_LOGGING_TO_API_ENABLED: False,  # a thread of its own, which outlives the server
+                PREFECT_LOGGING_TO_API_ENABLED: False,  # its thread would live longer than the server
             }
         ),
         get_client(sync_client=True) as client,

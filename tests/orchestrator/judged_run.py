@@ -1,5 +1,5 @@
-"""A made-up run that a judge has graded in samples, and people, and no program: what the dashboard draws otherwise than
-a run that `exact` has graded whole. The rows are made, no model involved."""
+"""A synthetic run whose samples were graded by a judge and by people, and by no program. The dashboard shows it
+otherwise than a run that `exact` has graded completely. No model is involved."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from storage.session import Store
 from tests.synthetic_run import CONFIG, fill_run
 
 JUDGE = "judge_gpt"
-HALF = CONFIG.dataset.candidates  # the index of a question whose votes spell one answer in three ways
+HALF = CONFIG.dataset.candidates  # the index of a question whose votes have three spellings of one answer
 SPELLINGS = ("0.50", "0.5", r"\frac{1}{2}", "2")
-_AUDITED = (1, 2)  # iterations; the third has an estimate
+_AUDITED = (1, 2)  # these iterations have audits; the third has an estimate
 
 
 def fill_judged_run(store: Store, run: str) -> None:
-    """Three iterations, two with a judge's sample, the first with two people's; every Solver on every question set."""
+    """Store a run of three iterations: two have a judge's sample, the first also two people's. Every Solver has
+    answered every question set."""
     fill_run(store, run, per_level=10, seed=2)
     with store.write() as session:
-        known = {each.question_id: each.verdict for t in _AUDITED for each in _exact(session, run, t)}
+        known = {row.question_id: row.verdict for t in _AUDITED for row in _exact(session, run, t)}
         session.execute(delete(OracleLabels).where(OracleLabels.run == run))
         _add_half(session, run)
     rng = random.Random(3)
@@ -47,8 +48,10 @@ def fill_judged_run(store: Store, run: str) -> None:
     for_people = draw_sample(store, run, 1, human.ORACLE, 30)
     with store.write() as session:
         for t in _AUDITED:
-            said = [OracleLabel(key, JUDGE, _said(rng, known.get(key, "right")), None) for key in drawn[t]]
-            queries.questions.add_oracle_labels(session, said)
+            labels = [
+                OracleLabel(key, JUDGE, _verdict_with_errors(rng, known.get(key, "right")), None) for key in drawn[t]
+            ]
+            queries.questions.add_oracle_labels(session, labels)
         _annotate(session, for_people, known, rng)
         _ask_solvers(session, run, rng)
         for t in (1, 2, 3):
@@ -59,8 +62,8 @@ def _exact(session: Session, run: str, t: int) -> Sequence[OracleLabel]:
     return queries.questions.oracle_labels_of(session, run, t, "exact")
 
 
-def _said(rng: random.Random, truth: OracleVerdict) -> OracleVerdict:
-    """One in ten is mistaken."""
+def _verdict_with_errors(rng: random.Random, truth: OracleVerdict) -> OracleVerdict:
+    """The true verdict, or a wrong one in one of ten cases."""
     if rng.random() > 0.1:
         return truth
     return "wrong" if truth == "right" else "right"
@@ -72,28 +75,28 @@ def _add_half(session: Session, run: str) -> None:
     queries.questions.add_questions(session, [Question(key, run, 1, HALF, text, text, f"{run}/base/0", 0)])
     queries.questions.add_labels(session, [LabelledQuestion(key, text, vote, "too_easy")])
     queries.questions.add_rollouts(
-        session, [_rollout(key, run, place, answer) for place, answer in enumerate(SPELLINGS)]
+        session, [_rollout(key, run, sample, answer) for sample, answer in enumerate(SPELLINGS)]
     )
 
 
-def _rollout(key: str, run: str, place: int, answer: str) -> Rollout:
-    return Rollout(key, place, "", answer, 7, "stop", None, None, f"{run}/base/0", place)
+def _rollout(key: str, run: str, sample: int, answer: str) -> Rollout:
+    return Rollout(key, sample, "", answer, 7, "stop", None, None, f"{run}/base/0", sample)
 
 
 def _annotate(
     session: Session, drawn: Sequence[SampleRow], known: dict[str, OracleVerdict], rng: random.Random
 ) -> None:
     for row in drawn:
-        for who in ("ann", "bob"):
-            said = _said(rng, known.get(row.question_id, "right"))
-            human.annotate(session, AnnotationRow(row.question_id, who, said, "", datetime.now(UTC)))
+        for annotator in ("ann", "bob"):
+            verdict = _verdict_with_errors(rng, known.get(row.question_id, "right"))
+            human.annotate(session, AnnotationRow(row.question_id, annotator, verdict, "", datetime.now(UTC)))
 
 
 def _ask_solvers(session: Session, run: str, rng: random.Random) -> None:
     for solver in (1, 2, 3):
-        for asked in (1, 2, 3):
-            right = [rng.random() < 0.4 + 0.1 * solver - 0.05 * asked for _ in range(80)]
-            items = [Evaluated(f"{i}", None, 1, int(one), one, one) for i, one in enumerate(right)]
+        for questions_of in (1, 2, 3):
+            right = [rng.random() < 0.4 + 0.1 * solver - 0.05 * questions_of for _ in range(80)]
+            items = [Evaluated(f"{i}", None, 1, int(correct), correct, correct) for i, correct in enumerate(right)]
             queries.figures.add_evaluations(
-                session, checkpoint=f"{run}/solver/{solver}", benchmark=f"questions/{asked}/exact", items=items
+                session, checkpoint=f"{run}/solver/{solver}", benchmark=f"questions/{questions_of}/exact", items=items
             )

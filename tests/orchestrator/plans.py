@@ -1,4 +1,4 @@
-"""Plans for the tests of the calculator."""
+"""Plans for the tests of `coevo plan`'s calculator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, Plan, calculate
 
 
-def planned(preset: str, gpus: int | None = None, **overrides: object) -> Plan:
+def plan_of(preset: str, gpus: int | None = None, **overrides: object) -> Plan:
     named = {name.replace("__", "."): value for name, value in overrides.items()}
     return calculate(preset, load_config(preset_path(preset), named), Assumptions(), gpus)

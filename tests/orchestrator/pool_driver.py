@@ -2,8 +2,8 @@
 
     RUN UNITS STAGE [LIMIT]
 
-It prints "began" once it has the slot, and gives it back after one more line. Where it can never have the slot, it
-prints why. LIMIT is what COEVO_POOL_LIMIT says.
+It prints "began" when it has the slot, and gives it back after one more line. If it can never have the slot, it prints
+the reason. LIMIT is the value of COEVO_POOL_LIMIT.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def main() -> None:
     while request := sys.stdin.readline().split():
         run, units, stage, *limit = request
         os.environ[LIMIT] = limit[0] if limit else ""
-        print(_asked(run, float(units), next(known for known in STAGES if known == stage)), flush=True)
-    os._exit(0)  # Ray's threads have nothing left to say
+        print(_use_slot(run, float(units), next(name for name in STAGES if name == stage)), flush=True)
+    os._exit(0)  # ends the process without waiting for Ray's threads
 
 
-def _asked(run: str, units: float, stage: Stage) -> str:
+def _use_slot(run: str, units: float, stage: Stage) -> str:
     here = home()
     store, config = open_store(here.database), CoEvolution()
     with store.write() as session:
@@ -43,7 +43,7 @@ def _asked(run: str, units: float, stage: Stage) -> str:
     def body() -> LastWrite:
         # The applications stay as they are while a Challenger trains.
         with training_slot(
-            context, stage, Demand("CPU", units), lambda _word: None, has_turn=stage == "train_challenger"
+            context, stage, Demand("CPU", units), lambda _word: None, holds_applications=stage == "train_challenger"
         ):
             print("began", flush=True)
             sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""Serve files: what a preset may name, and what is refused before a run is made."""
+"""Serve files: the ones that a preset can name, and the ones that are refused before a run is made."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PAIR = "applications: [{name: challenger, deployments: [{name: A}]}, {name: solv
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in APPLICATIONS.glob("*.yaml")))
-def test_the_shipped_files_have_both_roles(name: str) -> None:
+def test_a_shipped_file_has_an_application_for_each_role(name: str) -> None:
     assert {"challenger", "solver"} <= read_applications(name).keys()
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (None, "no such file; there are embedded, .*vllm-cpu"),
+        (None, "no such file; expected one of embedded, .*vllm-cpu"),
         ("a: [", "not valid YAML"),
         ("[]", "expected a Serve config file with `applications`"),
         ("applications: [{route_prefix: /x}]", "each with a name"),
@@ -33,7 +33,7 @@ def test_the_shipped_files_have_both_roles(name: str) -> None:
         (PAIR.replace("{name: challenger, deployments: [{name: A}]}", "{name: challenger}") + "]", "challenger with"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, text: str | None, complaint: str) -> None:
+def test_an_unusable_file_is_refused_with_the_reason(tmp_path: Path, text: str | None, complaint: str) -> None:
     path = tmp_path / "mine.yaml"
     if text is not None:
         path.write_text(text)
@@ -41,14 +41,14 @@ def test_other_files_are_refused(tmp_path: Path, text: str | None, complaint: st
         read_applications(str(path) if text is not None else "nosuch")
 
 
-def test_vllm_is_asked_for_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_needs_vllm_is_refused_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applications, "find_spec", lambda _name: None)
     refuse_missing_engine("embedded")
-    with pytest.raises(ConfigError, match=r"vllm-cpu needs vLLM: .*deploy/vllm-cpu\.sh"):
+    with pytest.raises(ConfigError, match=r"vllm-cpu needs vLLM, .*deploy/vllm-cpu\.sh"):
         refuse_missing_engine("vllm-cpu")
 
 
-def test_a_method_whose_application_is_missing_is_refused_and_leaves_nothing(sqlite: Store, tmp_path: Path) -> None:
+def test_a_method_whose_application_is_missing_is_refused_and_leaves_no_run(sqlite: Store, tmp_path: Path) -> None:
     settings = {"solver.reward.type": "evol_rl", "solver.signals.embedder": "served"}
     with pytest.raises(ConfigError, match="embedded has no application embedder; it has challenger, solver"):
         prepare(Home(tmp_path), sqlite, "a", "demo", 0, settings)

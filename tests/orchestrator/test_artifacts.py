@@ -8,7 +8,7 @@ import pytest
 from orchestrator import artifacts
 
 
-def test_the_run_goes_on_while_artifacts_are_written_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     may_write, calls = Event(), list[tuple[str, Any]]()
 
     def create(*, progress: float, key: str, description: str) -> str:
@@ -32,7 +32,7 @@ def test_the_run_goes_on_while_artifacts_are_written_in_order(monkeypatch: pytes
     ]
 
 
-def test_what_could_not_be_written_is_raised_unless_the_run_itself_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_writing_is_raised_unless_the_run_itself_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionError("Prefect is away")
 
@@ -49,4 +49,4 @@ def test_what_could_not_be_written_is_raised_unless_the_run_itself_failed(monkey
     with pytest.raises(ValueError, match="of the run"):
         run(ValueError("of the run"))
     monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda *_, **__: None)
-    run(None)  # nothing is left of the run before
+    run(None)  # the next run does not get the errors of the one before

@@ -1,4 +1,4 @@
-"""The stage `audit_labels` and `coevo audit judge` on a made-up run, with a fake judge over HTTP."""
+"""The stage `audit_labels` and `coevo audit judge`, on a synthetic run and with a fake judge over HTTP."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from core.types import LabelledQuestion, OracleLabel, Question, question_id
 from orchestrator.cli import app
 from orchestrator.cli.judge import _name_of
 from orchestrator.installation.home import Home
+from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.runs import prepare
-from orchestrator.stages.functions import STAGE_FUNCTIONS
 from services.inference.client import InferenceError
 from services.oracles.judge import JudgeError
 from storage import queries
 from storage.rows import SampleRow
 from storage.session import Store, open_store
-from tests.fake_judge import checked, judge_that, question_of, said, solved
+from tests.fake_judge import chat_completion, comparing_reply, correct_reply, judge_with, question_of
 from tests.fake_service import fake_service
 from tests.synthetic_run import CONFIG, context_of, create, fill_run, finish, vote_of
 
@@ -35,129 +35,129 @@ def run(store: Store) -> Store:
     return store
 
 
-def audited(store: Store, audit: Audit, run: str = "demo", t: int = 3) -> dict[str, Any]:
-    """The stage's result, as the ledger commits it."""
+def run_audit(store: Store, audit: Audit, run: str = "demo", t: int = 3) -> dict[str, Any]:
+    """Run the stage; returns its result, as the ledger would store it."""
     config = CONFIG.model_copy(update={"audit": audit})
     last_write = STAGE_FUNCTIONS["audit_labels"](context_of(store, run, t, config=config))
     with store.write() as session:
         return dict(last_write(session))
 
 
-def by_judge(service: Service, sample: int | None = 40, **settings: Any) -> Audit:
+def judge_audit(service: Service, sample: int | None = 40, **settings: Any) -> Audit:
     small = {"batch": BATCH, "sentinels": SENTINELS, "attempts": 2, "batch_attempts": 2, "name": "m"}
     judge = Judge(url=service.url, model="m", **{**small, **settings})
     return Audit(oracle="judge", sample=sample, judge=judge)
 
 
-def stored(store: Store, oracle: str = "judge_m") -> tuple[list[SampleRow], dict[str, OracleLabel]]:
+def stored_audit(store: Store, oracle: str = "judge_m") -> tuple[list[SampleRow], dict[str, OracleLabel]]:
     with store.read() as session:
         labels = queries.questions.oracle_labels_of(session, "demo", 3, oracle)
         return queries.audits.samples_of(session, "demo", 3, oracle), {label.question_id: label for label in labels}
 
 
 def test_a_judge_is_asked_about_a_sample_batch_by_batch(run: Store) -> None:
-    with fake_service(judge_that(solved)) as (service, asked):
-        result = audited(run, by_judge(service))
-    samples, labels = stored(run)
+    with fake_service(judge_with(correct_reply)) as (service, requests):
+        result = run_audit(run, judge_audit(service))
+    samples, labels = stored_audit(run)
     assert [row.position for row in samples] == list(range(40))
     assert labels.keys() == {row.question_id for row in samples}
-    _, exact = stored(run, "exact")
-    # Where the judge boxes what the program finds, its verdict is the program's.
+    _, exact = stored_audit(run, "exact")
+    # The fake judge's answers are the program's, so its verdicts are too.
     assert {i: label.verdict for i, label in labels.items()} == {i: exact[i].verdict for i in labels}
     assert len({label.verdict for label in labels.values()}) == 3
-    assert len(asked) == 40 + 3 * SENTINELS
+    assert len(requests) == 40 + 3 * SENTINELS
     assert (result["oracle"], result["audited"], result["asked"], result["batches"]) == ("judge_m", 40, 40, 3)
     assert result["thrown_away"] == 0
     assert result["sentinels"]["n"] == 3 * SENTINELS
     assert result["sentinels"]["ci95"][0] < result["sentinels"]["value"] <= 1
     assert sum(result["verdicts"].values()) == 40 < result["population"] <= 320
-    assert (result["prompt_tokens"], result["reply_tokens"]) == (200 * len(asked), 10 * len(asked))
+    assert (result["prompt_tokens"], result["reply_tokens"]) == (200 * len(requests), 10 * len(requests))
 
 
-def test_nothing_is_kept_of_a_batch_thrown_away_and_a_restart_asks_only_the_rest(run: Store) -> None:
+def test_a_discarded_batch_is_not_stored_and_a_restart_asks_only_the_rest(run: Store) -> None:
     first_batch = BATCH + SENTINELS
 
-    def breaks_down(before: int, body: dict[str, Any]) -> tuple[int, Any]:
-        return said(solved(question_of(body)) if before < first_batch else r"\boxed{-98765}")
+    def right_at_first(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+        return chat_completion(correct_reply(question_of(body)) if before < first_batch else r"\boxed{-98765}")
 
-    with fake_service(breaks_down) as (service, asked):
+    with fake_service(right_at_first) as (service, requests):
         with pytest.raises(JudgeError, match=r"sentinel accuracy: expected at least 0\.8 .* got \d of 6, \d of 6"):
-            audited(run, by_judge(service))
-        assert len(asked) == 3 * first_batch  # the second batch twice
-    samples, before = stored(run)
+            run_audit(run, judge_audit(service))
+        assert len(requests) == 3 * first_batch  # the second batch is asked twice
+    samples, before = stored_audit(run)
     assert before.keys() == {row.question_id for row in samples if row.position < BATCH}
     assert not any(label.truth == "-98765" for label in before.values())
-    with fake_service(judge_that(solved)) as (service, asked):
-        result = audited(run, by_judge(service))
-        assert len(asked) == 24 + 2 * SENTINELS
-        assert audited(run, by_judge(service))["asked"] == 0
-        assert len(asked) == 24 + 2 * SENTINELS
-    again, after = stored(run)
+    with fake_service(judge_with(correct_reply)) as (service, requests):
+        result = run_audit(run, judge_audit(service))
+        assert len(requests) == 24 + 2 * SENTINELS
+        assert run_audit(run, judge_audit(service))["asked"] == 0
+        assert len(requests) == 24 + 2 * SENTINELS
+    again, after = stored_audit(run)
     assert again == samples
     assert len(after) == 40
     assert {i: after[i] for i in before} == before
     assert (result["audited"], result["asked"]) == (40, 24)
 
 
-def test_a_larger_sample_asks_for_what_it_adds(run: Store) -> None:
-    with fake_service(judge_that(solved)) as (service, asked):
-        audited(run, by_judge(service, sample=20))
-        small, _ = stored(run)
-        before = len(asked)
-        assert audited(run, by_judge(service, sample=40))["asked"] == 20
-    larger, labels = stored(run)
+def test_a_larger_sample_asks_about_the_added_questions_only(run: Store) -> None:
+    with fake_service(judge_with(correct_reply)) as (service, requests):
+        run_audit(run, judge_audit(service, sample=20))
+        small, _ = stored_audit(run)
+        before = len(requests)
+        assert run_audit(run, judge_audit(service, sample=40))["asked"] == 20
+    larger, labels = stored_audit(run)
     assert larger[:20] == small
     assert len(labels) == 40
-    assert len(asked) - before == 20 + 2 * SENTINELS
+    assert len(requests) - before == 20 + 2 * SENTINELS
 
 
-def test_two_judges_stay_apart_and_without_a_sample_all_are_asked(run: Store) -> None:
-    with fake_service(judge_that(solved)) as (service, _):
-        audited(run, by_judge(service, sample=16))
-        result = audited(run, by_judge(service, None, name=None, batch=128))
-    assert len(stored(run)[1]) == 16
+def test_two_judges_have_separate_labels_and_without_a_sample_all_questions_are_asked(run: Store) -> None:
+    with fake_service(judge_with(correct_reply)) as (service, _):
+        run_audit(run, judge_audit(service, sample=16))
+        result = run_audit(run, judge_audit(service, None, name=None, batch=128))
+    assert len(stored_audit(run)[1]) == 16
     assert result["oracle"] == "judge"
-    assert len(stored(run, "judge")[1]) == result["audited"] == result["population"] > 250
+    assert len(stored_audit(run, "judge")[1]) == result["audited"] == result["population"] > 250
 
 
-def test_questions_that_came_with_answers_can_be_judged_by_the_papers_prompt(store: Store) -> None:
+def test_questions_that_came_with_answers_can_be_judged_by_the_paper_s_prompt(store: Store) -> None:
     ids = [question_id("given", 0, i) for i in (0, 1)]
     with store.write() as session:
         create(session, "given")
-        asked = [Question(key, "given", 0, i, f"q{i}", "", None, i, answer=str(i)) for i, key in enumerate(ids)]
-        queries.questions.add_questions(session, asked)
-        vote = vote_of(("0", 6))  # right for the first, wrong for the second
-        queries.questions.add_labels(session, [LabelledQuestion(each.id, each.text, vote, "kept") for each in asked])
+        questions = [Question(key, "given", 0, i, f"q{i}", "", None, i, answer=str(i)) for i, key in enumerate(ids)]
+        queries.questions.add_questions(session, questions)
+        vote = vote_of(("0", 6))  # right for the first question, wrong for the second
+        queries.questions.add_labels(session, [LabelledQuestion(q.id, q.text, vote, "kept") for q in questions])
         finish(session, "given", 0, "label_questions", {}, took=1)
-    with fake_service(judge_that(checked)) as (service, _):
-        result = audited(store, by_judge(service, None, prompt="equivalence"), "given", 0)
+    with fake_service(judge_with(comparing_reply)) as (service, _):
+        result = run_audit(store, judge_audit(service, None, prompt="equivalence"), "given", 0)
     assert result["verdicts"] == {"right": 1, "wrong": 1}
-    assert audited(store, Audit(oracle="given"), "given", 0) == {"oracle": "given", "audited": 2}
+    assert run_audit(store, Audit(oracle="given"), "given", 0) == {"oracle": "given", "audited": 2}
     with store.read() as session:
-        said_by = [
+        verdicts = [
             [(label.verdict, label.truth) for label in queries.questions.oracle_labels_of(session, "given", 0, oracle)]
             for oracle in ("given", "judge_m")
         ]
-    assert said_by == [[("right", "0"), ("wrong", "1")]] * 2
+    assert verdicts == [[("right", "0"), ("wrong", "1")]] * 2
 
 
-def test_an_iteration_in_which_nobody_answered_is_no_error(store: Store) -> None:
+def test_an_iteration_without_answers_is_audited_without_an_error(store: Store) -> None:
     with store.write() as session:
         create(session, "empty")
         finish(session, "empty", 1, "label_questions", {}, took=1)
-    with fake_service(judge_that(solved)) as (service, asked):
-        result = audited(store, by_judge(service), "empty", 1)
-    assert (result["audited"], result["population"], result["sentinels"], asked) == (0, 0, None, [])
-    assert audited(store, Audit(oracle=None), "empty", 1) == {"oracle": None}
+    with fake_service(judge_with(correct_reply)) as (service, requests):
+        result = run_audit(store, judge_audit(service), "empty", 1)
+    assert (result["audited"], result["population"], result["sentinels"], requests) == (0, 0, None, [])
+    assert run_audit(store, Audit(oracle=None), "empty", 1) == {"oracle": None}
 
 
 def test_a_key_that_is_not_set_is_refused_before_a_run_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    place = Home(tmp_path)
-    store = open_store(place.database, create=True)
+    home = Home(tmp_path)
+    store = open_store(home.database, create=True)
     judge = {"url": "http://127.0.0.1:1/v1", "model": "m", "key_variable": "NO_SUCH_KEY"}
     with pytest.raises(InferenceError, match="key_variable: NO_SUCH_KEY is not set in the environment"):
-        prepare(place, store, "a", "demo", 0, {"audit.oracle": "judge", "audit.judge": judge})
+        prepare(home, store, "a", "demo", 0, {"audit.oracle": "judge", "audit.judge": judge})
     with store.read() as session:
         assert queries.runs.list_runs(session) == []
 
@@ -170,26 +170,26 @@ def at_home(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     return sqlite
 
 
-def test_a_finished_run_is_judged_from_the_command_line(at_home: Store) -> None:
-    with fake_service(judge_that(solved)) as (service, asked):
+def test_a_finished_run_can_be_judged_from_the_command_line(at_home: Store) -> None:
+    with fake_service(judge_with(correct_reply)) as (service, requests):
         command = ["audit", "judge", "demo", "3", "--url", service.url, "--model", "GPT-4o.mini", "--size", "12"]
         first = CliRunner().invoke(app, [*command, "--json"])
         assert first.exit_code == 0, first.output
-        before = len(asked)
+        before = len(requests)
         second = CliRunner().invoke(app, command)
-        assert len(asked) == before == 12 + 8
+        assert len(requests) == before == 12 + 8
         bad = CliRunner().invoke(app, [*command, "--set", "batch=0"])
         nowhere = CliRunner().invoke(app, [*command[:2], "nowhere", *command[3:]])
         unlabelled = CliRunner().invoke(app, [*command[:3], "9", *command[4:]])
     assert json.loads(first.stdout)["oracle"] == "judge_gpt_4o_mini"
     assert second.stdout.startswith("judge_gpt_4o_mini: 12 of ")
-    assert len(stored(at_home, "judge_gpt_4o_mini")[1]) == 12
+    assert len(stored_audit(at_home, "judge_gpt_4o_mini")[1]) == 12
     assert (bad.exit_code, "audit.judge.batch: Input should be greater than 0" in bad.stderr) == (1, True)
     assert (nowhere.exit_code, "nowhere" in nowhere.stderr) == (1, True)
     assert (unlabelled.exit_code, "no question has a pseudo-label" in unlabelled.stderr) == (1, True)
 
 
-def test_the_name_says_which_model_and_which_prompt() -> None:
+def test_a_judge_s_name_has_its_model_and_its_prompt() -> None:
     assert _name_of("openai/gpt-4o", "annotate") == "openai_gpt_4o"
     assert _name_of("GPT 4o", "equivalence") == "gpt_4o_equivalence"
     assert _name_of("…", "annotate") == "model"

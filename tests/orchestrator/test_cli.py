@@ -1,4 +1,4 @@
-"""The commands are known by name before any of them is imported."""
+"""The command line lists all commands before it imports any of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAMES = [name for names in _COMMANDS.values() for name in names]
 
 
 def words(text: str) -> str:
-    """Without the terminal's line breaks and frames."""
+    """The text without the terminal's line breaks and frames."""
     return " ".join(text.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_list_of_commands_says_of_each_what_its_own_help_says(name: str) -> None:
+def test_the_list_of_commands_describes_each_as_its_own_help_does(name: str) -> None:
     group = get_command(app)
     context = typer.Context(group)
     _, command, _ = group.resolve_command(context, [name])
@@ -33,15 +33,15 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name: str) -> 
 
 def test_the_help_names_every_command_and_imports_none() -> None:
     code = "import sys; from orchestrator.cli import app; app(standalone_mode=False); print('imported', *sys.modules)"
-    asked = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
-    shown, _, imported = asked.stdout.partition("imported ")
+    result = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    shown, _, imported = result.stdout.partition("imported ")
     for name in NAMES:
         assert f"│ {name} " in shown
     ours = {module for module in imported.split() if module.partition(".")[0] in ("core", "storage", "orchestrator")}
     assert ours == {"orchestrator", "orchestrator.cli"}
 
 
-def test_a_command_that_is_not_there_is_refused_with_one_that_is_like_it() -> None:
+def test_an_unknown_command_is_refused_and_a_similar_one_is_suggested() -> None:
     result = CliRunner().invoke(app, ["reprot"])
     assert result.exit_code == 2
     assert "No such command 'reprot'. Did you mean 'report'" in words(result.output)

@@ -1,4 +1,4 @@
-"""Whoever has started the services is told where they are, and commands find them there."""
+"""`coevo status` shows the services' addresses, and commands use them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from storage.session import open_store
 from tests.api_server import served
 from tests.synthetic_run import fill_run
 
-ELSEWHERE = "http://127.0.0.1:9"  # where nobody answers
+ELSEWHERE = "http://127.0.0.1:9"  # no server answers at this address
 
 
 @pytest.fixture
 def api_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A home with a run, whose services.json says what `coevo up --free-ports` leaves: the API is on a port of its
-    own. The process that it names is the test's."""
+    """The address of an API on a free port, in a home with a run. The home's services.json is like that of
+    `coevo up --free-ports`, and names the test's own process."""
     for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "COEVO_API_URL", "COEVO_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
@@ -51,18 +51,21 @@ def coevo(*arguments: str, status: int = 0) -> str:
     return result.stdout if status == 0 else result.stderr
 
 
-def test_a_command_asks_the_api_that_was_started_here(
+def test_a_command_uses_the_api_of_this_home_unless_told_otherwise(
     api_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "demo" in coevo("runs", "list")
     assert coevo("questions", "demo", "1", "--limit", "2", "--json").count("\n") == 2
     monkeypatch.setenv("COEVO_API_URL", ELSEWHERE)
     assert f"{ELSEWHERE}: no answer" in coevo("runs", "list", status=1)
-    assert "HTTP 401" in coevo("runs", "list", "--url", api_url, status=1)  # another API is not shown this home's key
+    # A command does not send this home's key to an address given by --url.
+    assert "HTTP 401" in coevo("runs", "list", "--url", api_url, status=1)
     assert "demo" in coevo("runs", "list", "--url", api_url, "--key", Home(tmp_path).api_key)
 
 
-def test_the_address_without_services_is_the_one_of_coevo_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_services_commands_use_the_default_address_of_coevo_api(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
     assert client(None, None).url == f"http://127.0.0.1:{cluster.Ports().api}"
@@ -79,7 +82,7 @@ def test_status_prints_every_address_and_no_secret(api_url: str) -> None:
     assert "http://127.0.0.1:6004, password coevo:password" in with_them
 
 
-def test_status_prints_no_address_of_services_that_ended(api_url: str) -> None:
+def test_status_prints_no_addresses_of_services_that_have_ended(api_url: str) -> None:
     home = Home(Path(os.environ["COEVO_HOME"]))
     home.save_services(None)
     shown = coevo("status")
@@ -87,7 +90,7 @@ def test_status_prints_no_address_of_services_that_ended(api_url: str) -> None:
     assert api_url not in shown
 
 
-def test_an_address_that_nobody_knows_is_not_printed(tmp_path: Path) -> None:
+def test_an_unknown_address_is_not_printed(tmp_path: Path) -> None:
     services = Services("ray:6379", "http://ray:8265", "http://ray:8000", "http://prefect:4200", "secret", {})
     assert [line.split()[0] for line in addresses(Home(tmp_path), services)] == [
         "Prefect", "Ray", "Ray", "Inference", "Home",

@@ -1,4 +1,4 @@
-"""`coevo api` as a process, and the keys that it asks for."""
+"""`coevo api` as a process, and the keys that it needs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -35,11 +36,11 @@ from storage.session import open_store
 from tests.live import COEVO, terminated, wait_until
 from tests.synthetic_run import fill_run
 
-ODD = "\x9b2J\u202e"  # the first of it a terminal obeys, the last has it show what follows from right to left
+ODD = "\x9b2J\u202e"  # a control sequence for a terminal, and a character that reverses the text after it
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"):
         monkeypatch.delenv(name, raising=False)
@@ -52,10 +53,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_serves_whoever_has_a_key(place: Path) -> None:
-    made = CliRunner().invoke(app, ["keys", "add", "me", "--scope", "read", "--scope", "run"])
-    key = made.stdout.strip()
-    assert (made.exit_code, key[:6]) == (0, "coevo_")
+def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: Path) -> None:
+    added = CliRunner().invoke(app, ["keys", "add", "me", "--scope", "read", "--scope", "run"])
+    key = added.stdout.strip()
+    assert (added.exit_code, key[:6]) == (0, "coevo_")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -64,20 +65,24 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
     with subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, text=True) as process, terminated(process):
         wait_until(lambda: _answers(url), "the API to answer")
         assert httpx.get(f"{url}/api/v1/runs").status_code == 401
-        own_key = {"Authorization": f"Bearer {Home(place).api_key}"}
-        assert httpx.get(f"{url}/api/v1/keys", headers=own_key).status_code == 200  # it may do everything
-        asked = httpx.get(f"{url}/api/v1/runs", headers={"Authorization": f"Bearer {key}"})
-        assert [run["name"] for run in asked.json()["items"]] == ["demo"]
+        own_key = {"Authorization": f"Bearer {Home(home_folder).api_key}"}
+        assert httpx.get(f"{url}/api/v1/keys", headers=own_key).status_code == 200  # the home's own key has every scope
+        response = httpx.get(f"{url}/api/v1/runs", headers={"Authorization": f"Bearer {key}"})
+        assert [run["name"] for run in response.json()["items"]] == ["demo"]
         shown = _questions(url, key, "--verdict", "kept", "--limit", "3", "--json")
         assert [json.loads(line)["verdict"] for line in shown.stdout.splitlines()] == ["kept"] * 3
-        assert len(_questions(url, key, "--limit", "0", "--json").stdout.splitlines()) == 320  # two pages
+        # The command reads two pages.
+        assert len(_questions(url, key, "--limit", "0", "--json").stdout.splitlines()) == 320
         assert "p_hat" in _questions(url, key, "--sort", "-p_hat", "--limit", "1").stdout
-        alike = [_questions(url, key, "--cluster", "0", "--oracle", oracle, "--json") for oracle in ("exact", "human")]
-        assert [[json.loads(line)["index"] for line in each.stdout.splitlines()] for each in alike] == [[7], []]
+        compared = [
+            _questions(url, key, "--cluster", "0", "--oracle", oracle, "--json") for oracle in ("exact", "human")
+        ]
+        indices = [[json.loads(line)["index"] for line in result.stdout.splitlines()] for result in compared]
+        assert indices == [[7], []]
         assert "demo/1/000007" in _questions(url, key, "--index", "7").stdout
         assert json.loads(_questions(url, key, "--index", "7", "--json").stdout)["id"] == "demo/1/000007"
-        for which in (("--limit", "0"), ("--index", "7")):
-            printed = _questions(url, key, *which, "--json").stdout
+        for selection in (("--limit", "0"), ("--index", "7")):
+            printed = _questions(url, key, *selection, "--json").stdout
             assert (printed.isascii(), json.dumps(ODD)[1:-1] in printed) == (True, True)
         assert "HTTP 404: question 'demo/1/000999'" in _questions(url, key, "--index", "999").stderr
         both = _questions(url, key, "--index", "7", "--oracle", "exact")
@@ -94,20 +99,20 @@ def test_it_serves_whoever_has_a_key(place: Path) -> None:
         assert "HTTP 404: run nobody: no such run" in _coevo(url, key, "runs", "resume", "nobody").stderr
         assert "HTTP 422: body.decision: Input should be" in _coevo(url, key, "runs", "decide", "demo", "no").stderr
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=30)[0]
-    assert said.startswith(
+        output = process.communicate(timeout=30)[0]
+    assert output.startswith(
         f"dashboard {url}, API {url}/api/v1, described at {url}/api/openapi.json; requests need a key"
     )
-    assert Home(place).api_key not in said
-    assert "runs cannot be started, since no Prefect server is known" in said
+    assert Home(home_folder).api_key not in output
+    assert "runs cannot be started, since no Prefect server is known" in output
     shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout
     assert "me" in shown_keys
     assert key not in shown_keys
     assert CliRunner().invoke(app, ["keys", "revoke", "me"]).stdout == "revoked: me\n"
 
 
-def test_a_homes_key_is_known_once_and_not_after_it_was_revoked(place: Path) -> None:
-    store = open_store(f"sqlite:///{place}/coevo.db")
+def test_a_home_s_key_is_stored_once_and_refused_after_it_was_revoked(home_folder: Path) -> None:
+    store = open_store(f"sqlite:///{home_folder}/coevo.db")
     accept_home_key(store, "coevo_1")
     accept_home_key(store, "coevo_1")
     with store.read() as session:
@@ -118,12 +123,12 @@ def test_a_homes_key_is_known_once_and_not_after_it_was_revoked(place: Path) -> 
         accept_home_key(store, "coevo_1")
 
 
-def test_one_question_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing that a model or an annotator wrote is obeyed, by Rich or by the terminal."""
+def test_a_question_s_texts_are_shown_without_markup_or_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither Rich nor the terminal interprets what a model or an annotator wrote."""
     shown = TypeAdapter(QuestionDetail).validate_python(EXAMPLES["QuestionDetail"])
     odd = "[red]7[/] :cat:\x1b[2J\u202e"
-    said = shown.annotations[0].model_copy(update={"note": odd})
-    show(shown.model_copy(update={"text": f"{odd}\nmore", "answer": odd, "annotations": [said]}))
+    annotation = replace(shown.annotations[0], note=odd)
+    show(replace(shown, text=f"{odd}\nmore", answer=odd, annotations=[annotation]))
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:4] == ["demo/1/000042  kept", "", "[red]7[/] :cat: [2J", "more"]
     facts = [line.split(maxsplit=1) for line in lines[5:] if line]
@@ -144,7 +149,7 @@ def test_one_question_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> N
         (("keys", "revoke", "you"), "key 'you': no key of this name is in use"),
     ],
 )
-def test_what_cannot_be_done_is_said(place: Path, arguments: tuple[str, ...], complaint: str) -> None:
+def test_a_command_that_fails_prints_the_reason(home_folder: Path, arguments: tuple[str, ...], complaint: str) -> None:
     result = CliRunner().invoke(app, list(arguments))
     assert (result.exit_code, complaint in result.stderr) == (1, True)
 
@@ -154,7 +159,7 @@ def _questions(url: str, key: str, *arguments: str) -> Result:
 
 
 def _coevo(url: str, key: str, *arguments: str) -> Result:
-    """In this process: the command's imports take seconds."""
+    """Run the command in this process, because its imports take seconds."""
     return CliRunner().invoke(app, arguments, env={"COEVO_API_URL": url, "COEVO_API_KEY": key})
 
 
@@ -165,8 +170,8 @@ def _answers(url: str) -> bool:
         return False
 
 
-def test_alerts_go_to_the_webhook_and_to_prefect_where_there_are_any(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_alerts_are_sent_to_the_webhook_and_to_prefect_if_they_are_configured(
+    home_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _targets() == []
     monkeypatch.setenv("PREFECT_API_URL", "http://prefect:4200/api")

@@ -1,4 +1,4 @@
-"""`coevo easyr1 render`: what EasyR1 would be started with, without it and without a GPU."""
+"""`coevo easyr1 render`: writes EasyR1's files without EasyR1 and without a GPU."""
 
 from __future__ import annotations
 
@@ -33,42 +33,46 @@ def render(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_a_presets_first_training(tmp_path: Path) -> None:
+def test_the_files_of_a_preset_s_first_training(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code, said = render("--preset", "micro", "--out", str(out), *sets(SETTINGS))
-    assert code == 0, said
-    assert "10 steps of 32 x 8 rollouts" in said
-    assert "rollouts are vLLM's" in said
+    code, output = render("--preset", "micro", "--out", str(out), *sets(SETTINGS))
+    assert code == 0, output
+    assert "10 steps of 32 x 8 rollouts" in output
+    assert "rollouts are vLLM's" in output
     names = {"config.yaml", "train.parquet", "validation.parquet", "chat_template.jinja", "job.json", "reward_shim.py"}
     assert {path.name for path in out.iterdir()} == {*names, "start"}
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert (config["worker"]["rollout"]["n"], config["trainer"]["max_steps"]) == (8, 10)
     assert (config["algorithm"]["use_kl_loss"], config["algorithm"]["kl_coef"]) == (False, 0.001)  # SRT B.1
-    assert config["worker"]["actor"]["model"]["model_path"] == str(out / "start")  # for its transformers 4
+    # The copy that EasyR1's transformers 4 can read.
+    assert config["worker"]["actor"]["model"]["model_path"] == str(out / "start")
     rows = pq.read_table(out / "train.parquet").to_pylist()
     preset = load_config(preset_path("micro"), SETTINGS)
     assert preset.prompts is not None
-    asked = {prompt.text for prompt in read_prompts(preset, preset.prompts)}
+    prompts = {prompt.text for prompt in read_prompts(preset, preset.prompts)}
     assert len(rows) == 320
-    assert {json.loads(row["ground_truth"])["question"] for row in rows} <= asked
+    assert {json.loads(row["ground_truth"])["question"] for row in rows} <= prompts
     assert all(json.loads(row["ground_truth"])["question"] in row["prompt"] for row in rows)
 
 
-def test_the_challengers(tmp_path: Path) -> None:
-    code, said = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"), *sets(ONE_GPU))
-    assert code == 0, said
+def test_the_job_of_a_challenger_s_training(tmp_path: Path) -> None:
+    code, output = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"), *sets(ONE_GPU))
+    assert code == 0, output
     job = json.loads((tmp_path / "out" / "job.json").read_text())
     assert (job["role"], job["solver"]["url"]) == ("challenger", "http://127.0.0.1:8000/solver/v1")
 
 
-def test_a_loops_solver_is_rendered_with_stand_ins_that_are_named(tmp_path: Path) -> None:
-    """On a machine with neither the model nor a Challenger's questions."""
+def test_a_loop_s_solver_is_rendered_with_replacements_that_are_named(tmp_path: Path) -> None:
+    """The machine has neither the model nor a Challenger's questions."""
     out = tmp_path / "out"
-    code, said = render("--preset", "rzero-qwen3-4b", "--role", "solver", "--out", str(out))
-    assert code == 0, said
-    assert "15 steps of 128 x 5 rollouts" in said
-    assert "1920 questions and true answers as labels of the tiny world, since what this preset's Challenger" in said
-    assert "the tiny model's tokenizer and chat template, for those of models/Qwen3-4B-Base" in said
+    code, output = render("--preset", "rzero-qwen3-4b", "--role", "solver", "--out", str(out))
+    assert code == 0, output
+    assert "15 steps of 128 x 5 rollouts" in output
+    assert (
+        "1920 questions and true answers as labels of the tiny world replace the preset's own, since what this"
+        in output
+    )
+    assert "the tiny model's tokenizer and chat template replace those of models/Qwen3-4B-Base" in output
     config = yaml.safe_load((out / "config.yaml").read_text())
     actor, rollout = config["worker"]["actor"], config["worker"]["rollout"]
     assert actor["model"]["model_path"].endswith("models/Qwen3-4B-Base")
@@ -82,20 +86,20 @@ def test_a_loops_solver_is_rendered_with_stand_ins_that_are_named(tmp_path: Path
     assert all(int(truth["label"]) == int(truth["truth"]) for truth in truths)
 
 
-def test_its_challenger_needs_the_tokenizer_only(tmp_path: Path) -> None:
-    code, said = render("--preset", "rzero-qwen3-4b", "--role", "challenger", "--out", str(tmp_path / "out"))
-    assert code == 0, said
-    assert "5 steps of 128 x 4 rollouts" in said
-    assert said.count("tiny world") == 0
-    assert said.count("the tiny model's tokenizer") == 1
+def test_a_loop_s_challenger_is_rendered_with_a_replaced_tokenizer_only(tmp_path: Path) -> None:
+    code, output = render("--preset", "rzero-qwen3-4b", "--role", "challenger", "--out", str(tmp_path / "out"))
+    assert code == 0, output
+    assert "5 steps of 128 x 4 rollouts" in output
+    assert output.count("tiny world") == 0
+    assert output.count("the tiny model's tokenizer") == 1
     config = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
     assert (config["trainer"]["max_steps"], config["worker"]["rollout"]["n"]) == (5, 4)
 
 
-def test_nothing_stands_in_where_all_is_known(tmp_path: Path) -> None:
-    code, said = render("--preset", "micro", "--out", str(tmp_path / "out"), *sets(SETTINGS))
+def test_nothing_is_replaced_where_model_and_prompts_are_here(tmp_path: Path) -> None:
+    code, output = render("--preset", "micro", "--out", str(tmp_path / "out"), *sets(SETTINGS))
     assert code == 0
-    assert "stands in" not in said
+    assert "Replaced" not in output
 
 
 @pytest.mark.parametrize(
@@ -103,50 +107,51 @@ def test_nothing_stands_in_where_all_is_known(tmp_path: Path) -> None:
     [
         (
             ("--preset", "micro", "--set", "solver.reward.type=rzero", "--set", "prompts.labels=offline"),
-            "320 questions and true answers as labels of the tiny world, since the base model's votes are not known",
+            "320 questions and true answers as labels of the tiny world replace the preset's own, since the base model",
         ),
-        (("--preset", "grpo"), "of the tiny world, since prompts/polaris.parquet is not on this machine"),
-        (("--preset", "ttrl"), "192 questions of the tiny world, since benchmarks/aime24.jsonl is not on this machine"),
+        (("--preset", "grpo"), "replace the preset's own, since prompts/polaris.parquet is not on this machine"),
+        (
+            ("--preset", "ttrl"),
+            "192 questions of the tiny world replace the preset's own, since benchmarks/aime24.jsonl is",
+        ),
     ],
 )
-def test_a_prompt_set_that_is_not_known_here_is_stood_in_for(
-    tmp_path: Path, arguments: tuple[str, ...], why: str
-) -> None:
-    code, said = render(*arguments, "--out", str(tmp_path / "out"))
-    assert code == 0, said
-    assert why in said
+def test_a_prompt_set_that_is_not_here_is_replaced(tmp_path: Path, arguments: tuple[str, ...], why: str) -> None:
+    code, output = render(*arguments, "--out", str(tmp_path / "out"))
+    assert code == 0, output
+    assert why in output
 
 
-def test_a_model_that_is_here_lends_its_own_tokenizer_and_must_have_a_template(tmp_path: Path) -> None:
+def test_a_local_model_s_own_tokenizer_is_used_and_must_have_a_chat_template(tmp_path: Path) -> None:
     model = tmp_path / "model"
     shutil.copytree(MICRO_MODEL, model)
     arguments = ("--preset", "demo", "--set", f"base_model={model}", "--out", str(tmp_path / "out"))
-    code, said = render(*arguments)
-    assert code == 0, said
-    assert "the tiny model's tokenizer" not in said
+    code, output = render(*arguments)
+    assert code == 0, output
+    assert "the tiny model's tokenizer" not in output
     shutil.rmtree(tmp_path / "out")
     (model / "chat_template.jinja").unlink()
-    code, said = render(*arguments)
+    code, output = render(*arguments)
     assert code == 1
-    assert "its tokenizer has no chat template; put a chat_template.jinja there" in " ".join(said.split())
+    assert "its tokenizer has no chat template; put a chat_template.jinja there" in " ".join(output.split())
     assert not (tmp_path / "out").exists()
 
 
 METHOD_OF = {path.stem: load_config(path).solver.reward for path in sorted(PRESETS.glob("*.toml"))}
-# What EasyR1 cannot train of the presets: the KL of SRT with its average, Dr. GRPO and sets in mini-batches, an entropy
-# bonus, and methods that need what it does not tell.
+# The presets that EasyR1 cannot train: SRT's KL with its average, Dr. GRPO and sets in mini-batches, an entropy bonus,
+# and methods that need signals that EasyR1 does not give.
 UNFIT = {"dr_grpo", "evol_rl", "pass_at_n", "poly_epo"}
 UNFIT |= {preset for preset, method in METHOD_OF.items() if isinstance(method, Srt | Rloo) or method.needs - SIGNALS}
 
 
 @pytest.mark.parametrize("preset", METHOD_OF)
-def test_every_preset_is_rendered_or_refused_by_its_methods_name(tmp_path: Path, preset: str) -> None:
-    code, said = render("--preset", preset, "--out", str(tmp_path / "out"))
+def test_every_preset_is_rendered_or_refused_with_its_method_s_name(tmp_path: Path, preset: str) -> None:
+    code, output = render("--preset", preset, "--out", str(tmp_path / "out"))
     if preset in UNFIT:
         assert code == 1
-        assert f"solver.reward {METHOD_OF[preset].type}: EasyR1 cannot train this as asked" in " ".join(said.split())
+        assert f"solver.reward {METHOD_OF[preset].type}: EasyR1 cannot train this as asked" in " ".join(output.split())
     else:
-        assert code == 0, said
+        assert code == 0, output
         assert (tmp_path / "out" / "config.yaml").is_file()
 
 
@@ -161,10 +166,10 @@ def test_every_preset_is_rendered_or_refused_by_its_methods_name(tmp_path: Path,
         ),
     ],
 )
-def test_what_cannot_be_rendered_is_said_and_nothing_written(
+def test_a_training_that_cannot_be_rendered_is_refused_and_no_file_is_written(
     tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    code, said = render(*arguments, "--out", str(tmp_path / "out"))
+    code, output = render(*arguments, "--out", str(tmp_path / "out"))
     assert code == 1
-    assert complaint in " ".join(said.split())
+    assert complaint in " ".join(output.split())
     assert not (tmp_path / "out").exists()

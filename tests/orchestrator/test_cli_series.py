@@ -1,4 +1,4 @@
-"""`coevo series` and `coevo alerts`, and that the health check writes what they show."""
+"""`coevo series` and `coevo alerts`, and the health check that writes what they show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from core.statistics.guard import LoopGuard
 from core.types import Evaluated
 from orchestrator.cli import app
-from orchestrator.stages.health import check_health
+from orchestrator.loop import check_health
 from storage import queries
 from storage.session import Store
 from tests.synthetic_run import CONFIG, context_of, create, evaluate, fill_run, label, vote_of
@@ -26,32 +26,32 @@ def store(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sto
     return sqlite
 
 
-def said(*arguments: str, status: int = 0) -> str:
+def output_of(*arguments: str, status: int = 0) -> str:
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == status, result.output
     return result.stdout if status == 0 else result.stderr
 
 
-def test_series_of_a_run_of_an_earlier_version(store: Store) -> None:
-    assert json.loads(said("series", "demo", "--json")) == []
-    found = json.loads(said("series", "demo", "--refresh", "--json"))
-    assert {point["iteration"] for point in found if point["name"] == "held_out"} == {0, 1, 2, 3}
-    assert {point["iteration"] for point in found if point["name"] == "kept_share"} == {1, 2, 3}
-    [accuracy] = json.loads(said("series", "demo", "--name", "label_accuracy", "--json"))[:1]
+def test_the_series_of_a_run_of_an_earlier_version_are_computed_on_request(store: Store) -> None:
+    assert json.loads(output_of("series", "demo", "--json")) == []
+    points = json.loads(output_of("series", "demo", "--refresh", "--json"))
+    assert {point["iteration"] for point in points if point["name"] == "held_out"} == {0, 1, 2, 3}
+    assert {point["iteration"] for point in points if point["name"] == "kept_share"} == {1, 2, 3}
+    [accuracy] = json.loads(output_of("series", "demo", "--name", "label_accuracy", "--json"))[:1]
     assert accuracy["lo"] < accuracy["value"] < accuracy["hi"]
-    assert said("alerts", "list", "--json") == "[]\n"  # it raises none
-    assert "label_accuracy" in said("series", "demo")
-    assert "no such run" in said("series", "nobody", status=1)
+    assert output_of("alerts", "list", "--json") == "[]\n"  # computing series raises no alerts
+    assert "label_accuracy" in output_of("series", "demo")
+    assert "no such run" in output_of("series", "nobody", status=1)
 
 
-def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store: Store) -> None:
-    """Two of eight questions are ill-posed, which this run's guard does not bear."""
+def test_the_health_check_writes_series_and_alerts_which_can_be_acknowledged(store: Store) -> None:
+    """Two of eight questions are ill-posed, more than this run's guard allows."""
     config = CONFIG.model_copy(update={"guard": LoopGuard(ill_posed="pause")})
     with store.write() as session:
         create(session, "h", config)
         evaluate(session, "h", 0, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)
-        well = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(6)]
-        label(session, "h", 1, [*well, *[(f"What is {i} + ?", vote_of(("3", 6))) for i in range(2)]], config)
+        well_posed = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(6)]
+        label(session, "h", 1, [*well_posed, *[(f"What is {i} + ?", vote_of(("3", 6))) for i in range(2)]], config)
     last_write = check_health(context_of(store, "h", 1))
     for _ in range(2):
         with store.write() as session:
@@ -62,9 +62,9 @@ def test_the_health_check_writes_series_and_alerts_which_are_acknowledged(store:
         [alert] = queries.alerts.list_alerts(session)
     assert (accuracy.value, accuracy.n) == (0.75, 8)
     assert (alert.iteration, alert.rule, alert.severity, alert.value) == (1, "ill_posed", "critical", 0.25)
-    assert [each["id"] for each in json.loads(said("alerts", "list", "h", "--open", "--json"))] == [alert.id]
-    assert alert.id in said("alerts", "list")
-    assert said("alerts", "acknowledge", alert.id, "--by", "ann").startswith("acknowledged by ann: ")
-    assert "ann acknowledged it at" in said("alerts", "acknowledge", alert.id, status=1)
-    assert said("alerts", "list", "--open", "--json") == "[]\n"
-    assert "no such run" in said("alerts", "list", "nobody", status=1)
+    assert [listed["id"] for listed in json.loads(output_of("alerts", "list", "h", "--open", "--json"))] == [alert.id]
+    assert alert.id in output_of("alerts", "list")
+    assert output_of("alerts", "acknowledge", alert.id, "--by", "ann").startswith("acknowledged by ann: ")
+    assert "ann acknowledged it at" in output_of("alerts", "acknowledge", alert.id, status=1)
+    assert output_of("alerts", "list", "--open", "--json") == "[]\n"
+    assert "no such run" in output_of("alerts", "list", "nobody", status=1)

@@ -1,5 +1,5 @@
-"""The dashboard in a real browser: every page, from the drift chart down to a vote, and ten labels by keyboard. Beside
-a run that was really made stands one of made rows, which a judge and people have graded."""
+"""The dashboard in a real browser: every page, from the drift chart down to a vote, and ten labels by keyboard. The
+pages show a real run, and a synthetic one that a judge and people have graded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.oracles.accuracy import measured
 from storage import queries
 from storage.rows import AlertRow
 from tests.api_server import served
-from tests.browsing import WIDTHS, look_at, serious, without_complaints
+from tests.browsing import WIDTHS, look_at, serious_violations, without_complaints
 from tests.live import Live
 from tests.orchestrator.judged_run import HALF, fill_judged_run
 from tests.orchestrator.whole_runs import WholeRun
@@ -39,16 +39,16 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def address(live: Live, straight: WholeRun) -> str:
-    """The dashboard over a finished run, and one of made rows."""
-    assert straight.name == RUN
+def address(live: Live, whole_run: WholeRun) -> str:
+    """The dashboard's address; the store has a finished run and a synthetic one."""
+    assert whole_run.name == RUN
     fill_judged_run(live.store(), JUDGED)
     return live.services.api_url
 
 
 @pytest.fixture
 def page(live: Live, page: Page) -> Page:
-    """A tab that was given the home's key."""
+    """A tab that has the home's key."""
     page.add_init_script(f"sessionStorage.setItem('coevo-key', '{live.home.api_key}')")
     return page
 
@@ -63,7 +63,7 @@ def stranger(browser: Browser) -> Iterator[Page]:
 def test_from_the_drift_chart_to_a_vote_in_three_clicks(address: str, page: Page) -> None:
     with without_complaints(page):
         page.goto(f"{address}/runs/{RUN}")
-        page.locator("#label-accuracy svg a").last.click()  # where two points are one, the upper
+        page.locator("#label-accuracy svg a").last.click()  # of two points at the same place, the upper one
         page.wait_for_url(f"**/runs/{RUN}/1?oracle=exact&oracle_verdict=wrong**")
         page.locator("table.questions td.text a").first.click()
         page.wait_for_url(f"**/runs/{RUN}/1/*")
@@ -73,35 +73,35 @@ def test_from_the_drift_chart_to_a_vote_in_three_clicks(address: str, page: Page
         expect(page.get_by_text("Trained on")).to_be_visible()
 
 
-def test_ten_labels_by_keyboard(live: Live, address: str, page: Page) -> None:
+def test_a_person_can_give_ten_labels_by_keyboard(live: Live, address: str, page: Page) -> None:
     with without_complaints(page):
         page.goto(f"{address}/runs/{RUN}/1/label")
         page.get_by_label("Your name").fill("ann")
         page.keyboard.press("Enter")
-        page.get_by_label("Questions in all").fill("30")
+        page.get_by_label("Sample size").fill("30")
         page.get_by_role("button", name="Draw a sample").click()
-        page.keyboard.press("w")  # of a hand that slipped
+        page.keyboard.press("w")  # a wrong key, which the next one undoes
         page.keyboard.press("u")
         expect(page.locator(".choices [aria-pressed=true]")).to_have_count(0)
         for count, key in enumerate("rwisrrwwri", start=1):
             expect(page.get_by_text("Pseudo-label", exact=True)).to_be_visible()
             shown = page.locator(".labelling h2").text_content()
             page.keyboard.press(key)
-            if count > 2:  # it need not be waited for
+            if count > 2:  # instead of waiting, the person confirms the label with a second key
                 expect(page.get_by_role("button", name="Undo")).to_be_visible()
                 page.keyboard.press("Enter" if count % 2 else key)
-            expect(page.get_by_text(re.compile(f"^{count} of [0-9]+ by you"))).to_be_visible()
+            expect(page.get_by_text(re.compile(f"^{count} of [0-9]+ labelled by you"))).to_be_visible()
             expect(page.locator(".labelling h2")).not_to_have_text(shown or "")
     with live.store().read() as session:
-        said = queries.audits.annotation_counts(session, RUN, 1)
-    assert said == {"ann": {"right": 4, "wrong": 3, "ill_posed": 2, "unknown": 1}}
-    with without_complaints(page), page.expect_response("**/labelling/*") as answer:
+        counts = queries.audits.annotation_counts(session, RUN, 1)
+    assert counts == {"ann": {"right": 4, "wrong": 3, "ill_posed": 2, "unknown": 1}}
+    with without_complaints(page), page.expect_response("**/labelling/*") as response:
         page.keyboard.press("s")
-        page.get_by_role("link", name="iteration 1").click()  # what was said is not lost with the page
-    assert answer.value.status == 201
+        page.get_by_role("link", name="iteration 1").click()  # leaving the page still sends the label
+    assert response.value.status == 201
 
 
-def test_an_alert_is_seen_to(live: Live, address: str, page: Page) -> None:
+def test_an_alert_can_be_acknowledged_with_a_note(live: Live, address: str, page: Page) -> None:
     row = AlertRow(
         id="0123456789abcdef",
         run=RUN,
@@ -124,15 +124,16 @@ def test_an_alert_is_seen_to(live: Live, address: str, page: Page) -> None:
         queries.alerts.add_alerts(session, [row, replace(row, id="fedcba9876543210", severity="warning")])
     with without_complaints(page):
         page.goto(f"{address}/alerts")
-        critical = page.locator(".alert.is-critical", has_text=RUN)  # other tests' runs have alerts of their own
-        expect(critical).to_contain_text("from <b>80%</b> to 50%")  # text, and no HTML; of one, by strict mode
+        critical = page.locator(".alert.is-critical", has_text=RUN)  # other tests' runs have other alerts
+        # Shown as text, not as HTML; strict mode checks that there is only one.
+        expect(critical).to_contain_text("from <b>80%</b> to 50%")
         critical.get_by_role("button", name="Acknowledge").click()
         critical.get_by_label("Your name").fill("ann")
         critical.get_by_label("Note").fill("looked at it")
         critical.get_by_role("button", name="Acknowledge").click()
         expect(critical).to_have_count(0)
         page.get_by_label("Show").select_option("all")
-        expect(critical).to_contain_text("seen by ann: looked at it")
+        expect(critical).to_contain_text("acknowledged by ann: looked at it")
 
 
 def test_filters_are_in_the_address(address: str, page: Page) -> None:
@@ -151,12 +152,14 @@ def test_filters_are_in_the_address(address: str, page: Page) -> None:
         page.wait_for_url("**sort=-p_hat**")
 
 
-# In the dark other colours are to be told apart; what fits on a phone does so by day and by night.
+# The dark scheme has other colours, so it is checked too; the layout on a phone is the same in both schemes.
 @pytest.mark.parametrize(
     ("scheme", "widths"),
     [("light", WIDTHS), ("dark", WIDTHS[:1]), pytest.param("dark", WIDTHS[1:], marks=pytest.mark.slow)],
 )
-def test_every_page_can_be_used_by_everybody(address: str, page: Page, scheme: str, widths: Sequence[int]) -> None:
+def test_every_page_is_accessible_and_fits_the_screen(
+    address: str, page: Page, scheme: str, widths: Sequence[int]
+) -> None:
     with without_complaints(page):
         for path, heading in PAGES.items():
             look_at(page, address + path, heading, scheme, widths)
@@ -164,7 +167,7 @@ def test_every_page_can_be_used_by_everybody(address: str, page: Page, scheme: s
 
 @pytest.fixture
 def with_keys(live: Live, address: str, tmp_path: Path) -> Iterator[str]:
-    """The same dashboard where keys are asked for."""
+    """The address of the same dashboard where keys are needed."""
     with served(create_app(live.store(), tmp_path, ask_for_keys=True)) as url:
         yield url
 
@@ -172,8 +175,8 @@ def with_keys(live: Live, address: str, tmp_path: Path) -> Iterator[str]:
 def test_with_a_key_no_page_is_wider_than_a_phone(live: Live, with_keys: str, stranger: Page) -> None:
     stranger.set_viewport_size({"width": 390, "height": 844})
     stranger.goto(with_keys)
-    stranger.get_by_label("Key", exact=True).fill(new_key(live.store(), "phone", ["read"]))
-    stranger.get_by_role("button", name="Use it").click()
+    stranger.get_by_label("API key").fill(new_key(live.store(), "phone", ["read"]))
+    stranger.get_by_role("button", name="Use this key").click()
     with without_complaints(stranger):
         for path, heading in PAGES.items():
             stranger.goto(with_keys + path)
@@ -183,44 +186,45 @@ def test_with_a_key_no_page_is_wider_than_a_phone(live: Live, with_keys: str, st
             assert stranger.evaluate("document.documentElement.scrollWidth") <= 390, path
 
 
-def test_what_a_judge_and_people_said(live: Live, address: str, page: Page) -> None:
+def test_the_audits_of_a_judge_and_of_people_are_shown(live: Live, address: str, page: Page) -> None:
     with live.store().read() as session:
-        known = measured(session, JUDGED)
+        accuracies = measured(session, JUDGED)
     with without_complaints(page):
         page.goto(f"{address}/runs/{JUDGED}")
         audits = page.locator("#audits")
-        for each in known:
-            asked = f"a sample: {each.figure.n} of {each.population}{' kept' * (each.over == 'kept')}"
-            expect(audits.get_by_role("row", name=asked)).to_contain_text(f"{100 * each.figure.value:.1f}%")
+        for accuracy in accuracies:
+            name = f"a sample: {accuracy.figure.n} of {accuracy.population}{' kept' * (accuracy.over == 'kept')}"
+            expect(audits.get_by_role("row", name=name)).to_contain_text(f"{100 * accuracy.figure.value:.1f}%")
         expect(audits.get_by_text("estimate from p̂", exact=True)).to_have_count(6)
-        expect(audits.get_by_text("the interval held")).to_have_count(2)  # over kept and all
+        # One for the kept questions, one for all.
+        expect(audits.get_by_text("Their interval contained")).to_have_count(2)
         for title, pair in {"oracles": "human and judge gpt", "annotators": "ann and bob"}.items():
-            expect(audits.get_by_role("heading", name=f"How far {title} agree")).to_be_visible()
+            expect(audits.get_by_role("heading", name=f"Agreement between {title}")).to_be_visible()
             expect(audits.locator(f"dt:text-is('{pair}') + dd")).to_contain_text("κ 0.")
         expect(page.locator(".tile").first).to_contain_text("a sample: ")
         page.locator("#matrix summary").click()
         expect(page.locator("#matrix tbody tr")).to_have_count(9)
         points = page.locator("#label-accuracy svg a").evaluate_all("links => links.map((link) => link.href.baseVal)")
         hollow = {point for point in points if f"/{JUDGED}/3" in point}
-        assert hollow == {f"/runs/{JUDGED}/3"}  # nobody has said that a label is wrong
-        assert serious(page) == []
+        assert hollow == {f"/runs/{JUDGED}/3"}  # iteration 3 has no audit, so its link selects no wrong labels
+        assert serious_violations(page) == []
 
 
-def test_runs_are_compared_by_one_oracle(address: str, page: Page) -> None:
+def test_compared_runs_are_shown_by_the_same_oracle(address: str, page: Page) -> None:
     with without_complaints(page):
         page.goto(f"{address}/compare?run={RUN}&run={JUDGED}")
         expect(page.get_by_text(f"{JUDGED} was not audited by exact, but by human, judge gpt.")).to_be_visible()
         page.get_by_label("Label accuracy by").select_option("judge_gpt")
         page.wait_for_url("**oracle=judge_gpt")
         expect(page.get_by_text(f"{RUN} was not audited by judge gpt, but by exact.")).to_be_visible()
-        panel = page.locator(".panel", has=page.get_by_role("heading", name="Label accuracy, kept, by judge gpt"))
+        panel = page.locator(".panel", has=page.get_by_role("heading", name="Label accuracy (kept), by judge gpt"))
         expect(panel.locator(".legend li")).to_have_text([f"{JUDGED} by judge gpt"])
-        expect(page.get_by_role("row", name=RUN)).to_contain_text("not by judge gpt")
+        expect(page.get_by_role("row", name=RUN)).to_contain_text("not audited by judge gpt")
         page.get_by_role("button", name=RUN).click()
         page.wait_for_url(f"**/compare?run={JUDGED}&oracle=judge_gpt")
 
 
-def test_the_keyboard_is_led_to_the_page_that_was_gone_to(address: str, page: Page) -> None:
+def test_the_focus_moves_to_the_heading_of_the_new_page(address: str, page: Page) -> None:
     heading = page.get_by_role("heading", level=1)
     with without_complaints(page):
         page.goto(address)
@@ -232,13 +236,13 @@ def test_the_keyboard_is_led_to_the_page_that_was_gone_to(address: str, page: Pa
         page.get_by_role("link", name="Compare").click()
         expect(heading).to_have_text("Compare runs")
         expect(heading).to_be_focused()
-        assert heading.evaluate("node => node.matches(':focus-visible')") is False  # no ring for who has a mouse
+        assert heading.evaluate("node => node.matches(':focus-visible')") is False  # no focus ring after a click
         page.get_by_role("button", name=RUN).click()
         page.wait_for_url(f"**/compare?run={RUN}")
-        expect(page.get_by_role("button", name=RUN)).to_be_focused()  # the same page
+        expect(page.get_by_role("button", name=RUN)).to_be_focused()  # the page is the same, so the focus stays
 
 
-def test_keys_go_through_the_list_that_was_filtered(address: str, page: Page) -> None:
+def test_single_keys_move_through_the_filtered_list(address: str, page: Page) -> None:
     wrong = "?oracle=judge_gpt&oracle_verdict=wrong&sort=-p_hat"
     with without_complaints(page):
         page.goto(f"{address}/runs/{JUDGED}/1{wrong}")
@@ -252,21 +256,21 @@ def test_keys_go_through_the_list_that_was_filtered(address: str, page: Page) ->
             page.wait_for_url(f"**/{JUDGED}/1/{index}{wrong}")
         page.get_by_role("link", name=f"{second} →").wait_for()
         page.keyboard.press("k")
-        expect(page.get_by_role("status")).to_have_text("It is the first of the list.")
+        expect(page.get_by_role("status")).to_have_text("This is the first question in the filtered list.")
         page.keyboard.press("Control+j")
         page.get_by_label("Single-key shortcuts").uncheck()
         page.keyboard.press("j")
         assert page.url.endswith(f"/1/{first}{wrong}")
         page.goto(f"{address}/runs/{JUDGED}/1/{HALF}")
-        expect(page.locator(".vote .with")).to_have_count(3)  # three spellings, one answer
+        expect(page.locator(".vote .with")).to_have_count(3)  # one answer in three spellings
         expect(page.get_by_label("Single-key shortcuts")).not_to_be_checked()
         page.get_by_role("link", name=f"← {HALF - 1}").wait_for()
         page.get_by_label("Single-key shortcuts").check()
         page.keyboard.press("j")
-        expect(page.get_by_role("status")).to_have_text("It is the last question.")
+        expect(page.get_by_role("status")).to_have_text("This is the last question.")
 
 
-def test_where_the_browser_keeps_no_storage(live: Live, address: str, stranger: Page) -> None:
+def test_the_dashboard_works_where_the_browser_refuses_storage(live: Live, address: str, stranger: Page) -> None:
     for storage in ("localStorage", "sessionStorage"):
         refusal = "throw new DOMException('refused', 'SecurityError')"
         stranger.add_init_script(f"Object.defineProperty(window, '{storage}', {{ get() {{ {refusal} }} }})")
@@ -274,5 +278,5 @@ def test_where_the_browser_keeps_no_storage(live: Live, address: str, stranger: 
         stranger.goto(f"{address}/runs/{JUDGED}/1/{HALF}#key={live.home.api_key}")
         stranger.get_by_label("Single-key shortcuts").uncheck()
         expect(stranger.locator("kbd")).to_have_count(0)
-        stranger.get_by_role("button", name="colours").click()
+        stranger.get_by_role("button", name="Switch to the").click()
         expect(stranger.get_by_role("heading", name=f"Question {HALF}", level=1)).to_be_visible()

@@ -1,7 +1,9 @@
-"""What `coevo up` starts, attacked by a page at a foreign name in a real browser, and by another user of the machine.
+"""Attacks on the services that `coevo up` starts: by a foreign site's page in a real browser, and by another user of
+the machine.
 
-Who gets through to Prefect can run programs here; who gets through to the API, start runs; to the applications, ask the
-models. Who may write where Ray and PyTorch keep their files can run code in their processes.
+An attacker who reaches Prefect can run programs here, one who reaches the API can start runs, and one who reaches the
+applications can use the models. One who can write where Ray and PyTorch keep their files can run code in their
+processes.
 """
 
 from __future__ import annotations
@@ -29,16 +31,15 @@ from tests.served import base_checkpoint
 
 FOREIGN = "evil.example"
 JSON = "application/json"
-# What answers without a secret: pages that ask for one, whether a service is well, and Ray's figures about itself
-# (docs/security.md).
+# The paths that answer without a secret: pages that ask for one, health checks, and Ray's metrics (docs/security.md).
 OPEN = {
     "api": {"/", "/healthz", "/api/openapi.json"},
     "ray": {"/", "/metrics"},
     "prefect": {"/", "/api/health", "/ui-settings"},
     "runner": set[str](),
 }
-# What is worth having, by the service that has it. A GET may be written as a path alone.
-WORTH = {
+# The requests that an attacker would try, by service. A GET is written as a path alone.
+ATTACKS = {
     "api": ["/api/v1/runs", "/api/v1/keys", "/api/v1/presets", "/metrics", "POST /api/v1/runs"],
     "prefect": ["/api/admin/version", "/api/admin/settings", "POST /api/deployments/filter", "POST /api/flows/"],
     "ray": [
@@ -60,12 +61,12 @@ WORTH = {
 
 @pytest.fixture(scope="module")
 def served(live: Live) -> Live:
-    """With an application behind Serve's proxy."""
+    """Running services with an application behind Serve's proxy."""
     serve_checkpoints(live.services, {"solver": base_checkpoint(live)})
     return live
 
 
-def family(live: Live) -> Iterator[tuple[str, psutil.Process]]:
+def service_processes(live: Live) -> Iterator[tuple[str, psutil.Process]]:
     """Every process that belongs to the services, with its service's name."""
     for pid, (name, _) in live.services.processes.items():
         for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
@@ -73,8 +74,8 @@ def family(live: Live) -> Iterator[tuple[str, psutil.Process]]:
 
 
 @dataclass(frozen=True)
-class Listening:
-    """A port, the address that it is bound to, and who listens there."""
+class ListeningPort:
+    """A port, the address that it is bound to, and the process that listens at it."""
 
     port: int
     address: str
@@ -82,60 +83,63 @@ class Listening:
     title: str
 
 
-def listening(live: Live) -> list[Listening]:
+def listening_ports(live: Live) -> list[ListeningPort]:
     return [
-        Listening(found.laddr.port, found.laddr.ip.removeprefix("::ffff:"), name, " ".join(process.cmdline()))
-        for name, process in family(live)
-        for found in process.net_connections("tcp")
-        if found.status == psutil.CONN_LISTEN
+        ListeningPort(
+            connection.laddr.port, connection.laddr.ip.removeprefix("::ffff:"), name, " ".join(process.cmdline())
+        )
+        for name, process in service_processes(live)
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
     ]
 
 
-def asked(worth: str) -> tuple[HTTPMethod, str]:
-    method, _, path = worth.rpartition(" ")
+def parse_attack(attack: str) -> tuple[HTTPMethod, str]:
+    method, _, path = attack.rpartition(" ")
     return HTTPMethod(method or "GET"), path
 
 
-def test_nothing_listens_beyond_this_machine_but_what_asks_for_rays_token(served: Live) -> None:
-    """Serve's replicas do, for each other, and Ray has no setting for it."""
-    everything = listening(served)
-    assert {one.service for one in everything} >= {"api", "ray", "prefect"}
-    wide = [one for one in everything if one.address != "127.0.0.1"]
-    assert wide
-    assert [one.title for one in wide if not one.title.startswith("ray::ServeReplica:")] == []
-    for one in wide:
-        with grpc.insecure_channel(f"127.0.0.1:{one.port}") as channel, pytest.raises(grpc.RpcError) as refused:
+def test_only_ports_that_ask_for_ray_s_token_are_bound_to_other_addresses(served: Live) -> None:
+    """Serve's replicas listen at all addresses, for each other, and Ray has no setting to change that."""
+    ports = listening_ports(served)
+    assert {port.service for port in ports} >= {"api", "ray", "prefect"}
+    exposed = [port for port in ports if port.address != "127.0.0.1"]
+    assert exposed
+    assert [port.title for port in exposed if not port.title.startswith("ray::ServeReplica:")] == []
+    for port in exposed:
+        with grpc.insecure_channel(f"127.0.0.1:{port.port}") as channel, pytest.raises(grpc.RpcError) as refused:
             channel.unary_unary("/ray.serve.ASGIService/HandleRequest")(b"", timeout=10)
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_every_port_asks_for_a_secret(served: Live) -> None:
-    """Any user of the machine reaches a port of 127.0.0.1."""
-    for one in listening(served):
-        with httpx.Client(base_url=f"http://127.0.0.1:{one.port}", trust_env=False, timeout=10) as http:
-            for method, path in map(asked, WORTH[one.service]):
+    """Any user of the machine can connect to a port of 127.0.0.1."""
+    for listener in listening_ports(served):
+        with httpx.Client(base_url=f"http://127.0.0.1:{listener.port}", trust_env=False, timeout=10) as http:
+            for method, path in map(parse_attack, ATTACKS[listener.service]):
                 try:
-                    answer = http.request(method, path, json={} if method != "GET" else None)
+                    response = http.request(method, path, json={} if method != "GET" else None)
                 except httpx.TransportError:
-                    continue  # it does not speak HTTP: gRPC, which Ray's own token guards
-                assert not answer.is_success or is_open(one, path, answer.text), (one, method, path, answer.text[:200])
+                    continue  # the port uses gRPC and not HTTP, and Ray's own token protects it
+                allowed = is_open(listener, path, response.text)
+                assert not response.is_success or allowed, (listener, method, path, response.text[:200])
 
 
-def is_open(one: Listening, path: str, text: str) -> bool:
-    """Ray's metrics answer every path with the same."""
-    return path in OPEN[one.service] or (one.service == "ray" and text.startswith("# HELP"))
+def is_open(listener: ListeningPort, path: str, text: str) -> bool:
+    """Whether the response is one that needs no secret; Ray's metrics give the same response for every path."""
+    return path in OPEN[listener.service] or (listener.service == "ray" and text.startswith("# HELP"))
 
 
 @pytest.fixture
 def page_of_a_stranger() -> Iterator[Page]:
-    """A tab of a browser where a foreign name resolves to this machine, and which does not ask its user before a page
-    from elsewhere reaches the local network, as newer ones do."""
+    """A tab of a browser where a foreign name resolves to this machine. The browser does not ask its user before
+    another site's page connects to the local network, as newer browsers do."""
     rebound = f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1"
     with opened_browser(rebound, "--disable-features=LocalNetworkAccessChecks") as browser:
         yield browser.new_page()
 
 
-# What a page can read of the answer to its request: status and text. None where the browser kept it from that.
+# The status and text that a page can read of the response to its request; null where the browser does not let it read.
 _FETCH = """async ([url, method, kind, mode]) => {
   const body = method === "GET" ? undefined : "{}";
   try {
@@ -145,24 +149,25 @@ _FETCH = """async ([url, method, kind, mode]) => {
 }"""
 
 
-def test_a_page_at_a_foreign_name_gets_nothing(served: Live, page_of_a_stranger: Page) -> None:
-    """By asking across origins, and by its own name, which it makes resolve to 127.0.0.1."""
+def test_another_site_s_page_gets_nothing(served: Live, page_of_a_stranger: Page) -> None:
+    """The page tries requests across origins, and requests to its own name, which it makes resolve to 127.0.0.1."""
     page = page_of_a_stranger
-    for one in listening(served):
-        if not speaks_http(one.port):
+    for listener in listening_ports(served):
+        if not speaks_http(listener.port):
             continue
-        page.goto(f"http://{FOREIGN}:{one.port}/", wait_until="commit")
-        assert page.evaluate(_FETCH, ["/", "GET", JSON, "cors"]) is not None  # so it could read what it is given
-        for method, path in map(asked, WORTH[one.service]):
+        page.goto(f"http://{FOREIGN}:{listener.port}/", wait_until="commit")
+        # The page can read a response from its own name.
+        assert page.evaluate(_FETCH, ["/", "GET", JSON, "cors"]) is not None
+        for method, path in map(parse_attack, ATTACKS[listener.service]):
             status, text = page.evaluate(_FETCH, [path, method, JSON, "cors"])
-            assert status >= 400 or is_open(one, path, text), (one, method, path, text[:200])
-            across = page.evaluate(_FETCH, [f"http://127.0.0.1:{one.port}{path}", method, JSON, "cors"])
-            assert across is None or across[0] >= 400, (one, method, path, across)
+            assert status >= 400 or is_open(listener, path, text), (listener, method, path, text[:200])
+            across = page.evaluate(_FETCH, [f"http://127.0.0.1:{listener.port}{path}", method, JSON, "cors"])
+            assert across is None or across[0] >= 400, (listener, method, path, across)
 
 
-def test_a_page_at_a_foreign_name_starts_no_program_over_prefect(served: Live, page_of_a_stranger: Page) -> None:
-    """What it did before Prefect had a password: a deployment's steps rewritten, and its flow started."""
-    page, before = page_of_a_stranger, known_to_prefect(served)
+def test_another_site_s_page_cannot_start_a_program_with_prefect(served: Live, page_of_a_stranger: Page) -> None:
+    """Without Prefect's password a page could rewrite a deployment's steps and start its flow."""
+    page, before = page_of_a_stranger, deployments_in_prefect(served)
     own = f"http://{FOREIGN}:{served.services.prefect_url.rpartition(':')[2]}"
     page.goto(f"{own}/", wait_until="commit")
     for deployment in before:
@@ -172,18 +177,18 @@ def test_a_page_at_a_foreign_name_starts_no_program_over_prefect(served: Live, p
             assert status == 401
             for kind, mode in ((JSON, "cors"), ("text/plain", "cors"), ("text/plain", "no-cors")):
                 assert page.evaluate(_FETCH, [served.services.prefect_url + path, method, kind, mode]) is None
-    assert known_to_prefect(served) == before
+    assert deployments_in_prefect(served) == before
 
 
-def known_to_prefect(live: Live) -> list[dict[str, Any]]:
-    """The deployments, and how many flow runs each has."""
+def deployments_in_prefect(live: Live) -> list[dict[str, Any]]:
+    """Prefect's deployments, and the number of flow runs of each."""
     ask = partial(live.services.prefect.request, "POST")
-    known = []
+    deployments = []
     for row in ask("/deployments/filter", {"sort": "NAME_ASC"}).json():
         count = ask("/flow_runs/count", {"deployments": {"id": {"any_": [row["id"]]}}}).json()
-        known.append({"id": row["id"], "steps": row["pull_steps"], "paused": row["paused"], "flow_runs": count})
-    assert known
-    return known
+        deployments.append({"id": row["id"], "steps": row["pull_steps"], "paused": row["paused"], "flow_runs": count})
+    assert deployments
+    return deployments
 
 
 def speaks_http(port: int) -> bool:
@@ -194,11 +199,11 @@ def speaks_http(port: int) -> bool:
     return True
 
 
-def test_no_process_shows_a_secret_among_its_arguments(served: Live) -> None:
-    """Another user of the machine sees the arguments of every process."""
+def test_no_process_has_a_secret_in_its_arguments(served: Live) -> None:
+    """Another user of the machine can see the arguments of every process."""
     services = served.services
     secrets = [served.home.api_key, services.ray_token, services.prefect_auth, access.key_of(services.ray_token)]
-    shown = "\n".join(" ".join(process.cmdline()) for _, process in family(served))
+    shown = "\n".join(" ".join(process.cmdline()) for _, process in service_processes(served))
     assert "raylet" in shown
     assert not [secret for secret in secrets if secret in shown]
 
@@ -211,17 +216,17 @@ def test_no_log_has_a_secret(served: Live) -> None:
     assert not [secret for secret in secrets if any(secret in text for text in logs)]
 
 
-def test_no_other_user_may_touch_a_file_or_a_socket(served: Live) -> None:
-    """Of those that a process writes or listens at, each lies below a folder that is closed to others."""
-    paths = {path for _, process in family(served) for path in touched(process)}
+def test_other_users_cannot_reach_the_files_and_sockets_of_the_services(served: Live) -> None:
+    """Every file that a process writes and every socket at which it listens is in a folder that others cannot enter."""
+    paths = {path for _, process in service_processes(served) for path in written_files_and_sockets(process)}
     below_home = {path for path in paths if path.is_relative_to(served.home.path)}
     assert len(below_home) > 3
     assert any("sockets" in path.parts for path in paths)
-    assert {path for path in paths if not closed(path)} == set()
+    assert {path for path in paths if not is_closed_to_others(path)} == set()
 
 
-def touched(process: psutil.Process) -> Iterator[Path]:
-    """What it has open to write, and the paths of its Unix sockets."""
+def written_files_and_sockets(process: psutil.Process) -> Iterator[Path]:
+    """The files that the process has open for writing, and the paths of its Unix sockets."""
     for file in process.open_files():
         if file.mode != "r" and file.path.startswith("/") and not file.path.startswith(("/dev/", "/proc/")):
             yield Path(file.path)
@@ -230,8 +235,9 @@ def touched(process: psutil.Process) -> Iterator[Path]:
             yield Path(connection.laddr)
 
 
-def closed(path: Path) -> bool:
-    """Another user may neither enter one of the folders above it, nor take that folder's place."""
+def is_closed_to_others(path: Path) -> bool:
+    """Whether a folder above the path belongs to this user and cannot be entered by others, so that others cannot
+    replace it either."""
     for folder in path.parents:
         status = folder.stat()
         if status.st_uid == os.getuid() and not stat.S_IMODE(status.st_mode) & 0o077:

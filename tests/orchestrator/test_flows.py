@@ -1,5 +1,5 @@
-"""What Prefect's hooks do when a flow run was cancelled or its process died, and what becomes of a run that waits for a
-person in vain."""
+"""Prefect's hooks after a flow run was cancelled or its process died, and runs that wait for a person who does not
+answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.synthetic_run import create, finish
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A run that is at work."""
+    """A store with a run whose status is running."""
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     opened = open_store(Home(tmp_path).database, create=True)
@@ -50,24 +50,24 @@ def _status_after_a_cancellation(store: Store) -> str:
         return queries.runs.get_run(session, "r").status
 
 
-def test_a_cancelled_flow_run_marks_the_run_that_it_worked_on_and_no_other(store: Store) -> None:
+def test_a_cancelled_flow_run_marks_its_run_unless_another_process_works_on_that(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         name = f"{owner().split(':')[0]}:{other.pid}:{processes.started(other.pid):.0f}"
         with store.write() as session:
             queries.run_leases.claim_run(session, run="r", owner=name, lease_seconds=600)
-        # One that waited, say, while this other process works on the run.
+        # For instance a flow run that only waited is cancelled while this other process works on the run.
         assert _status_after_a_cancellation(store) == "running"
         other.kill()
         other.wait()
         assert _status_after_a_cancellation(store) == "cancelled"
-    refuse_held(store, "r")  # nobody has it any more
+    refuse_held(store, "r")  # no process works on the run any more
 
 
 @pytest.mark.parametrize(("before", "after"), [("running", "failed"), ("paused", "failed"), ("cancelled", "cancelled")])
 def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
     store: Store, before: RunStatus, after: RunStatus
 ) -> None:
-    """Prefect calls a crash what ends a flow by Ctrl-C, after the flow has noted that its run is cancelled."""
+    """Prefect also treats Ctrl-C as a crash; by then the flow has marked its run as cancelled."""
     with store.write() as session:
         queries.runs.set_run_status(session, "r", before)
     [hook] = co_evolve.on_crashed_hooks
@@ -77,8 +77,8 @@ def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
 
 
 @pytest.fixture
-def asking(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
-    """A flow that does what is done after an iteration whose guard wants a person to decide; it looks often."""
+def asking_flow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
+    """A flow that asks a person, as after an iteration whose guard pauses the run; it polls often."""
     with store.write() as session:
         finish(session, "r", 1, "check_health", {"action": "pause", "back_to": None, "warnings": ["a warning"]}, 1)
     monkeypatch.setattr(flows, "_POLL_S", 0.05)
@@ -86,36 +86,36 @@ def asking(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
     @flow
     def ask() -> str:
         with status_kept(store, "r"):
-            return flows._ask_if_need_be(store, "r", 1)
+            return flows._action_after(store, "r", 1)
 
     return ask
 
 
-def _has_failed_and_asks_again(store: Store) -> bool:
+def _has_failed_and_will_ask_again(store: Store) -> bool:
     with store.read() as session:
-        asked = queries.ledger.find_stage(session, run="r", iteration=1, stage="ask_a_person")
-        return queries.runs.get_run(session, "r").status == "failed" and asked is None
+        stage = queries.ledger.find_stage(session, run="r", iteration=1, stage="ask_a_person")
+        return queries.runs.get_run(session, "r").status == "failed" and stage is None
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_pause_that_nobody_ends_fails_the_run(
-    store: Store, asking: Flow[[], str], monkeypatch: pytest.MonkeyPatch
+def test_a_pause_that_nobody_answers_fails_the_run(
+    store: Store, asking_flow: Flow[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a week; here after a fifth of a second."""
+    """The run would fail after a week; in this test it fails after a fifth of a second."""
     monkeypatch.setattr(flows, "_PATIENCE_S", 0.2)
     with pytest.raises(FlowPauseTimeout):
-        asking()
-    assert _has_failed_and_asks_again(store)
+        asking_flow()
+    assert _has_failed_and_will_ask_again(store)
 
 
 def test_a_run_that_is_resumed_without_a_decision_fails(
-    store: Store, asking: Flow[[], str], prefect: SyncPrefectClient
+    store: Store, asking_flow: Flow[[], str], prefect: SyncPrefectClient
 ) -> None:
-    """The server refuses to resume it without the form; somebody sets its state by force."""
+    """The server refuses to resume it without the form, so the test sets its state by force."""
 
     def paused() -> list[FlowRun]:
-        wanted = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PAUSED]))
-        return prefect.read_flow_runs(flow_run_filter=FlowRunFilter(state=wanted))
+        is_paused = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PAUSED]))
+        return prefect.read_flow_runs(flow_run_filter=FlowRunFilter(state=is_paused))
 
     def resume() -> None:
         wait_until(lambda: len(paused()) == 1, "the flow to pause")
@@ -126,6 +126,6 @@ def test_a_run_that_is_resumed_without_a_decision_fails(
     with ThreadPoolExecutor(1) as thread:
         resumed = thread.submit(resume)
         with pytest.raises(RunError, match="run r: resumed without a decision; `coevo resume r` asks again"):
-            asking()
+            asking_flow()
         resumed.result()
-    assert _has_failed_and_asks_again(store)
+    assert _has_failed_and_will_ask_again(store)

@@ -1,4 +1,4 @@
-"""`coevo rewards`: the command as a stranger calls it."""
+"""`coevo rewards`: scores groups of rollouts from a file."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def test_every_method_is_listed_with_its_paper() -> None:
     assert all(name in table for name in METHODS)
 
 
-def test_two_groups_by_hand(tmp_path: Path) -> None:
-    """RLOO of 1, 1, 0: 1 - 1/2, 1 - 1/2, 0 - 1. The second group has no answer and is dropped."""
-    found, _ = score(
+def test_the_scores_of_two_groups_by_hand(tmp_path: Path) -> None:
+    """RLOO of the rewards 1, 1, 0 is 1 - 1/2, 1 - 1/2, 0 - 1. The second group has no answer and is dropped."""
+    scores, _ = score(
         tmp_path,
         "srt",
         {"question_id": "a", "rollouts": [rollout("7"), rollout("7.0"), rollout("8")]},
         {"question_id": "b", "rollouts": [rollout(None), rollout(None)]},
     )
-    assert found == [
+    assert scores == [
         {
             "question_id": "a",
             "pseudo_label": "7",
@@ -61,29 +61,29 @@ def test_two_groups_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_signals_are_taken_from_the_file(tmp_path: Path) -> None:
+def test_signals_are_read_from_the_file(tmp_path: Path) -> None:
     group = {
         "question_id": "a",
         "label": "7",
         "rollouts": [rollout("7", cluster=1), rollout("8", cluster=1), rollout("8", cluster=2)],
     }
-    [found], notes = score(tmp_path, "poly_epo", group, settings=("set_size=2",))
-    assert found["advantages"] == pytest.approx([1 / 8, -1 / 8, 0])
+    [scores], notes = score(tmp_path, "poly_epo", group, settings=("set_size=2",))
+    assert scores["advantages"] == pytest.approx([1 / 8, -1 / 8, 0])
     assert notes == ""
     entropies = {"question_id": "a", "rollouts": [rollout("7", mean_entropy=h) for h in (0.1, 0.3)]}
-    [found], _ = score(tmp_path, "scrl", entropies)
-    assert found["rewards"] == pytest.approx([1, 1])
+    [scores], _ = score(tmp_path, "scrl", entropies)
+    assert scores["rewards"] == pytest.approx([1, 1])
 
 
-def test_signals_that_are_missing_are_made_and_named(tmp_path: Path) -> None:
+def test_missing_signals_are_computed_and_named(tmp_path: Path) -> None:
     texts = [r"1 + 1 = 2 \boxed{2}", r"2 \boxed{2}", r"4 - 1 = 3 \boxed{3}"]
     group = {"question_id": "a", "label": "2", "rollouts": [{"text": text} for text in texts]}
-    [found], notes = score(tmp_path, "evol_rl", group)
-    assert "embeddings: none given; hashed words" in notes
-    assert min(found["rewards"][:2]) >= 0.5
-    [found], notes = score(tmp_path, "grpo_div", group)
-    assert "clusters: none given; skeletons" in notes
-    assert found["rewards"] == pytest.approx([1.5, 1.5, 0.5])  # three skeletons of three
+    [scores], notes = score(tmp_path, "evol_rl", group)
+    assert "embeddings: missing in the file, so hashed words" in notes
+    assert min(scores["rewards"][:2]) >= 0.5
+    [scores], notes = score(tmp_path, "grpo_div", group)
+    assert "clusters: missing in the file, so skeletons" in notes
+    assert scores["rewards"] == pytest.approx([1.5, 1.5, 0.5])  # the three responses have three skeletons
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_signals_that_are_missing_are_made_and_named(tmp_path: Path) -> None:
         (
             "evol_rl",
             '{"question_id": "a", "rollouts": [{"answer": "7", "embedding": [1]}, {"embedding": [1, 2]}]}',
-            "question a: rollouts.embedding: expected vectors of one length",
+            "question a: rollouts.embedding: expected vectors of equal length",
         ),
         (
             "pass_at_n",
@@ -118,7 +118,9 @@ def test_signals_that_are_missing_are_made_and_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, method: str, line: str, complaint: str) -> None:
+def test_a_problem_in_the_file_is_named_without_a_traceback(
+    tmp_path: Path, method: str, line: str, complaint: str
+) -> None:
     file = tmp_path / "groups.jsonl"
     file.write_text(line)
     done = coevo("rewards", "score", method, "--groups", file, "--json")
@@ -128,7 +130,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, method: str, line: str, complain
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     done = coevo("rewards", "score", "ttrl", "--groups", tmp_path / "none.jsonl")
     assert done.exit_code == 1
     assert "none.jsonl: cannot be read" in done.stderr

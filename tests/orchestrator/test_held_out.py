@@ -8,13 +8,13 @@ from core.types import BenchmarkItem
 from orchestrator.question_sets.held_out import BenchmarkError, load_benchmark
 
 
-def test_the_worlds_own() -> None:
+def test_the_tiny_world_s_benchmark_has_1000_questions_of_six_levels() -> None:
     items = load_benchmark("micro")
     assert len(items) >= 1000
     assert {item.level for item in items} == set("123456")
 
 
-def test_a_file_with_and_without_levels_and_with_blank_lines(tmp_path: Path) -> None:
+def test_a_file_may_have_questions_without_levels_and_blank_lines(tmp_path: Path) -> None:
     file = tmp_path / "b.jsonl"
     file.write_text(
         '{"id": 1, "problem": "p", "answer": 2, "level": 3}\n\n{"id": "b", "problem": "q", "answer": "x"}\n'
@@ -39,7 +39,7 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, content: str, complai
         load_benchmark(str(file))
 
 
-def test_lone_surrogates_are_replaced(tmp_path: Path) -> None:
+def test_lone_surrogates_in_a_file_are_replaced(tmp_path: Path) -> None:
     file = tmp_path / "b.jsonl"
     file.write_text(r'{"id": "1\ud83d", "problem": "p\ud83d", "answer": "2\ud83d"}')
     assert load_benchmark(str(file)) == [BenchmarkItem("1\ufffd", "p\ufffd", "2\ufffd", None)]

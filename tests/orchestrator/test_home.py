@@ -1,4 +1,4 @@
-"""The home folder is closed to other users of the machine, and so is what Ray makes elsewhere."""
+"""Other users of the machine cannot enter the home folder, nor the folders that Ray makes elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_a_private_folder_is_made_and_may_be_there(tmp_path: Path) -> None:
+def test_a_private_folder_is_made_and_may_already_exist(tmp_path: Path) -> None:
     folder = tmp_path / "above" / "own"
     make_private(folder)
     make_private(folder)
@@ -42,7 +42,7 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_another_users_folder_is_refused(tmp_path: Path) -> None:
+def test_another_user_s_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     folder.mkdir(mode=0o700)
     os.chown(folder, 12345, -1)
@@ -50,14 +50,14 @@ def test_another_users_folder_is_refused(tmp_path: Path) -> None:
         make_private(folder)
 
 
-def test_nothing_is_started_in_an_open_home(tmp_path: Path) -> None:
+def test_no_service_is_started_in_a_home_that_others_can_enter(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
         cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0, 0), lambda _line: None)
     assert not any(tmp_path.iterdir())
 
 
-def test_rays_folder_lies_in_a_private_one_and_its_name_leaves_room_for_sockets(tmp_path: Path) -> None:
+def test_ray_s_folder_is_in_a_private_one_and_its_name_is_short_enough_for_sockets(tmp_path: Path) -> None:
     folder = Home(tmp_path).ray_temp
     assert folder.parent.name == f"coevo-{os.getuid()}"
     assert len(folder.name) == 8
@@ -72,16 +72,16 @@ def test_a_secret_stays_the_same_and_is_readable_by_its_owner_only(tmp_path: Pat
     assert sorted(path.name for path in (tmp_path / "secrets").iterdir()) == ["api", "prefect"]
 
 
-def test_processes_that_ask_at_once_get_the_same_secret(tmp_path: Path) -> None:
+def test_processes_that_make_a_secret_at_once_get_the_same_one(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     code = "import sys; from pathlib import Path; from orchestrator.installation.home import Home; sys.stdin.read(1)"
     code += f"; print(Home(Path({str(tmp_path)!r})).secret('one'))"
-    asking = [
+    processes = [
         subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
-    for process in asking:
+    for process in processes:
         assert process.stdin is not None
         process.stdin.write("go")
         process.stdin.flush()
-    assert len({process.communicate()[0] for process in asking}) == 1
+    assert len({process.communicate()[0] for process in processes}) == 1

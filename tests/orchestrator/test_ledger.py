@@ -1,4 +1,4 @@
-"""A stage is done once, by one owner, and its last write and its mark are one."""
+"""A stage is done once, by one owner, and its last write and its mark are one transaction."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _claim(store: Store, name: str, lease_seconds: float = 600) -> None:
         queries.ledger.claim_stage(session, run="r", iteration=1, stage=STAGE, owner=name, lease_seconds=lease_seconds)
 
 
-def _writing(text: str) -> LastWrite:
+def _write_of(text: str) -> LastWrite:
     """A last write whose row shows whether it was committed."""
 
     def last_write(session: Session) -> Result:
@@ -56,18 +56,18 @@ def _writing(text: str) -> LastWrite:
     return last_write
 
 
-def _written(store: Store) -> list[str]:
+def _written_names(store: Store) -> list[str]:
     with store.read() as session:
         return [metric.name for metric in queries.figures.train_metrics_of(session, "r")]
 
 
-def test_what_is_done_is_not_done_again(store: Store) -> None:
-    assert run_once(store, "r", 1, STAGE, lambda: _writing("first")) == {"wrote": "first"}
-    assert run_once(store, "r", 1, STAGE, lambda: _writing("second")) == {"wrote": "first"}
-    assert _written(store) == ["first"]
+def test_a_finished_stage_is_not_run_again(store: Store) -> None:
+    assert run_once(store, "r", 1, STAGE, lambda: _write_of("first")) == {"wrote": "first"}
+    assert run_once(store, "r", 1, STAGE, lambda: _write_of("second")) == {"wrote": "first"}
+    assert _written_names(store) == ["first"]
 
 
-def test_a_failure_is_noted_and_the_stage_can_be_run_again(store: Store) -> None:
+def test_a_failure_is_stored_and_the_stage_can_be_run_again(store: Store) -> None:
     def fail() -> LastWrite:
         raise ValueError("no luck")
 
@@ -77,7 +77,7 @@ def test_a_failure_is_noted_and_the_stage_can_be_run_again(store: Store) -> None
         row = queries.ledger.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.error) == ("failed", "ValueError: no luck")
-    assert run_once(store, "r", 1, STAGE, lambda: _writing("again")) == {"wrote": "again"}
+    assert run_once(store, "r", 1, STAGE, lambda: _write_of("again")) == {"wrote": "again"}
 
 
 def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
@@ -86,33 +86,33 @@ def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
     name, process = other
     _claim(store, name)
     with pytest.raises(StageHeld, match=f"process {process.pid} on "):
-        run_once(store, "r", 1, STAGE, lambda: _writing("x"))
+        run_once(store, "r", 1, STAGE, lambda: _write_of("x"))
     process.kill()
     process.wait()
-    assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
+    assert run_once(store, "r", 1, STAGE, lambda: _write_of("mine")) == {"wrote": "mine"}
 
 
-def test_an_owner_elsewhere_keeps_it_while_its_lease_lasts(store: Store) -> None:
+def test_an_owner_on_another_host_keeps_its_stage_while_the_lease_lasts(store: Store) -> None:
     _claim(store, "elsewhere:1:1")
     with pytest.raises(StageHeld, match="process 1 on elsewhere"):
-        run_once(store, "r", 1, STAGE, lambda: _writing("x"))
+        run_once(store, "r", 1, STAGE, lambda: _write_of("x"))
     with store.write() as session:
         queries.ledger.release_leases(session, run="r", owner="elsewhere:1:1")
-    assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
+    assert run_once(store, "r", 1, STAGE, lambda: _write_of("mine")) == {"wrote": "mine"}
 
 
-def test_who_lost_the_stage_writes_nothing(store: Store) -> None:
-    """Taken over while at work: the last write and the mark are one transaction, and it does not happen."""
+def test_a_process_that_lost_its_stage_writes_nothing(store: Store) -> None:
+    """Another process has taken the stage over: the transaction of the last write and the mark is rolled back."""
 
     def slow() -> LastWrite:
         with store.write() as session:
             queries.ledger.release_leases(session, run="r", owner=owner())
         _claim(store, "elsewhere:1:1")
-        return _writing("too late")
+        return _write_of("too late")
 
     with pytest.raises(LeaseLost):
         run_once(store, "r", 1, STAGE, slow)
-    assert _written(store) == []
+    assert _written_names(store) == []
     with store.read() as session:
         row = queries.ledger.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
@@ -120,7 +120,7 @@ def test_who_lost_the_stage_writes_nothing(store: Store) -> None:
 
 
 def test_the_leases_are_renewed_while_the_block_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run's and the stage's."""
+    """Both the run's and the stage's lease are renewed."""
     monkeypatch.setattr("orchestrator.ledger.LEASE_S", 1.0)
 
     def expiries() -> list[datetime]:
@@ -131,22 +131,22 @@ def test_the_leases_are_renewed_while_the_block_runs(store: Store, monkeypatch: 
         before = expiries()
         assert len(before) == 2
         wait_until(lambda: all(map(gt, expiries(), before)), "both leases to be renewed", 60)
-        return _writing("in time")
+        return _write_of("in time")
 
     with run_held(store, "r"):
         assert run_once(store, "r", 1, STAGE, slow) == {"wrote": "in time"}
 
 
-def _hold(store: Store, name: str) -> None:
+def _claim_run(store: Store, name: str) -> None:
     with store.write() as session:
         queries.run_leases.claim_run(session, run="r", owner=name, lease_seconds=600)
 
 
-def test_a_run_that_is_worked_on_is_refused_between_its_stages_too(
+def test_a_run_that_another_process_works_on_is_refused_between_its_stages_too(
     store: Store, other: tuple[str, subprocess.Popen[bytes]]
 ) -> None:
     name, process = other
-    _hold(store, name)
+    _claim_run(store, name)
     _claim(store, name)
     with store.write() as session:
         queries.ledger.finish_stage(session, run="r", iteration=1, stage=STAGE, owner=name, result={})
@@ -155,22 +155,22 @@ def test_a_run_that_is_worked_on_is_refused_between_its_stages_too(
     with pytest.raises(RunHeld, match=f"but process {process.pid} on"), run_held(store, "r"):
         raise AssertionError("the block began")
     with pytest.raises(StageHeld, match=f"but process {process.pid} on"):
-        run_once(store, "r", 1, "label_questions", lambda: _writing("x"))
-    assert _written(store) == []
+        run_once(store, "r", 1, "label_questions", lambda: _write_of("x"))
+    assert _written_names(store) == []
 
 
-def test_a_killed_process_keeps_no_run(store: Store, other: tuple[str, subprocess.Popen[bytes]]) -> None:
+def test_a_killed_process_loses_its_run(store: Store, other: tuple[str, subprocess.Popen[bytes]]) -> None:
     name, process = other
-    _hold(store, name)
+    _claim_run(store, name)
     _claim(store, name)
     process.kill()
     process.wait()
     refuse_held(store, "r")
     with run_held(store, "r"):
-        assert run_once(store, "r", 1, STAGE, lambda: _writing("mine")) == {"wrote": "mine"}
+        assert run_once(store, "r", 1, STAGE, lambda: _write_of("mine")) == {"wrote": "mine"}
 
 
-def test_a_run_is_free_when_the_outermost_block_ends(store: Store) -> None:
+def test_a_run_s_lease_is_released_when_the_outermost_block_ends(store: Store) -> None:
     with run_held(store, "r"), pytest.raises(ValueError, match="inner"), run_held(store, "r"):
         raise ValueError("inner")
     with run_held(store, "r"):
@@ -178,8 +178,8 @@ def test_a_run_is_free_when_the_outermost_block_ends(store: Store) -> None:
             pass
         with store.write() as session, pytest.raises(RunHeld):
             queries.run_leases.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=600)
-        refuse_held(store, "r")  # others; this process has it
-    _hold(store, "elsewhere:1:1")
+        refuse_held(store, "r")  # it refuses other processes' runs only, and this process has the lease
+    _claim_run(store, "elsewhere:1:1")
     holder = other_holder(store, "r")
     assert holder is not None
     assert holder.owner == "elsewhere:1:1"

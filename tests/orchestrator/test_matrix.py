@@ -1,4 +1,4 @@
-"""`coevo matrix`: which questions are asked, what is stored, and what is made of it."""
+"""`coevo matrix`: which questions are asked, which answers are stored, and the figures made of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.grading.grader import Grader
 from core.settings.parsing import parse_config
 from core.types import BenchmarkItem, Checkpoint, OracleLabel
 from orchestrator import runs
-from orchestrator.analysis.matrix import MatrixError, ask, cells, draw, left, question_sets, set_name, solvers_of
+from orchestrator.analysis.matrix import MatrixError, ask, cells, draw, question_sets, set_name, solvers_of, unanswered
 from orchestrator.cli import app
 from services.oracles.samples import draw_sample
 from storage import queries
@@ -32,7 +32,7 @@ def grader() -> Iterator[Grader]:
         yield opened
 
 
-def test_a_larger_sample_contains_a_smaller_one_and_no_order_or_name_matters() -> None:
+def test_a_larger_sample_contains_the_smaller_one_for_any_order_of_questions_and_name_of_run() -> None:
     items = [BenchmarkItem(f"a/1/{i:06d}", "?", "1") for i in range(500)]
     renamed = [BenchmarkItem(f"b/1/{i:06d}", "?", "1") for i in range(500)]
     small, large = draw(items, 40, 7), draw(items[::-1], 300, 7)
@@ -42,25 +42,25 @@ def test_a_larger_sample_contains_a_smaller_one_and_no_order_or_name_matters() -
     assert len(draw(items, 1000, 7)) == 500
 
 
-def test_every_question_is_as_likely_as_another() -> None:
+def test_every_question_is_equally_likely_to_be_drawn() -> None:
     items = [BenchmarkItem(f"a/2/{i:06d}", "?", "1") for i in range(10)]
     times = {item.id: 0 for item in items}
     for seed in range(2000):
         for item in draw(items, 3, seed):
             times[item.id] += 1
-    assert all(abs(count - 600) < 5 * (2000 * 0.3 * 0.7) ** 0.5 for count in times.values())  # five sigma
+    assert all(abs(count - 600) < 5 * (2000 * 0.3 * 0.7) ** 0.5 for count in times.values())  # five standard deviations
 
 
-def test_a_set_holds_questions_whose_answer_the_oracle_knows(store: Store) -> None:
+def test_a_question_set_has_the_questions_whose_answers_the_oracle_knows(store: Store) -> None:
     with store.write() as session:
         create(session, "r")
-        well = [("What is 1 + 2?", vote_of(("3", 6), ("4", 4))), ("What is 2 + 2?", vote_of(("5", 9)))]
-        without = [("What is 3 + + 3?", vote_of(("6", 9))), ("What is 4 + 4?", vote_of(m=10)), (None, None)]
-        label(session, "r", 1, [*well, *without], parse_config({}, "r"))
+        usable = [("What is 1 + 2?", vote_of(("3", 6), ("4", 4))), ("What is 2 + 2?", vote_of(("5", 9)))]
+        unusable = [("What is 3 + + 3?", vote_of(("6", 9))), ("What is 4 + 4?", vote_of(m=10)), (None, None)]
+        label(session, "r", 1, [*usable, *unusable], parse_config({}, "r"))
     with store.read() as session:
-        found = question_sets(session, "r", "exact", 200)
-        assert list(found) == ["questions/1/exact"]
-        assert sorted((item.problem, item.answer) for item in found["questions/1/exact"]) == [
+        sets = question_sets(session, "r", "exact", 200)
+        assert list(sets) == ["questions/1/exact"]
+        assert sorted((item.problem, item.answer) for item in sets["questions/1/exact"]) == [
             ("What is 1 + 2?", "3"),
             ("What is 2 + 2?", "4"),
         ]
@@ -82,7 +82,7 @@ def test_an_oracle_that_graded_a_sample_is_refused(store: Store) -> None:
     with store.read() as session, pytest.raises(MatrixError, match=r"'judge_x', which has graded 20 of \d+ in iter"):
         question_sets(session, "r", "judge_x", 200)
     rows = draw_sample(store, "r", 1, "judge_x", 1000)
-    with store.write() as session:  # and is not, once it has graded all
+    with store.write() as session:  # it is accepted after it has graded all
         queries.questions.add_oracle_labels(
             session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows]
         )
@@ -90,7 +90,7 @@ def test_an_oracle_that_graded_a_sample_is_refused(store: Store) -> None:
         assert len(question_sets(session, "r", "judge_x", 1000)["questions/1/judge_x"]) == len(rows)
 
 
-def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(store: Store, grader: Grader) -> None:
+def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_graded(store: Store, grader: Grader) -> None:
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 30)
@@ -98,55 +98,56 @@ def test_a_solver_is_asked_once_greedily_and_what_it_says_is_graded(store: Store
         before = queries.figures.evaluations_of(session, "r/solver/2", "micro")
     assert [solver.id for solver in solvers] == ["r/base/0", "r/solver/1", "r/solver/2", "r/solver/3"]
     items = sets[SETS[1]]
-    says = {items[0].problem: [rf"It is \boxed{{{items[0].answer}}}."], items[1].problem: [r"\boxed{1000001}"]}
-    with fake_applications(says) as (services, asked):
+    replies = {items[0].problem: [rf"It is \boxed{{{items[0].answer}}}."], items[1].problem: [r"\boxed{1000001}"]}
+    with fake_applications(replies) as (services, requests):
         context = context_of(store, "r", 0, services=services)
         ask(context, solvers[2], {SETS[1]: items[:10]}, grader)
-        assert len(asked) == 10
+        assert len(requests) == 10
         ask(context, solvers[2], sets, grader)
-        assert len(asked) == 90  # a larger set, and two more: the ten are not asked again
+        assert len(requests) == 90  # a larger set and two other sets; the ten questions are not asked again
         ask(context, solvers[2], sets, grader)
-        assert len(asked) == 90
-    assert {(body["policy_version"], body["temperature"], body["n"]) for body in asked} == {("r/solver/2", 0, 1)}
+        assert len(requests) == 90
+    assert {(body["policy_version"], body["temperature"], body["n"]) for body in requests} == {("r/solver/2", 0, 1)}
     with store.read() as session:
-        assert left(session, "r/solver/2", sets) == {}
-        assert {name: len(rest) for name, rest in left(session, "r/solver/1", sets).items()} == dict.fromkeys(sets, 30)
+        assert unanswered(session, "r/solver/2", sets) == {}
+        assert {name: len(rest) for name, rest in unanswered(session, "r/solver/1", sets).items()} == (
+            dict.fromkeys(sets, 30)
+        )
         rows = {row.item_id: row for row in queries.figures.evaluations_of(session, "r/solver/2", SETS[1])}
         right = [row for row in rows.values() if row.greedy_correct]
         alike = {item.id for item in items if item.problem == items[0].problem}
         assert {row.item_id for row in right} == alike
         assert all((row.samples, row.correct, row.majority_correct) == (1, 1, True) for row in right)
         assert {rows[item.id].level for item in items} == {item.level for item in items}
-        assert (
-            queries.figures.evaluations_of(session, "r/solver/2", "micro") == before
-        )  # the held-out figures know nothing
+        # The held-out evaluation has not changed.
+        assert queries.figures.evaluations_of(session, "r/solver/2", "micro") == before
 
 
-def test_cells_carry_their_n_and_are_over_all_and_over_the_kept(store: Store, grader: Grader) -> None:
+def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Store, grader: Grader) -> None:
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 60)
         solvers = solvers_of(session, "r")
-        said = {each.question_id: each for each in queries.questions.oracle_labels_of(session, "r", 2, "exact")}
+        labels = {row.question_id: row for row in queries.questions.oracle_labels_of(session, "r", 2, "exact")}
     items = sets[SETS[2]]
     kept = [item for item in items if item.level == "kept"]
     assert 0 < len(kept) < 60
-    says = {item.problem: [rf"\boxed{{{item.answer}}}"] for item in kept}
-    with fake_applications(says) as (services, _):
+    replies = {item.problem: [rf"\boxed{{{item.answer}}}"] for item in kept}
+    with fake_applications(replies) as (services, _):
         ask(context_of(store, "r", 0, services=services), solvers[1], {SETS[2]: items}, grader)
     with store.read() as session:
-        found = {(cell.questions, cell.solver, cell.over): cell.figure for cell in cells(session, "r", "exact")}
+        by_key = {(cell.questions, cell.solver, cell.over): cell.figure for cell in cells(session, "r", "exact")}
         assert cells(session, "r", "given") == []
-    assert list(found) == [(2, solver, over) for over in ("all", "kept") for solver in ("r/solver/1", None)]
-    over_kept, over_all = found[2, "r/solver/1", "kept"], found[2, "r/solver/1", "all"]
+    assert list(by_key) == [(2, solver, over) for over in ("all", "kept") for solver in ("r/solver/1", None)]
+    over_kept, over_all = by_key[2, "r/solver/1", "kept"], by_key[2, "r/solver/1", "all"]
     assert (over_kept.value, over_kept.n) == (1, len(kept))
     assert (over_all.value, over_all.n) == (len(kept) / 60, 60)
     assert over_all.lo < over_all.value < over_all.hi
-    right = sum(said[item.id].verdict == "right" for item in items)
-    assert (found[2, None, "all"].value, found[2, None, "all"].n) == (right / 60, 60)
+    right = sum(labels[item.id].verdict == "right" for item in items)
+    assert (by_key[2, None, "all"].value, by_key[2, None, "all"].n) == (right / 60, 60)
 
 
-def test_the_command_shows_what_is_stored_without_services(
+def test_the_command_shows_stored_answers_without_services(
     sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grader: Grader
 ) -> None:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
@@ -165,25 +166,25 @@ def test_the_command_shows_what_is_stored_without_services(
     with fake_applications({}) as (services, _):
         for solver in solvers:
             ask(context_of(sqlite, "demo", 0, services=services), solver, sets, grader)
-    code, said = coevo()  # all is asked: no service is needed
+    code, output = coevo()  # all answers are stored, so no service is needed
     assert code == 0
-    assert [name in said for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4
-    assert said.count(" 0.0%  n 4") == 12
-    told = json.loads(coevo("--json")[1])
-    assert sum(cell["over"] == "all" for cell in told) == 15  # three sets, four Solvers and the labels
-    assert {cell["figure"]["n"] for cell in told if cell["over"] == "all"} == {4}
+    assert [name in output for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4
+    assert output.count(" 0.0%  n 4") == 12
+    shown_cells = json.loads(coevo("--json")[1])
+    assert sum(cell["over"] == "all" for cell in shown_cells) == 15  # three sets, four Solvers and the labels
+    assert {cell["figure"]["n"] for cell in shown_cells if cell["over"] == "all"} == {4}
 
 
 def test_two_solvers_are_served_in_turn(live: Live) -> None:
-    """The weights are the base model's under two names, so both know as much."""
+    """Both checkpoints have the base model's weights, so their figures are equal."""
     store = live.store()
     config = runs.prepare(live.home, store, "matrix", "demo", 1, {}, flow="co_evolve")
     with store.write() as session:
         base = queries.checkpoints.get_checkpoint(session, "matrix/base/0")
         same = Checkpoint("matrix/solver/1", "matrix", "solver", 1, 1, base.path, base.sha256, base.id)
         queries.checkpoints.add_checkpoint(session, same, queries.checkpoints.manifest_of(session, base.id))
-        asked = [(f"What is {i} + {i + 3}?", vote_of((str(2 * i + 3), 6))) for i in range(1, 31)]
-        label(session, "matrix", 1, asked, config)
+        questions = [(f"What is {i} + {i + 3}?", vote_of((str(2 * i + 3), 6))) for i in range(1, 31)]
+        label(session, "matrix", 1, questions, config)
     result = live.coevo("matrix", "matrix", "--size", "20", "--json")
     assert result.returncode == 0, result.stderr
     base_cell, solver_cell, labels = [cell for cell in json.loads(result.stdout) if cell["over"] == "all"]

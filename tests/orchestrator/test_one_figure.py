@@ -1,4 +1,4 @@
-"""A figure is one number: every view of a run shows the same value, interval and n."""
+"""Every view of a run shows a figure with the same value, interval and n."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from core.methods.scrl import Scrl
 from core.statistics.estimates import wilson_at
 from core.types import Checkpoint, OracleLabel, OracleVerdict, question_id
 from orchestrator.cli import app
+from orchestrator.loop import check_health
 from orchestrator.report import figures
-from orchestrator.stages.health import check_health
 from services.api.app import PREFIX, create_app
 from services.drift.series import refresh
 from services.oracles.samples import draw_sample
@@ -29,13 +29,14 @@ from tests.synthetic_run import context_of, create, evaluate, finish, held_out, 
 
 CONFIG = BANDED.model_copy(update={"solver": BANDED.solver.model_copy(update={"reward": Scrl()})})
 RUN, JUDGE = "one", "judge_gpt"
-Figure = tuple[float, float, float, int]  # value, ends of its interval, n
+Figure = tuple[float, float, float, int]  # the value, the two ends of its interval, and n
 
 
 @pytest.fixture
 def run(sqlite: Store) -> Store:
-    """Twenty kept questions, of which five labels are right, and sixty that were not kept, all right. Two that nobody
-    answered, and one that has no answer. A judge was asked of a sample of six, and could not decide once."""
+    """A run with twenty kept questions, of which five labels are right, sixty that were not kept, all right, two
+    without any answer, and an ill-posed one. A judge has graded a sample of six, one of them with the verdict
+    unknown."""
     kept = [(f"What is {i} + 1?", vote_of((str(i + 1 if i < 5 else i), 5), ("0", 5))) for i in range(20)]
     others = [(f"What is {i} + 2?", vote_of((str(i + 2), 10))) for i in range(60)]
     nobody = [("What is 9 + 9?", vote_of()), ("What is 8 + 9?", vote_of()), ("What is 4 + ?", vote_of(("4", 10)))]
@@ -59,7 +60,7 @@ def run(sqlite: Store) -> Store:
 
 
 def train(session: Session, run: str, t: int) -> None:
-    """An iteration's Solver, which learned from three questions in two steps and labelled them anew in each."""
+    """Store an iteration's Solver, which learned from three questions in two steps and labelled them anew in each."""
     solver = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, f"/checkpoints/{run}/{t}", "0" * 64, f"{run}/base/0")
     queries.checkpoints.add_checkpoint(session, solver, {})
     queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, t, i), solver.id, [1, 2]) for i in range(3)])
@@ -73,8 +74,8 @@ def train(session: Session, run: str, t: int) -> None:
         )
 
 
-def reported(store: Store) -> dict[tuple[str, str], Figure]:
-    """The report's."""
+def figures_of_report(store: Store) -> dict[tuple[str, str], Figure]:
+    """The label accuracies of the report."""
     shown: Any = figures(store, RUN)["iterations"]
     accuracy = shown[1]["pseudo_label_accuracy"]
     by_oracle = {accuracy["oracle"]: accuracy, **accuracy["others"]}
@@ -85,21 +86,23 @@ def reported(store: Store) -> dict[tuple[str, str], Figure]:
     }
 
 
-def stored(store: Store) -> dict[tuple[str, str], Figure]:
-    """The series', which alerts and the guard go by."""
+def figures_of_series(store: Store) -> dict[tuple[str, str], Figure]:
+    """The label accuracies of the series, which alerts and the guard use."""
     with store.read() as session:
         points = queries.series.series_of(session, RUN, "label_accuracy")
     return {(p.oracle, p.over): (p.value, p.lo, p.hi, p.n) for p in points if p.lo is not None and p.hi is not None}
 
 
-def served(api: TestClient) -> dict[tuple[str, str], Figure]:
-    """REST's, which the dashboard draws."""
+def figures_of_rest(api: TestClient) -> dict[tuple[str, str], Figure]:
+    """The label accuracies of the REST API, which the dashboard shows."""
     accuracies = api.get(f"{PREFIX}/runs/{RUN}/audits").json()["measured"]
     return _by_oracle(accuracies)
 
 
-def scraped(api: TestClient, name: str = "pseudo_label_accuracy", n: str = "audited") -> dict[tuple[str, str], Figure]:
-    """Prometheus', which Grafana draws."""
+def figures_of_metrics(
+    api: TestClient, name: str = "pseudo_label_accuracy", n: str = "audited"
+) -> dict[tuple[str, str], Figure]:
+    """The label accuracies of the metrics for Prometheus, which Grafana shows."""
     prefix = f"coevo_{name}_"
     values = {
         (sample.name.removeprefix(prefix), sample.labels["oracle"], sample.labels["slice"]): sample.value
@@ -119,8 +122,8 @@ def scraped(api: TestClient, name: str = "pseudo_label_accuracy", n: str = "audi
     }
 
 
-def printed(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Figure]:
-    """The command line's."""
+def figures_of_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Figure]:
+    """The label accuracies of the command line."""
     monkeypatch.setenv("COEVO_HOME", str(home))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     shown = json.loads(CliRunner().invoke(app, ["audit", "show", RUN, "--json"]).stdout)
@@ -134,23 +137,28 @@ def _by_oracle(accuracies: list[dict[str, Any]]) -> dict[tuple[str, str], Figure
 
 def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
-    of_report = reported(run)
+    of_report = figures_of_report(run)
     assert of_report.keys() == {(oracle, over) for oracle in ("exact", JUDGE) for over in ("kept", "all")}
-    for view in (stored(run), served(api), scraped(api), printed(tmp_path, monkeypatch)):
+    for view in (
+        figures_of_series(run),
+        figures_of_rest(api),
+        figures_of_metrics(api),
+        figures_of_command(tmp_path, monkeypatch),
+    ):
         assert view.keys() == of_report.keys()
         for key, figure in view.items():
             assert figure == pytest.approx(of_report[key], abs=1e-12), key
-    # by hand: 5 of 20 kept; 65 of 81, without the two that nobody answered, the ill-posed one not right
+    # By hand: 5 of 20 kept labels; 65 of all 81 labels, where the ill-posed question's label is not right.
     assert of_report["exact", "kept"][::3] == (0.25, 20)
     assert of_report["exact", "all"][::3] == (65 / 81, 81)
-    # a sample is weighted to the whole: its plain share is another number
+    # A sample's figure is weighted by the strata's sizes, so its plain share is another number.
     plain = sum(exact == "right" for exact in _verdicts(run, JUDGE)) / 6
     assert abs(of_report[JUDGE, "all"][0] - plain) > 0.01
 
 
 def test_every_view_has_the_same_accuracy_on_the_benchmark(run: Store, tmp_path: Path) -> None:
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
-    # By hand: 29 of 32 samples, but n are the four items; the interval would end beyond 1.
+    # By hand: 29 of 32 samples are right, but n is four, the number of items; the interval is cut off at 1.
     latest = (29 / 32, pytest.approx(0.79, abs=0.01), 1.0, 4)
     report: Any = figures(run, RUN)["iterations"]
     of_report = [(i["pass_at_1"], *i["ci95"], i["n"]) for i in report]
@@ -163,14 +171,14 @@ def test_every_view_has_the_same_accuracy_on_the_benchmark(run: Store, tmp_path:
         assert (points[t].value, points[t].lo, points[t].hi, points[t].n) == figure
         for view in (evaluations[t], series[t]):
             assert (view["value"], view["lo"], view["hi"], view["n"]) == figure
-    assert scraped(api, "held_out_accuracy", "n") == {("", ""): of_report[1]}
+    assert figures_of_metrics(api, "held_out_accuracy", "n") == {("", ""): of_report[1]}
     with run.write() as session:
         signals = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]
     assert (signals["pass_at_1"], signals["best_pass_at_1"]) == (of_report[1][0], of_report[1][0])
 
 
-def test_every_view_has_the_same_agreement(run: Store, tmp_path: Path) -> None:
-    """p̂ in the series and in the report; the statistics of the iteration have its value alone."""
+def test_every_view_has_the_same_mean_p_hat(run: Store, tmp_path: Path) -> None:
+    """The series and the report have its interval and n; the statistics of the iteration have its value alone."""
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
     report: Any = figures(run, RUN)["iterations"][1]["p_hat"]
     with run.read() as session:
@@ -178,12 +186,12 @@ def test_every_view_has_the_same_agreement(run: Store, tmp_path: Path) -> None:
         statistics = queries.figures.filter_stats_of(session, RUN)[1]
     figure = (point.value, point.lo, point.hi, point.n)
     assert (report["value"], *report["ci95"], report["n"]) == pytest.approx(figure)
-    assert scraped(api, "p_hat", "n")["", "all"] == figure
+    assert figures_of_metrics(api, "p_hat", "n")["", "all"] == figure
     assert statistics.mean_p_hat == pytest.approx(point.value)
     assert api.get(f"{PREFIX}/runs/{RUN}/iterations").json()[1]["mean_p_hat"] == statistics.mean_p_hat
 
 
-def test_every_view_has_the_same_labels_of_the_training(
+def test_every_view_has_the_same_figures_of_labels_made_in_training(
     run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
@@ -194,27 +202,27 @@ def test_every_view_has_the_same_labels_of_the_training(
     expected["negative_label_accuracy"] = (1.0, 1)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    printed = json.loads(CliRunner().invoke(app, ["series", RUN, "--json"]).stdout)
+    rows = json.loads(CliRunner().invoke(app, ["series", RUN, "--json"]).stdout)
     for name, (value, n) in expected.items():
         with run.read() as session:
             [point] = queries.series.series_of(session, RUN, name)
         figure = (point.value, point.lo, point.hi, point.n)
         assert figure == (pytest.approx(value), *wilson_at(point.value, n), n)
         assert (of_report[name]["value"], *of_report[name]["ci95"], of_report[name]["n"]) == figure
-        [row] = [row for row in printed if row["name"] == name]
+        [row] = [row for row in rows if row["name"] == name]
         assert (row["value"], row["lo"], row["hi"], row["n"], row["oracle"]) == (*figure, "exact")
         prefix, count = (name, "checked") if name.endswith("accuracy") else (name.removesuffix("_share"), "n")
-        assert scraped(api, prefix, count)["exact", ""] == figure
+        assert figures_of_metrics(api, prefix, count)["exact", ""] == figure
     first, second = api.get(f"{PREFIX}/runs/{RUN}/training-labels").json()
     assert (first["step"], first["accuracy"]["value"], first["accuracy"]["n"]) == (1, 0.5, 2)
     assert (first["labelled"]["value"], first["negatives"]["n"], first["oracle"]) == (pytest.approx(2 / 3), 1, "exact")
     assert (second["accuracy"]["n"], second["negatives"]) == (3, None)
 
 
-def test_the_guard_sees_the_label_accuracy_of_the_series(run: Store, tmp_path: Path) -> None:
+def test_the_guard_s_label_accuracy_is_that_of_the_series(run: Store, tmp_path: Path) -> None:
     with run.write() as session:
         signal = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]["label_accuracy_kept"]
-    value, lo, hi, n = stored(run)["exact", "kept"]
+    value, lo, hi, n = figures_of_series(run)["exact", "kept"]
     assert signal == {"value": value, "ci95": [lo, hi], "n": n}
 
 

@@ -1,4 +1,4 @@
-"""Flow runs whose process is gone, on a real Prefect server with a real worker that is killed."""
+"""Flow runs whose process has ended, on a real Prefect server with a real worker that is killed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def above(run: str):
     note_process()
     below()
 """
-DEAD = owner().rpartition(":")[0] + ":1"  # this process's number, which another process had before
+DEAD = owner().rpartition(":")[0] + ":1"  # an earlier process with this process's pid
 ELSEWHERE = "another-host:7:1"
 
 
@@ -53,27 +53,27 @@ def store(sqlite: Store) -> Store:
 
 
 def flow_run(prefect: SyncPrefectClient, run: str, state: object, **labels: str) -> UUID:
-    """One of the deployment that the server has, as a worker or a flow would have left it."""
+    """Create a flow run of the server's deployment, in a state in which a worker or a flow would have left it."""
     deployment = prefect.read_deployment_by_name("co-evolve/coevo")
-    made = prefect.create_flow_run_from_deployment(deployment.id, parameters={"run": run}, name=run)
-    prefect.update_flow_run(made.id, infrastructure_pid="1")
-    prefect.update_flow_run_labels(made.id, {name.replace("_", "."): value for name, value in labels.items()})
-    prefect.set_flow_run_state(made.id, state, force=True)  # type: ignore[arg-type]
-    return made.id
+    created = prefect.create_flow_run_from_deployment(deployment.id, parameters={"run": run}, name=run)
+    prefect.update_flow_run(created.id, infrastructure_pid="1")
+    prefect.update_flow_run_labels(created.id, {name.replace("_", "."): value for name, value in labels.items()})
+    prefect.set_flow_run_state(created.id, state, force=True)  # type: ignore[arg-type]
+    return created.id
 
 
 def state_of(prefect: SyncPrefectClient, flow_run: UUID) -> StateType | None:
     return prefect.read_flow_run(flow_run).state_type
 
 
-def test_those_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectClient, store: Store) -> None:
+def test_flow_runs_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectClient, store: Store) -> None:
     mine, other = worker_name(), "another-host"
-    made = {
+    flow_runs = {
         "killed": flow_run(prefect, "killed", Running(), prefect_worker_name=mine, coevo_process=DEAD),
         "asked": flow_run(prefect, "asked", Cancelling(), prefect_worker_name=mine, coevo_process=DEAD),
         "alive": flow_run(prefect, "alive", Running(), prefect_worker_name=mine, coevo_process=owner()),
         "elsewhere": flow_run(prefect, "elsewhere", Running(), prefect_worker_name=other, coevo_process=ELSEWHERE),
-        # They have not come as far as to say which process they have.
+        # The process of these flow runs has not been recorded yet.
         "waiting": flow_run(prefect, "waiting", Pending(), prefect_worker_name=mine),
         "theirs": flow_run(prefect, "theirs", Pending(), prefect_worker_name=other),
         "goes-on": flow_run(prefect, "goes-on", Running(), prefect_worker_name=mine, coevo_process=DEAD),
@@ -87,7 +87,7 @@ def test_those_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectCli
     with store.read() as session:
         leases = {run: queries.run_leases.run_holder(session, run) for run in holders}
     assert {run: lease and lease.owner for run, lease in leases.items()} == {**holders, "killed": None}
-    assert {name: state_of(prefect, id_) for name, id_ in made.items()} == {
+    assert {name: state_of(prefect, id_) for name, id_ in flow_runs.items()} == {
         "killed": StateType.CRASHED,
         "asked": StateType.CANCELLED,
         "alive": StateType.RUNNING,
@@ -105,42 +105,47 @@ def test_those_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectCli
             "elsewhere": "running",
             "waiting": "failed",
             "theirs": "running",
-            "goes-on": "running",  # another machine is at it
+            "goes-on": "running",  # another machine works on it
         }
 
 
-def test_a_killed_workers_flow_run_is_ended_with_its_subflow(
+def test_a_killed_worker_s_flow_run_is_ended_with_its_subflow(
     prefect: SyncPrefectClient, store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "flows_of_the_test.py").write_text(FLOWS)
     prefect.create_work_pool(WorkPoolCreate(name="test", type="process"))
-    made = prefect.create_deployment(
+    deployment = prefect.create_deployment(
         prefect.create_flow_from_name("above"),
         name="test",
         path=str(tmp_path),
         entrypoint="flows_of_the_test.py:above",
         work_pool_name="test",
     )
-    above = prefect.create_flow_run_from_deployment(made, parameters={"run": "killed"})
-    asked = {"PREFECT_API_URL": str(prefect.api_url), "PREFECT_API_AUTH_STRING": AUTH}
-    env = {**os.environ, **asked, "PYTHONPATH": str(ROOT)}
+    above = prefect.create_flow_run_from_deployment(deployment, parameters={"run": "killed"})
+    prefect_settings = {"PREFECT_API_URL": str(prefect.api_url), "PREFECT_API_AUTH_STRING": AUTH}
+    env = {**os.environ, **prefect_settings, "PYTHONPATH": str(ROOT)}
     start = [Path(sys.executable).parent / "prefect", "worker", "start", "--pool=test", f"--name={worker_name()}"]
     with (tmp_path / "worker.log").open("w") as log:
         worker = subprocess.Popen([*start, "--type=process"], env=env, stdout=log, stderr=log)
     try:
-        wait_until(lambda: _named(prefect, "below") is not None, f"the flow to begin; see {tmp_path}/worker.log", 120)
+        wait_until(
+            lambda: _running_flow_run(prefect, "below") is not None,
+            f"the flow to begin; see {tmp_path}/worker.log",
+            120,
+        )
     finally:
         for process in [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]:
             process.send_signal(signal.SIGKILL)
         worker.wait()
-    below = _named(prefect, "below")
+    below = _running_flow_run(prefect, "below")
     assert below is not None
     assert (state_of(prefect, above.id), state_of(prefect, below)) == (StateType.RUNNING, StateType.RUNNING)
     assert end_orphans(store, worker_name()) == ["killed"]
     assert (state_of(prefect, above.id), state_of(prefect, below)) == (StateType.CRASHED, StateType.CRASHED)
 
 
-def _named(prefect: SyncPrefectClient, name: str) -> UUID | None:
+def _running_flow_run(prefect: SyncPrefectClient, name: str) -> UUID | None:
     """The flow run of this name that is running."""
-    running = [each for each in prefect.read_flow_runs() if each.name == name and each.state_type == StateType.RUNNING]
+    flow_runs = prefect.read_flow_runs()
+    running = [run for run in flow_runs if run.name == name and run.state_type == StateType.RUNNING]
     return running[0].id if running else None

@@ -1,4 +1,4 @@
-"""Runs that share one cluster: two CPUs for trainings that take both, and stand-in GPUs for a fake EasyR1."""
+"""Runs that share one cluster: two CPUs for trainings that take both, and made-up GPUs for a fake EasyR1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
 
 
 def _run(live: Live, name: str, *more: str) -> list[str]:
-    """The small run with a benchmark of a few questions: what is looked at here is the training."""
+    """Arguments of the small run, with a benchmark of few questions, because these tests are about its trainings."""
     few = live.home.path / "few.jsonl"
     few.write_text("".join((live.home.path / "benchmark.jsonl").read_text().splitlines(keepends=True)[:24]))
     return live.small_run(name, *more, f"evaluation.benchmark={few}")
@@ -36,7 +36,7 @@ def jobs(live: Live) -> list[PoolRow]:
         return queries.pool.pool_jobs(session)
 
 
-def at_work(live: Live) -> dict[str, str]:
+def training_stages(live: Live) -> dict[str, str]:
     """Run -> the stage that it trains in."""
     return {row.run: row.stage for row in jobs(live) if row.status == "running"}
 
@@ -47,7 +47,7 @@ def queued(live: Live) -> list[str]:
 
 @contextmanager
 def pool_driver(live: Live) -> Iterator[subprocess.Popen[str]]:
-    """Another driver, which asks for a place when it is told to."""
+    """Another driver, which asks the pool for a slot when the test tells it to."""
     command = [sys.executable, str(Path(__file__).with_name("pool_driver.py"))]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=live.environment, **pipes) as process, terminated(process):
@@ -56,8 +56,8 @@ def pool_driver(live: Live) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def told(process: subprocess.Popen[str], line: str) -> str:
-    """What it says then."""
+def send_line(process: subprocess.Popen[str], line: str) -> str:
+    """Write a line to the driver; returns its reply."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{line}\n")
@@ -65,30 +65,30 @@ def told(process: subprocess.Popen[str], line: str) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_training_waits_for_another_run_s_and_for_one_whose_driver_is_killed(live: Live) -> None:
+def test_a_training_waits_for_other_runs_trainings_until_they_end_or_their_driver_is_killed(live: Live) -> None:
     with pool_driver(live) as other:
-        assert told(other, "other 2 train_solver") == "began"
+        assert send_line(other, "other 2 train_solver") == "began"
         waiting = live.start(*_run(live, "waiting", *BOTH))
         wait_until(lambda: queued(live) == ["waiting"], "the run to queue for its Challenger's training")
-        assert at_work(live) == {"other": "train_solver"}
+        assert training_stages(live) == {"other": "train_solver"}
         status = live.coevo("status").stdout
         assert "worker pool" in status
         assert "queued" in status
-        assert told(other, "go on") == "over"
-        wait_until(lambda: at_work(live) == {"waiting": "train_challenger"}, "the run to train its Challenger")
-        # Asked for now, begun when the Challenger's training is over; the run's next training waits for it in turn.
-        assert told(other, "killed-driver 2 train_solver") == "began"
+        assert send_line(other, "go on") == "over"
+        wait_until(lambda: training_stages(live) == {"waiting": "train_challenger"}, "the run to train its Challenger")
+        # The slot asked for now is given after the Challenger's training; the run's next training waits for it in turn.
+        assert send_line(other, "killed-driver 2 train_solver") == "began"
         wait_until(lambda: queued(live) == ["waiting"], "the run to queue for its Solver's training")
-        assert at_work(live) == {"killed-driver": "train_solver"}
+        assert training_stages(live) == {"killed-driver": "train_solver"}
         other.kill()
         assert waiting.wait(timeout=300) == 0
     with live.store().read() as session:
         stages = queries.ledger.stages_of(session, "waiting")
-    assert {stage.attempt for stage in stages} == {1}  # to wait is no failure
+    assert {stage.attempt for stage in stages} == {1}  # waiting does not count as a failed attempt
     assert {row.status for row in jobs(live)} == {"done"}
 
 
-def test_what_a_training_can_never_have_is_refused_at_once(live: Live, tmp_path: Path) -> None:
+def test_a_training_that_could_never_have_its_slot_is_refused_at_once(live: Live, tmp_path: Path) -> None:
     tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
     tree["applications"][1]["deployments"][0].update(num_replicas=1, placement_group_bundles=[{"CPU": 1}])
     (tmp_path / "cpus.yaml").write_text(yaml.safe_dump(tree))
@@ -102,14 +102,14 @@ def test_what_a_training_can_never_have_is_refused_at_once(live: Live, tmp_path:
         "are 1",
     }
     with pool_driver(live) as driver:
-        assert {request: told(driver, request) for request in refusals} == refusals
+        assert {request: send_line(driver, request) for request in refusals} == refusals
     assert {"greedy", "beside", "limited", "misled"}.isdisjoint(row.run for row in jobs(live))
     serve_checkpoints(live.services, {}, Serving(release=True))
 
 
 @pytest.fixture(scope="module")
 def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Services on a Ray that believes to have three GPUs."""
+    """Services on a Ray that reports three GPUs."""
     fitting = {"RAY_OVERRIDE_RESOURCES": '{"GPU": 3}', "FAKE_EASYR1_ADDS": "0"}
     with pytest.MonkeyPatch.context() as environment:
         for name, value in fitting.items():
@@ -120,8 +120,8 @@ def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.mark.slow
 def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Live, tmp_path: Path) -> None:
-    """Each run's trainings take two of three GPUs, an application takes one: while a Challenger trains, all are taken,
-    and neither run waits for what the other has."""
+    """Each run's trainings take two of three GPUs, an application takes one. While a Challenger trains, all are taken,
+    and neither run waits for a GPU of the other's applications."""
     tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
     for application in tree["applications"]:
         application["deployments"][0].update(num_replicas=1, ray_actor_options={"num_cpus": 0, "num_gpus": 1})
@@ -133,23 +133,23 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
         f"trainer.python={sys.executable}",
         f"trainer.source={FAKE_EASYR1}",
         "trainer.gpus_per_node=2",
-        "challenger.training.prompts_per_step=2",  # EasyR1 deals them out to the GPUs
+        "challenger.training.prompts_per_step=2",  # EasyR1 divides them among the GPUs
         "trainer.update_micro_batch=1",
         "trainer.experience_micro_batch=1",
     )
     running = [gpus.start(*_run(gpus, name, *settings)) for name in ("a", "b")]
-    held = dict[str, set[float]]()
+    gpus_of_applications = dict[str, set[float]]()
 
     def over() -> bool:
-        for stage in at_work(gpus).values():
-            held.setdefault(stage, set()).add(reserved(gpus.services)["GPU"])
+        for stage in training_stages(gpus).values():
+            gpus_of_applications.setdefault(stage, set()).add(reserved(gpus.services)["GPU"])
         return all(process.poll() is not None for process in running)
 
     wait_until(over, "both runs to end", 600)
     log = (gpus.home.logs / "started.log").read_text()
     assert [process.returncode for process in running] == [0, 0], log[-3000:]
-    assert 0 in held["train_solver"]
-    assert max(held["train_challenger"]) == 1
+    assert 0 in gpus_of_applications["train_solver"]
+    assert max(gpus_of_applications["train_challenger"]) == 1
     for run in ("a", "b"):
         with gpus.store().read() as session:
             assert {row.status for row in queries.ledger.stages_of(session, run)} == {"done"}

@@ -1,4 +1,4 @@
-"""Who of the trainings that share a cluster may begin: by hand, and what holds whatever is asked."""
+"""Which of the trainings that share a cluster may begin: examples by hand, and properties of any queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAITING = PoolJob("a", "GPU", 4, 0.0, 1.0, running=False)
 RUNNING = replace(WAITING, key="r", since=0.0, running=True)
 
 
-def test_the_run_that_used_least_goes_first_then_the_job_that_waited_longest() -> None:
+def test_jobs_of_the_run_that_used_least_go_first_then_those_that_waited_longest() -> None:
     jobs = [
         replace(WAITING, key="late", since=9.0),
         replace(WAITING, key="early", since=2.0),
@@ -23,12 +23,12 @@ def test_the_run_that_used_least_goes_first_then_the_job_that_waited_longest() -
     assert to_start(jobs, {"GPU": 8}) == ["early", "late"]
 
 
-def test_a_large_job_is_not_overtaken_by_small_ones() -> None:
+def test_small_jobs_do_not_overtake_a_large_one() -> None:
     jobs = [RUNNING, replace(WAITING, key="large", units=8), replace(WAITING, key="small", units=1, since=2.0)]
     assert to_start(jobs, {"GPU": 8}) == []
 
 
-def test_kinds_do_not_wait_for_each_other() -> None:
+def test_jobs_for_cpus_and_for_gpus_do_not_wait_for_each_other() -> None:
     jobs = [replace(WAITING, key="gpu", units=8), replace(WAITING, key="cpu", kind="CPU", units=1)]
     assert to_start(jobs, {"GPU": 4, "CPU": 1}) == ["cpu"]
 
@@ -60,7 +60,7 @@ def test_no_unit_is_given_twice_and_every_job_gets_its_turn(jobs: list[PoolJob],
         begun = sum(by_key[key].units for key in started if by_key[key].kind == kind)
         assert begun == 0 or held[kind] + begun <= units
     assert all(not by_key[key].running for key in started)
-    # Only the trainings hold units: as running ones end, every job that can ever fit begins.
+    # When all running trainings have ended, every job that can ever fit begins at some time.
     left = [replace(job, running=False) for job in jobs if job.units <= capacity[job.kind]]
     for _ in range(len(left)):
         begun_now = set(to_start(left, capacity))

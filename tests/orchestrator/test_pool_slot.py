@@ -1,4 +1,4 @@
-"""What a training asks the worker pool for."""
+"""The slot that a training asks the worker pool for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from orchestrator.pool.slot import Demand, demand_of
     [
         (LocalSettings(), 1.0, Demand("GPU", 2)),
         (LocalSettings(), 0.0, Demand("CPU", 2)),
-        (LocalSettings(device="cpu"), 1.0, Demand("CPU", 2)),  # the demo's, on a machine with a GPU
+        (LocalSettings(device="cpu"), 1.0, Demand("CPU", 2)),  # the demo's settings, on a machine with a GPU
         (EasyR1Settings(nodes=3, gpus_per_node=4), 1.0, Demand("GPU", 12)),
     ],
 )
-def test_a_training_asks_for_what_its_workers_have(
+def test_a_training_asks_for_its_workers_gpus_or_cpus(
     monkeypatch: pytest.MonkeyPatch, settings: TrainerSettings, gpus: float, demand: Demand
 ) -> None:
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0, "GPU": gpus})

@@ -1,4 +1,4 @@
-"""Runs that a person triggers and cancels, in a real browser."""
+"""A person starts and cancels runs in Prefect's UI and on the dashboard, in a real browser."""
 
 from __future__ import annotations
 
@@ -17,34 +17,39 @@ from tests.orchestrator.whole_runs import WholeRun
 from tests.processes import descendants
 
 
-def test_a_run_triggered_in_the_ui_goes_to_the_end(live: Live, straight: WholeRun) -> None:
-    """With labelled data after the Solver's own (R-Zero B.3): one checkpoint comes of both trainings."""
+def test_a_run_started_in_the_ui_completes_all_stages(live: Live, whole_run: WholeRun) -> None:
+    """The Solver trains on labelled data after its own questions (R-Zero B.3): both trainings make one checkpoint."""
     with live.store().read() as session:
-        stages = {(row.iteration, row.stage): row.status for row in queries.ledger.stages_of(session, straight.name)}
-        [solver] = queries.checkpoints.checkpoints_of(session, straight.name, "solver")
+        stages = {(row.iteration, row.stage): row.status for row in queries.ledger.stages_of(session, whole_run.name)}
+        [solver] = queries.checkpoints.checkpoints_of(session, whole_run.name, "solver")
         rewards = queries.figures.train_metrics_of(
-            session, straight.name, role="solver", name="labelled_label_accuracy"
+            session, whole_run.name, role="solver", name="labelled_label_accuracy"
         )
-    assert (solver.parent, solver.step) == (f"{straight.name}/base/0", 3 + 2)
-    assert [(metric.step, metric.value) for metric in rewards] == [(4, 1), (5, 1)]  # true labels, after three steps
+    assert (solver.parent, solver.step) == (f"{whole_run.name}/base/0", 3 + 2)
+    # Two steps with true labels, after three other steps.
+    assert [(metric.step, metric.value) for metric in rewards] == [
+        (4, 1),
+        (5, 1),
+    ]
     assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in LOOP}}
 
 
-def test_an_iteration_by_itself_does_nothing_again_but_draw_the_curves(live: Live, straight: WholeRun) -> None:
-    before = _pictures(live, straight.name)
-    code = f"from orchestrator.flows import iteration; iteration({straight.name!r}, 1)"
+def test_running_a_finished_iteration_again_only_draws_its_curves(live: Live, whole_run: WholeRun) -> None:
+    before = _pictures(live, whole_run.name)
+    code = f"from orchestrator.flows import iteration; iteration({whole_run.name!r}, 1)"
     subprocess.run([sys.executable, "-c", code], env=live.environment, check=True)
     assert before == 1
-    assert _pictures(live, straight.name) == 2
-    assert whole_runs.rows(live, straight.name) == straight.rows
+    assert _pictures(live, whole_run.name) == 2
+    assert whole_runs.rows(live, whole_run.name) == whole_run.rows
 
 
-def test_every_stage_leaves_its_progress_and_its_result_with_its_task(live: Live, straight: WholeRun) -> None:
-    """Of the run and of the iteration by itself, which begins no stage: each was written before its process ended."""
+def test_every_stage_s_task_has_its_progress_and_its_result_as_artifacts(live: Live, whole_run: WholeRun) -> None:
+    """They exist for the run and for its iteration that was run again, which began no stage; each was written before
+    its process ended."""
     for stage in LOOP:
         key = stage.replace("_", "-")
-        results = _artifacts(live, f"{straight.name}-1-{key}")
-        progress = _artifacts(live, f"{straight.name}-{key}-1")
+        results = _artifacts(live, f"{whole_run.name}-1-{key}")
+        progress = _artifacts(live, f"{whole_run.name}-{key}-1")
         assert [artifact["type"] for artifact in results] == ["table" if stage == "label_questions" else "markdown"] * 2
         assert [(artifact["type"], artifact["data"]) for artifact in progress] == [("progress", 100)] * 2
         tasks = [{artifact["task_run_id"] for artifact in artifacts} for artifacts in (results, progress)]
@@ -53,7 +58,7 @@ def test_every_stage_leaves_its_progress_and_its_result_with_its_task(live: Live
 
 
 def _pictures(live: Live, run: str) -> int:
-    """How often Prefect was given the run's curves."""
+    """The number of pictures of the run's curves in Prefect."""
     return [artifact["type"] for artifact in _artifacts(live, f"{run}-curves")].count("image")
 
 
@@ -63,19 +68,17 @@ def _artifacts(live: Live, key: str) -> list[Any]:
     return artifacts
 
 
-def test_a_run_started_from_the_dashboard_and_cancelled_in_prefects_ui_leaves_nothing_running(
-    live: Live, page: Page
-) -> None:
+def test_a_run_started_on_the_dashboard_and_cancelled_in_prefect_s_ui_leaves_no_process(live: Live, page: Page) -> None:
     run, url = "called-off", live.services.api_url
     settings = {**whole_runs.OVERRIDES, "challenger.training.steps": 2000}
     with without_complaints(page):
-        page.goto(f"{url}/#key={live.home.api_key}")  # as `coevo up` prints it
+        page.goto(f"{url}/#key={live.home.api_key}")  # `coevo up` prints this address
         page.get_by_role("button", name="Start a run").click()
         assert page.url == f"{url}/"
         page.get_by_label("Preset").select_option("demo")
         page.get_by_label("Name").fill(run)
         page.get_by_label("Settings").fill("\n".join(f"{name} = {value}" for name, value in settings.items()))
-        page.get_by_role("button", name="Start it").click()
+        page.get_by_role("button", name="Start run").click()
         expect(page.get_by_role("status")).to_contain_text(run, timeout=60_000)
         page.goto("about:blank")
     wait_until(lambda: whole_runs.status(live, run) == "running", "the flow to begin")
@@ -83,7 +86,7 @@ def test_a_run_started_from_the_dashboard_and_cancelled_in_prefects_ui_leaves_no
         page.goto(f"{url}/runs/{run}")
         expect(page.locator("header").get_by_text("running", exact=True)).to_be_visible(timeout=60_000)
         expect(page.get_by_role("progressbar").first).to_be_visible(timeout=60_000)
-        page.goto("about:blank")  # the page draws all the time, and the run needs the processor
+        page.goto("about:blank")  # the page would use the processor all the time, and the run needs it
     work = live.home.work / run / "1" / "train_challenger"
     wait_until(lambda: any(work.glob("step_*")), "the Challenger's training to begin")
     assert _training(live)
@@ -98,5 +101,5 @@ def test_a_run_started_from_the_dashboard_and_cancelled_in_prefects_ui_leaves_no
 
 
 def _training(live: Live) -> list[str]:
-    """The processes below our Ray that train."""
+    """The training processes of our Ray."""
     return [title for _, title in descendants(live.pid("ray")) if "TrainingWorker" in title]

@@ -11,13 +11,13 @@ from orchestrator.installation import processes
 from orchestrator.ledger import is_alive, owner
 
 
-def test_a_process_runs_until_it_ends_even_if_nobody_has_reaped_it() -> None:
+def test_an_ended_process_is_not_running_even_if_it_is_a_zombie() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert process.stdin is not None
     since = processes.started(process.pid)
     assert processes.is_running(process.pid, since)
     process.stdin.close()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is a zombie
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is a zombie
     assert not processes.is_running(process.pid, since)
     process.wait()
     assert not processes.is_running(process.pid, since)
@@ -25,12 +25,12 @@ def test_a_process_runs_until_it_ends_even_if_nobody_has_reaped_it() -> None:
         processes.started(process.pid)
 
 
-def test_another_process_of_the_same_number_is_another_process() -> None:
+def test_a_process_with_the_same_pid_and_another_start_is_not_the_same() -> None:
     me = os.getpid()
     assert not processes.is_running(me, processes.started(me) - 1)
 
 
-def test_an_owner_is_alive_while_its_process_is_and_elsewhere_nobody_can_tell() -> None:
+def test_an_owner_is_alive_while_its_process_runs_and_on_another_host_counts_as_alive() -> None:
     host, pid, since = owner().rsplit(":", 2)
     assert is_alive(owner())
     assert not is_alive(f"{host}:{pid}:{float(since) - 1:.0f}")

@@ -1,4 +1,4 @@
-"""Given prompt sets: what is read, and what is refused before anything starts."""
+"""Given prompt sets: how they are read, and which are refused before a run starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _read(config: SelfTraining) -> list[GivenPrompt]:
 ROWS: list[dict[str, Any]] = [{"problem": "What?", "a": 7}, {"problem": "Why?", "a": "x + 1", "more": [1]}]
 
 
-def test_jsonl_and_parquet_say_the_same(tmp_path: Path) -> None:
+def test_jsonl_and_parquet_files_give_the_same_prompts(tmp_path: Path) -> None:
     jsonl, parquet = tmp_path / "p.jsonl", tmp_path / "p.parquet"
     rows = [{**row, "a": str(row["a"])} for row in ROWS]
     jsonl.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
@@ -42,21 +42,21 @@ def test_jsonl_and_parquet_say_the_same(tmp_path: Path) -> None:
     assert _read(config(jsonl, limit=1)) == [GivenPrompt("What?", None)]
 
 
-def test_the_tiny_worlds_are_drawn_and_not_held_out() -> None:
-    found = _read(config("micro", limit=400))
-    assert found == _read(config("micro", limit=400))
-    texts = {prompt.text for prompt in found}
+def test_the_tiny_world_s_prompts_are_drawn_and_not_in_its_benchmark() -> None:
+    prompts = _read(config("micro", limit=400))
+    assert prompts == _read(config("micro", limit=400))
+    texts = {prompt.text for prompt in prompts}
     assert len(texts) == 400
     assert not texts & {item.problem for item in load_benchmark("micro")}
 
 
-def test_the_benchmarks_own_questions_come_with_hidden_answers() -> None:
-    found = _read(config("benchmark"))
-    assert [(p.text, p.answer) for p in found] == [(item.problem, item.answer) for item in load_benchmark("micro")]
+def test_the_benchmark_s_questions_can_be_prompts_without_showing_their_answers() -> None:
+    prompts = _read(config("benchmark"))
+    assert [(p.text, p.answer) for p in prompts] == [(item.problem, item.answer) for item in load_benchmark("micro")]
     for settings in ({"labels": "given"}, {"easiest": 0.5, "easiest_by": "pass_rate"}):
         with pytest.raises(ConfigError, match="the benchmark's are hidden"):
             config("benchmark", **settings)
-    with pytest.raises(ConfigError, match="limit: expected none, the benchmark is trained on whole; got 8"):
+    with pytest.raises(ConfigError, match="limit: expected none, because the whole benchmark is trained on, got 8"):
         config("benchmark", limit=8)
 
 
@@ -65,7 +65,7 @@ def test_the_benchmarks_own_questions_come_with_hidden_answers() -> None:
     [
         ("{", {}, r"line 2: not JSON"),
         ("[1]", {}, r"line 2: expected an object with columns, got '\[1\]'"),
-        ('{"question": "?"}', {}, r"line 2: column 'problem': expected a text, got 'None'; there are 'question'"),
+        ('{"question": "?"}', {}, r"line 2: column 'problem': expected a text, got 'None'; the columns are 'question'"),
         ('{"problem": " "}', {}, r"line 2: column 'problem': expected a question, got none"),
         ('{"problem": "<|im_start|>"}', {}, r"line 2: column 'problem': holds control tokens"),
         (json.dumps({"problem": "x" * 2001}), {}, r"line 2: column 'problem': expected at most 2000 characters"),
@@ -97,14 +97,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
         ("ttrl", {"easiest": 0.3, "easiest_by": "pass_rate"}, "answer: expected the name of a column"),
     ],
 )
-def test_labels_must_be_where_a_method_needs_them(method: str, prompts: dict[str, Any], complaint: str) -> None:
+def test_a_method_that_needs_labels_is_refused_without_them(
+    method: str, prompts: dict[str, Any], complaint: str
+) -> None:
     with pytest.raises(ConfigError, match=complaint):
         config("p.jsonl", method, **prompts)
     with pytest.raises(ConfigError, match="limit: expected how many questions"):
         config("micro")
 
 
-def test_the_plan_of_a_run_on_given_prompts() -> None:
+def test_the_stages_of_a_run_on_given_prompts() -> None:
     rounds = [(t, stage) for t in (1, 2) for stage in ("train_solver", "evaluate", "check_health")]
     assert [*plan(config("p.jsonl"))] == [(0, "read_prompts"), (0, "evaluate"), *rounds]
     voted = ("read_prompts", "label_questions", "evaluate", "audit_labels")
@@ -114,8 +116,8 @@ def test_the_plan_of_a_run_on_given_prompts() -> None:
     assert [stage for _, stage in plan(loop)][:3] == ["evaluate", "train_challenger", "generate_questions"]
 
 
-def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
-    """Places are the file's; white space does not hide a question of the benchmark."""
+def test_held_out_questions_are_not_trained_on(tmp_path: Path) -> None:
+    """The indices are those of the file; other white space does not hide a question of the benchmark."""
     benchmark = load_benchmark("micro")
     file = tmp_path / "p.jsonl"
     rows = [{"problem": benchmark[0].problem.replace(" ", "  ")}, {"problem": "Why?"}]
@@ -125,13 +127,13 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
     file.write_text(json.dumps(rows[0]))
     with pytest.raises(PromptsError, match="expected some to train on, but all of them are held out"):
         trained_on(settings, settings.prompts)
-    learning_it = config("benchmark")
-    assert learning_it.prompts is not None
-    assert len(trained_on(learning_it, learning_it.prompts)) == len(benchmark)
+    on_benchmark = config("benchmark")
+    assert on_benchmark.prompts is not None
+    assert len(trained_on(on_benchmark, on_benchmark.prompts)) == len(benchmark)
 
 
-def test_lone_surrogates_are_replaced_where_a_file_is_read(tmp_path: Path) -> None:
-    """A file spells them as escapes; what asks a model, and what is stored, is well-formed."""
+def test_lone_surrogates_in_a_file_are_replaced_when_it_is_read(tmp_path: Path) -> None:
+    """The file has them as escapes; the texts for models and for the store are well-formed."""
     file = tmp_path / "odd.jsonl"
     file.write_text(r'{"problem": "1 + 1\ud83d?", "a": "2 \ud83d"}')
     assert _read(config(file, answer="a")) == [GivenPrompt("1 + 1\ufffd?", "2 \ufffd")]

@@ -1,4 +1,4 @@
-"""What keeps a run from starting, and how much of it the REST API's process can know (the rest: test_runs.py)."""
+"""Which reasons that keep a run from starting the REST API's process checks; test_runs.py tests all the others."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _config(**overrides: object) -> RunConfig:
     return load_config(PRESETS / "demo.toml", overrides)
 
 
-def test_beside_the_runner_the_api_looks_at_files_too(home: Home) -> None:
-    """One `coevo up` started both, so the API finds its own process in services.json."""
+def test_an_api_on_the_runner_s_machine_checks_files_too(home: Home) -> None:
+    """The same `coevo up` started both, so the API finds its own process in services.json."""
     me = os.getpid()
     home.save_services(Services("", "", "", "", "", {me: ("api", processes.started(me))}))
     refuse_as_the_api_can(_config(), new=True)
@@ -37,9 +37,9 @@ def test_beside_the_runner_the_api_looks_at_files_too(home: Home) -> None:
 
 
 @pytest.mark.parametrize("up", [True, False])
-def test_elsewhere_the_files_are_the_runners_and_the_settings_are_looked_at(home: Home, up: bool) -> None:
-    if up:  # by somebody else than who started this API
+def test_an_api_on_another_machine_checks_settings_only(home: Home, up: bool) -> None:
+    if up:  # another process started the services, not the one that started this API
         home.save_services(Services("", "", "", "", "", {2**22 + 1: ("api", 1.0)}))
     refuse_as_the_api_can(_config(**{"evaluation.benchmark": "none.jsonl", "base_model": "none"}), new=True)
-    with pytest.raises(TrainError, match="GPUs: EasyR1 deals out"):
+    with pytest.raises(TrainError, match="GPUs: EasyR1 divides"):
         refuse_as_the_api_can(_config(**{"trainer.type": "easyr1", "trainer.gpus_per_node": 7}), new=True)

@@ -46,7 +46,7 @@ SCRIPT = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of three finished iterations."""
+    """The page of a run with three finished iterations."""
     folder = tmp_path_factory.mktemp("report")
     store = open_store(f"sqlite:///{folder}/coevo.db", create=True)
     fill_run(store, "demo")
@@ -57,7 +57,7 @@ def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def small_run(store: Store, config: RunConfig = CONFIG) -> None:
-    """A run whose figures can be worked out by hand: four benchmark items, eight candidates."""
+    """Store a run whose figures can be worked out by hand: four benchmark items, eight candidates."""
     with store.write() as session:
         create(session, "small", config)
         evaluate(session, "small", 0, held_out([2, 4, 0, 8], [1, 0, 0, 1], [0, 0, 0, 1]), took=5)
@@ -69,8 +69,8 @@ def small_run(store: Store, config: RunConfig = CONFIG) -> None:
             ("What is 2 + 2 + 1?", vote_of(("6", 4), ("5", 3))),  # wrong, kept
             ("What is 3 + ?", vote_of(("3", 6))),  # ill-posed, kept
             ("What is 7 + 1?", vote_of(("8", 10))),  # right, too easy
-            ("What is 9 + 9?", vote_of()),  # nobody answered
-            ("What is 4 + ?", vote_of()),  # nobody answered, and nobody could
+            ("What is 9 + 9?", vote_of()),  # without an answer
+            ("What is 4 + ?", vote_of()),  # ill-posed, without an answer
             (None, None),  # malformed
             ("What is 1 + 2?", None),  # duplicate
         ]
@@ -82,20 +82,20 @@ def small_run(store: Store, config: RunConfig = CONFIG) -> None:
             )
 
 
-def test_held_out_figures_by_hand(store: Store) -> None:
+def test_the_held_out_figures_by_hand(store: Store) -> None:
     small_run(store)
     base, first = iterations(store, "small")
     assert (base["t"], base["n"], base["k"], base["pass_at_1"], base["greedy"], base["maj_at_k"]) == (
         0, 4, 8, 0.4375, 0.5, 0.25,
     )  # fmt: skip
-    # rates 1/4, 1/2, 0, 1: standard deviation 0.42696, so 0.4375 -+ 1.96 * 0.42696 / 2
+    # The rates 1/4, 1/2, 0, 1 have the standard deviation 0.42696, so 0.4375 -+ 1.96 * 0.42696 / 2.
     assert base["ci95"] == pytest.approx([0.0191, 0.8559], abs=1e-4)
     assert base["greedy_ci95"] == pytest.approx([0.1500, 0.8500], abs=1e-4)  # Wilson, 2 of 4
     assert base["maj_ci95"] == pytest.approx([0.0456, 0.6994], abs=1e-4)  # Wilson, 1 of 4
     assert base["by_level"] == {"1": 0.375, "2": 0.5}
     assert (base["gain_over_base"], base["pseudo_label_accuracy"], base["candidates"]) == (None, None, None)
     assert (first["pass_at_1"], first["greedy"], first["maj_at_k"]) == (0.625, 1.0, 0.75)
-    # differences 1/4, 1/4, 1/4, 0: standard deviation 1/8, so 0.1875 -+ 1.96 / 16
+    # The differences 1/4, 1/4, 1/4, 0 have the standard deviation 1/8, so 0.1875 -+ 1.96 / 16.
     gain = first["gain_over_base"]["pass_at_1"]
     assert (gain["value"], gain["n"]) == (0.1875, 4)
     assert gain["ci95"] == pytest.approx([0.0650, 0.3100], abs=1e-4)
@@ -103,14 +103,18 @@ def test_held_out_figures_by_hand(store: Store) -> None:
     assert (base["seconds"], first["seconds"]) == ({"evaluate": 5.0}, {"evaluate": 7.5, "audit_labels": 0.4})
 
 
-def test_label_figures_by_hand(store: Store) -> None:
+def test_the_label_figures_by_hand(store: Store) -> None:
     small_run(store)
     first = iterations(store, "small")[1]
     accuracy = first["pseudo_label_accuracy"]
     assert accuracy["oracle"] == "exact"
-    assert (accuracy["kept"]["value"], accuracy["kept"]["n"]) == (1 / 3, 3)  # the ill-posed one is not right
+    # The ill-posed question's label is not right.
+    assert (accuracy["kept"]["value"], accuracy["kept"]["n"]) == (
+        1 / 3,
+        3,
+    )
     assert accuracy["kept"]["ci95"] == pytest.approx([0.0615, 0.7923], abs=1e-4)
-    assert (accuracy["all"]["value"], accuracy["all"]["n"]) == (0.5, 4)  # less the two without a label
+    assert (accuracy["all"]["value"], accuracy["all"]["n"]) == (0.5, 4)  # without the two questions that have no label
     assert (first["candidates"], first["asked"], first["kept"], first["malformed"]) == (8, 6, 3, 1)
     assert first["verdicts"] == {"kept": 3, "too_easy": 1, "no_majority": 2, "malformed": 1, "duplicate": 1}
     assert (first["ill_posed_share"], first["ill_posed"]["n"]) == (2 / 6, 6)
@@ -123,11 +127,11 @@ def test_label_figures_by_hand(store: Store) -> None:
     assert first["difficulty"]["kept"]["mean"]["value"] == 1.5
 
 
-def test_the_json_is_strict_whatever_was_measured(sqlite: Store) -> None:
+def test_the_json_has_null_for_infinite_and_missing_figures(sqlite: Store) -> None:
     small_run(sqlite)
-    found = figures(sqlite, "small")
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["training"] == {
+    report_json = figures(sqlite, "small")
+    assert json.loads(json.dumps(report_json, allow_nan=False)) == report_json
+    assert report_json["training"] == {
         "challenger": {
             "reward_mean": [[1, 1, 0.1], [1, 2, None], [1, 3, 0.3]],
             "kl": [[1, s, None] for s in (1, 2, 3)],
@@ -141,14 +145,14 @@ def test_every_iteration_has_every_key(sqlite: Store) -> None:
     fill_run(sqlite, "demo", per_level=4)
     with sqlite.write() as session:
         create(session, "new")
-    assert [each["t"] for each in iterations(sqlite, "demo")] == [0, 1, 2, 3]
-    assert [each["t"] for each in iterations(sqlite, "new")] == [0]
-    for each in iterations(sqlite, "demo") + iterations(sqlite, "new"):
-        assert each.keys() >= ITERATION_KEYS
+    assert [row["t"] for row in iterations(sqlite, "demo")] == [0, 1, 2, 3]
+    assert [row["t"] for row in iterations(sqlite, "new")] == [0]
+    for row in iterations(sqlite, "demo") + iterations(sqlite, "new"):
+        assert row.keys() >= ITERATION_KEYS
     assert figures(sqlite, "new")["status"] == "created"
 
 
-def test_half_a_benchmark_is_not_a_figure(sqlite: Store) -> None:
+def test_an_unfinished_evaluation_gives_no_figure(sqlite: Store) -> None:
     small_run(sqlite)
     with sqlite.write() as session:
         solver = Checkpoint("small/solver/2", "small", "solver", 2, 20, "/models", "sha", "small/solver/1")
@@ -162,7 +166,7 @@ def test_half_a_benchmark_is_not_a_figure(sqlite: Store) -> None:
     assert figures(sqlite, "small")["unfinished"] == [{"t": 2, "stage": "evaluate", "status": "running", "error": None}]
 
 
-def test_a_solver_that_did_not_change_is_evaluated_as_the_ledger_says(sqlite: Store) -> None:
+def test_an_iteration_without_a_new_solver_has_the_figures_of_the_ledger_s_checkpoint(sqlite: Store) -> None:
     small_run(sqlite)
     with sqlite.write() as session:
         finish(session, "small", 2, "evaluate", {"checkpoint": "small/base/0"}, 1)
@@ -178,10 +182,10 @@ def test_an_unknown_run_is_named(sqlite: Store, report: Any) -> None:
     assert not Path("never").exists()
 
 
-def test_the_page_needs_nothing_from_outside(full_page: str) -> None:
+def test_the_page_loads_nothing_from_outside(full_page: str) -> None:
     assert not re.search(r"https?:|//[a-z]|@import|<script|<link|<img|<iframe", full_page)
-    assert all(found.startswith("#") for found in re.findall(r'(?:href|src)="([^"]*)', full_page))
-    assert all(found.startswith("#") for found in re.findall(r"url\(([^)]*)", full_page))
+    assert all(target.startswith("#") for target in re.findall(r'(?:href|src)="([^"]*)', full_page))
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)", full_page))
 
 
 def test_the_page_shows_the_figures_with_n(full_page: str) -> None:
@@ -193,14 +197,14 @@ def test_the_page_shows_the_figures_with_n(full_page: str) -> None:
     assert "yet" not in full_page
 
 
-def test_pictures_take_their_colours_from_the_page_and_share_no_id(full_page: str) -> None:
+def test_pictures_use_the_page_s_colours_and_have_different_ids(full_page: str) -> None:
     pictures = "".join(re.findall(r"<svg .*?</svg>", full_page, re.DOTALL))
     assert not re.search(r"#[0-9a-f]{6}\b", pictures)
     used = set(re.findall(r"var\(--([a-z0-9]+)\)", pictures))
     assert used <= COLOURS.keys()
     ids = re.findall(r' id="([^"]+)"', full_page)
     assert len(ids) == len(set(ids))
-    assert {found.removeprefix("#") for found in re.findall(r'href="(#[^"]+)', pictures)} <= set(ids)
+    assert {target.removeprefix("#") for target in re.findall(r'href="(#[^"]+)', pictures)} <= set(ids)
 
 
 def test_the_page_is_balanced_html(full_page: str) -> None:
@@ -221,7 +225,7 @@ def test_the_page_is_balanced_html(full_page: str) -> None:
     assert open_tags == []
 
 
-def test_what_a_model_wrote_is_shown_and_never_markup(sqlite: Store, tmp_path: Path) -> None:
+def test_a_model_s_texts_are_shown_and_never_interpreted_as_markup(sqlite: Store, tmp_path: Path) -> None:
     with sqlite.write() as session:
         create(session, "run")
         items = [Evaluated(f"i{i}", f"$<b>{i}", 8, 4, True, True) for i in range(4)]
@@ -275,8 +279,8 @@ def test_a_run_without_oracle_or_filter_has_a_page(sqlite: Store, tmp_path: Path
     assert "This run has no band" in page
 
 
-def test_every_oracle_that_was_asked_has_a_picture_and_a_row(sqlite: Store, tmp_path: Path) -> None:
-    fill_judged_run(sqlite, "run")  # the run's own oracle was asked of nothing
+def test_every_oracle_with_labels_has_a_picture_and_a_row(sqlite: Store, tmp_path: Path) -> None:
+    fill_judged_run(sqlite, "run")  # the oracle of the run's configuration has no labels
     page = write_report(sqlite, "run", tmp_path).read_text()
     titles = re.findall(r"Right pseudo-labels, by (\w+)\. The figures are in the table below", page)
     assert titles == ["human", JUDGE]
@@ -295,14 +299,14 @@ def test_the_curves_are_a_small_png(sqlite: Store) -> None:
 
 
 def test_the_curves_can_be_read_on_a_dark_page(sqlite: Store) -> None:
-    """Every pixel covers what is behind it, and the background is as light as the ink is dark."""
+    """Every pixel is opaque, and the background has the light scheme's colour."""
     small_run(sqlite)
     pixels = imread(io.BytesIO(curves_png(sqlite, "small")), format="png")  # (height, width, RGBA), each in 0..1
     assert pixels[..., 3].min() == 1
     assert to_hex(pixels[0, 0, :3]) == LIGHT["paper"]
 
 
-def test_a_colour_that_a_dark_page_does_not_know_is_refused() -> None:
+def test_a_colour_without_a_dark_counterpart_is_refused() -> None:
     drawn = axes("title")
     drawn.plot([0, 1], color="#ff0000")
     with pytest.raises(ValueError, match="got #ff0000"):

@@ -1,4 +1,4 @@
-"""What a report says in words is what its figures bear."""
+"""The sentences of a report match its figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.synthetic_run import CONFIG, create, evaluate, held_out, label, vote_
 
 
 @pytest.mark.parametrize(
-    ("correct", "greedy", "said"),
+    ("correct", "greedy", "expected"),
     [
         (6, 1, "The Solver learned: +50.0"),
         (6, 0, "The Solver got surer, not better: +50.0"),
@@ -23,7 +23,7 @@ from tests.synthetic_run import CONFIG, create, evaluate, held_out, label, vote_
         (0, 0, "The Solver did not learn, it got worse: \N{MINUS SIGN}25.0"),
     ],
 )
-def test_the_headline_says_what_the_figures_bear(sqlite: Store, correct: int, greedy: int, said: str) -> None:
+def test_the_headline_matches_the_figures(sqlite: Store, correct: int, greedy: int, expected: str) -> None:
     with sqlite.write() as session:
         create(session, "run")
         evaluate(session, "run", 0, held_out([2] * 20, [0] * 20, [0] * 20), took=1)
@@ -31,11 +31,11 @@ def test_the_headline_says_what_the_figures_bear(sqlite: Store, correct: int, gr
         queries.checkpoints.add_checkpoint(session, solver, {})
         evaluate(session, "run", 1, held_out([correct] * 20, [greedy] * 20, [0] * 20), took=1)
     measures = measure(sqlite, "run")
-    assert said in headline(measures).replace("\N{NO-BREAK SPACE}", " ")
+    assert expected in headline(measures).replace("\N{NO-BREAK SPACE}", " ")
     assert "20 questions" in headline(measures)
 
 
-def test_a_fall_since_the_best_iteration_is_told(sqlite: Store) -> None:
+def test_a_fall_since_the_best_iteration_is_mentioned(sqlite: Store) -> None:
     with sqlite.write() as session:
         create(session, "run")
         evaluate(session, "run", 0, held_out([1] * 20, [0] * 20, [0] * 20), took=1)
@@ -45,20 +45,22 @@ def test_a_fall_since_the_best_iteration_is_told(sqlite: Store) -> None:
             evaluate(session, "run", t, held_out([correct] * 20, [1] * 20, [1] * 20), took=1)
     measures = measure(sqlite, "run")
     assert figures(sqlite, "run")["best_iteration"] == 1
-    assert any(said.startswith("Some of it was lost again: since iteration 1") for said in details(measures))
+    assert any(sentence.startswith("Some of it was lost again: since iteration 1") for sentence in details(measures))
 
 
 # Wilson's intervals of 181/196 and 167/195 are [87.76, 95.31] and [80.03, 89.88], so they overlap. Newcombe's of the
 # difference: 92.35 - 85.64 = 6.71; sqrt(5.61^2 + 2.96^2) = 6.34 and sqrt(4.23^2 + 4.59^2) = 6.24.
 @pytest.mark.parametrize(
-    ("right", "of", "said"),
+    ("right", "of", "expected"),
     [
         (167, 195, "a change of −6.7 points [−13.1, −0.5]: the share fell."),
         (175, 195, "a change of −2.6 points [−8.5, +3.2]: chance alone may explain it."),
         (195, 196, "a change of +7.1 points [+3.4, +11.8]: the share rose."),
     ],
 )
-def test_label_accuracy_is_judged_by_the_interval_of_its_change(sqlite: Store, right: int, of: int, said: str) -> None:
+def test_label_accuracy_is_judged_by_the_interval_of_its_change(
+    sqlite: Store, right: int, of: int, expected: str
+) -> None:
     with sqlite.write() as session:
         create(session, "run")
         for t, (correct, n) in enumerate([(181, 196), (right, of)], 1):
@@ -67,6 +69,7 @@ def test_label_accuracy_is_judged_by_the_interval_of_its_change(sqlite: Store, r
                 for i in range(n)
             ]
             label(session, "run", t, votes, CONFIG)
-    [sentence] = [each for each in details(measure(sqlite, "run")) if each.startswith("Of the kept pseudo-labels")]
+    sentences = details(measure(sqlite, "run"))
+    [sentence] = [sentence for sentence in sentences if sentence.startswith("Of the kept pseudo-labels")]
     assert "92.3% [87.8, 95.3] (n = 196)" in (plain := sentence.replace("\N{NO-BREAK SPACE}", " "))
-    assert plain.endswith(said)
+    assert plain.endswith(expected)

@@ -1,4 +1,4 @@
-"""Killed in every stage and gone on with, a run ends as if nothing had happened."""
+"""A run that is killed in every stage and resumed ends as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from tests.served import replicas
 RUN = "killed"
 
 
-def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Live, straight: WholeRun) -> None:
-    """The flow runner has it until it was killed twice, since it is started and resumed over REST; then a command."""
+def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Live, whole_run: WholeRun) -> None:
+    """The run is started over REST and resumed once over REST, so that the flow runner works on it; then by a
+    command."""
     work = live.home.work / RUN / "1"
     at: list[tuple[str, Callable[[], bool]]] = [
         ("base evaluation", lambda: 0 < _count(live, "evaluations") < whole_runs.BENCHMARK_ITEMS),
         ("Challenger training", (work / "train_challenger" / "step_1").exists),
         ("generation", lambda: 0 < _count(live, "questions") < whole_runs.OVERRIDES["dataset.candidates"]),
-        ("labelling", lambda: 0 < _count(live, "rollouts") < len(straight.rows["rollouts"])),
+        ("labelling", lambda: 0 < _count(live, "rollouts") < len(whole_run.rows["rollouts"])),
         ("Solver training", (work / "train_solver" / "step_1").exists),
     ]
     settings = (f"{name}={json.dumps(value)}" for name, value in whole_runs.OVERRIDES.items())
@@ -41,10 +42,10 @@ def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Li
         assert _over_rest(live, *arguments).startswith(f"run {RUN}: scheduled; {live.services.prefect_url}/runs/")
         wait_until(lambda: whole_runs.status(live, RUN) == "running", "the flow to begin")
         if arguments[0] == "resume":
-            _is_refused_while_somebody_works_on_it(live)
+            _check_that_a_second_resume_is_refused(live)
         _wait_for(live, None, *at.pop(0))
         _kill(live)
-        wait_until(lambda: whole_runs.status(live, RUN) == "failed", "the runner to see it")
+        wait_until(lambda: whole_runs.status(live, RUN) == "failed", "the runner to mark the run as failed")
     for what, reached in at:
         command = live.start("resume", RUN)
         _wait_for(live, command, what, reached)
@@ -56,8 +57,8 @@ def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Li
     next(iter(replicas(live).values())).kill()
     assert command.wait(300) == 0
     assert whole_runs.status(live, RUN) == "done"
-    assert whole_runs.rows(live, RUN) == straight.rows
-    assert whole_runs.texts(live, RUN) == straight.texts
+    assert whole_runs.rows(live, RUN) == whole_run.rows
+    assert whole_runs.texts(live, RUN) == whole_run.texts
     with live.store().read() as session:
         stages = {stage.stage: stage for stage in queries.ledger.stages_of(session, RUN) if stage.iteration == 1}
     assert {name: stage.status for name, stage in stages.items()} == dict.fromkeys(LOOP, "done")
@@ -65,9 +66,9 @@ def test_killed_in_every_stage_a_run_ends_with_the_same_rows_and_hashes(live: Li
 
 
 def _wait_for(live: Live, command: subprocess.Popen[bytes] | None, what: str, reached: Callable[[], bool]) -> None:
-    """Until the run, which `command` or the flow runner goes on with, is in the middle of something."""
+    """Wait until the run, on which `command` or the flow runner works, is in the middle of a stage."""
 
-    def over() -> bool:  # of a command it costs nothing to ask: a training of three steps is soon over
+    def over() -> bool:  # asking a command's process is fast, and a training of three steps is soon over
         return whole_runs.status(live, RUN) in {"failed", "done"} if command is None else command.poll() is not None
 
     wait_until(lambda: reached() or over(), what)
@@ -75,19 +76,19 @@ def _wait_for(live: Live, command: subprocess.Popen[bytes] | None, what: str, re
 
 
 def _over_rest(live: Live, *arguments: str) -> str:
-    """What `coevo runs` prints."""
+    """Run `coevo runs` with these arguments; returns what it prints."""
     command = [COEVO, "runs", *arguments]
     return subprocess.run(command, env=live.environment, capture_output=True, text=True, check=True).stdout
 
 
-def _is_refused_while_somebody_works_on_it(live: Live) -> None:
+def _check_that_a_second_resume_is_refused(live: Live) -> None:
     refused = live.coevo("resume", RUN)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert re.search(rf"error: run {RUN}: process \d+ on .* works on it; nothing was changed", refused.stderr)
 
 
 def _kill(live: Live) -> None:
-    """The process that works on the run."""
+    """Kill the process that works on the run."""
     with live.store().read() as session:
         holder = queries.run_leases.run_holder(session, RUN)
     assert holder is not None
@@ -96,16 +97,16 @@ def _kill(live: Live) -> None:
 
 
 def _count(live: Live, table: str) -> int:
-    """The run's rows in a table."""
+    """The number of the run's rows in a table."""
     rows = Base.metadata.tables[table]
     column = rows.c[{"evaluations": "checkpoint_id", "rollouts": "question_id", "questions": "run"}[table]]
     with live.store().read() as session:
         return session.scalar(select(func.count()).where(column.like(f"{RUN}/%") | (column == RUN))) or 0
 
 
-def test_the_checkpoints_are_those_of_the_manifest(live: Live, straight: WholeRun) -> None:
+def test_a_run_s_checkpoints_match_their_manifests(live: Live, whole_run: WholeRun) -> None:
     with live.store().read() as session:
-        checkpoints = queries.checkpoints.checkpoints_of(session, straight.name)
+        checkpoints = queries.checkpoints.checkpoints_of(session, whole_run.name)
     assert [c.role for c in checkpoints] == ["base", "challenger", "solver"]
     for checkpoint in checkpoints:
         verify(Path(checkpoint.path), checkpoint.sha256)

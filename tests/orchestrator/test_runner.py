@@ -1,5 +1,4 @@
-"""The runner that is a container of its own, on a real Prefect server, with fake programs for Ray, Serve and Prefect's
-worker."""
+"""The runner of a container, with a real Prefect server and fake programs for Ray, Serve and Prefect's worker."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ STAYS = 'echo $$ > "{own}"; exec sleep 600'
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder in which the runner looks for them."""
+    """The folder in which the runner looks for its programs."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setattr(runner, "_BIN", folder)
@@ -44,12 +43,15 @@ def _write(folder: Path, program: str, script: str) -> None:
 
 @pytest.mark.usefixtures("prefect")
 @pytest.mark.parametrize(("ends", "stays"), [("ray", "prefect"), ("prefect", "ray")])
-def test_a_runner_whose_node_or_worker_ends_ends_the_other_and_fails(programs: Path, ends: str, stays: str) -> None:
+def test_a_runner_fails_and_ends_the_other_process_when_its_ray_node_or_worker_ends(
+    programs: Path, ends: str, stays: str
+) -> None:
     pid = programs / "pid"
     scripts = {ends: ENDS_ONCE_THE_OTHER_RUNS.format(other=pid), stays: STAYS.format(own=pid)}
     _write(programs, "serve", "exit 0")
     _write(programs, "ray", scripts["ray"])
-    _write(programs, "prefect", f'[ "$1" = worker ] || exit 0\n{scripts["prefect"]}')  # it also registers deployments
+    # The runner also calls it to register deployments.
+    _write(programs, "prefect", f'[ "$1" = worker ] || exit 0\n{scripts["prefect"]}')
     with pytest.raises(SystemExit, match="the runner's Ray node or its Prefect worker ended"):
         runner.main()
     assert not psutil.pid_exists(int(pid.read_text()))

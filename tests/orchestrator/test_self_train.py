@@ -1,4 +1,5 @@
-"""self_train for real: rounds on given prompts, labels voted before, the curriculum, and what the guard does."""
+"""Real runs of kind self_train: rounds on given prompts, labels voted before, the curriculum, and the guard's
+actions."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ SMALL = (
 
 
 def run(live: Live, name: str, *settings: str) -> tuple[int, str]:
-    own = live.home.path / "few.jsonl"
+    benchmark = live.home.path / "few.jsonl"
     lines = (live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]
-    own.write_text("\n".join(lines))
-    all_settings = (*SMALL, f"evaluation.benchmark={own}", f"early_stopping.benchmark={own}", *settings)
+    benchmark.write_text("\n".join(lines))
+    all_settings = (*SMALL, f"evaluation.benchmark={benchmark}", f"early_stopping.benchmark={benchmark}", *settings)
     done = live.coevo("run", "micro", "--name", name, *(part for s in all_settings for part in ("--set", s)))
     return done.returncode, done.stdout + done.stderr
 
@@ -46,79 +47,80 @@ def status(live: Live, name: str) -> str | None:
 
 
 @pytest.mark.slow
-def test_the_guard_goes_back_once_and_then_stops(live: Live) -> None:
-    """A threshold of 0 is crossed at the first step: round 1 ends there and is rolled back, round 2 ends the run."""
-    code, said = run(
+def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
+    """The first step crosses a threshold of 0: round 1 ends there and is rolled back, round 2 ends the run."""
+    code, output = run(
         live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
     )
-    assert code == 0, said
+    assert code == 0, output
     done = results(live, "guarded")
     assert status(live, "guarded") == "stopped"
     first, second = done[1, "check_health"], done[2, "check_health"]
     assert (1, "train_solver") in done
-    assert done[1, "train_solver"]["steps"] == 1  # of 2
+    assert done[1, "train_solver"]["steps"] == 1  # of two steps
     assert (first["alarms"][0]["signal"], first["alarms"][0]["step"]) == ("one_answer", 1)
     assert (first["action"], second["action"]) == ("roll_back", "stop")
-    assert "the run has gone back 1 times already, as often as guard.max_roll_backs lets it" in second["warnings"]
+    assert "the run has gone back 1 times already, the most that guard.max_roll_backs allows" in second["warnings"]
     assert (3, "train_solver") not in done
     with live.store().read() as session:
         parents = {c.id: c.parent for c in queries.checkpoints.checkpoints_of(session, "guarded", "solver")}
     assert parents["guarded/solver/2"] == first["back_to"]["solver"]
-    assert f"its Solver is {second['back_to']['solver']}" in said
-    again, said = run(
+    assert f"its Solver is {second['back_to']['solver']}" in output
+    again, output = run(
         live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
     )
-    assert again == 0  # stopped stays stopped
-    more, said = run(
+    assert again == 0  # the run stays stopped
+    more, output = run(
         live, "guarded", "iterations=5", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
     )
     assert more == 1
-    assert "iterations: it was stopped, by the guard or a person, and stays so" in " ".join(said.split())
+    assert "stopped this run, so it cannot go on for longer" in " ".join(output.split())
     assert (3, "train_solver") not in results(live, "guarded")
 
 
 @pytest.mark.slow
-def test_early_stopping_goes_back_to_the_best(live: Live) -> None:
-    """A learning rate that ruins the model: the base is the best, and after two rounds without a better one it ends."""
+def test_early_stopping_goes_back_to_the_best_solver(live: Live) -> None:
+    """The learning rate ruins the model: the base is the best, and after two rounds without a better one the run
+    ends."""
     ruin = ("solver.training.learning_rate=0.5", "early_stopping.patience=2", "guard.decline=ignore")
-    code, said = run(live, "ruined", "iterations=5", *ruin)
-    assert code == 0, said
+    code, output = run(live, "ruined", "iterations=5", *ruin)
+    assert code == 0, output
     done = results(live, "ruined")
     last = done[2, "check_health"]
     assert (last["action"], last["best"], last["back_to"]) == ("stop", 0, {"solver": "ruined/base/0"})
     assert any("no better Solver for 2 iterations" in warning for warning in last["warnings"])
     assert (3, "train_solver") not in done
-    assert "run ruined: stopped; its Solver is ruined/base/0" in said
+    assert "run ruined: stopped; its Solver is ruined/base/0" in output
 
 
-def test_prompts_that_are_not_there_are_refused_before_a_run_is_made(live: Live) -> None:
-    code, said = run(live, "wrong", "prompts.file=none.jsonl")
+def test_a_missing_file_of_prompts_is_refused_before_a_run_is_made(live: Live) -> None:
+    code, output = run(live, "wrong", "prompts.file=none.jsonl")
     assert code == 1
-    assert "none.jsonl: cannot be read" in said
+    assert "none.jsonl: cannot be read" in output
     assert status(live, "wrong") is None
 
 
-def test_a_person_is_asked_in_the_ui(live: Live, page: Page) -> None:
-    """On the easiest half with labels made before, SRT's (5.2, 5.3). The form says why it asks; what it answers, to go
-    back and then to stop, is kept and done."""
-    own = live.home.path / "few.jsonl"
-    own.write_text("\n".join((live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]))
-    settings = (*SMALL, "iterations=3", f"evaluation.benchmark={own}", f"early_stopping.benchmark={own}")
+def test_a_person_can_answer_the_guard_in_the_ui(live: Live, page: Page) -> None:
+    """The run trains on the easiest half with labels made before, as in SRT (5.2, 5.3). Prefect's form names the
+    reason; the person's answers, first to roll back and then to stop, are stored and carried out."""
+    benchmark = live.home.path / "few.jsonl"
+    benchmark.write_text("\n".join((live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]))
+    settings = (*SMALL, "iterations=3", f"evaluation.benchmark={benchmark}", f"early_stopping.benchmark={benchmark}")
     offline = ("solver.reward.type=srt", "solver.reward.labels=offline", "prompts.labels=offline")
     paused = (*settings, *offline, "guard.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
-    given = (part for setting in (*paused, "prompts.easiest=0.5") for part in ("--set", setting))
-    process = live.start("run", "micro", "--name", "asked", *given)
+    arguments = (part for setting in (*paused, "prompts.easiest=0.5") for part in ("--set", setting))
+    process = live.start("run", "micro", "--name", "asked", *arguments)
     for t, decision in ((1, "roll back"), (2, "stop")):
-        wait_until(partial(_waiting, live, t, process), "the run to pause")
+        wait_until(partial(_is_paused_or_over, live, t, process), "the run to pause")
         assert process.poll() is None
         _answer(live, page, decision)
     assert process.wait(300) == 0
     assert status(live, "asked") == "stopped"
-    _the_person_was_obeyed(live)
-    _the_easiest_were_trained_on(live)
+    _check_that_the_decisions_were_carried_out(live)
+    _check_that_the_easiest_were_trained_on(live)
 
 
-def _the_person_was_obeyed(live: Live) -> None:
+def _check_that_the_decisions_were_carried_out(live: Live) -> None:
     done = results(live, "asked")
     assert [*done] == [
         (0, "read_prompts"),
@@ -129,17 +131,22 @@ def _the_person_was_obeyed(live: Live) -> None:
     ]
     assert [done[t, "check_health"]["action"] for t in (1, 2)] == ["pause", "pause"]
     first, second = done[1, "ask_a_person"], done[2, "ask_a_person"]
-    assert (first["action"], first["back_to"]) == ("roll_back", {"solver": "asked/base/0"})  # the one before the alarm
+    # The Solver before the alarm.
+    assert (first["action"], first["back_to"]) == (
+        "roll_back",
+        {"solver": "asked/base/0"},
+    )
     best = second["best"]
     solver = f"asked/solver/{best}" if best else "asked/base/0"
-    assert (second["action"], second["back_to"]) == ("stop", {"solver": solver})  # the best of all
+    assert (second["action"], second["back_to"]) == ("stop", {"solver": solver})  # the best Solver
     with live.store().read() as session:
         parents = [c.parent for c in queries.checkpoints.checkpoints_of(session, "asked", "solver")]
     assert parents == ["asked/base/0", "asked/base/0"]
 
 
-def _the_easiest_were_trained_on(live: Live) -> None:
-    """Of the 24, all of which the oracle can answer, the twelve that the votes agreed on most, of equals the first."""
+def _check_that_the_easiest_were_trained_on(live: Live) -> None:
+    """The easiest twelve of the 24 questions, all of which the oracle can answer, are those whose votes agree most; of
+    equal ones the first are taken."""
     done = results(live, "asked")
     assert done[0, "read_prompts"] == {"prompts": 24, "refused": 0}
     assert done[0, "audit_labels"]["audited"] == 24
@@ -159,8 +166,8 @@ def _the_easiest_were_trained_on(live: Live) -> None:
     assert {metric.name for metric in metrics} >= {"majority_share", "same_label_share", "label_accuracy"}
 
 
-def _waiting(live: Live, t: int, process: subprocess.Popen[bytes]) -> bool:
-    """The run is paused after round t, or its process has ended."""
+def _is_paused_or_over(live: Live, t: int, process: subprocess.Popen[bytes]) -> bool:
+    """Whether the run is paused after round t, or its process has ended."""
     paused = status(live, "asked") == "paused" and (t, "check_health") in results(live, "asked")
     return paused or process.poll() is not None
 
@@ -169,9 +176,9 @@ def _answer(live: Live, page: Page, choice: str) -> None:
     open_prefect(page, live, "/runs?tab=flow-runs")
     page.get_by_role("link", name="asked", exact=True).first.click()
     page.get_by_role("button", name="Resume").first.click()
-    expect(page.get_by_text("of the prompts have one and the same majority answer")).to_be_visible()
+    expect(page.get_by_text("of the prompts have the same majority answer")).to_be_visible()
     decision = page.locator(".p-modal .p-select-button__control").last
-    decision.focus()  # nothing is chosen beforehand: a person has to decide
+    decision.focus()  # the form has no default, so that a person has to decide
     page.keyboard.press("ArrowDown")
     page.locator(".p-select-option", has_text=choice).click()
     page.get_by_role("button", name="Submit").click()

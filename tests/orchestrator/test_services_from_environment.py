@@ -1,4 +1,4 @@
-"""Services in containers: their addresses come from the environment, and they are asked, not looked up by pid."""
+"""Services in containers: their addresses come from the environment, and are checked by requests, not by a pid."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ AUTH = "coevo:a-password"
 
 
 class _Ray(Handler):
-    """Ray's dashboard and Prefect's API, as far as `needed` asks them: the one for its token, the other for its
+    """The routes of Ray's dashboard and of Prefect's API that `needed` requests, with Ray's token and Prefect's
     password."""
 
     def do_GET(self) -> None:
-        wanted = {"/api/version": f"Bearer {TOKEN}", "/api/admin/version": f"Basic {b64encode(AUTH.encode()).decode()}"}
-        allowed = wanted.get(self.path) == self.headers.get("Authorization")
+        credentials = {
+            "/api/version": f"Bearer {TOKEN}",
+            "/api/admin/version": f"Basic {b64encode(AUTH.encode()).decode()}",
+        }
+        allowed = credentials.get(self.path) == self.headers.get("Authorization")
         self.send_response(200 if allowed else 401)
         self.end_headers()
 
@@ -37,7 +40,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def environment(address: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    found = {
+    variables = {
         "COEVO_RAY_ADDRESS": "ray-head:6379",
         "COEVO_RAY_DASHBOARD_URL": address,
         "COEVO_SERVE_URL": "http://ray-head:8000/",
@@ -45,9 +48,9 @@ def environment(address: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
         "RAY_AUTH_TOKEN": TOKEN,
         "PREFECT_API_AUTH_STRING": AUTH,
     }
-    for name, value in found.items():
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return found
+    return variables
 
 
 @pytest.mark.usefixtures("environment")
@@ -70,7 +73,9 @@ def test_a_missing_variable_is_named(
         Home(tmp_path).services()
 
 
-def test_without_the_variable_it_is_what_coevo_up_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_variable_the_services_are_those_of_coevo_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
     with pytest.raises(NotUp, match="coevo up"):
         Home(tmp_path).services()
@@ -97,16 +102,16 @@ def test_a_service_that_does_not_answer_is_named_with_its_address(
 @pytest.mark.usefixtures("environment")
 def test_a_wrong_secret_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "another")
-    with pytest.raises(NotUp, match=r"ray: \S+ answers with HTTP 401: RAY_AUTH_TOKEN is not its own$"):
+    with pytest.raises(NotUp, match=r"ray: \S+ answers with HTTP 401: it expects another RAY_AUTH_TOKEN$"):
         cluster.needed(Home(tmp_path))
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
     monkeypatch.delenv("PREFECT_API_AUTH_STRING")
-    with pytest.raises(NotUp, match=r"prefect: \S+ answers with HTTP 401: PREFECT_API_AUTH_STRING is not its own$"):
+    with pytest.raises(NotUp, match=r"prefect: \S+ answers with HTTP 401: it expects another PREFECT_API_AUTH_STRING$"):
         cluster.needed(Home(tmp_path))
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[tuple[Home, subprocess.Popen[bytes]]]:
+def home_with_process(tmp_path: Path) -> Iterator[tuple[Home, subprocess.Popen[bytes]]]:
     """A home whose services.json names a process that runs, as `coevo up` leaves it."""
     process = subprocess.Popen(["sleep", "600"])
     recorded = {process.pid: ("ray", processes.started(process.pid))}
@@ -117,11 +122,13 @@ def started(tmp_path: Path) -> Iterator[tuple[Home, subprocess.Popen[bytes]]]:
     process.wait()
 
 
-def test_down_forgets_and_ends_nothing_while_the_services_are_elsewhere(
-    started: tuple[Home, subprocess.Popen[bytes]], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+def test_down_is_refused_while_the_environment_names_services_elsewhere(
+    home_with_process: tuple[Home, subprocess.Popen[bytes]],
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    home, process = started
-    with pytest.raises(NotUp, match=r"^COEVO_RAY_ADDRESS: .*`coevo down`.* names ray-head:6379"):
+    home, process = home_with_process
+    with pytest.raises(NotUp, match=r"^COEVO_RAY_ADDRESS: .*`coevo down`.* got ray-head:6379"):
         cluster.down(home)
     assert process.poll() is None
     monkeypatch.delenv("COEVO_RAY_ADDRESS")
@@ -130,13 +137,13 @@ def test_down_forgets_and_ends_nothing_while_the_services_are_elsewhere(
     assert not psutil.pid_exists(process.pid)
 
 
-def test_up_starts_nothing_while_the_services_are_elsewhere(
+def test_up_is_refused_while_the_environment_names_services_elsewhere(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COEVO_RAY_DASHBOARD_URL", f"http://127.0.0.1:{cluster.free_port()}")
-    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{cluster.free_port()}/api")  # so that nothing answers
-    said = list[str]()
-    with pytest.raises(cluster.StartError, match=r"^COEVO_RAY_ADDRESS: .*`coevo up`.* names ray-head:6379"):
-        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0, 0), said.append)
-    assert said == []
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{cluster.free_port()}/api")  # so that no service answers
+    lines = list[str]()
+    with pytest.raises(cluster.StartError, match=r"^COEVO_RAY_ADDRESS: .*`coevo up`.* got ray-head:6379"):
+        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0, 0), lines.append)
+    assert lines == []
     assert not any(tmp_path.iterdir())

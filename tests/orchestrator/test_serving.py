@@ -1,4 +1,4 @@
-"""Which applications run, and what each holds, by what a stage wants and what runs already."""
+"""Which applications run and which checkpoint each holds, for what a stage needs and what runs already."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ OLD, NEW, LATER = (Checkpoint(name, "r", "base", 0, 0, f"/{name}", "0" * 64, Non
 
 
 def running(name: str, checkpoint: Checkpoint, **changes: Any) -> dict[str, Any]:
-    """What Serve says of an application that holds a checkpoint."""
+    """Serve's status of a running application that holds a checkpoint."""
     first, *others = ALL[name]["deployments"]
     deployments = [{**first, "user_config": _user_config(checkpoint), **changes}, *others]
     return {"status": "RUNNING", "deployed_app_config": {**ALL[name], "deployments": deployments}}
 
 
-def held(before: dict[str, Any], wanted: dict[str, Checkpoint], *, soon: dict[str, Checkpoint], release: bool) -> Any:
-    """Application -> the checkpoint that it is to hold, None where it holds a fixed model."""
-    found = _with_checkpoints(ALL, before, wanted, (), Serving(release=release), soon)
+def held_checkpoints(
+    before: dict[str, Any], needed: dict[str, Checkpoint], *, soon: dict[str, Checkpoint], release: bool
+) -> Any:
+    """Application -> the checkpoint that it will hold, or None if it holds a fixed model."""
+    applications = _with_checkpoints(ALL, before, needed, (), Serving(release=release), soon)
     configs = {
-        name: app["deployments"][0]["user_config"] if "deployments" in app else None for name, app in found.items()
+        name: app["deployments"][0]["user_config"] if "deployments" in app else None
+        for name, app in applications.items()
     }
     return {name: config and config["checkpoint"] for name, config in configs.items()}
 
@@ -42,30 +45,30 @@ def held(before: dict[str, Any], wanted: dict[str, Checkpoint], *, soon: dict[st
             {"challenger": running("challenger", OLD)},
             False,
             {"solver": "new", "challenger": "old", "judge": None},
-            id="the other keeps what it holds",
+            id="the other keeps its checkpoint",
         ),
         pytest.param(
             {"challenger": running("challenger", OLD, num_replicas=2)},
             False,
             {"solver": "new", "challenger": "later", "judge": None},
-            id="the other is another file's",
+            id="the other belongs to another file",
         ),
-        pytest.param({}, True, {"solver": "new"}, id="nothing that is not asked"),
+        pytest.param({}, True, {"solver": "new"}, id="only what the stage needs"),
         pytest.param({"challenger": running("challenger", OLD)}, True, {"solver": "new"}, id="the other is stopped"),
     ],
 )
-def test_what_a_later_stage_asks_is_started_where_nothing_is_stopped(
+def test_applications_of_later_stages_are_started_too_unless_unused_ones_are_stopped(
     before: dict[str, Any], release: bool, expected: dict[str, str | None]
 ) -> None:
-    assert held(before, {"solver": NEW}, soon={"challenger": LATER}, release=release) == expected
+    assert held_checkpoints(before, {"solver": NEW}, soon={"challenger": LATER}, release=release) == expected
 
 
-def test_what_nobody_asks_is_not_started_without_a_checkpoint() -> None:
-    assert held({}, {"solver": NEW}, soon={}, release=False) == {"solver": "new", "judge": None}
+def test_an_application_that_no_stage_needs_is_not_started_without_a_checkpoint() -> None:
+    assert held_checkpoints({}, {"solver": NEW}, soon={}, release=False) == {"solver": "new", "judge": None}
     other = {"challenger": running("challenger", OLD, num_replicas=2)}
-    assert held(other, {"solver": NEW}, soon={}, release=False) == {"solver": "new", "judge": None}
+    assert held_checkpoints(other, {"solver": NEW}, soon={}, release=False) == {"solver": "new", "judge": None}
 
 
-def test_the_checkpoint_is_the_first_deployments() -> None:
-    found = _with_checkpoints(ALL, {}, {"solver": NEW}, (), Serving(), {})
-    assert found["solver"]["deployments"] == [{"name": "A", "user_config": _user_config(NEW)}, {"name": "B"}]
+def test_the_checkpoint_is_given_to_the_first_deployment() -> None:
+    applications = _with_checkpoints(ALL, {}, {"solver": NEW}, (), Serving(), {})
+    assert applications["solver"]["deployments"] == [{"name": "A", "user_config": _user_config(NEW)}, {"name": "B"}]

@@ -1,4 +1,4 @@
-"""The calculator's sums, worked out by hand for one preset, and what must hold for all."""
+"""The calculator's memory, tokens and hours, compared with values by hand, and properties that hold for all presets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, Plan, advice, calculate, work
 from orchestrator.sizing.memory import Memory
 from orchestrator.stages.context import BATCH
-from tests.orchestrator.plans import planned
+from tests.orchestrator.plans import plan_of
 
 GIB = 1024**3
 P = 4_022_468_096  # Qwen3-4B: 151,936 x 2,560 + 36 x 100,930,816 + 2,560
@@ -22,8 +22,8 @@ def lines(memory: Memory) -> dict[str, float]:
     return {line.what: line.gib for line in memory.lines}
 
 
-def test_rzero_on_eight_gpus_by_hand() -> None:
-    plan = planned("rzero-qwen3-4b")
+def test_the_memory_of_rzero_on_eight_gpus_by_hand() -> None:
+    plan = plan_of("rzero-qwen3-4b")
     assert (plan.shape.parameters, plan.gpus, plan.problems) == (P, 8, ())
     assert plan.shape.kv_bytes() == 2 * 36 * 8 * 128 * 2 == 147_456
 
@@ -38,7 +38,7 @@ def test_rzero_on_eight_gpus_by_hand() -> None:
             "context": 1.5,
         }
     )
-    tokens = 4 * (4096 + 1024)  # a micro batch
+    tokens = 4 * (4096 + 1024)  # the tokens of a micro batch
     assert lines(updating) == pytest.approx(
         {
             "weights, float32": 4 * shard,
@@ -58,8 +58,8 @@ def test_rzero_on_eight_gpus_by_hand() -> None:
         assert lines(app)["weights, bfloat16"] == pytest.approx(2 * P / GIB)
 
 
-def test_rzeros_tokens_and_hours_by_hand() -> None:
-    plan = planned("rzero-qwen3-4b")
+def test_the_tokens_and_hours_of_rzero_by_hand() -> None:
+    plan = plan_of("rzero-qwen3-4b")
     stages = {stage.stage: stage for stage in plan.stages}
     answers = {
         (name, part.work.holder, part.work.training): part.work.answers
@@ -79,23 +79,23 @@ def test_rzeros_tokens_and_hours_by_hand() -> None:
     (labelling,) = stages["label_questions"].parts
     assert labelling.tokens == pytest.approx((80_000 * 1024 / 1e6, 80_000 * 4096 / 1e6))
     typical, most = (2 * P * (80_000 * tokens + 8000 * 256) / (4 * 989e12 * 0.1) / 3600 for tokens in (1024, 4096))
-    rounds = 8  # of 8 x 128 questions, each as long as its longest answer
+    rounds = 8  # a round has 8 x 128 questions and takes as long as its longest answer
     assert labelling.waiting == pytest.approx(rounds * 4096 * 0.01 / 3600)
     assert labelling.hours == pytest.approx((typical, most))
     (asking,) = stages["generate_questions"].parts
-    assert asking.hours[0] == pytest.approx(asking.waiting)  # 8 rounds too, and few FLOPs
+    assert asking.hours[0] == pytest.approx(asking.waiting)  # it also has 8 rounds, and needs few FLOPs
     assert asking.waiting == labelling.waiting < typical
     training = stages["train_solver"].parts[1]
-    flops = 10 * P * 9600 * (1024 + 256)  # 6 forward and backward, 2 the reference's, 2 the old policy's
+    flops = 10 * P * 9600 * (1024 + 256)  # 6 for forward and backward, 2 for the reference, 2 for the old policy
     assert training.hours[0] == pytest.approx(flops / (4 * 989e12 * 0.3) / 3600)
     assert plan.run_hours[1] == pytest.approx(3 * plan.hours[1] + plan.before[0].hours[1])
 
 
-def test_rounds_are_those_of_the_stages() -> None:
+def test_the_calculator_s_rounds_are_those_of_the_stages() -> None:
     assert work.BATCH == BATCH
     rounds = {
         (stage.stage, part.work.holder): part.work.rounds
-        for stage in planned("rzero-qwen3-4b").stages
+        for stage in plan_of("rzero-qwen3-4b").stages
         for part in stage.parts
         if not part.work.training
     }
@@ -110,8 +110,8 @@ def test_rounds_are_those_of_the_stages() -> None:
 
 
 def test_a_4b_model_does_not_fit_one_gpu_and_the_single_gpu_preset_does() -> None:
-    large, small = planned("rzero-qwen3-4b", 1), planned("rzero-single-gpu")
-    assert 16 * P / GIB > 59.9  # AdamW's float32 alone
+    large, small = plan_of("rzero-qwen3-4b", 1), plan_of("rzero-single-gpu")
+    assert 16 * P / GIB > 59.9  # AdamW's float32 numbers alone
     assert [problem.split(":")[0] for problem in large.problems] == ["train_challenger"]
     assert large.fullest["train_challenger"] > 76 > large.fullest["train_solver"]
     assert (small.gpus, small.problems) == (1, ())
@@ -119,29 +119,29 @@ def test_a_4b_model_does_not_fit_one_gpu_and_the_single_gpu_preset_does() -> Non
 
 
 @pytest.mark.parametrize("preset", ["demo", "micro", "micro-vllm", "micro_test_time"])
-def test_the_tiny_worlds_presets_need_no_gpu(preset: str) -> None:
-    plan = planned(preset)
+def test_the_tiny_world_s_presets_need_no_gpu(preset: str) -> None:
+    plan = plan_of(preset)
     assert (plan.gpus, plan.problems, plan.fullest) == (0, (), {})
     assert 0 < plan.hours[0] <= plan.hours[1] < 1
 
 
-def test_the_embedded_trainer_by_hand() -> None:
-    """EVOL-RL: seven workers that share the states of a 4B model, and answers of 12,288 tokens."""
-    plan = planned("evol_rl")
+def test_the_memory_of_the_embedded_trainer_by_hand() -> None:
+    """EVOL-RL's preset has seven workers that share the states of a 4B model, and answers of 12,288 tokens."""
+    plan = plan_of("evol_rl")
     sampling, updating, *_ = plan.memory
     share, outside, layer, tokens = P / 7 / GIB, 388_956_160 + 2_560, 100_930_816, 12_288 + 1_024
-    held = {"weights, float32": 4 * share, "AdamW's two moments, float32": 8 * share, "reference, float32": 4 * share}
+    states = {"weights, float32": 4 * share, "AdamW's two moments, float32": 8 * share, "reference, float32": 4 * share}
     assert lines(sampling) == pytest.approx(
         {
-            **held,
+            **states,
             "gathered weights, float32": 4 * (P + outside) / GIB,
-            "KV cache, float32": 11 * tokens * 2 * 37 * 8 * 128 * 4 / GIB,  # of 36 layers, one of them twice
+            "KV cache, float32": 11 * tokens * 2 * 37 * 8 * 128 * 4 / GIB,  # for 36 layers, one of them twice
             "context": 1.5,
         }
     )
     assert lines(updating) == pytest.approx(
         {
-            **held,
+            **states,
             "gradients, float32": 4 * share,
             "gathered, float32": (8 * outside + 20 * layer) / GIB,
             "activations, float32": 4 * tokens * (36 * 2560 + 16 * 2560 + 6 * 9728) / GIB,
@@ -149,20 +149,20 @@ def test_the_embedded_trainer_by_hand() -> None:
             "context": 1.5,
         }
     )
-    held_by = {stage.stage: stage.places for stage in plan.stages}
-    assert held_by["train_solver"] == {"trainer": [0, 1, 2, 3, 4, 5, 6], "embedder": [7]}
-    assert held_by["evaluate"] == {"solver": [0, 1, 2, 3, 4, 5, 6, 7]}
+    gpus_by_stage = {stage.stage: stage.places for stage in plan.stages}
+    assert gpus_by_stage["train_solver"] == {"trainer": [0, 1, 2, 3, 4, 5, 6], "embedder": [7]}
+    assert gpus_by_stage["evaluate"] == {"solver": [0, 1, 2, 3, 4, 5, 6, 7]}
     assert plan.problems == ()
 
 
-def test_the_embedded_trainers_time_by_hand() -> None:
-    """74 answers a worker and step, 11 at once; a second forward pass; float32 at 67 TFLOP/s."""
-    sampled, trained = planned("evol_rl").stages[0].parts
+def test_the_time_of_the_embedded_trainer_by_hand() -> None:
+    """A worker samples 74 answers a step, 11 at once; there is a second forward pass; float32 runs at 67 TFLOP/s."""
+    sampled, trained = plan_of("evol_rl").stages[0].parts
     assert sampled.work.rounds == 24 * 7
     assert sampled.waiting == pytest.approx(24 * 7 * 12_288 * 0.01 / 3600)
     flops = 2 * (2 + 1 + 1 + 1 + 1) * P * 24 * 8 * 32 * (12_288 + 256)  # backward, forward twice, reference, old policy
     assert trained.hours[1] == pytest.approx(flops / (7 * 67e12 * 0.3) / 3600)
-    alone = planned("evol_rl", trainer__sampling_rows=74, trainer__checkpoint_activations=False).stages[0].parts
+    alone = plan_of("evol_rl", trainer__sampling_rows=74, trainer__checkpoint_activations=False).stages[0].parts
     assert (alone[0].work.rounds, alone[1].work.passes) == (24, 5)
 
 
@@ -175,24 +175,26 @@ def test_the_embedded_trainers_time_by_hand() -> None:
         {"solver__training__micro_batch": 8},
     ],
 )
-def test_each_setting_of_the_embedded_trainer_is_needed_and_advised(careless: dict[str, object]) -> None:
-    plan = planned("srt", **careless)
+def test_without_any_of_its_memory_settings_a_preset_does_not_fit_and_the_setting_is_advised(
+    careless: dict[str, object],
+) -> None:
+    plan = plan_of("srt", **careless)
     assert [problem.split(":")[0] for problem in plan.problems] == ["train_solver"]
     (name,) = careless
-    said = [line for line in advice(plan) if name.rpartition("__")[2] in line]
-    assert len(said) == 1
-    assert planned("srt").problems == ()
+    lines_about_it = [line for line in advice(plan) if name.rpartition("__")[2] in line]
+    assert len(lines_about_it) == 1
+    assert plan_of("srt").problems == ()
 
 
 def test_a_4b_model_does_not_fit_one_gpu_of_the_embedded_trainer() -> None:
-    plan = planned("rzero", trainer__type="local")
+    plan = plan_of("rzero", trainer__type="local")
     assert {problem.split(":")[0] for problem in plan.problems} == {"train_challenger", "train_solver"}
     assert 20 * P / GIB > 74.9
     assert any("easyr1" in line for line in advice(plan))
 
 
-def test_what_a_run_never_starts_takes_no_memory() -> None:
-    titles = {name: " ".join(each.title for each in planned(name).memory) for name in ("srt", "evol_rl", "poly_epo")}
+def test_applications_that_a_run_never_starts_take_no_memory() -> None:
+    titles = {name: " ".join(part.title for part in plan_of(name).memory) for name in ("srt", "evol_rl", "poly_epo")}
     assert {name: [app for app in ("embedder", "judge") if app in title] for name, title in titles.items()} == {
         "srt": [],
         "evol_rl": ["embedder"],
@@ -200,34 +202,34 @@ def test_what_a_run_never_starts_takes_no_memory() -> None:
     }
 
 
-def test_easyr1_passes_all_of_a_group_through_the_model() -> None:
-    local = planned("ttrl").stages[0].parts[1].work
-    shared = planned("ttrl", trainer__type="easyr1").stages[0].parts[1].work
+def test_easyr1_trains_on_all_answers_of_a_group() -> None:
+    local = plan_of("ttrl").stages[0].parts[1].work
+    shared = plan_of("ttrl", trainer__type="easyr1").stages[0].parts[1].work
     assert (local.answers, shared.answers) == (24 * 8 * 32, 24 * 8 * 64)
 
 
-HOURS = {gpus: planned("rzero-qwen3-4b", gpus).hours[0] for gpus in range(1, 65)}
+HOURS = {gpus: plan_of("rzero-qwen3-4b", gpus).hours[0] for gpus in range(1, 65)}
 
 
 @given(st.integers(1, 63))
 @settings(max_examples=63)
 def test_more_gpus_never_take_more_hours(gpus: int) -> None:
-    """Typical ones, by which a layout is chosen; of those that fit, and one GPU does not."""
+    """This compares typical hours, by which a layout is chosen."""
     assert HOURS[gpus + 1] <= HOURS[gpus]
 
 
 @given(st.integers(1, 8192), st.integers(0, 4096), st.sampled_from(["rzero-qwen3-4b", "demo"]))
 @settings(max_examples=40)
-def test_longer_answers_never_make_fewer_tokens_hours_or_bytes(tokens: int, more: int, preset: str) -> None:
-    def of(limit: int) -> Plan:
-        return planned(preset, solver__training__sampling__max_tokens=limit, dataset__sampling__max_tokens=limit)
+def test_longer_answers_never_need_fewer_tokens_hours_or_bytes(tokens: int, more: int, preset: str) -> None:
+    def plan_with(limit: int) -> Plan:
+        return plan_of(preset, solver__training__sampling__max_tokens=limit, dataset__sampling__max_tokens=limit)
 
-    short, long = of(tokens), of(tokens + more)
+    short, long = plan_with(tokens), plan_with(tokens + more)
     for before, after in zip(short.stages, long.stages, strict=True):
-        for one, other in zip(before.parts, after.parts, strict=True):
-            assert one.tokens <= other.tokens
+        for part, longer_part in zip(before.parts, after.parts, strict=True):
+            assert part.tokens <= longer_part.tokens
         assert before.hours <= after.hours
-    assert all(one.gib <= other.gib for one, other in zip(short.memory, long.memory, strict=True))
+    assert all(memory.gib <= more_memory.gib for memory, more_memory in zip(short.memory, long.memory, strict=True))
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))

@@ -1,4 +1,4 @@
-"""Which GPUs an application and the trainer have, and when."""
+"""Which GPUs each application and the trainer have in each stage."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import yaml
 
 from orchestrator.installation.home import APPLICATIONS
 from orchestrator.sizing import SizingError
-from tests.orchestrator.plans import planned
+from tests.orchestrator.plans import plan_of
 
 
-def test_who_holds_what_when() -> None:
-    """The Challenger's training needs a live Solver beside it, the Solver's needs nobody."""
-    held = {stage.stage: stage.places for stage in planned("rzero-qwen3-4b").stages}
-    assert held == {
+def test_the_gpus_of_each_stage_of_the_paper_s_preset() -> None:
+    """The Challenger's training needs a running Solver at the same time, the Solver's training needs no application."""
+    gpus_by_stage = {stage.stage: stage.places for stage in plan_of("rzero-qwen3-4b").stages}
+    assert gpus_by_stage == {
         "train_challenger": {"trainer": [0, 1, 2, 3], "solver": [4, 5, 6, 7]},
         "generate_questions": {"challenger": [0, 1, 2, 3, 4, 5, 6, 7]},
         "label_questions": {"solver": [0, 1, 2, 3]},
@@ -27,13 +27,13 @@ def test_who_holds_what_when() -> None:
     }
 
 
-def test_without_release_applications_stay_and_need_gpus_of_their_own() -> None:
-    plan = planned("rzero-qwen3-4b", serving__release=False)
+def test_applications_that_are_not_released_need_their_own_gpus() -> None:
+    plan = plan_of("rzero-qwen3-4b", serving__release=False)
     assert plan.gpus == 4 + 4 + 8
     assert plan.stages[3].places.keys() == {"trainer", "solver", "challenger"}
 
 
-def test_a_fixed_model_has_a_gpu_of_its_own_where_its_method_asks_it(tmp_path: Path) -> None:
+def test_a_fixed_model_has_its_own_gpu_where_the_method_needs_it(tmp_path: Path) -> None:
     tree = yaml.safe_load((APPLICATIONS / "rzero-8-gpus.yaml").read_text())
     judge = copy.deepcopy(tree["applications"][1]) | {"name": "judge"}
     del judge["deployments"]
@@ -43,7 +43,7 @@ def test_a_fixed_model_has_a_gpu_of_its_own_where_its_method_asks_it(tmp_path: P
     places = {
         method: {
             stage.stage: stage.places
-            for stage in planned(
+            for stage in plan_of(
                 "rzero-qwen3-4b",
                 serving__applications=str(file),
                 solver__reward__type=method,
@@ -54,27 +54,27 @@ def test_a_fixed_model_has_a_gpu_of_its_own_where_its_method_asks_it(tmp_path: P
     }
     assert places["grpo_div"]["train_solver"] == {"trainer": [0, 1, 2, 3], "judge": [4]}
     assert places["rzero"]["train_solver"] == {"trainer": [0, 1, 2, 3]}
-    assert planned("rzero-qwen3-4b", 5, serving__applications=str(file)).gpus == 5
+    assert plan_of("rzero-qwen3-4b", 5, serving__applications=str(file)).gpus == 5
 
 
-def test_an_embedded_engine_holds_the_rows_that_its_serve_file_names(tmp_path: Path) -> None:
+def test_an_embedded_engine_s_memory_depends_on_the_rows_in_its_serve_file(tmp_path: Path) -> None:
     tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
     tree["applications"][1]["args"] |= {"device": "cuda", "max_rows": 100}
     file = tmp_path / "rows.yaml"
     file.write_text(yaml.safe_dump(tree))
     applications = [
-        memory for memory in planned("demo", serving__applications=str(file)).memory if "application" in memory.title
+        memory for memory in plan_of("demo", serving__applications=str(file)).memory if "application" in memory.title
     ]
     caches = [line.how for memory in applications for line in memory.lines if line.what == "KV cache"]
     assert [" ".join(how.split()[:4]) for how in caches] == ["at most 768 answers", "at most 356 answers"]
 
 
-def test_a_number_of_gpus_without_a_layout_is_refused() -> None:
+def test_a_number_of_gpus_without_a_possible_layout_is_refused() -> None:
     with pytest.raises(SizingError, match="--gpus: there is no layout of up to 1: batches must divide"):
-        planned("rzero-qwen3-4b", 1, trainer__tensor_parallel=2)
+        plan_of("rzero-qwen3-4b", 1, trainer__tensor_parallel=2)
 
 
-def test_the_layout_that_is_found_is_no_slower_than_the_presets() -> None:
-    own, found = planned("rzero-qwen3-4b"), planned("rzero-qwen3-4b", 8)
-    assert (own.problems, found.problems) == ((), ())
-    assert found.hours[1] <= own.hours[1]
+def test_the_proposed_layout_is_no_slower_than_the_preset_s() -> None:
+    own, proposed = plan_of("rzero-qwen3-4b"), plan_of("rzero-qwen3-4b", 8)
+    assert (own.problems, proposed.problems) == ((), ())
+    assert proposed.hours[1] <= own.hours[1]

@@ -1,4 +1,4 @@
-"""A model's shape and its number of parameters."""
+"""A model's shape gives its number of parameters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from orchestrator.sizing import SizingError
 from orchestrator.sizing.shapes import PUBLISHED, Shape, shape_of
 
 
-def built(shape: Shape) -> int:
-    """Parameters of the model that transformers makes of the shape, without its memory."""
+def parameters_built(shape: Shape) -> int:
+    """The number of parameters of a model that transformers builds from the shape, without allocating memory."""
     kind = Qwen3Config if shape.normed_heads else Qwen2Config if shape.attention_bias else LlamaConfig
     names = (
         "hidden_size",
@@ -33,10 +33,10 @@ def built(shape: Shape) -> int:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_are_those_of_the_model_that_transformers_builds(name: str) -> None:
-    assert PUBLISHED[name].parameters == built(PUBLISHED[name])
+    assert PUBLISHED[name].parameters == parameters_built(PUBLISHED[name])
 
 
-def test_a_shape_is_read_from_the_models_config() -> None:
+def test_a_shape_is_read_from_the_model_s_config() -> None:
     shape, source = shape_of(str(MICRO_MODEL))
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(MICRO_MODEL))
@@ -45,7 +45,7 @@ def test_a_shape_is_read_from_the_models_config() -> None:
     assert source.endswith("its config.json")
 
 
-def test_a_model_of_unknown_shape_is_refused(tmp_path: Path) -> None:
+def test_a_model_whose_shape_is_unknown_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SizingError, match="models/Other-9B has no config"):
         shape_of("models/Other-9B")
     (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')

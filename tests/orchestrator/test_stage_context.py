@@ -1,4 +1,4 @@
-"""Which checkpoint a stage goes on from."""
+"""The checkpoint that a stage starts from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from storage.session import Store
 from tests.synthetic_run import context_of, create, finish
 
 
-def test_after_a_roll_back_the_next_iteration_goes_on_from_what_it_went_back_to(sqlite: Store) -> None:
-    """Iteration 2 was rolled back to 1. What belongs to iteration 2 itself still has its own Solver."""
+def test_the_iteration_after_a_roll_back_starts_from_the_earlier_checkpoint(sqlite: Store) -> None:
+    """Iteration 2 was rolled back to 1. The stages of iteration 2 itself still use its own Solver."""
     with sqlite.write() as session:
         create(session, "r")
         for t in (1, 2, 3):
-            one = Checkpoint(f"r/solver/{t}", "r", "solver", t, 1, "/m", f"sha{t}", "r/base/0")
-            queries.checkpoints.add_checkpoint(session, one, {})
+            checkpoint = Checkpoint(f"r/solver/{t}", "r", "solver", t, 1, "/m", f"sha{t}", "r/base/0")
+            queries.checkpoints.add_checkpoint(session, checkpoint, {})
         finish(session, "r", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "r/solver/1"}}, 1)
 
     def solver(at: int, up_to: int) -> str:

@@ -1,4 +1,4 @@
-"""Which given prompts are trained on, worked out by hand (SRT 5.3)."""
+"""Which given prompts are trained on: a curriculum (SRT 5.3), compared with values by hand."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def chosen(store: Store, **prompts: object) -> list[tuple[str, str | None, str |
 @pytest.mark.parametrize(
     ("prompts", "expected"),
     [
-        # two of four, with their given labels
+        # Two of the four prompts, with their given labels.
         ({"labels": "given", "easiest_by": "majority"}, [("prompt 1", "6", "6"), ("prompt 2", "8", "8")]),
         ({"labels": "given", "easiest_by": "pass_rate"}, [("prompt 2", "8", "8"), ("prompt 3", "1/2", "1/2")]),
-        # two of the three that have a majority, with its answer
+        # Two of the three prompts that have a majority, with its answer.
         ({"labels": "offline", "easiest_by": "majority"}, [("prompt 1", "5", "6"), ("prompt 2", "9", "8")]),
         ({"labels": "offline", "easiest_by": "pass_rate"}, [("prompt 2", "9", "8"), ("prompt 3", "0.5", "1/2")]),
     ],
 )
-def test_the_easiest_half_by_each_measure(
+def test_the_easiest_half_of_the_prompts_is_chosen_by_majority_or_pass_rate(
     sqlite: Store, prompts: dict[str, str], expected: list[tuple[str, str, str]]
 ) -> None:
     assert chosen(sqlite, easiest=0.5, **prompts) == expected
 
 
-def test_without_a_curriculum_all_with_a_label_are_trained_on(sqlite: Store) -> None:
+def test_without_a_curriculum_all_prompts_with_a_label_are_trained_on(sqlite: Store) -> None:
     assert [text for text, *_ in chosen(sqlite, labels="offline")] == ["prompt 1", "prompt 2", "prompt 3"]

@@ -1,4 +1,4 @@
-"""What a training is given to learn from."""
+"""The questions, labels and truths that a training gets."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def truths(store: Store, method: Method) -> list[str | None]:
     config = config_of(method)
     with store.write() as session:
         create(session, method.type, config)
-        asked = ["What is 2 + 3?", "What is 4 + ?"]  # the second is ill-posed
-        label(session, method.type, 1, [(text, vote_of(("6", 6), ("5", 4))) for text in asked], config)
+        texts = ["What is 2 + 3?", "What is 4 + ?"]  # the second question is ill-posed
+        label(session, method.type, 1, [(text, vote_of(("6", 6), ("5", 4))) for text in texts], config)
     questions = kept_questions(context_of(store, method.type, 1, config=config))
     assert [question.label for question in questions] == ["6", "6"]
     return [question.truth for question in questions]
 
 
 def test_labels_made_in_training_are_compared_with_the_exact_oracle(sqlite: Store) -> None:
-    five, none = truths(sqlite, Scrl())
-    assert five == "5"
-    assert none == "no answer"  # whatever label the question gets is not right
+    well_posed, ill_posed = truths(sqlite, Scrl())
+    assert well_posed == "5"
+    assert ill_posed == "no answer"  # no label of this question is right
 
 
 @pytest.mark.parametrize("method", [RZero(), Rent()], ids=lambda method: method.type)
-def test_where_training_makes_no_labels_no_truth_is_given(sqlite: Store, method: Method) -> None:
+def test_a_training_that_makes_no_labels_gets_no_truths(sqlite: Store, method: Method) -> None:
     assert truths(sqlite, method) == [None, None]
 
 
-def test_nothing_kept(sqlite: Store) -> None:
+def test_an_iteration_without_a_kept_question_cannot_train(sqlite: Store) -> None:
     with sqlite.write() as session:
         create(session, "none", CONFIG)
     with pytest.raises(StageError, match="no question was kept"):

@@ -1,4 +1,4 @@
-"""The run of one iteration that the live tests share: its settings, and all that it leaves in the store."""
+"""The run of one iteration that the live tests share: its settings, and everything that it stores."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from storage.models import Base
 from storage.texts import read_texts
 from tests.live import SMALL, Live
 
-# A file cannot be named over REST, so the benchmark is the tiny world's own, asked once. One batch after the other, so
-# that a run can be killed between two. Labelled data after the Solver's own (R-Zero B.3).
+# The REST API accepts no file names, so the benchmark is the tiny world's own, with one sample for each question.
+# Batches are sent one after the other, so that a run can be killed between two. After the Solver's own questions it
+# trains on labelled data (R-Zero B.3).
 _MORE = (
     "evaluation.samples=1",
     "serving.batches=1",
@@ -31,7 +32,7 @@ OVERRIDES: dict[str, Any] = {
 }
 BENCHMARK_ITEMS = 1020
 
-# What differs between two runs of the same seed: their name, when and by whom things were done, and how fast.
+# The columns that differ between two runs with the same seed: names, owners, times and paths.
 _IGNORED = {
     "owner",
     "lease_expires",
@@ -50,7 +51,7 @@ _TIMED = ("tokens_per_second", "sample_seconds", "reward_seconds", "update_secon
 
 @dataclass(frozen=True)
 class WholeRun:
-    """A run that has ended, and what it had left behind before any test added to it."""
+    """A run that has ended, and everything that it had stored before any test added to it."""
 
     name: str
     rows: dict[str, list[Any]]
@@ -58,13 +59,13 @@ class WholeRun:
 
 
 def status(live: Live, run: str) -> str | None:
-    """What the store says of a run; None before it is there."""
+    """The run's status in the store; None before the run is stored."""
     with live.store().read() as session:
         return next((row.status for row in queries.runs.list_runs(session) if row.name == run), None)
 
 
 def rows(live: Live, run: str) -> dict[str, list[Any]]:
-    """Every row of a run by table, its name taken out."""
+    """Every row of a run by table, with the run's name replaced."""
     by_table = {}
     with live.store().read() as session:
         for table, columns in Base.metadata.tables.items():
@@ -86,6 +87,6 @@ def _is_of(run: str, row: RowMapping) -> bool:
 
 
 def texts(live: Live, run: str) -> list[tuple[str, int, str]]:
-    """Every answer that was labelled, as it was written."""
+    """The text of every answer of the labelling stage."""
     stored = read_texts(live.home.texts, run, 1, "label_questions")
     return [(row.question_id.removeprefix(run), row.sample_index, row.text) for row in stored]

@@ -1,4 +1,4 @@
-"""Two checkpoints that the live applications are swapped between."""
+"""Two checkpoints, between which the tests swap the live applications."""
 
 from __future__ import annotations
 

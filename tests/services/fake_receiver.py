@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a real HTTP server in a thread, which answers as it is told and keeps what it got."""
+"""A receiver of webhooks: a real HTTP server in a thread that answers with chosen statuses and stores its requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Received:
 @dataclass
 class Receiver:
     url: str
-    answers: list[int] = field(default_factory=list)  # statuses, one a request; 204 when there are none left
+    answers: list[int] = field(default_factory=list)  # the next statuses, one for each request; then 204
     received: Queue[Received] = field(default_factory=Queue)
     before_it_answers: Callable[[], None] = lambda: None
 

@@ -1,6 +1,6 @@
-"""A Prefect server of the test's own with our deployments and no worker: what is triggered waits to be started.
+"""A Prefect server for tests, with our deployments and without a worker: flow runs that are triggered stay scheduled.
 
-It asks for a password, as every one does that coevo starts.
+It asks for a password, like every server that coevo starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ AUTH = "coevo:a-password"
 
 @contextmanager
 def prefect_server(folder: Path, services: bool = False) -> Iterator[str]:
-    """Its address, while the block runs; with its background `services` it stores events and runs automations."""
+    """Run a server for the block; yields its address. With its background `services` it stores events and runs
+    automations."""
     url = f"http://127.0.0.1:{free_port()}"
     env = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
     env["PREFECT_SERVER_API_AUTH_STRING"] = AUTH
@@ -39,10 +40,15 @@ def prefect_server(folder: Path, services: bool = False) -> Iterator[str]:
     try:
         wait_until(lambda: _answers(url), f"the Prefect server to answer; see {folder}/server.log", 180)
         for flow in (flows.co_evolve, flows.self_train, flows.iteration):
-            made = post(url, "/flows/", name=flow.name)
+            created = post(url, "/flows/", name=flow.name)
             schema = flow.parameters.model_dump()
             post(
-                url, "/deployments/", name="coevo", flow_id=made["id"], parameter_openapi_schema=schema, tags=["coevo"]
+                url,
+                "/deployments/",
+                name="coevo",
+                flow_id=created["id"],
+                parameter_openapi_schema=schema,
+                tags=["coevo"],
             )
         yield url
     finally:
@@ -51,12 +57,12 @@ def prefect_server(folder: Path, services: bool = False) -> Iterator[str]:
 
 
 def post(url: str, path: str, **body: Any) -> Any:
-    """What Prefect's API answers."""
-    return known(url).request("POST", path, body, 30).raise_for_status().json()
+    """Send a POST request to Prefect's API; returns its reply."""
+    return prefect_at(url).request("POST", path, body, 30).raise_for_status().json()
 
 
-def known(url: str) -> PrefectServer:
-    """The server with its password."""
+def prefect_at(url: str) -> PrefectServer:
+    """The server, with the password that its API needs."""
     return PrefectServer(url, AUTH)
 
 

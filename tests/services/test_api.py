@@ -12,6 +12,7 @@ import pytest
 from api_examples import MADE, ODD, RUN, SHOWN, fill
 from fastapi.testclient import TestClient
 from sqlalchemy import text
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.settings.config import CoEvolution
 from core.settings.parsing import parse_config
@@ -20,7 +21,7 @@ from core.types import LabelledQuestion, Question, Rollout, question_id
 from services.api.app import PREFIX, create_app
 from services.oracles.samples import draw_sample
 from storage import queries
-from storage.rows import AnnotationRow
+from storage.rows import AnnotationRow, PoolRow
 from storage.session import Store
 from storage.texts import TextWriter
 
@@ -238,6 +239,18 @@ def test_a_database_that_does_not_answer_is_no_secret_of_ours(sqlite: Store, tmp
         session.execute(text("DROP TABLE pool_jobs"))
     response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
     assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
+    assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"
+
+
+def test_a_process_without_a_free_connection_says_so(
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_connection(_session: object) -> list[PoolRow]:
+        raise PoolTimeoutError("QueuePool limit of size 20 overflow 0 reached")
+
+    monkeypatch.setattr(queries.pool, "pool_jobs", no_connection)
+    response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
+    assert response.status_code == 503
     assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"
 
 

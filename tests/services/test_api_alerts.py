@@ -1,4 +1,4 @@
-"""Series and alerts over REST: read by anyone who may read, acknowledged once by whoever may run."""
+"""Series and alerts over REST: keys that may read can read them, keys that may run can acknowledge an alert once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def filled(store: Store) -> Store:
         refresh(session, RUN, 1)
         queries.alerts.add_alerts(session, [alert(1), alert(2, "critical"), alert(3)])
         queries.alerts.claim_delivery(
-            session, "there", most=1, first_sight=timedelta(days=1), put_off=[timedelta(seconds=30)]
+            session, "there", max_attempts=1, lookback=timedelta(days=1), delays=[timedelta(seconds=30)]
         )
     return store
 
@@ -58,26 +58,26 @@ def acknowledge(api: TestClient, number: int, status: int, **body: Any) -> Any:
     return response.json()
 
 
-def test_series(api: TestClient) -> None:
+def test_series_can_be_selected_by_name_slice_and_oracle(api: TestClient) -> None:
     everything = get(api, f"/runs/{RUN}/series")
     [point] = get(api, f"/runs/{RUN}/series", name="label_accuracy", over="kept", oracle="exact")
     assert point in everything
     assert (point["iteration"], point["value"], point["n"], point["estimated"]) == (1, 0.5, 2, False)
-    assert {each["over"] for each in get(api, f"/runs/{RUN}/series", over="")} == {""}
+    assert {row["over"] for row in get(api, f"/runs/{RUN}/series", over="")} == {""}
     assert "no such run" in get(api, "/runs/nobody/series", 404)["detail"]
 
 
-def test_pages_of_alerts_newest_first(api: TestClient) -> None:
+def test_alerts_are_listed_in_pages_newest_first(api: TestClient) -> None:
     page = get(api, "/alerts", limit=2)
-    assert [each["text"] for each in page["items"]] == ["alert 3", "alert 2"]
+    assert [item["text"] for item in page["items"]] == ["alert 3", "alert 2"]
     rest = get(api, "/alerts", limit=2, after=page["next"])
-    assert ([each["text"] for each in rest["items"]], rest["next"]) == (["alert 1"], None)
-    assert [each["text"] for each in get(api, "/alerts", severity="critical")["items"]] == ["alert 2"]
+    assert ([item["text"] for item in rest["items"]], rest["next"]) == (["alert 1"], None)
+    assert [item["text"] for item in get(api, "/alerts", severity="critical")["items"]] == ["alert 2"]
     assert get(api, "/alerts", run="another")["items"] == []
     assert "expected `next`" in get(api, "/alerts", 400, after="f" * 16)["detail"]
 
 
-def test_an_alert_says_how_it_is_delivered(api: TestClient) -> None:
+def test_an_alert_has_its_deliveries(api: TestClient) -> None:
     [delivery] = get(api, f"/alerts/{1:016x}")["deliveries"]
     assert (delivery["target"], delivery["attempts"], delivery["delivered_at"]) == ("there", 1, None)
     assert get(api, f"/alerts/{2:016x}")["deliveries"][0]["attempts"] == 0
@@ -90,18 +90,18 @@ def test_an_alert_is_acknowledged_once(api: TestClient) -> None:
     assert "ann acknowledged it at" in acknowledge(api, 1, 409, by="bob")["detail"]
     assert "expected a name" in acknowledge(api, 2, 422)["detail"]
     acknowledge(api, 9, 404, by="ann")
-    assert [each["text"] for each in get(api, "/alerts", acknowledged=True)["items"]] == ["alert 1"]
-    assert [each["text"] for each in get(api, "/alerts", acknowledged=False)["items"]] == ["alert 3", "alert 2"]
+    assert [item["text"] for item in get(api, "/alerts", acknowledged=True)["items"]] == ["alert 1"]
+    assert [item["text"] for item in get(api, "/alerts", acknowledged=False)["items"]] == ["alert 3", "alert 2"]
 
 
-def test_another_site_acknowledges_nothing(api: TestClient) -> None:
+def test_another_site_s_page_cannot_acknowledge_an_alert(api: TestClient) -> None:
     path = f"{PREFIX}/alerts/{1:016x}/acknowledgement"
     assert api.post(path, json={"by": "ann"}, headers={"origin": "https://evil.example"}).status_code == 403
     assert api.post(path, content='{"by": "ann"}', headers={"content-type": "text/plain"}).status_code == 415
     assert get(api, f"/alerts/{1:016x}")["alert"]["acknowledged_at"] is None
 
 
-def test_with_keys_it_takes_the_scope_run_and_the_name_is_the_keys(filled: Store, tmp_path: Path) -> None:
+def test_with_keys_acknowledging_needs_the_scope_run_and_stores_the_key_s_name(filled: Store, tmp_path: Path) -> None:
     reader, runner = new_key(filled, "reader", ("read",)), new_key(filled, "runner", ("read", "run"))
     app = create_app(filled, tmp_path, ask_for_keys=True)
     path = f"{PREFIX}/alerts/{1:016x}/acknowledgement"
@@ -112,11 +112,11 @@ def test_with_keys_it_takes_the_scope_run_and_the_name_is_the_keys(filled: Store
     assert response.json()["acknowledged_by"] == "runner"
 
 
-def test_the_client(filled: Store, tmp_path: Path) -> None:
+def test_the_client_reads_series_and_acknowledges_alerts(filled: Store, tmp_path: Path) -> None:
     with served(create_app(filled, tmp_path, ask_for_keys=False)) as url:
         client = ApiClient(url)
-        assert [each.text for each in client.alerts(RUN)] == ["alert 3", "alert 2", "alert 1"]
-        assert [each.text for each in client.alerts(severity="critical")] == ["alert 2"]
+        assert [listed.text for listed in client.alerts(RUN)] == ["alert 3", "alert 2", "alert 1"]
+        assert [listed.text for listed in client.alerts(severity="critical")] == ["alert 2"]
         with filled.read() as session:
             assert client.series(RUN, name="held_out") == queries.series.series_of(session, RUN, "held_out")
         assert client.acknowledge(alert(3).id, by="ann").acknowledged_by == "ann"

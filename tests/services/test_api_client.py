@@ -1,4 +1,4 @@
-"""The typed client against a served API: what a program does with it."""
+"""A program's use of the typed client, with a served API."""
 
 from __future__ import annotations
 
@@ -37,19 +37,25 @@ def api(filled: Store, tmp_path: Path) -> Iterator[ApiClient]:
         yield ApiClient(url)
 
 
-def test_reading_a_run(api: ApiClient) -> None:
+def test_the_client_reads_a_run_s_questions_and_stages(api: ApiClient) -> None:
     assert [run.name for run in api.runs()] == [RUN]
-    assert [question.index for question in api.questions(RUN, 1, sort="-p_hat", limit=2)] == [2, 1, 0, 4]  # two pages
+    # The client reads two pages.
+    assert [question.index for question in api.questions(RUN, 1, sort="-p_hat", limit=2)] == [
+        2,
+        1,
+        0,
+        4,
+    ]
     detail = api.question(RUN, 1, 1)
     assert (len(detail.rollouts), detail.annotations, detail.cluster) == (4, [], None)
     [labelled, _] = api.iterations(RUN)[0].stages
     assert labelled.stage == "label_questions"
 
 
-def test_reading_what_made_a_run(api: ApiClient) -> None:
+def test_the_client_reads_a_run_s_configuration_votes_checkpoints_and_metrics(api: ApiClient) -> None:
     assert api.run(RUN).config["dataset"]["votes"] == 10
     assert [stage.stage for stage in api.stages(RUN)] == ["label_questions", "evaluate"]
-    assert [(each.number, each.size) for each in api.clusters(RUN, 1)] == [(0, 1)]
+    assert [(cluster.number, cluster.size) for cluster in api.clusters(RUN, 1)] == [(0, 1)]
     vote = api.vote(RUN, 1, 1, 3)
     assert (vote.sample_index, vote.answer, vote.text) == (3, "4", None)
     base, solver = api.checkpoints(RUN)
@@ -57,27 +63,27 @@ def test_reading_what_made_a_run(api: ApiClient) -> None:
     assert (detail.checkpoint, detail.children, detail.descendants) == (base, [solver], [solver])
     [evaluation] = api.evaluations(RUN)
     assert (evaluation.checkpoint, evaluation.samples) == (solver.id, 8)
-    assert [(each.name, each.value) for each in api.metrics(RUN, role="solver", name="kl")] == [("kl", None)]
+    assert [(metric.name, metric.value) for metric in api.metrics(RUN, role="solver", name="kl")] == [("kl", None)]
     assert api.pool() == []
 
 
-def test_an_export_is_written_whole(api: ApiClient, tmp_path: Path) -> None:
-    to = tmp_path / "rows.jsonl"
-    manifest = api.export(RUN, 1, "jsonl", to, "kept")
+def test_an_export_is_written_completely_or_not_at_all(api: ApiClient, tmp_path: Path) -> None:
+    target = tmp_path / "rows.jsonl"
+    manifest = api.export(RUN, 1, "jsonl", target, "kept")
     assert manifest == api.manifest(RUN, 1, "jsonl", "kept")
-    assert (manifest.rows, manifest.bytes) == (2, to.stat().st_size)
-    assert [json.loads(line)["index"] for line in to.read_text().splitlines()] == [0, 1]
+    assert (manifest.rows, manifest.bytes) == (2, target.stat().st_size)
+    assert [json.loads(line)["index"] for line in target.read_text().splitlines()] == [0, 1]
     with pytest.raises(ApiError, match="HTTP 409: run demo, iteration 2: its questions are not all labelled yet"):
         api.export(RUN, 2, "jsonl", tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def test_an_export_that_broke_off_goes_on_where_it_was(filled: Store, tmp_path: Path) -> None:
-    breaking = Breaking(create_app(filled, tmp_path / "exports", ask_for_keys=False))
+def test_an_interrupted_export_resumes_where_it_stopped(filled: Store, tmp_path: Path) -> None:
+    interrupting = Interrupting(create_app(filled, tmp_path / "exports", ask_for_keys=False))
     broken, whole = tmp_path / "broken.jsonl", tmp_path / "whole.jsonl"
-    with served(breaking) as url:
+    with served(interrupting) as url:
         api = ApiClient(url)
-        breaking.after = 100
+        interrupting.interrupt_after = 100
         with pytest.raises(ApiError, match="no answer from the API"):
             api.export(RUN, 1, "jsonl", broken)
         assert not broken.exists()
@@ -85,44 +91,48 @@ def test_an_export_that_broke_off_goes_on_where_it_was(filled: Store, tmp_path: 
         assert part.stat().st_size == 100
         api.export(RUN, 1, "jsonl", broken)
         api.export(RUN, 1, "jsonl", whole)
-    assert breaking.ranges == [None, "bytes=100-", None]
+    assert interrupting.ranges == [None, "bytes=100-", None]
     assert broken.read_bytes() == whole.read_bytes()
     assert list(tmp_path.glob("*.part")) == []
 
 
-def test_a_part_of_an_older_export_is_none_of_the_new_one(filled: Store, tmp_path: Path) -> None:
-    breaking, to = Breaking(create_app(filled, tmp_path / "exports", ask_for_keys=False)), tmp_path / "rows.jsonl"
-    with served(breaking) as url:
+def test_a_part_of_an_older_export_is_not_used_for_a_new_one(filled: Store, tmp_path: Path) -> None:
+    interrupting, target = (
+        Interrupting(create_app(filled, tmp_path / "exports", ask_for_keys=False)),
+        tmp_path / "rows.jsonl",
+    )
+    with served(interrupting) as url:
         api = ApiClient(url)
-        breaking.after = 100
+        interrupting.interrupt_after = 100
         with pytest.raises(ApiError):
-            api.export(RUN, 1, "jsonl", to)
+            api.export(RUN, 1, "jsonl", target)
         with filled.write() as session:
             queries.questions.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "human", "right", None)])
-        manifest = api.export(RUN, 1, "jsonl", to)
-    assert breaking.ranges == [None, None]
-    assert hashlib.sha256(to.read_bytes()).hexdigest() == manifest.sha256
+        manifest = api.export(RUN, 1, "jsonl", target)
+    assert interrupting.ranges == [None, None]
+    assert hashlib.sha256(target.read_bytes()).hexdigest() == manifest.sha256
     assert list(tmp_path.glob("*.part")) == []
 
 
-@pytest.mark.parametrize("has", [b"x" * 5_000, b"x" * 10])  # more than there is, and as many bytes as there are not
-def test_a_part_that_is_none_is_not_taken(api: ApiClient, tmp_path: Path, has: bytes) -> None:
-    to = tmp_path / "rows.jsonl"
+@pytest.mark.parametrize("content", [b"x" * 5_000, b"x" * 10])  # more bytes than the export has, and fewer
+def test_a_damaged_part_is_not_used(api: ApiClient, tmp_path: Path, content: bytes) -> None:
+    target = tmp_path / "rows.jsonl"
     part = tmp_path / f"rows.jsonl.{api.manifest(RUN, 1, 'jsonl').sha256}.part"
-    part.write_bytes(has)
-    if len(has) < 100:
+    part.write_bytes(content)
+    if len(content) < 100:
         with pytest.raises(ApiError, match=r"rows\.jsonl: expected the sha256 [0-9a-f]{64}, got"):
-            api.export(RUN, 1, "jsonl", to)
-        assert not to.exists()
-    api.export(RUN, 1, "jsonl", to)
-    assert len(to.read_text().splitlines()) == len(MADE)
+            api.export(RUN, 1, "jsonl", target)
+        assert not target.exists()
+    api.export(RUN, 1, "jsonl", target)
+    assert len(target.read_text().splitlines()) == len(MADE)
 
 
-class Breaking:
-    """The API, whose next export breaks off `after` so many bytes, once; and what ranges it was asked for."""
+class Interrupting:
+    """The API, whose next export is interrupted once, after `interrupt_after` bytes; it records the requested
+    ranges."""
 
     def __init__(self, app: FastAPI) -> None:
-        self.app, self.after, self.ranges = app, 0, list[str | None]()
+        self.app, self.interrupt_after, self.ranges = app, 0, list[str | None]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope.get("path", "").endswith("/exports/jsonl"):
@@ -130,16 +140,16 @@ class Breaking:
         self.ranges.append(Headers(scope=scope).get("range"))
 
         async def cut(message: Message) -> None:
-            if self.after and message["type"] == "http.response.body":
-                await send({**message, "body": message["body"][: self.after], "more_body": True})
-                self.after = 0
+            if self.interrupt_after and message["type"] == "http.response.body":
+                await send({**message, "body": message["body"][: self.interrupt_after], "more_body": True})
+                self.interrupt_after = 0
                 raise ConnectionResetError
             await send(message)
 
         await self.app(scope, receive, cut)
 
 
-def test_auditing_by_hand(api: ApiClient) -> None:
+def test_the_client_draws_a_sample_and_labels_it(api: ApiClient) -> None:
     assert api.next_to_label(RUN, 1, "ann").question is None
     assert api.draw(RUN, 1, 4).drawn == 4
     first = api.next_to_label(RUN, 1, "ann").question
@@ -148,7 +158,7 @@ def test_auditing_by_hand(api: ApiClient) -> None:
     assert api.say(RUN, 1, first.index, "right", "bob").progress.settled == 1
     sample = api.sample(RUN, 1)
     assert (sample.settled, sample.annotators) == (1, {"ann": 1, "bob": 1})
-    assert [(said.annotator, said.note) for said in api.question(RUN, 1, first.index).annotations] == [
+    assert [(row.annotator, row.note) for row in api.question(RUN, 1, first.index).annotations] == [
         ("ann", "plain"),
         ("bob", ""),
     ]
@@ -159,40 +169,40 @@ def test_auditing_by_hand(api: ApiClient) -> None:
 
 
 def test_an_alert_is_acknowledged_once(api: ApiClient) -> None:
-    [found] = api.alerts(RUN, acknowledged=False)
-    assert api.acknowledge(found.id, "ann", "seen").acknowledged_by == "ann"
+    [alert_row] = api.alerts(RUN, acknowledged=False)
+    assert api.acknowledge(alert_row.id, "ann", "seen").acknowledged_by == "ann"
     assert list(api.alerts(acknowledged=False)) == []
-    assert api.alert(found.id).deliveries == []
+    assert api.alert(alert_row.id).deliveries == []
     with pytest.raises(ApiError, match="HTTP 409"):
-        api.acknowledge(found.id, "bob")
+        api.acknowledge(alert_row.id, "bob")
 
 
-def test_what_is_not_there_is_said_in_the_apis_words(api: ApiClient) -> None:
+def test_the_client_s_errors_have_the_api_s_messages(api: ApiClient) -> None:
     with pytest.raises(ApiError, match="HTTP 404: run nobody: no such run"):
         api.statistics("nobody", 1)
     with pytest.raises(ApiError, match=r"HTTP 422: body\.preset: expected one of none, got demo"):
         api.create_run("new", "demo")
 
 
-def test_administering_keys(filled: Store, tmp_path: Path) -> None:
+def test_an_administrator_can_add_list_and_revoke_keys(filled: Store, tmp_path: Path) -> None:
     admin = new_key(filled, "boss", ["admin"])
     with served(create_app(filled, tmp_path, ask_for_keys=True)) as url:
         boss = ApiClient(url, key=admin)
-        made = boss.add_key("ann@example.org", ["read", "label"])
-        ann = ApiClient(url, key=made.key)
+        added = boss.add_key("ann@example.org", ["read", "label"])
+        ann = ApiClient(url, key=added.key)
         assert [run.name for run in ann.runs()] == [RUN]
         assert [(key.name, key.scopes) for key in boss.api_keys()] == [
             ("boss", ["admin"]),
             ("ann@example.org", ["read", "label"]),
         ]
-        with pytest.raises(ApiError, match=r"HTTP 409: key 'ann@example\.org': there is one of this name already"):
+        with pytest.raises(ApiError, match=r"HTTP 409: key 'ann@example\.org': a key of this name exists already"):
             boss.add_key("ann@example.org")
         with pytest.raises(ApiError, match=r"HTTP 403: .* needs the scope admin, the key has read, label"):
             ann.api_keys()
         assert boss.revoke_key("ann@example.org").revoked_at is not None
         with pytest.raises(ApiError, match=r"HTTP 401: .* was revoked"):
             list(ann.runs())
-        with pytest.raises(ApiError, match=r"HTTP 404: key 'ann@example\.org': there is none"):
+        with pytest.raises(ApiError, match=r"HTTP 404: key 'ann@example\.org': no key of this name is in use"):
             boss.revoke_key("ann@example.org")
         for name, scopes, field in [("no/name", ["read"], "name"), ("zoe", ["all"], "scopes"), ("zoe", [], "scopes")]:
             with pytest.raises(ApiError, match=f"HTTP 422: body.{field}"):

@@ -1,4 +1,4 @@
-"""Exports over REST when many ask at once, and when those who asked have gone."""
+"""Exports over REST when many clients ask at once, and when a client has disconnected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store(sqlite: Store) -> Store:
 
 
 class Arrivals:
-    """The application, and a semaphore that each request's arrival releases."""
+    """The application; a semaphore counts the requests that have arrived."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app, self.seen = app, threading.Semaphore(0)
@@ -44,20 +44,20 @@ class Arrivals:
             assert self.seen.acquire(timeout=60)
 
 
-def test_a_file_is_made_once_and_health_does_not_wait_for_it(
+def test_simultaneous_requests_make_an_export_once_and_do_not_block_the_health_check(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_go_on, made = threading.Event(), list[Path]()
+    may_go_on, written = threading.Event(), list[Path]()
     write, get_run = exports._write, queries.runs.get_run
 
-    def slow_write(path: Path, *given: Any) -> Any:
-        made.append(path)
+    def slow_write(path: Path, *arguments: Any) -> Any:
+        written.append(path)
         assert may_go_on.wait(60)
-        return write(path, *given)
+        return write(path, *arguments)
 
-    def slow_run(*given: Any) -> Any:
+    def slow_run(*arguments: Any) -> Any:
         assert may_go_on.wait(60)
-        return get_run(*given)
+        return get_run(*arguments)
 
     monkeypatch.setattr(exports, "_write", slow_write)
     app = Arrivals(create_app(store, tmp_path / "exports", ask_for_keys=False))
@@ -65,31 +65,31 @@ def test_a_file_is_made_once_and_health_does_not_wait_for_it(
         same = [clients.submit(http.get, f"{url}{FILES}/jsonl") for _ in range(8)]
         app.wait_for(8)
         assert http.get(f"{url}/healthz").status_code == 200
-        # These hold every thread that routes share.
+        # These requests occupy every thread that routes share.
         monkeypatch.setattr(queries.runs, "get_run", slow_run)
         others = [clients.submit(http.get, f"{url}{PREFIX}/runs/{RUN}") for _ in range(_MANY - 8)]
         app.wait_for(1 + len(others))
         assert http.get(f"{url}/healthz").status_code == 200
         may_go_on.set()
-        answers = [each.result() for each in (*same, *others)]
-    assert {answer.status_code for answer in answers} == {200}
-    assert len({answer.content for answer in answers[:8]}) == 1
-    assert len(made) == 1
+        responses = [request.result() for request in (*same, *others)]
+    assert {response.status_code for response in responses} == {200}
+    assert len({response.content for response in responses[:8]}) == 1
+    assert len(written) == 1
 
 
-def test_nothing_is_begun_for_a_client_that_hung_up(store: Store, tmp_path: Path) -> None:
+def test_no_export_is_begun_for_a_client_that_has_disconnected(store: Store, tmp_path: Path) -> None:
     sent: list[Message] = []
 
-    async def hung_up() -> Message:
+    async def disconnected() -> Message:
         return {"type": "http.disconnect"}
 
-    async def keep(message: Message) -> None:
+    async def record(message: Message) -> None:
         sent.append(message)
 
     async def ask() -> None:
         app = create_app(store, tmp_path / "exports", ask_for_keys=False)
         scope = {"type": "http", "method": "GET", "path": f"{FILES}/jsonl", "query_string": b"", "server": ("x", 1)}
-        await app({**scope, "headers": [(b"host", b"localhost")]}, hung_up, keep)
+        await app({**scope, "headers": [(b"host", b"localhost")]}, disconnected, record)
 
     anyio.run(ask)
     assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [503]

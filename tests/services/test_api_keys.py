@@ -1,4 +1,4 @@
-"""Keys of the REST API: every route wants one when they are asked for, and each scope is by itself."""
+"""Keys of the REST API: where keys are on, every route needs one, and no scope includes another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.errors import StoreError
 from storage.rows import Scope
 from storage.session import Store
 
-# a route's tag and method -> the scope that it wants, where it is not `read`
+# a route's tag and method -> the scope that it needs, if that is not `read`
 NEEDED = {
     ("triggers", "GET"): "run",
     ("triggers", "POST"): "run",
@@ -31,7 +31,7 @@ NEEDED = {
 }
 
 
-def test_every_route_wants_a_key_when_keys_are_on(store: Store, tmp_path: Path) -> None:
+def test_every_route_needs_a_key_of_its_scope_when_keys_are_on(store: Store, tmp_path: Path) -> None:
     fill(store)
     app = create_app(store, tmp_path, ask_for_keys=True)
     api = TestClient(app)
@@ -48,9 +48,9 @@ def test_every_route_wants_a_key_when_keys_are_on(store: Store, tmp_path: Path) 
 
     for route in routes:
         assert (status(route, None), status(route, "coevo_guess")) == (401, 401)
-        may = NEEDED.get((str(route.tags[0]), *route.methods), "read")
-        assert [scope for scope, key in keys.items() if status(route, key) != 403] == [may], route.path
-        assert status(route, keys[may]) in ({415} if route.methods == {"POST"} else {200, 404, 422}), route.path
+        needed = NEEDED.get((str(route.tags[0]), *route.methods), "read")
+        assert [scope for scope, key in keys.items() if status(route, key) != 403] == [needed], route.path
+        assert status(route, keys[needed]) in ({415} if route.methods == {"POST"} else {200, 404, 422}), route.path
     assert api.get(f"{PREFIX}/runs").headers["www-authenticate"] == "Bearer"
     assert api.get("/healthz").status_code == 200
     with store.write() as session:
@@ -58,15 +58,15 @@ def test_every_route_wants_a_key_when_keys_are_on(store: Store, tmp_path: Path) 
     assert status(routes[0], keys["read"]) == 401
 
 
-def test_keys_are_stored_by_their_hash(store: Store) -> None:
+def test_keys_are_stored_as_hashes_and_their_names_are_unique(store: Store) -> None:
     key = new_key(store, "me", ("read", "run"))
     with store.read() as session:
         [row] = queries.keys.list_keys(session)
     assert (row.name, row.scopes, row.revoked_at) == ("me", ["read", "run"], None)
     assert key not in repr(row)
-    with pytest.raises(StoreError, match="'me': there is one of this name already"):
+    with pytest.raises(StoreError, match="'me': a key of this name exists already"):
         new_key(store, "me", ("read",))
     with pytest.raises(StoreError, match="'a key': expected up to 60 letters"):
         new_key(store, "a key", ("read",))
-    with pytest.raises(StoreError, match="'you': there is none of this name that is in use"), store.write() as session:
+    with pytest.raises(StoreError, match="'you': no key of this name is in use"), store.write() as session:
         queries.keys.revoke_key(session, "you")

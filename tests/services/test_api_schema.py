@@ -1,4 +1,4 @@
-"""Whatever a client sends, the API answers as its own description says, and never with a 5xx."""
+"""Whatever a client sends, the API's response follows its description and is never a 5xx."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import schemathesis
 from api_examples import RUN, alert, fill
 from hypothesis import HealthCheck, given, settings
-from prefect_server import known
+from prefect_server import prefect_at
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
@@ -22,59 +22,59 @@ from storage import queries
 from storage.rows import Scope
 from storage.session import Store
 
-_CURSORS = [positive_data_acceptance]  # what `after` takes no schema can say
-_MENDED = [negative_data_rejection]  # it may only have left the key out, which is put in again
+_CURSORS = [positive_data_acceptance]  # no schema can say which values `after` accepts
+_MENDED = [negative_data_rejection]  # a bad request may only lack the key, which the test adds
 _PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
-# What the example has nothing for: a run that somebody is at, or that waits.
-_EMPTY = {f"POST {PREFIX}/runs/{{run}}/{asked}" for asked in ("cancel", "decision")}
+# Routes that need a run that is worked on or that waits, which the example does not have.
+_EMPTY = {f"POST {PREFIX}/runs/{{run}}/{action}" for action in ("cancel", "decision")}
 _ALERT = "0123456789abcdef"
 
 
-@pytest.mark.parametrize("cases", [6, pytest.param(20, marks=pytest.mark.slow)])  # of each kind and route
-def test_every_answer_is_as_described(store: Store, tmp_path: Path, prefect_url: str, cases: int) -> None:
+@pytest.mark.parametrize("cases", [6, pytest.param(20, marks=pytest.mark.slow)])  # for each kind and route
+def test_every_response_is_as_described(store: Store, tmp_path: Path, prefect_url: str, cases: int) -> None:
     if store.address.startswith("postgresql"):
-        cases //= 2  # the routes are the same; the queries have tests of their own on both
+        cases //= 2  # the routes are the same, and other tests run the queries on both databases
     fill(store)
     draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:
         queries.alerts.add_alerts(session, [alert(_ALERT)])
     key = new_key(store, "tester", get_args(Scope))
     new_key(store, "spare", ["read"])
-    app = create_app(store, tmp_path, ask_for_keys=True, prefect=known(prefect_url), presets=_PRESETS)
+    app = create_app(store, tmp_path, ask_for_keys=True, prefect=prefect_at(prefect_url), presets=_PRESETS)
     described = schemathesis.openapi.from_asgi("/api/openapi.json", app)
-    operations = [found.ok() for found in described.get_all_operations()]
+    operations = [result.ok() for result in described.get_all_operations()]
     statuses = {operation.label: _statuses(operation, key, cases) for operation in operations}
     assert len(statuses) >= 20
-    assert {label for label, seen in statuses.items() if not {200, 201, 202} & seen.keys()} <= _EMPTY
-    assert sum(seen.total() for seen in statuses.values()) >= 50 * cases
+    assert {label for label, counts in statuses.items() if not {200, 201, 202} & counts.keys()} <= _EMPTY
+    assert sum(counts.total() for counts in statuses.values()) >= 50 * cases
     assert {200, 400, 422} <= statuses[f"GET {PREFIX}/runs/{{run}}/iterations/{{iteration}}/questions"].keys()
 
 
 def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
-    """What a route answered with: to what its description allows, and to what it does not."""
-    seen, sent = Counter[int](), {"Authorization": f"Bearer {key}"}
-    asked = settings(max_examples=cases, derandomize=True, suppress_health_check=list(HealthCheck))
+    """The statuses of a route's responses to requests that its description allows and to requests that it does not."""
+    counts, headers = Counter[int](), {"Authorization": f"Bearer {key}"}
+    with_settings = settings(max_examples=cases, derandomize=True, suppress_health_check=list(HealthCheck))
 
-    @asked
+    @with_settings
     @given(case=operation.as_strategy())
     def answers(case: Any) -> None:
-        path = case.path_parameters  # as they are nearly all would be 404
+        path = case.path_parameters  # with the generated values nearly all responses would be 404
         path.update({name: RUN for name in path if name == "run"})
         path.update({name: 1 for name in path if name == "iteration"})
         path.update({name: path[name] % 7 for name in path if name in ("index", "sample_index")})
         path.update({name: "spare" for name in path if name == "key"})
         path.update({name: _ALERT for name in path if name == "alert"})
         if isinstance(case.body, dict) and "preset" in case.body:
-            # Prefect is the same for both databases, and has the runs that it was asked for with the first.
+            # Both databases' tests use the same Prefect server, which still has the runs of the first test.
             case.body.update(preset="demo", name=f"fuzz-{uuid4().hex}")
-        seen[case.call_and_validate(headers=sent, excluded_checks=_CURSORS).status_code] += 1
+        counts[case.call_and_validate(headers=headers, excluded_checks=_CURSORS).status_code] += 1
 
-    @asked
+    @with_settings
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def refuses(case: Any) -> None:
-        seen[case.call_and_validate(headers=sent, excluded_checks=_MENDED).status_code] += 1
+        counts[case.call_and_validate(headers=headers, excluded_checks=_MENDED).status_code] += 1
 
     answers()
     if operation.path_parameters or operation.query or operation.body:
         refuses()
-    return seen
+    return counts

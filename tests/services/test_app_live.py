@@ -1,4 +1,5 @@
-"""The two Serve applications for real: swapped in place, verified, asked through the client."""
+"""The two real Serve applications: their checkpoints are swapped in place and verified, and a client samples from
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _client(live: Live) -> InferenceClient:
     return InferenceClient(live.services.endpoint("solver"), "solver")
 
 
-def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_maker(
+def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_checkpoint(
     live: Live, base: Checkpoint, other: Checkpoint
 ) -> None:
     serve_checkpoints(live.services, {"solver": base, "challenger": base})
@@ -47,7 +48,7 @@ def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_maker(
         assert [r.mean_entropy for r in replies[0]] == pytest.approx([c.mean_entropy for c in expected[0]])
 
 
-def test_a_killed_replica_costs_nothing_but_time(live: Live, base: Checkpoint) -> None:
+def test_a_killed_replica_loses_no_request_and_is_replaced(live: Live, base: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": base})
     expected = _client(live).generate(PROMPTS, base.id)
     pid, victim = next(iter(replicas(live).items()))
@@ -60,30 +61,30 @@ def test_a_swap_loses_no_request_that_names_no_checkpoint(live: Live, base: Chec
     serve_checkpoints(live.services, {"solver": base})
     url = f"{live.services.endpoint('solver')}/chat/completions"
     body = {"model": "solver", "messages": solver_messages("What is 3 + 4?"), "temperature": 0, "max_tokens": 60}
-    over = threading.Event()
+    swaps_done = threading.Event()
 
     def ask() -> set[tuple[int, str]]:
-        answers = set()
+        replies = set()
         with httpx.Client(headers=access.headers(), timeout=120, trust_env=False) as http:
-            while not over.is_set():
-                answer = http.post(url, json=body)
-                answers.add((answer.status_code, answer.json().get("policy_version")))
-        return answers
+            while not swaps_done.is_set():
+                response = http.post(url, json=body)
+                replies.add((response.status_code, response.json().get("policy_version")))
+        return replies
 
     with ThreadPoolExecutor(8) as callers:
-        asking = [callers.submit(ask) for _ in range(8)]
+        results = [callers.submit(ask) for _ in range(8)]
         try:
             for checkpoint in (other, base, other, base, other, base):
                 serve_checkpoints(live.services, {"solver": checkpoint})
         finally:
-            over.set()
-    assert set.union(*(one.result() for one in asking)) <= {(200, base.id), (200, other.id)}
+            swaps_done.set()
+    assert set.union(*(result.result() for result in results)) <= {(200, base.id), (200, other.id)}
 
 
 def test_another_checkpoint_than_the_one_held_is_refused(live: Live, base: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": base})
     impatient = replace(_client(live), patience_s=1)
-    with pytest.raises(InferenceError, match="'app/nosuch/3': solver holds 'app/base/0'"):
+    with pytest.raises(InferenceError, match="solver holds 'app/base/0', got 'app/nosuch/3'"):
         impatient.generate(PROMPTS[:1], "app/nosuch/3")
 
 
@@ -95,15 +96,17 @@ def test_bad_requests_are_refused_at_once(live: Live, base: Checkpoint) -> None:
     url = f"{live.services.endpoint('solver')}/chat/completions"
     bad = {"model": "solver", "messages": [], "n": 0}
     for route, body in (("", bad), ("/batch", {"requests": [bad]})):
-        answer = httpx.post(url + route, json=body, headers=access.headers())
-        assert answer.status_code == 422
-        assert {error["loc"][-1] for error in answer.json()["detail"]} == {"messages", "n"}
+        response = httpx.post(url + route, json=body, headers=access.headers())
+        assert response.status_code == 422
+        assert {error["loc"][-1] for error in response.json()["detail"]} == {"messages", "n"}
     good = {"model": "solver", "messages": solver_messages("What is 3 + 4?")}
-    answer = httpx.post(f"{url}/batch", json={"requests": [good, {**good, "model": "other"}]}, headers=access.headers())
-    assert (answer.status_code, answer.json()["detail"]) == (404, "model: expected 'solver', got 'other'")
+    response = httpx.post(
+        f"{url}/batch", json={"requests": [good, {**good, "model": "other"}]}, headers=access.headers()
+    )
+    assert (response.status_code, response.json()["detail"]) == (404, "model: expected 'solver', got 'other'")
 
 
-def test_openai_routes(live: Live, base: Checkpoint) -> None:
+def test_the_openai_routes_need_the_key_and_return_checkpoint_and_logprobs(live: Live, base: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": base})
     url = live.services.endpoint("solver")
     assert httpx.get(f"{url}/models").status_code == 401
@@ -120,7 +123,9 @@ def test_openai_routes(live: Live, base: Checkpoint) -> None:
     assert len(choice["logprobs"]["content"]) == choice["completion_tokens"] == chat["usage"]["completion_tokens"]
 
 
-def test_a_damaged_checkpoint_is_refused_by_name(live: Live, base: Checkpoint, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused_and_the_held_one_still_answers(
+    live: Live, base: Checkpoint, tmp_path: Path
+) -> None:
     serve_checkpoints(live.services, {"solver": base})
     damaged = tmp_path / "damaged"
     shutil.copytree(base.path, damaged)

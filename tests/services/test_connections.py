@@ -1,4 +1,4 @@
-"""Connections do not stay with the process that happened to take them, and nobody holds them by sending nothing."""
+"""Connections are closed from time to time so that they spread over processes, and when a client sends nothing."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from services.api.connections import LIMITS_S, Spreading
 from tests.api_server import served
 
 POST = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\n"
-NOBODY_WAITS_S = 30.0
+TOO_LONG_S = 30.0  # no test needs to wait as long
 
 
-def test_one_answer_in_twenty_ends_its_connection() -> None:
+def test_every_twentieth_response_closes_its_connection() -> None:
     app = FastAPI()
     app.get("/")(lambda: "here")
     app.add_middleware(Spreading)
     with TestClient(app) as client:
-        answers = [client.get("/" if i % 2 else "/nowhere") for i in range(60)]
-    assert [i for i, answer in enumerate(answers) if answer.headers.get("connection") == "close"] == [19, 39, 59]
-    assert {answer.status_code for answer in answers} == {200, 404}
+        responses = [client.get("/" if i % 2 else "/nowhere") for i in range(60)]
+    assert [i for i, response in enumerate(responses) if response.headers.get("connection") == "close"] == [19, 39, 59]
+    assert {response.status_code for response in responses} == {200, 404}
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,9 @@ def address() -> Iterator[tuple[str, int]]:
         yield "127.0.0.1", urlsplit(url).port or 0
 
 
-def answer(connection: socket.socket) -> bytes:
-    """All that comes until the server closes it; an error where that is longer than anybody would wait."""
-    connection.settimeout(NOBODY_WAITS_S)
+def read_until_closed(connection: socket.socket) -> bytes:
+    """Everything that the server sends until it closes the connection; fails after `TOO_LONG_S`."""
+    connection.settimeout(TOO_LONG_S)
     received = b""
     try:
         while part := connection.recv(65_536):
@@ -63,16 +63,16 @@ def answer(connection: socket.socket) -> bytes:
         (h11.SEND_BODY, POST + b"1"),
     ],
 )
-def test_half_a_request_is_given_up(
+def test_a_connection_with_half_a_request_is_closed_after_the_limit(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch, state: type[h11.IDLE], sent: bytes
 ) -> None:
     monkeypatch.setitem(LIMITS_S, state, 0.2)
     with socket.create_connection(address) as connection:
         connection.sendall(sent)
-        assert answer(connection) == b""
+        assert read_until_closed(connection) == b""
 
 
-def test_the_second_request_of_a_connection_is_given_up_too(
+def test_half_a_second_request_of_a_connection_is_closed_after_the_limit_too(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(LIMITS_S, h11.IDLE, 0.2)
@@ -80,13 +80,13 @@ def test_the_second_request_of_a_connection_is_given_up_too(
         client.request("POST", "/", b"12")
         assert client.getresponse().read() == b"2"
         client.sock.sendall(b"GET /")
-        assert answer(client.sock) == b""
+        assert read_until_closed(client.sock) == b""
 
 
-def test_a_request_that_comes_in_time_is_answered_whatever_its_answer_takes(
+def test_a_request_that_arrives_in_parts_within_the_limit_is_answered(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(LIMITS_S, h11.SEND_BODY, NOBODY_WAITS_S)
+    monkeypatch.setitem(LIMITS_S, h11.SEND_BODY, TOO_LONG_S)
     with socket.create_connection(address) as connection:
         for part in (POST[:20], POST[20:], b"1", b"2"):
             connection.sendall(part)
@@ -99,5 +99,5 @@ def test_large_headers_are_refused(address: tuple[str, int], header: bytes) -> N
         try:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n" + header + b"\r\n\r\n")
         except (BrokenPipeError, ConnectionResetError):
-            return  # it was closed before all of it was sent
-        assert answer(connection).partition(b"\r\n")[0] in (b"HTTP/1.1 400 Bad Request", b"")
+            return  # the server closed the connection before the whole header was sent
+        assert read_until_closed(connection).partition(b"\r\n")[0] in (b"HTTP/1.1 400 Bad Request", b"")

@@ -1,4 +1,4 @@
-"""What the dashboard is made of: other people's files as published, and the headers that all is served with."""
+"""The dashboard's files: third-party files as they were published, and the headers of all files."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def api(sqlite: Store, tmp_path: Path) -> TestClient:
     return TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), base_url="http://localhost")
 
 
-def test_other_peoples_files_are_as_they_published_them() -> None:
+def test_third_party_files_are_unchanged_and_documented() -> None:
     vendor = HERE / "vendor"
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in vendor.glob("*.*s")}
-    assert found == VENDORED
+    checksums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in vendor.glob("*.*s")}
+    assert checksums == VENDORED
     about = (vendor / "README.md").read_text()
     named = [*VENDORED, *(f"licences/{path.name}" for path in vendor.glob("licences/*"))]
     assert [name for name in named if f"`{name}`" not in about] == []
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_the_one_page(api: TestClient, path: str) -> None:
-    answer = api.get(path)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
-    assert answer.headers["x-content-type-options"] == "nosniff"
+def test_every_path_serves_the_same_page(api: TestClient, path: str) -> None:
+    response = api.get(path)
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_all_that_a_page_loads_is_there(api: TestClient) -> None:
+def test_every_file_that_a_page_loads_exists(api: TestClient) -> None:
     scripts = [path.read_text() for path in (HERE / "static").rglob("*.js")]
     loaded = set(re.findall(r'(?:src|href)="(/(?:static|vendor)/[^"]+)"', (HERE / "static" / "index.html").read_text()))
     loaded |= set(re.findall(r'from "(/static/[^"]+)"', "\n".join(scripts)))
@@ -57,13 +57,13 @@ def test_all_that_a_page_loads_is_there(api: TestClient) -> None:
     }
     assert len(loaded) > 20
     for path in sorted(loaded):
-        answer = api.get(path)
-        assert (path, answer.status_code) == (path, 200)
-        assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+        response = api.get(path)
+        assert (path, response.status_code) == (path, 200)
+        assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
 
 
-def test_nothing_from_elsewhere_and_nothing_inline() -> None:
-    """The page would not run it, and a person would look for the reason for long."""
+def test_pages_have_no_inline_code_and_load_nothing_from_other_servers() -> None:
+    """The content security policy would block it, and the reason would be hard to find."""
     assert "unsafe" not in CONTENT_SECURITY_POLICY
     assert "http" not in CONTENT_SECURITY_POLICY
     page = (HERE / "static" / "index.html").read_text()
@@ -74,6 +74,6 @@ def test_nothing_from_elsewhere_and_nothing_inline() -> None:
         ), path
 
 
-def test_no_path_leads_out_of_the_folder(api: TestClient) -> None:
+def test_no_path_serves_a_file_outside_the_folders(api: TestClient) -> None:
     for path in ("/static/../pages.py", "/static/%2e%2e/pages.py", "/vendor/..%2f..%2fpages.py"):
         assert api.get(path).status_code == 404

@@ -1,4 +1,4 @@
-"""The dashboard's pages in a real browser: hostile texts and addresses, over made rows."""
+"""The dashboard's pages with hostile texts and addresses, in a real browser and with synthetic rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from storage.session import Store
 from tests.api_server import served
 from tests.browsing import without_complaints
 
-# What follows it on a line is shown from right to left, unless it is isolated.
+# The text after this character on a line is shown from right to left, unless the character is isolated.
 OVERRIDE = "\u202e"
-# Where the first and the last character of a text are drawn, from the left.
+# The positions, from the left, at which the first and the last character of a text are drawn.
 _EDGES = """([selector, text]) => {
   for (const element of document.querySelectorAll(selector)) {
     const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
@@ -41,7 +41,7 @@ _EDGES = """([selector, text]) => {
 
 @pytest.fixture
 def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
-    """A run of which one question, its label and its answers reverse what follows."""
+    """The address of a dashboard with a question whose text, label and answers reverse the text after them."""
     fill(sqlite)
     with sqlite.write() as session:
         odd = f"{RUN}/1/000001"
@@ -54,7 +54,7 @@ def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_what_stands_beside_a_models_text_keeps_its_direction(page: Page, address: str, width: int) -> None:
+def test_texts_beside_a_model_s_text_keep_their_direction(page: Page, address: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     with without_complaints(page):
         page.goto(f"{address}/runs/{RUN}/1/1")
@@ -68,7 +68,9 @@ def test_what_stands_beside_a_models_text_keeps_its_direction(page: Page, addres
 
 
 @pytest.mark.parametrize("path", ["/runs/%E0%A4%A", "/runs/demo/1/%80"])
-def test_an_address_that_is_no_text_is_a_page_that_is_not_there(page: Page, address: str, path: str) -> None:
+def test_an_address_with_invalid_characters_shows_a_page_without_script_errors(
+    page: Page, address: str, path: str
+) -> None:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{address}{path}")

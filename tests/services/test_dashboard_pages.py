@@ -1,4 +1,4 @@
-"""The dashboard's pages in a real browser, over rows that were made: what needs no run of its own."""
+"""The dashboard's pages in a real browser with synthetic rows: tests that need no real run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from prefect_server import known, post
+from prefect_server import post, prefect_at
 
 from core.settings.parsing import parse_config
 from core.types import Checkpoint, question_id
@@ -17,7 +17,7 @@ from storage import queries
 from storage.rows import TrainedOnRow
 from storage.session import Store, open_store
 from tests.api_server import served
-from tests.browsing import serious, without_complaints
+from tests.browsing import serious_violations, without_complaints
 from tests.synthetic_run import CONFIG, create, evaluate, fill_run, held_out, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
@@ -26,7 +26,7 @@ PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A finished run, and one in its first iteration with a checkpoint in a folder of a long name."""
+    """A store with a finished run and one in its first iteration, whose checkpoint's folder has a long name."""
     opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
     fill_run(opened, RUN, per_level=2)
     with opened.write() as session:
@@ -43,34 +43,34 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def address(store: Store, tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Iterator[str]:
-    """The dashboard, beside a Prefect server whose deployments nobody works off."""
+    """The dashboard's address; its API has a Prefect server without a worker."""
     exports = tmp_path_factory.mktemp("exports")
-    app = create_app(store, exports, ask_for_keys=False, prefect=known(prefect_url), presets=PRESETS)
+    app = create_app(store, exports, ask_for_keys=False, prefect=prefect_at(prefect_url), presets=PRESETS)
     with served(app) as url:
         yield url
 
 
 @pytest.mark.parametrize("sent_by", ["Enter", "Tab", "the button"])
-def test_questions_are_searched_for_a_text(address: str, page: Page, sent_by: str) -> None:
+def test_questions_can_be_searched_by_text(address: str, page: Page, sent_by: str) -> None:
     rows = page.locator("table.questions tbody tr")
     with without_complaints(page):
         page.goto(f"{address}/runs/{RUN}/1")
         expect(rows.first).to_be_visible()
-        wanted = rows.first.locator("td.text").inner_text()
-        page.get_by_label("Text").fill(wanted)
+        text = rows.first.locator("td.text").inner_text()
+        page.get_by_label("Text").fill(text)
         if sent_by == "the button":
             page.get_by_role("button", name="Search").click()
         else:
             page.get_by_label("Text").press(sent_by)
         page.wait_for_url("**/1?text=*")
-        expect(rows.locator("td.text")).to_have_text([wanted])
+        expect(rows.locator("td.text")).to_have_text([text])
         page.get_by_label("Text").fill("")
         page.get_by_label("Text").press("Enter")
         page.wait_for_url("**/1")
         expect(rows.nth(1)).to_be_visible()
 
 
-def test_no_row_is_drawn_without_its_question(address: str, page: Page) -> None:
+def test_no_row_of_the_table_is_drawn_without_its_question(address: str, page: Page) -> None:
     page.add_init_script(
         """window.without = 0;
         new MutationObserver(() => {
@@ -82,7 +82,7 @@ def test_no_row_is_drawn_without_its_question(address: str, page: Page) -> None:
     assert page.evaluate("window.without") == 0
 
 
-def test_what_is_half_typed_outlives_a_redraw(address: str, store: Store, page: Page) -> None:
+def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: Page) -> None:
     run = "typed-into"
     with store.write() as session:
         create(session, run)
@@ -100,7 +100,7 @@ def test_what_is_half_typed_outlives_a_redraw(address: str, store: Store, page: 
     expect(field).to_have_value("0.2")
 
 
-def test_the_current_iterations_dot_is_as_large_as_the_others(address: str, page: Page) -> None:
+def test_the_current_iteration_s_dot_is_as_large_as_the_others(address: str, page: Page) -> None:
     with without_complaints(page):
         page.goto(address)
         dots = page.locator("article", has_text=BEGUN).locator(".dots i")
@@ -122,7 +122,7 @@ def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) ->
     assert 0 <= left < right <= width
 
 
-def test_a_checkpoints_path_stays_in_its_card(address: str, page: Page) -> None:
+def test_a_long_checkpoint_path_stays_in_its_card(address: str, page: Page) -> None:
     page.set_viewport_size({"width": 420, "height": 900})
     with without_complaints(page):
         page.goto(f"{address}/runs/{BEGUN}/checkpoints/solver/1")
@@ -132,46 +132,50 @@ def test_a_checkpoints_path_stays_in_its_card(address: str, page: Page) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 420
 
 
-def test_what_was_accepted_is_seen_until_it_begins_or_fails(address: str, prefect_url: str, page: Page) -> None:
+def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_begins(
+    address: str, prefect_url: str, page: Page
+) -> None:
     why = "Flow run encountered an exception: ConfigError: serving.applications: vllm-cpu <b>needs</b> vLLM"
     with without_complaints(page):
         page.goto(address)
         page.get_by_role("button", name="Start a run").click()
         page.get_by_label("Name").fill("accepted")
-        page.get_by_role("button", name="Start it").click()
+        page.get_by_role("button", name="Start run").click()
         expect(page.get_by_role("status")).to_contain_text("accepted is scheduled in Prefect")
         page.goto(address)
         shown = page.locator("#not-begun .flow-run", has_text="accepted")
-        expect(shown).to_contain_text("It waits for a flow runner")
-    # A run that is not in the store is a 404, of which the browser complains.
+        expect(shown).to_contain_text("Waiting for a flow runner")
+    # A run that is not in the store is a 404, which the browser reports in its console.
     page.goto(f"{address}/runs/accepted")
-    expect(page.locator(".flow-run")).to_contain_text("Not in the store")
+    expect(page.locator(".flow-run")).to_contain_text("Not in the store yet")
     expect(page.get_by_text("no such run")).to_have_count(0)
-    [found] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
+    [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
     for state in ("PENDING", "RUNNING", "FAILED"):
-        post(prefect_url, f"/flow_runs/{found['id']}/set_state", state={"type": state, "message": why})
+        post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": why})
     page.reload()
-    expect(page.locator(".flow-run .problem")).to_contain_text(why)  # text, and no HTML
+    expect(page.locator(".flow-run .problem")).to_contain_text(why)  # the reason is shown as text, not as HTML
     with without_complaints(page):
         page.goto(address)
         expect(shown.locator(".problem")).to_contain_text(why)
-        expect(shown.get_by_role("link", name="its flow run in Prefect")).to_have_attribute(
-            "href", f"{prefect_url}/runs/flow-run/{found['id']}"
+        expect(shown.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
+            "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
         )
-        assert serious(page) == []
+        assert serious_violations(page) == []
     page.goto(f"{address}/runs/nobody")
     expect(page.get_by_text("run nobody: no such run")).to_be_visible()
 
 
-def test_a_run_that_is_to_go_on_says_so_on_its_page(address: str, prefect_url: str, store: Store, page: Page) -> None:
+def test_a_resumed_run_s_page_shows_at_once_that_it_waits(
+    address: str, prefect_url: str, store: Store, page: Page
+) -> None:
     with store.write() as session:
         create(session, "stopped-short")
         queries.runs.set_run_status(session, "stopped-short", "failed")
     with without_complaints(page):
         page.goto(f"{address}/runs/stopped-short")
         page.get_by_role("button", name="Resume").click()
-        # At once: otherwise Prefect is asked every ten seconds.
-        expect(page.locator(".starts .flow-run")).to_contain_text("It waits for a flow runner")
+        # The page asks Prefect at once; otherwise it asks every ten seconds.
+        expect(page.locator(".starts .flow-run")).to_contain_text("Waiting for a flow runner")
 
 
 def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
@@ -183,7 +187,9 @@ def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
         create(session, run, config)
     with without_complaints(page):
         page.goto(f"{address}/runs/{run}")
-        expect(page.get_by_role("heading", name="Benchmark accuracy")).to_be_visible()  # before the first evaluation
+        expect(
+            page.get_by_role("heading", name="Benchmark accuracy")
+        ).to_be_visible()  # as long as there is no evaluation
         expect(page.get_by_text("held-out")).to_have_count(0)
         with store.write() as session:
             evaluate(session, run, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
@@ -200,7 +206,7 @@ def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
         expect(card.get_by_text("Held-out")).to_have_count(0)
 
 
-def test_labels_that_are_made_in_training_are_drawn_by_step_and_by_iteration(
+def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iteration(
     address: str, store: Store, page: Page
 ) -> None:
     run = "labels-anew"
@@ -219,13 +225,14 @@ def test_labels_that_are_made_in_training_are_drawn_by_step_and_by_iteration(
     with without_complaints(page):
         page.goto(f"{address}/runs/{run}")
         panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Labels made in training"))
-        expect(panel.get_by_role("group", name="Right labels by step of the training")).to_be_visible()
+        expect(panel.get_by_role("group", name="Right labels by training step")).to_be_visible()
         expect(panel.get_by_role("group", name="Labels made in training, by iteration")).to_be_visible()
         expect(panel).to_contain_text("compared with the prompts' own answers")
-        expect(page.get_by_role("heading", name="Pseudo-label accuracy")).to_have_count(0)  # there are none to audit
-        tile = page.locator("dl.tiles > div").filter(has_text="Label accuracy, training")
+        # The run has no stored pseudo-labels.
+        expect(page.get_by_role("heading", name="Pseudo-label accuracy")).to_have_count(0)
+        tile = page.locator("dl.tiles > div").filter(has_text="Label accuracy (training)")
         expect(tile).to_contain_text("62.5%")  # five of eight, on four questions
-        expect(page.locator("dl.tiles").get_by_text("Label accuracy, kept")).to_have_count(0)
+        expect(page.locator("dl.tiles").get_by_text("Label accuracy (kept)")).to_have_count(0)
         page.goto(f"{address}/compare?run={run}")
         expect(page.get_by_role("heading", name="Label accuracy in training")).to_be_visible()
         page.goto(address)

@@ -1,4 +1,4 @@
-"""The routes that are asked most share a few threads, and keep nobody else from theirs."""
+"""The most frequent routes share a few threads, so that they do not block the other routes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fastapi import FastAPI
 
 from services.api.dependencies import frequent_route
 
-FEW, ASKED = 3, 8
+FEW, REQUESTS = 3, 8
 
 
-def test_a_few_threads_answer_what_is_asked_most() -> None:
+def test_frequent_routes_use_few_threads_and_other_routes_answer_meanwhile() -> None:
     app, gate = FastAPI(), threading.Event()
     inside = threading.Semaphore(0)
 
@@ -31,13 +31,13 @@ def test_a_few_threads_answer_what_is_asked_most() -> None:
     async def ask() -> tuple[list[int], bool, str]:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-            asked = [asyncio.create_task(client.get(f"/most/{number}")) for number in range(ASKED)]
+            requests = [asyncio.create_task(client.get(f"/most/{number}")) for number in range(REQUESTS)]
             for _ in range(FEW):
                 assert await asyncio.to_thread(inside.acquire, timeout=60)
             meanwhile = (await client.get("/other")).json()
             more = inside.acquire(blocking=False)
             gate.set()
-            return [answer.json() for answer in await asyncio.gather(*asked)], more, meanwhile
+            return [response.json() for response in await asyncio.gather(*requests)], more, meanwhile
 
     answers, more, meanwhile = asyncio.run(ask())
-    assert (answers, more, meanwhile) == (list(range(ASKED)), False, "answered")
+    assert (answers, more, meanwhile) == (list(range(REQUESTS)), False, "answered")

@@ -1,4 +1,4 @@
-"""The oracle against the world that it judges, and against everything that only looks like it."""
+"""The exact oracle solves the tiny world's questions, and refuses texts that only look like them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from trainers.micro import world
 SEEDS = st.integers(0, 2**32)
 
 
-def test_it_knows_the_worlds_verbs() -> None:
+def test_the_oracle_knows_the_world_s_verbs() -> None:
     assert (set(exact.GAINS), set(exact.LOSSES)) == (set(world.GAINS), set(world.LOSSES))
 
 
 @given(SEEDS, st.sampled_from([None, 1, 2, 3, 4, 5, 6]))
 @settings(max_examples=1000)
-def test_it_solves_whatever_the_world_asks(seed: int, operations: int | None) -> None:
+def test_the_oracle_solves_every_question_of_the_world(seed: int, operations: int | None) -> None:
     problem = world.make_problem(random.Random(seed), operations)
     assert solve(problem.text) == problem.answer
     assert difficulty(problem.text) == len(problem.operators)
@@ -31,8 +31,8 @@ def test_it_solves_whatever_the_world_asks(seed: int, operations: int | None) ->
 
 @given(SEEDS, SEEDS)
 @settings(max_examples=1000)
-def test_whatever_the_world_breaks_is_ill_posed(seed: int, how: int) -> None:
-    # Each way to break one leaves it without a number or without its end, which no question may lack.
+def test_every_question_that_the_world_breaks_is_ill_posed(seed: int, how: int) -> None:
+    # Every way to break a question removes a number or its end, and no question may lack these.
     broken = world._break(world.make_problem(random.Random(seed)).text, random.Random(how))
     assert solve(broken) is None
     assert difficulty(broken) is None
@@ -64,7 +64,7 @@ def test_a_question_without_one_of_its_words_is_ill_posed(seed: int, data: st.Da
         ("Tom has 5 pens, then loses 3 more, finds 4. How many pens does Tom have?", 6, 2),
     ],
 )
-def test_well_posed(question: str, answer: int, operations: int) -> None:
+def test_a_well_posed_question_has_an_answer_and_a_difficulty(question: str, answer: int, operations: int) -> None:
     assert (solve(question), difficulty(question)) == (answer, operations)
 
 
@@ -73,8 +73,8 @@ def test_well_posed(question: str, answer: int, operations: int) -> None:
     [
         "",
         "7",
-        "What is 3 + 4",  # cut off
-        "What is 3 + 4.",  # the wrong end
+        "What is 3 + 4",  # its end is cut off
+        "What is 3 + 4.",  # its end is wrong
         "Compute 3 + 4?",
         "what is 3 + 4?",
         "What is 3 + 4? What is 5?",
@@ -95,7 +95,7 @@ def test_well_posed(question: str, answer: int, operations: int) -> None:
         "What is 1,000 + 4?",
         "What is (3 + 4) * 5?",
         "What is 1234567890 + 1?",  # ten digits
-        "What is ٣ + 4?",  # a digit, but not one of ours
+        "What is ٣ + 4?",  # an Arabic digit
         "What is 3 − 4?",  # U+2212
         "There are 3 boxes with 12 pears each. How many plums are there?",
         "There are 3 boxes with 12 boxes each. How many boxes are there?",
@@ -115,7 +115,7 @@ def test_well_posed(question: str, answer: int, operations: int) -> None:
         "Tom2 has 5 pens, finds 3 more. How many pens does Tom2 have?",
     ],
 )
-def test_ill_posed(question: str) -> None:
+def test_an_ill_posed_question_has_no_answer_and_no_difficulty(question: str) -> None:
     assert solve(question) is None
     assert difficulty(question) is None
 
@@ -161,7 +161,7 @@ FRAGMENTS = re.findall(
 
 @given(st.text(max_size=300) | st.lists(st.sampled_from(FRAGMENTS), max_size=30).map(" ".join))
 @settings(max_examples=500)
-def test_nothing_raises_and_both_answers_agree_on_what_is_ill_posed(text: str) -> None:
+def test_any_text_is_ill_posed_for_both_functions_or_for_neither(text: str) -> None:
     assert (solve(text) is None) == (difficulty(text) is None)
 
 
@@ -183,5 +183,5 @@ def test_an_audit_compares_exact_numbers(pseudo_label: str | None, verdict: str)
 
 
 @pytest.mark.parametrize("pseudo_label", ["7", None])
-def test_an_ill_posed_question_has_no_truth_whatever_its_label(pseudo_label: str | None) -> None:
+def test_an_ill_posed_question_has_no_truth_for_any_label(pseudo_label: str | None) -> None:
     assert audit("q", "What is 3 +?", pseudo_label) == OracleLabel("q", "exact", "ill_posed", None)

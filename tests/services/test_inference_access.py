@@ -1,4 +1,4 @@
-"""The key of the inference applications: where it comes from, and who is refused without it."""
+"""The key of the inference applications: how it is made, and that requests without it are refused."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def _neither_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client() -> TestClient:
-    """What Ray Serve's proxy answers, with one application."""
+    """A client of an application behind the middlewares of Ray Serve's proxy."""
     routes = [Route(path, lambda _: PlainTextResponse("answered")) for path in ("/solver/v1/models", "/-/healthz")]
     return TestClient(Starlette(routes=routes, middleware=proxy.middlewares()))
 
 
-def test_the_key_follows_from_rays_token_and_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_derived_from_ray_s_token_and_does_not_reveal_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert access.key() is None
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
     assert access.key() == access.key_of(TOKEN) != access.key_of(TOKEN[::-1])
     assert TOKEN not in str(access.headers())
-    monkeypatch.setenv(access.KEY, "given")  # to a process that does not know the token
+    monkeypatch.setenv(access.KEY, "given")  # for a process that does not know the token
     assert access.headers() == {"Authorization": "Bearer given"}
 
 
-def test_it_is_asked_for_by_every_application(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_application_asks_for_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
     with client() as http:
         for wrong in ({}, {"Authorization": "Bearer "}, {"Authorization": access.key_of(TOKEN)}, {"Cookie": TOKEN}):
@@ -45,15 +45,15 @@ def test_it_is_asked_for_by_every_application(monkeypatch: pytest.MonkeyPatch) -
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
             assert access.KEY in refused.json()["error"]["message"]
         assert http.get("/solver/v1/models", headers=access.headers()).text == "answered"
-        assert http.get("/-/healthz").text == "answered"  # Kubernetes asks it
+        assert http.get("/-/healthz").text == "answered"  # Kubernetes calls this route, without a key
 
 
-def test_where_ray_has_no_token_nobody_is_asked() -> None:
+def test_applications_ask_for_no_key_where_ray_has_no_token() -> None:
     with client() as http:
         assert http.get("/solver/v1/models").text == "answered"
 
 
-def test_an_application_of_our_own_can_be_named_like_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_application_of_ours_can_be_configured_like_an_external_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
     judge = Service(url="http://127.0.0.1:8000/judge/v1", model="judge", key_variable=access.KEY)
     assert keys_of([judge]) == {access.KEY: access.key_of(TOKEN)}

@@ -1,4 +1,4 @@
-"""A judge that is a Ray Serve application: the route for real, and what becomes of a model that cannot judge."""
+"""A judge that is a real Ray Serve application, with a model that cannot judge."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.served import base_checkpoint
 
 
 @pytest.mark.parametrize("prompt", ["annotate", "equivalence"])
-def test_the_tiny_solver_is_no_judge_and_is_found_out(live: Live, prompt: JudgePrompt) -> None:
-    """Both prompts fit into its 512 tokens, so it is asked and replies; it has never seen an instruction."""
+def test_the_tiny_solver_fails_the_sentinels_as_a_judge(live: Live, prompt: JudgePrompt) -> None:
+    """Both prompts fit into the tiny model's 512 tokens, so it replies, but it has never seen an instruction."""
     serve_checkpoints(live.services, {"solver": base_checkpoint(live)})
     settings = Judge(
         url=live.services.endpoint("solver"),

@@ -1,4 +1,4 @@
-"""People label: what they are shown, what settles a label, and what comes of it."""
+"""Labelling by people: what they are shown, when a label is settled, and when the drift rules are tested."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def draw(api: TestClient, size: int = 3, status: int = 201, **more: Any) -> Any:
     return response.json()
 
 
-def following(api: TestClient, annotator: str) -> Any:
+def next_question(api: TestClient, annotator: str) -> Any:
     response = api.get(f"{LABELLING}/next", params={"annotator": annotator})
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def say(api: TestClient, index: int, annotator: str, verdict: str, status: int = 201, **more: Any) -> Any:
+def annotate(api: TestClient, index: int, annotator: str, verdict: str, status: int = 201, **more: Any) -> Any:
     response = api.post(f"{LABELLING}/{index}", json={"annotator": annotator, "verdict": verdict, **more})
     assert response.status_code == status, response.text
     return response.json()
 
 
 @pytest.mark.parametrize(
-    ("said", "needed", "verdict"),
+    ("verdicts", "needed", "expected"),
     [
         ((), 2, None),
         (("right",), 2, None),
@@ -62,7 +62,7 @@ def say(api: TestClient, index: int, annotator: str, verdict: str, status: int =
         (("right", "wrong"), 2, None),
         (("right", "wrong", "wrong"), 2, "wrong"),
         (("right", "wrong", "ill_posed"), 2, None),
-        (("right", "wrong", "ill_posed", "right"), 2, None),  # two of four are no majority
+        (("right", "wrong", "ill_posed", "right"), 2, None),  # two of four verdicts are no majority
         (("right", "wrong", "ill_posed", "right", "right"), 2, "right"),
         (("unknown", "unknown", "unknown"), 2, None),
         (("unknown", "wrong", "unknown", "wrong"), 2, "wrong"),
@@ -70,76 +70,78 @@ def say(api: TestClient, index: int, annotator: str, verdict: str, status: int =
         (("wrong", "wrong"), 3, None),
     ],
 )
-def test_what_settles_a_label(said: tuple[OracleVerdict, ...], needed: int, verdict: OracleVerdict | None) -> None:
-    assert settled(said, needed) == verdict
+def test_a_label_is_settled_by_a_majority_of_enough_equal_verdicts(
+    verdicts: tuple[OracleVerdict, ...], needed: int, expected: OracleVerdict | None
+) -> None:
+    assert settled(verdicts, needed) == expected
 
 
-def test_an_annotator_is_shown_the_question_and_nothing_that_others_said(api: TestClient, store: Store) -> None:
+def test_an_annotator_is_shown_the_question_and_no_verdict_of_others(api: TestClient, store: Store) -> None:
     draw(api, 4)
     with store.write() as session:
         keys = [question_id(RUN, 1, index) for index in (0, 1, 2, 4)]
         queries.questions.add_oracle_labels(session, [OracleLabel(key, "judge", "wrong", "secret") for key in keys])
     for name in ("ann", "bob"):
-        index = following(api, name)["question"]["index"]
-        say(api, index, name, "right" if name == "ann" else "wrong", note="secret")
-    found = following(api, "carol")
-    assert found["question"] == {
-        "id": question_id(RUN, 1, found["question"]["index"]),
-        "index": found["question"]["index"],
+        index = next_question(api, name)["question"]["index"]
+        annotate(api, index, name, "right" if name == "ann" else "wrong", note="secret")
+    shown = next_question(api, "carol")
+    assert shown["question"] == {
+        "id": question_id(RUN, 1, shown["question"]["index"]),
+        "index": shown["question"]["index"],
         "text": ("What is 1 + 2?", "What is 3 + 4?", "What is 5 * 6?", "", "What is <b>7</b> of 8?")[
-            found["question"]["index"]
+            shown["question"]["index"]
         ],
         "label": "3",
         "answers": ["3", "4"],
     }
-    assert found["progress"] == {"drawn": 4, "settled": 0, "said": 0, "skipped": 0}
-    assert "secret" not in json.dumps(found)
+    assert shown["progress"] == {"drawn": 4, "settled": 0, "said": 0, "skipped": 0}
+    assert "secret" not in json.dumps(shown)
 
 
-def test_two_who_agree_settle_it_and_a_third_decides(api: TestClient, store: Store) -> None:
+def test_two_equal_verdicts_settle_a_label_and_a_third_person_decides_a_dispute(api: TestClient, store: Store) -> None:
     draw(api, 3)
     order = [_index(row.question_id) for row in _samples(store)]
     first, second, third = order
-    assert [following(api, "ann")["question"]["index"]] == [first]
-    after = say(api, first, "ann", "right")
+    assert [next_question(api, "ann")["question"]["index"]] == [first]
+    after = annotate(api, first, "ann", "right")
     assert (after["annotator"], after["question"]["index"], after["progress"]["said"]) == ("ann", second, 1)
-    assert say(api, first, "bob", "right")["progress"] == {"drawn": 3, "settled": 1, "said": 1, "skipped": 0}
-    assert following(api, "carol")["question"]["index"] == second  # the first is settled
-    say(api, second, "ann", "wrong")
-    say(api, second, "bob", "ill_posed")
-    say(api, third, "ann", "unknown")
-    assert say(api, third, "bob", "unknown")["question"] is None
+    assert annotate(api, first, "bob", "right")["progress"] == {"drawn": 3, "settled": 1, "said": 1, "skipped": 0}
+    assert next_question(api, "carol")["question"]["index"] == second  # the first is settled
+    annotate(api, second, "ann", "wrong")
+    annotate(api, second, "bob", "ill_posed")
+    annotate(api, third, "ann", "unknown")
+    assert annotate(api, third, "bob", "unknown")["question"] is None
     assert _human(store) == {first: "right"}
-    assert say(api, second, "carol", "wrong")["progress"] == {"drawn": 3, "settled": 2, "said": 1, "skipped": 0}
-    assert say(api, third, "carol", "unknown")["progress"]["skipped"] == 1
-    say(api, first, "carol", "wrong")  # kept, and changes nothing
+    assert annotate(api, second, "carol", "wrong")["progress"] == {"drawn": 3, "settled": 2, "said": 1, "skipped": 0}
+    assert annotate(api, third, "carol", "unknown")["progress"]["skipped"] == 1
+    annotate(api, first, "carol", "wrong")  # it is stored and changes nothing
     assert _human(store) == {first: "right", second: "wrong"}
-    with store.read() as session:  # the figure is there as soon as there is a label
+    with store.read() as session:  # the figure exists as soon as there is a label
         every = queries.series.series_of(session, RUN, "label_accuracy", over="all", oracle="human")
     assert [(point.iteration, point.n, point.estimated) for point in every] == [(1, 2, False)]
 
 
-def test_a_word_is_said_once_and_of_the_sample_only(api: TestClient, store: Store) -> None:
+def test_an_annotation_is_accepted_once_and_only_for_a_question_of_the_sample(api: TestClient, store: Store) -> None:
     draw(api, 2)
     inside = _index(_samples(store)[0].question_id)
     outside = next(
         i for i in (0, 1, 2, 4) if question_id(RUN, 1, i) not in {row.question_id for row in _samples(store)}
     )
-    say(api, inside, "ann", "right")
-    assert "'ann' has said something of it already" in say(api, inside, "ann", "wrong", status=409)["detail"]
-    assert "it is not in the sample of human" in say(api, outside, "ann", "right", status=404)["detail"]
-    assert "it is not in the sample" in say(api, 99, "ann", "right", status=404)["detail"]
-    assert say(api, inside, "bob", "nice", status=422)["errors"][0]["field"] == "body.verdict"
-    assert say(api, inside, "bob", "right", status=422, note="\x00")["errors"][0]["field"] == "body.note"
-    assert say(api, inside, "bob", "right", status=422, votes=3)["errors"][0]["field"] == "body.votes"
-    lone = api.post(
+    annotate(api, inside, "ann", "right")
+    assert "'ann' has annotated it already" in annotate(api, inside, "ann", "wrong", status=409)["detail"]
+    assert "it is not in the sample of human" in annotate(api, outside, "ann", "right", status=404)["detail"]
+    assert "it is not in the sample" in annotate(api, 99, "ann", "right", status=404)["detail"]
+    assert annotate(api, inside, "bob", "nice", status=422)["errors"][0]["field"] == "body.verdict"
+    assert annotate(api, inside, "bob", "right", status=422, note="\x00")["errors"][0]["field"] == "body.note"
+    assert annotate(api, inside, "bob", "right", status=422, votes=3)["errors"][0]["field"] == "body.votes"
+    lone_surrogate = api.post(
         f"{LABELLING}/{inside}",
         content='{"annotator": "bob", "verdict": "right", "note": "\\ud800"}',
         headers={"Content-Type": "application/json"},
     )
-    assert lone.status_code == 422
-    nobody = api.post(f"{LABELLING}/{inside}", json={"verdict": "right"})
-    assert (nobody.status_code, nobody.json()["errors"][0]["field"]) == (422, "body.annotator")
+    assert lone_surrogate.status_code == 422
+    without_name = api.post(f"{LABELLING}/{inside}", json={"verdict": "right"})
+    assert (without_name.status_code, without_name.json()["errors"][0]["field"]) == (422, "body.annotator")
     assert api.get(f"{LABELLING}/next").json()["errors"][0]["field"] == "query.annotator"
     assert api.get(f"{PREFIX}/runs/nobody/iterations/1/labelling/next?annotator=ann").status_code == 404
     foreign = api.post(
@@ -149,17 +151,17 @@ def test_a_word_is_said_once_and_of_the_sample_only(api: TestClient, store: Stor
     assert _human(store) == {}
 
 
-def test_two_at_once_settle_it(api: TestClient, store: Store) -> None:
-    """Whoever comes second sees the first: the label is written, whichever that is."""
+def test_two_simultaneous_annotations_settle_a_label(api: TestClient, store: Store) -> None:
+    """The second transaction sees the first, whichever that is, and writes the label."""
     draw(api, 4)
     for index in (_index(row.question_id) for row in _samples(store)):
         together, codes = threading.Barrier(2, timeout=30), []
 
-        def speak(name: str, index: int = index, together: Any = together, codes: Any = codes) -> None:
+        def post_verdict(name: str, index: int = index, together: Any = together, codes: Any = codes) -> None:
             together.wait()
             codes.append(api.post(f"{LABELLING}/{index}", json={"annotator": name, "verdict": "ill_posed"}).status_code)
 
-        threads = [threading.Thread(target=speak, args=(name,)) for name in ("ann", "bob")]
+        threads = [threading.Thread(target=post_verdict, args=(name,)) for name in ("ann", "bob")]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -169,16 +171,16 @@ def test_two_at_once_settle_it(api: TestClient, store: Store) -> None:
     assert len(_human(store)) == 4
 
 
-def test_a_sample_is_drawn_and_extended(api: TestClient, store: Store) -> None:
+def test_a_sample_can_be_drawn_and_extended(api: TestClient, store: Store) -> None:
     empty = api.get(f"{ITERATION}/samples/human").json()
     assert (empty["drawn"], empty["settled"], empty["measured"], empty["annotators"]) == (0, 0, [], {})
     drawn = draw(api, 2)
-    places = _samples(store)
-    assert (drawn["drawn"], [row.position for row in places]) == (2, [0, 1])
+    sample = _samples(store)
+    assert (drawn["drawn"], [row.position for row in sample]) == (2, [0, 1])
     assert draw(api, 100)["drawn"] == 4  # the malformed question cannot be audited
-    assert _samples(store)[:2] == places
+    assert _samples(store)[:2] == sample
     assert draw(api, 1)["drawn"] == 4
-    assert [(each["stratum"], each["size"], each["drawn"]) for each in draw(api)["strata"]] == [
+    assert [(stratum["stratum"], stratum["size"], stratum["drawn"]) for stratum in draw(api)["strata"]] == [
         ("not kept 0.2-0.4", 1, 1),
         ("kept 0.4-0.6", 1, 1),
         ("kept 0.6-0.8", 1, 1),
@@ -186,7 +188,7 @@ def test_a_sample_is_drawn_and_extended(api: TestClient, store: Store) -> None:
     ]
     for index in (0, 1, 2, 4):
         for name in ("ann", "bob"):
-            say(api, index, name, "right" if index < 2 else "wrong")
+            annotate(api, index, name, "right" if index < 2 else "wrong")
     done = api.get(f"{ITERATION}/samples/human").json()
     assert (done["settled"], done["annotators"]) == (4, {"ann": 4, "bob": 4})
     kept, every = done["measured"]
@@ -197,7 +199,7 @@ def test_a_sample_is_drawn_and_extended(api: TestClient, store: Store) -> None:
         assert stratified_share(queries.audits.strata_of(session, RUN, 1, "human")["all"]).n == 4
 
 
-def test_what_cannot_be_drawn_is_said(api: TestClient, store: Store) -> None:
+def test_a_sample_that_cannot_be_drawn_is_refused_with_the_reason(api: TestClient, store: Store) -> None:
     assert draw(api, 0, status=422)["errors"][0]["field"] == "body.size"
     assert draw(api, status=422, oracle="judge")["errors"][0]["field"] == "body.oracle"
     later = api.post(f"{PREFIX}/runs/{RUN}/iterations/2/samples", json={"oracle": "human", "size": 5})
@@ -217,55 +219,56 @@ def test_what_cannot_be_drawn_is_said(api: TestClient, store: Store) -> None:
     ]
 
 
-def test_nobody_waits_for_a_draw_to_be_worked_out(
+def test_others_can_write_while_a_draw_is_computed(
     api: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite has one write lock, which a draw from an iteration of many questions would hold for seconds."""
+    """SQLite has one write lock, which a draw from an iteration with many questions would otherwise hold for
+    seconds."""
     drawn: list[int] = []
 
-    def while_others_write(*given: Any) -> list[Drawn]:
-        with store.write() as session:  # fails after a wait where a transaction is open that writes
+    def while_others_write(*arguments: Any) -> list[Drawn]:
+        with store.write() as session:  # it fails after a wait while another transaction is writing
             queries.runs.create_run(session, name="other", config=CoEvolution())
-        drawn.append(len(given[0]))
-        return core_draw(*given)
+        drawn.append(len(arguments[0]))
+        return core_draw(*arguments)
 
     monkeypatch.setattr(samples, "draw", while_others_write)
     assert draw(api, 3)["drawn"] == 3
     assert drawn == [4]
 
 
-def test_agreement_between_oracles_and_between_annotators(api: TestClient) -> None:
+def test_agreement_is_reported_between_oracles_and_between_annotators(api: TestClient) -> None:
     assert api.get(f"{PREFIX}/runs/{RUN}/agreement").json() == {"oracles": [], "annotators": []}
     draw(api, 4)
     for index, ann, bob in ((0, "right", "right"), (1, "wrong", "wrong"), (2, "right", "right"), (4, "right", "wrong")):
-        say(api, index, "ann", ann)
-        say(api, index, "bob", bob)
-    found = api.get(f"{PREFIX}/runs/{RUN}/agreement").json()
-    [oracles], [annotators] = found["oracles"], found["annotators"]
-    # ann and bob agree on 3 of 4; by chance on 3/4 * 1/2 + 1/4 * 1/2 = 1/2
+        annotate(api, index, "ann", ann)
+        annotate(api, index, "bob", bob)
+    agreement = api.get(f"{PREFIX}/runs/{RUN}/agreement").json()
+    [oracles], [annotators] = agreement["oracles"], agreement["annotators"]
+    # ann and bob agree on 3 of 4; by chance they would agree on 3/4 * 1/2 + 1/4 * 1/2 = 1/2.
     assert (annotators["first"], annotators["second"]) == ("ann", "bob")
     assert (annotators["kappa"]["value"], annotators["kappa"]["n"]) == (pytest.approx(0.5), 4)
-    # what was settled: 0 right, 1 wrong, 2 right, as the exact oracle says
+    # The settled labels, 0 right, 1 wrong and 2 right, are those of the exact oracle.
     assert (oracles["first"], oracles["second"], oracles["kappa"]["n"]) == ("exact", "human", 3)
     assert (oracles["kappa"]["value"], oracles["kappa"]["hi"]) == (1, 1)
     assert oracles["kappa"]["lo"] < 0.5
 
 
-def test_with_keys_the_key_says_who_speaks(store: Store, tmp_path: Path) -> None:
+def test_with_keys_the_annotator_is_the_key_s_name(store: Store, tmp_path: Path) -> None:
     fill(store)
     api = TestClient(create_app(store, tmp_path, ask_for_keys=True))
     keys = {name: {"Authorization": f"Bearer {new_key(store, name, ('label',))}"} for name in ("ann", "bob")}
     api.headers = keys["ann"]
     draw(api, 4)
-    index = following(api, "bob")["question"]["index"]
-    assert say(api, index, "somebody else", "right")["annotator"] == "ann"
-    say(api, index, "bob", "right", status=409)
+    index = next_question(api, "bob")["question"]["index"]
+    assert annotate(api, index, "somebody else", "right")["annotator"] == "ann"
+    annotate(api, index, "bob", "right", status=409)
     assert _human(store) == {}
     api.headers = keys["bob"]
     assert api.post(f"{LABELLING}/{index}", json={"verdict": "right"}).json()["annotator"] == "bob"
     assert _human(store) == {index: "right"}
     api.headers = {"Authorization": f"Bearer {new_key(store, 'reader', ('read',))}"}
-    say(api, index, "x", "right", status=403)
+    annotate(api, index, "x", "right", status=403)
     assert api.get(f"{LABELLING}/next").status_code == 403
     assert api.get(f"{ITERATION}/samples/human").status_code == 200
 
@@ -278,8 +281,7 @@ def _samples(store: Store) -> list[Any]:
 def _human(store: Store) -> dict[int, str]:
     with store.read() as session:
         return {
-            _index(said.question_id): said.verdict
-            for said in queries.questions.oracle_labels_of(session, RUN, 1, "human")
+            _index(row.question_id): row.verdict for row in queries.questions.oracle_labels_of(session, RUN, 1, "human")
         }
 
 
@@ -288,77 +290,79 @@ def _index(key: str) -> int:
 
 
 @pytest.fixture
-def looked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """What the rules have looked at."""
-    found: list[tuple[str, int]] = []
-    monkeypatch.setattr("services.api.labelling.look", lambda _session, run, t: found.append((run, t)))
-    return found
+def tested_iterations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The runs and iterations for which the drift rules were tested, in order."""
+    tested: list[tuple[str, int]] = []
+    monkeypatch.setattr("services.api.labelling.raise_alerts", lambda _session, run, t: tested.append((run, t)))
+    return tested
 
 
-def test_the_rules_look_once_when_nobody_has_anything_left_though_some_stay_disputed(
-    api: TestClient, looked: list[tuple[str, int]]
+def test_the_rules_are_tested_once_when_all_have_finished_though_labels_stay_disputed(
+    api: TestClient, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 2)
-    words = {"ann": "right", "bob": "wrong"}
-    for name, verdict in words.items():
-        assert looked == []  # not while somebody is at it
-        while (question := following(api, name)["question"]) is not None:
-            say(api, question["index"], name, verdict if question["index"] % 2 else "right")
-    assert looked == [(RUN, 1)]
+    verdicts = {"ann": "right", "bob": "wrong"}
+    for name, verdict in verdicts.items():
+        assert tested_iterations == []  # not while somebody has questions left
+        while (question := next_question(api, name)["question"]) is not None:
+            annotate(api, question["index"], name, verdict if question["index"] % 2 else "right")
+    assert tested_iterations == [(RUN, 1)]
 
 
-def test_one_who_left_in_between_keeps_nobody_from_looking(
-    api: TestClient, store: Store, looked: list[tuple[str, int]]
+def test_an_annotator_who_stopped_early_does_not_delay_the_rules(
+    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 3)
     first, second, third = (_index(row.question_id) for row in _samples(store))
-    say(api, second, "carol", "right")  # and is not seen again
+    annotate(api, second, "carol", "right")  # carol annotates nothing else
     for name, verdicts in {"ann": ("right", "right", "right"), "bob": ("right", "right", "wrong")}.items():
         for index, verdict in zip((first, second, third), verdicts, strict=True):
-            assert looked == []
-            say(api, index, name, verdict)
-    assert (_human(store), looked) == ({first: "right", second: "right"}, [(RUN, 1)])
+            assert tested_iterations == []
+            annotate(api, index, name, verdict)
+    assert (_human(store), tested_iterations) == ({first: "right", second: "right"}, [(RUN, 1)])
 
 
-def test_the_rules_look_again_when_a_later_word_changes_the_figures(
-    api: TestClient, store: Store, looked: list[tuple[str, int]]
+def test_the_rules_are_tested_again_when_a_later_annotation_changes_the_figures(
+    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 2)
     first, second = (_index(row.question_id) for row in _samples(store))
     for name, verdict in (("ann", "right"), ("bob", "wrong")):
-        say(api, first, name, verdict)
-        say(api, second, name, "right")
-    assert looked == [(RUN, 1)]
-    say(api, second, "dave", "wrong")  # it is settled
-    say(api, first, "dave", "ill_posed")  # it stays open
-    assert looked == [(RUN, 1)]
-    say(api, first, "carol", "right")  # two of four are no majority
-    assert looked == [(RUN, 1)]
-    say(api, first, "erin", "right")
-    assert (_human(store)[first], looked) == ("right", [(RUN, 1)] * 2)
+        annotate(api, first, name, verdict)
+        annotate(api, second, name, "right")
+    assert tested_iterations == [(RUN, 1)]
+    annotate(api, second, "dave", "wrong")  # the label is settled already
+    annotate(api, first, "dave", "ill_posed")  # the label stays disputed
+    assert tested_iterations == [(RUN, 1)]
+    annotate(api, first, "carol", "right")  # two of four verdicts are no majority
+    assert tested_iterations == [(RUN, 1)]
+    annotate(api, first, "erin", "right")
+    assert (_human(store)[first], tested_iterations) == ("right", [(RUN, 1)] * 2)
 
 
-def test_skips_end_a_sample_and_settle_nothing(api: TestClient, store: Store, looked: list[tuple[str, int]]) -> None:
+def test_skipped_questions_complete_a_sample_and_settle_no_label(
+    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
+) -> None:
     draw(api, 2)
     first, second = (_index(row.question_id) for row in _samples(store))
     for name, verdict in (("ann", "right"), ("bob", "unknown")):
-        say(api, second, name, "unknown")
-        say(api, first, name, verdict)
-    assert (_human(store), looked) == ({}, [(RUN, 1)])
-    say(api, first, "carol", "right")
-    assert (_human(store), looked) == ({first: "right"}, [(RUN, 1)] * 2)
+        annotate(api, second, name, "unknown")
+        annotate(api, first, name, verdict)
+    assert (_human(store), tested_iterations) == ({}, [(RUN, 1)])
+    annotate(api, first, "carol", "right")
+    assert (_human(store), tested_iterations) == ({first: "right"}, [(RUN, 1)] * 2)
 
 
-def test_a_sample_that_is_extended_is_looked_at_when_that_is_over(
-    api: TestClient, store: Store, looked: list[tuple[str, int]]
+def test_the_rules_are_tested_again_when_an_extended_sample_is_completed(
+    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 1)
     [first] = (_index(row.question_id) for row in _samples(store))
-    say(api, first, "ann", "right")
-    say(api, first, "bob", "right")
+    annotate(api, first, "ann", "right")
+    annotate(api, first, "bob", "right")
     draw(api, 2)
     second = _index(_samples(store)[1].question_id)
-    say(api, second, "ann", "right")
-    assert looked == [(RUN, 1)]
-    say(api, second, "bob", "right")
-    assert looked == [(RUN, 1)] * 2
+    annotate(api, second, "ann", "right")
+    assert tested_iterations == [(RUN, 1)]
+    annotate(api, second, "bob", "right")
+    assert tested_iterations == [(RUN, 1)] * 2

@@ -1,4 +1,4 @@
-"""`GET /metrics` on real databases, read as Prometheus' own parser reads it."""
+"""`GET /metrics` on real databases, read with Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from storage.session import Store
 
 NOW = datetime.now(UTC)
 SCRAPED = {"api_keys", "runs", "stages", "series", "filter_stats", "alerts", "deliveries", "pool_jobs"}
-Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
+Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @pytest.fixture
 def api(store: Store, tmp_path: Path) -> TestClient:
     fill(store)
-    watch(store)
+    add_watched_rows(store)
     return TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
 
 
-def watch(store: Store, run: str = RUN) -> None:
-    """What is watched: series of two iterations, a stage that runs, alerts, a waiting training."""
+def add_watched_rows(store: Store, run: str = RUN) -> None:
+    """Add series of two iterations, a running stage, alerts, and a training that waits for the pool."""
     points = [
         SeriesPoint(1, "label_accuracy", "kept", "exact", 0.8, 0.7, 0.87, 100),
         SeriesPoint(2, "label_accuracy", "kept", "exact", 0.5, 0.4, 0.6, 96),
@@ -55,7 +55,7 @@ def watch(store: Store, run: str = RUN) -> None:
         SeriesPoint(2, "solver_0_on_1", "", "", 0.3, None, None, 10),
     ]
     with store.write() as session:
-        insert_new(session, Series, [{"run": run, **each} for each in map(_fields, points)])
+        insert_new(session, Series, [{"run": run, **_fields(point)} for point in points])
         stats = FilterStats(10, 5, 1, 2, 0, 1, 1, 0.5, 0.0, 0)
         queries.figures.add_filter_stats(session, run=run, iteration=2, stats=stats)
         insert_new(session, Stages, [_stage(run, t, 90 * t, "check_health") for t in (1, 2)])
@@ -64,9 +64,7 @@ def watch(store: Store, run: str = RUN) -> None:
         insert_new(session, Alerts, [_alert(run, f"{run}-{i}", NOW if i else None) for i in range(3)])
         late = {"alert": f"{run}-0", "next_at": NOW, "delivered_at": None, "error": "refused"}
         insert_new(session, Deliveries, [{**late, "target": name, "attempts": n} for name, n in (("a", 2), ("b", 0))])
-        queries.pool.join_pool(
-            session, run=run, iteration=3, stage="train_solver", owner="me", kind="GPU", units=2.0
-        )
+        queries.pool.join_pool(session, run=run, iteration=3, stage="train_solver", owner="me", kind="GPU", units=2.0)
 
 
 def _fields(point: SeriesPoint) -> dict[str, Any]:
@@ -83,53 +81,57 @@ def _stage(run: str, iteration: int, seconds: float | None, stage: str) -> dict[
 
 
 def _alert(run: str, key: str, acknowledged: datetime | None) -> dict[str, Any]:
-    what = {"rule": "drop", "series": "label_accuracy", "over": "kept", "oracle": "exact", "severity": "critical"}
+    identity = {"rule": "drop", "series": "label_accuracy", "over": "kept", "oracle": "exact", "severity": "critical"}
     figures = {"value": 0.5, "lo": None, "hi": None, "n": 96, "reference": 0.8, "threshold": None}
-    said = {"text": "it fell", "raised_at": NOW, "acknowledged_by": None, "note": ""}
-    return {"id": key, "run": run, "iteration": 2, "acknowledged_at": acknowledged, **what, **figures, **said}
+    notice = {"text": "it fell", "raised_at": NOW, "acknowledged_by": None, "note": ""}
+    return {"id": key, "run": run, "iteration": 2, "acknowledged_at": acknowledged, **identity, **figures, **notice}
 
 
-def scraped(api: TestClient, **headers: str) -> str:
+def scrape(api: TestClient, **headers: str) -> str:
     response = api.get("/metrics", headers=headers)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return response.text
 
 
-def samples(text: str) -> Found:
+def samples(text: str) -> Metrics:
     families = list(text_string_to_metric_families(text))
     assert all(family.documentation and family.type in ("gauge", "counter") for family in families)
-    read = [(each.name, frozenset(each.labels.items()), each.value) for family in families for each in family.samples]
-    found = {(name, labels): value for name, labels, value in read}
-    assert len(found) == len(read)
-    return found
+    read = [
+        (sample.name, frozenset(sample.labels.items()), sample.value)
+        for family in families
+        for sample in family.samples
+    ]
+    by_name = {(name, labels): value for name, labels, value in read}
+    assert len(by_name) == len(read)
+    return by_name
 
 
-def value(found: Found, name: str, **labels: str) -> float:
-    return found[name, frozenset(labels.items())]
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics[name, frozenset(labels.items())]
 
 
-def test_figures_are_those_of_each_series_latest_iteration(api: TestClient) -> None:
-    found = samples(scraped(api))
+def test_each_figure_is_that_of_the_latest_iteration_of_its_series(api: TestClient) -> None:
+    metrics = samples(scrape(api))
     accuracy, over = "coevo_pseudo_label_accuracy", {"run": RUN, "oracle": "exact", "slice": "kept"}
-    assert value(found, f"{accuracy}_ratio", **over) == 0.5
-    assert value(found, f"{accuracy}_ci_lower_ratio", **over) == 0.4
-    assert value(found, f"{accuracy}_ci_upper_ratio", **over) == 0.6
-    assert value(found, f"{accuracy}_audited", **over) == 96
+    assert value(metrics, f"{accuracy}_ratio", **over) == 0.5
+    assert value(metrics, f"{accuracy}_ci_lower_ratio", **over) == 0.4
+    assert value(metrics, f"{accuracy}_ci_upper_ratio", **over) == 0.6
+    assert value(metrics, f"{accuracy}_audited", **over) == 96
     judged = {"run": RUN, "oracle": "judge", "slice": "all"}
-    assert value(found, f"{accuracy}_estimated_ratio", **judged) == 0.7
-    assert (f"{accuracy}_ratio", frozenset(judged.items())) not in found
-    assert value(found, "coevo_vote_entropy_nats", run=RUN, oracle="", slice="all") == 0.9
-    assert "coevo_vote_entropy_ci_lower_nats" not in {name for name, _ in found}
-    assert value(found, "coevo_duplicate_ratio", run=RUN, oracle="", slice="all") == 0.25
-    assert value(found, "coevo_duplicate_n", run=RUN, oracle="", slice="all") == 400
-    assert value(found, "coevo_figure_iteration", **over, figure="pseudo_label_accuracy") == 2
-    assert value(found, "coevo_figure_iteration", run=RUN, oracle="", slice="all", figure="vote_entropy") == 1
-    assert ("coevo_figure_iteration", frozenset({**judged, "figure": "pseudo_label_accuracy"}.items())) not in found
-    assert not any("solver_0" in name for name, _ in found)
+    assert value(metrics, f"{accuracy}_estimated_ratio", **judged) == 0.7
+    assert (f"{accuracy}_ratio", frozenset(judged.items())) not in metrics
+    assert value(metrics, "coevo_vote_entropy_nats", run=RUN, oracle="", slice="all") == 0.9
+    assert "coevo_vote_entropy_ci_lower_nats" not in {name for name, _ in metrics}
+    assert value(metrics, "coevo_duplicate_ratio", run=RUN, oracle="", slice="all") == 0.25
+    assert value(metrics, "coevo_duplicate_n", run=RUN, oracle="", slice="all") == 400
+    assert value(metrics, "coevo_figure_iteration", **over, figure="pseudo_label_accuracy") == 2
+    assert value(metrics, "coevo_figure_iteration", run=RUN, oracle="", slice="all", figure="vote_entropy") == 1
+    assert ("coevo_figure_iteration", frozenset({**judged, "figure": "pseudo_label_accuracy"}.items())) not in metrics
+    assert not any("solver_0" in name for name, _ in metrics)
 
 
-def test_what_was_measured_stays_when_a_later_iteration_is_estimated_or_another_oracles(
+def test_a_measured_figure_stays_when_later_iterations_are_estimated_or_have_another_oracle(
     store: Store, tmp_path: Path
 ) -> None:
     points = [
@@ -140,19 +142,20 @@ def test_what_was_measured_stays_when_a_later_iteration_is_estimated_or_another_
     with store.write() as session:
         queries.runs.create_run(session, name=RUN, config=CoEvolution())
         queries.series.put_series(session, RUN, points)
-    found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
+    metrics = samples(scrape(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
     exact = {"run": RUN, "oracle": "exact", "slice": "kept"}
-    assert value(found, "coevo_pseudo_label_accuracy_ratio", **exact) == 0.8
-    assert value(found, "coevo_pseudo_label_accuracy_audited", **exact) == 100
-    assert value(found, "coevo_pseudo_label_accuracy_estimated_ratio", **exact) == 0.6
-    assert value(found, "coevo_pseudo_label_accuracy_ratio", **{**exact, "oracle": "judge"}) == 0.75
+    assert value(metrics, "coevo_pseudo_label_accuracy_ratio", **exact) == 0.8
+    assert value(metrics, "coevo_pseudo_label_accuracy_audited", **exact) == 100
+    assert value(metrics, "coevo_pseudo_label_accuracy_estimated_ratio", **exact) == 0.6
+    assert value(metrics, "coevo_pseudo_label_accuracy_ratio", **{**exact, "oracle": "judge"}) == 0.75
     for oracle, iteration in (("exact", 1), ("judge", 3)):
         labels = {**exact, "oracle": oracle, "figure": "pseudo_label_accuracy"}
-        assert value(found, "coevo_figure_iteration", **labels) == iteration
+        assert value(metrics, "coevo_figure_iteration", **labels) == iteration
 
 
 def test_a_delivery_is_late_until_it_arrives_is_given_up_or_forgotten(api: TestClient, store: Store) -> None:
-    """The one of `watch`, whose attempts, next attempt and arrival are what a sender leaves."""
+    """The test sets the attempts, the next attempt and the arrival of a delivery of `add_watched_rows`, as a sender
+    would leave them."""
     soon, past, long_past = NOW + timedelta(hours=1), NOW - timedelta(minutes=1), NOW - timedelta(days=2)
     for attempts, next_at, delivered_at, late, given_up in (
         *((1, soon, None, 1, 0), (ATTEMPTS - 1, past, None, 1, 0), (ATTEMPTS, soon, None, 1, 0)),
@@ -160,90 +163,91 @@ def test_a_delivery_is_late_until_it_arrives_is_given_up_or_forgotten(api: TestC
         *((1, long_past, None, 0, 0), (1, soon, NOW, 0, 0), (ATTEMPTS, past, NOW, 0, 0)),
     ):
         with store.write() as session:
-            left = {"attempts": attempts, "next_at": next_at, "delivered_at": delivered_at}
-            session.execute(update(table_of(Deliveries)).where(Deliveries.target == "a").values(left))
-        found = samples(scraped(api))
-        counts = [value(found, f"coevo_alert_deliveries_{name}") for name in ("late", "given_up_total")]
-        assert counts == [late, given_up], left
+            values = {"attempts": attempts, "next_at": next_at, "delivered_at": delivered_at}
+            session.execute(update(table_of(Deliveries)).where(Deliveries.target == "a").values(values))
+        metrics = samples(scrape(api))
+        counts = [value(metrics, f"coevo_alert_deliveries_{name}") for name in ("late", "given_up_total")]
+        assert counts == [late, given_up], values
 
 
-def test_runs_stages_questions_alerts_and_the_pool(api: TestClient) -> None:
-    found = samples(scraped(api))
-    assert value(found, "coevo_runs") == 1
-    assert value(found, "coevo_iteration", run=RUN) == 2
-    statuses = {dict(labels)["status"]: now for (name, labels), now in found.items() if name == "coevo_run_status"}
+def test_there_are_metrics_of_runs_stages_questions_alerts_and_the_pool(api: TestClient) -> None:
+    metrics = samples(scrape(api))
+    assert value(metrics, "coevo_runs") == 1
+    assert value(metrics, "coevo_iteration", run=RUN) == 2
+    statuses = {dict(labels)["status"]: now for (name, labels), now in metrics.items() if name == "coevo_run_status"}
     assert (statuses.pop("running"), set(statuses.values())) == (1, {0})
-    assert value(found, "coevo_stage_duration_seconds", run=RUN, stage="check_health") == 180
-    assert value(found, "coevo_stage_running_seconds", run=RUN, stage="train_solver") >= 3600
-    assert value(found, "coevo_stage_lease_seconds", run=RUN, stage="train_solver") <= -1200
-    # 2 kept of the first iteration (api_examples.MADE), 5 of the second.
-    assert value(found, "coevo_questions_total", run=RUN, verdict="kept") == 7
-    assert value(found, "coevo_questions_total", run=RUN, verdict="no_majority") == 0
-    assert value(found, "coevo_alerts", run=RUN, severity="critical", acknowledged="false") == 1
-    assert value(found, "coevo_alerts", run=RUN, severity="critical", acknowledged="true") == 2
-    assert value(found, "coevo_alerts", run=RUN, severity="warning", acknowledged="true") == 0
-    assert value(found, "coevo_alert_deliveries_late") == 1
-    assert value(found, "coevo_alert_deliveries_given_up_total") == 0
-    assert value(found, "coevo_pool_jobs", status="queued", kind="GPU") == 1
-    assert value(found, "coevo_pool_units", status="queued", kind="GPU") == 2
-    assert value(found, "coevo_pool_jobs", status="running", kind="CPU") == 0
-    assert value(found, "coevo_pool_wait_seconds", kind="GPU") >= 0
-    assert value(found, "coevo_pool_unit_seconds_total", kind="GPU") == 0
+    assert value(metrics, "coevo_stage_duration_seconds", run=RUN, stage="check_health") == 180
+    assert value(metrics, "coevo_stage_running_seconds", run=RUN, stage="train_solver") >= 3600
+    assert value(metrics, "coevo_stage_lease_seconds", run=RUN, stage="train_solver") <= -1200
+    # The first iteration has 2 kept questions (api_examples.MADE), the second has 5.
+    assert value(metrics, "coevo_questions_total", run=RUN, verdict="kept") == 7
+    assert value(metrics, "coevo_questions_total", run=RUN, verdict="no_majority") == 0
+    assert value(metrics, "coevo_alerts", run=RUN, severity="critical", acknowledged="false") == 1
+    assert value(metrics, "coevo_alerts", run=RUN, severity="critical", acknowledged="true") == 2
+    assert value(metrics, "coevo_alerts", run=RUN, severity="warning", acknowledged="true") == 0
+    assert value(metrics, "coevo_alert_deliveries_late") == 1
+    assert value(metrics, "coevo_alert_deliveries_given_up_total") == 0
+    assert value(metrics, "coevo_pool_jobs", status="queued", kind="GPU") == 1
+    assert value(metrics, "coevo_pool_units", status="queued", kind="GPU") == 2
+    assert value(metrics, "coevo_pool_jobs", status="running", kind="CPU") == 0
+    assert value(metrics, "coevo_pool_wait_seconds", kind="GPU") >= 0
+    assert value(metrics, "coevo_pool_unit_seconds_total", kind="GPU") == 0
 
 
 def test_an_empty_store_has_metrics_too(store: Store, tmp_path: Path) -> None:
-    found = samples(scraped(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
-    assert value(found, "coevo_runs") == 0
-    assert not any(dict(labels).get("run") for _, labels in found)
+    metrics = samples(scrape(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
+    assert value(metrics, "coevo_runs") == 0
+    assert not any(dict(labels).get("run") for _, labels in metrics)
 
 
-def test_labels_are_bounded_and_never_an_id(api: TestClient, store: Store) -> None:
+def test_the_number_of_label_values_is_limited_and_no_label_is_an_id(api: TestClient, store: Store) -> None:
     with store.write() as session:
         for i in range(LARGEST + 5):
             queries.runs.create_run(session, name=f"later-{i}", config=CoEvolution(iterations=1))
-    found = samples(scraped(api))
-    labels = {key: {dict(each)[key] for _, each in found if key in dict(each)} for key in _label_names(found)}
+    metrics = samples(scrape(api))
+    labels = {key: {dict(pairs)[key] for _, pairs in metrics if key in dict(pairs)} for key in _label_names(metrics)}
     assert labels.keys() == {
         *("run", "oracle", "slice", "figure", "verdict", "stage", "status", "severity", "acknowledged", "kind")
     }
     assert len(labels["run"]) == LARGEST
-    assert RUN in labels["run"]  # it changed before all of the others, but it is running
-    assert value(found, "coevo_runs") == LARGEST + 6
-    assert not any("/" in each for values in labels.values() for each in values)
+    assert RUN in labels["run"]  # it changed before all the others, but it is running
+    assert value(metrics, "coevo_runs") == LARGEST + 6
+    assert not any("/" in text for values in labels.values() for text in values)
 
 
-def _label_names(found: Found) -> set[str]:
-    return {key for _, labels in found for key, _ in labels}
+def _label_names(metrics: Metrics) -> set[str]:
+    return {key for _, labels in metrics for key, _ in labels}
 
 
-def test_questions_and_votes_are_not_counted_at_a_scrape(api: TestClient) -> None:
-    said: list[str] = []
+def test_a_scrape_does_not_read_the_tables_of_questions_and_votes(api: TestClient) -> None:
+    statements: list[str] = []
 
-    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        said.append(statement)
+    def record(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        statements.append(statement)
 
-    event.listen(Engine, "before_cursor_execute", note)
+    event.listen(Engine, "before_cursor_execute", record)
     try:
-        scraped(api)
+        scrape(api)
     finally:
-        event.remove(Engine, "before_cursor_execute", note)
-    tables = {name for each in said for name in re.findall(r"(?:FROM|JOIN) \(?(\w+)", each) if name != "SELECT"}
+        event.remove(Engine, "before_cursor_execute", record)
+    named = {name for statement in statements for name in re.findall(r"(?:FROM|JOIN) \(?(\w+)", statement)}
+    tables = {name for name in named if name != "SELECT"}
     assert tables == SCRAPED - {"api_keys"}
 
 
-def test_a_key_is_asked_for_where_the_rest_asks(store: Store, tmp_path: Path) -> None:
+def test_metrics_need_a_key_where_the_api_asks_for_keys(store: Store, tmp_path: Path) -> None:
     fill(store)
     api = TestClient(create_app(store, tmp_path, ask_for_keys=True))
     reader, runner = new_key(store, "prometheus", ("read",)), new_key(store, "runner", ("run",))
     assert api.get("/metrics").status_code == 401
     assert api.get("/metrics", headers={"Authorization": f"Bearer {runner}"}).status_code == 403
-    assert "coevo_runs 1.0" in scraped(api, Authorization=f"Bearer {reader}")
+    assert "coevo_runs 1.0" in scrape(api, Authorization=f"Bearer {reader}")
 
 
-def test_each_app_has_a_registry_of_its_own(api: TestClient, store: Store, tmp_path: Path) -> None:
+def test_two_apps_have_the_same_metrics_and_only_coevo_s(api: TestClient, store: Store, tmp_path: Path) -> None:
     other = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
-    assert samples(scraped(other)).keys() == samples(scraped(api)).keys()
-    assert not re.search(r"^(?!coevo_|#)", scraped(api).rstrip("\n"), re.MULTILINE)
+    assert samples(scrape(other)).keys() == samples(scrape(api)).keys()
+    assert not re.search(r"^(?!coevo_|#)", scrape(api).rstrip("\n"), re.MULTILINE)
 
 
 def test_a_series_without_a_unit_in_its_name_is_not_exposed() -> None:
@@ -254,19 +258,19 @@ def test_a_series_without_a_unit_in_its_name_is_not_exposed() -> None:
     assert (late.name, late.unit) == ("later", "ratio")
 
 
-def test_every_series_that_is_worked_out_is_exposed(store: Store) -> None:
+def test_every_computed_series_has_a_metric(store: Store) -> None:
     fill(store)
     with store.read() as session:
         points = points_of(session, RUN, 1)
-    assert {"label_accuracy", "p_hat", "vote_entropy", "pseudo_reward", "held_out"} <= {each.name for each in points}
-    assert {*get_args(Tested), *(each.name for each in points)} <= FIGURES.keys()
+    assert {"label_accuracy", "p_hat", "vote_entropy", "pseudo_reward", "held_out"} <= {point.name for point in points}
+    assert {*get_args(Tested), *(point.name for point in points)} <= FIGURES.keys()
 
 
 def test_the_documentation_has_every_metric(api: TestClient) -> None:
     documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
-    exposed = {name for name, _ in samples(scraped(api))}
-    figures = {f"coevo_{each.name}_{each.unit}".rstrip("_") for each in FIGURES.values()}
-    # Of a figure the documentation has the value, and says once what the others are called.
+    exposed = {name for name, _ in samples(scrape(api))}
+    figures = {f"coevo_{figure.name}_{figure.unit}".rstrip("_") for figure in FIGURES.values()}
+    # The documentation lists each figure's value, and names the figures' other metrics only once.
     others = re.compile(r"_(ci_(lower|upper)(_[a-z]+)?|n|audited)$|_estimated_")
     assert {name for name in exposed | figures if not others.search(name)} <= documented
     assert documented <= exposed | figures
@@ -280,8 +284,8 @@ def promtool() -> str:
     return program
 
 
-def test_promtool_finds_nothing_to_complain_of(api: TestClient, promtool: str) -> None:
+def test_promtool_finds_no_problem_in_the_metrics(api: TestClient, promtool: str) -> None:
     done = subprocess.run(
-        [promtool, "check", "metrics"], input=scraped(api), capture_output=True, text=True, check=False
+        [promtool, "check", "metrics"], input=scrape(api), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -12,16 +12,25 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefect_server, "_PAUSES_S", (0.0, 0.0))
 
 
+def test_a_request_is_not_repeated_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefect_server, "_PAUSES_S", (3600.0,))
+    with fake_receiver() as receiver:
+        receiver.answers = [503, 201]
+        server = PrefectServer(receiver.url.partition("/hook")[0])
+        assert server.request("POST", "/deployments/", {}, timeout_s=10.0).status_code == 503
+    assert len(receiver.all()) == 1
+
+
 @pytest.mark.parametrize(
     ("answers", "status", "requests"),
     [
-        ([503, 503, 201], 201, 3),  # its database was busy twice
-        ([503, 503, 503, 201], 503, 3),  # for too long
-        ([500, 201], 500, 1),  # nothing says that it may be asked again
+        ([503, 503, 201], 201, 3),  # Prefect's database is busy twice
+        ([503, 503, 503, 201], 503, 3),  # it is busy for too long
+        ([500, 201], 500, 1),  # the reply does not say that the request may be sent again
         ([409, 201], 409, 1),
     ],
 )
-def test_what_the_server_is_too_busy_for_is_asked_again(answers: list[int], status: int, requests: int) -> None:
+def test_a_request_is_sent_again_while_the_server_is_busy(answers: list[int], status: int, requests: int) -> None:
     with fake_receiver() as receiver:
         receiver.answers = answers
         url = receiver.url.partition("/hook")[0]

@@ -1,4 +1,4 @@
-"""Embeddings and strategies from services, against a fake one that fails and babbles on purpose."""
+"""Embeddings and strategies from services, tested with a fake service that fails or replies nonsense on purpose."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from core.settings.serving import Signals
 from services.inference.client import InferenceError
 from services.signals import cluster, embed
 from tests.fake_service import fake_service, lengths
-from tests.http_server import sending_elsewhere
+from tests.http_server import redirecting
 
 
-def test_embeddings_come_in_the_order_of_the_texts_and_in_parts() -> None:
+def test_embeddings_are_asked_for_in_parts_and_come_in_the_order_of_the_texts() -> None:
     texts = ["x" * i for i in range(300)]
-    with fake_service(lengths) as (service, asked):
+    with fake_service(lengths) as (service, requests):
         rows = embed(Signals(embedder=service), texts)
     assert rows.tolist() == [[i, 1] for i in range(300)]
-    assert sorted(len(body["input"]) for _, body, _ in asked) == [44, 128, 128]
-    assert {(path, body["model"]) for path, body, _ in asked} == {("/v1/embeddings", "m")}
+    assert sorted(len(body["input"]) for _, body, _ in requests) == [44, 128, 128]
+    assert {(path, body["model"]) for path, body, _ in requests} == {("/v1/embeddings", "m")}
 
 
-def test_a_lost_embedder_is_an_error_and_never_a_made_up_vector() -> None:
-    with fake_service(lambda *_: (503, {})) as (service, asked):
+def test_an_embedder_that_fails_raises_an_error() -> None:
+    with fake_service(lambda *_: (503, {})) as (service, requests):
         with pytest.raises(InferenceError, match=r"embeddings: HTTP 503"):
             embed(Signals(embedder=service), ["a"])
-        assert len(asked) == 3
-    with fake_service(lambda *_: (400, {"error": "too long"})) as (service, asked):
+        assert len(requests) == 3
+    with fake_service(lambda *_: (400, {"error": "too long"})) as (service, requests):
         with pytest.raises(InferenceError, match="too long"):
             embed(Signals(embedder=service), ["a"])
-        assert len(asked) == 1  # will not pass by itself
+        assert len(requests) == 1  # the error is permanent, so the request is not sent again
 
 
-def test_what_may_pass_is_tried_again() -> None:
+def test_a_request_that_failed_temporarily_is_sent_again() -> None:
     with fake_service(lambda before, body: (500, {}) if before < 2 else lengths(before, body)) as (service, _):
         assert embed(Signals(embedder=service), ["ab"]).tolist() == [[2, 1]]
 
@@ -53,32 +53,32 @@ def test_what_may_pass_is_tried_again() -> None:
 def test_a_reply_that_is_no_embedding_is_an_error(reply: Any) -> None:
     with (
         fake_service(lambda *_: (200, reply)) as (service, _),
-        pytest.raises(InferenceError, match=r"embeddings: (not what|expected)"),
+        pytest.raises(InferenceError, match=r"embeddings: expected"),
     ):
         embed(Signals(embedder=service), ["a"])
 
 
-def said(text: object) -> dict[str, Any]:
+def chat_reply(text: object) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
 GOOD = json.dumps({"1": {"cluster_id": 1}, "2": {"cluster_id": 100}})
 
 
-def test_a_judge_that_babbles_is_asked_again_and_then_given_up() -> None:
-    def babbles(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+def test_a_judge_with_unusable_replies_is_asked_again_and_then_given_up() -> None:
+    def reply(before: int, body: dict[str, Any]) -> tuple[int, Any]:
         if "hopeless" in body["messages"][0]["content"]:
-            return 200, said("I would rather not.")
-        return 200, said(GOOD if body["seed"] == 1 else "{}")
+            return 200, chat_reply("I would rather not.")
+        return 200, chat_reply(GOOD if body["seed"] == 1 else "{}")
 
-    with fake_service(babbles) as (service, asked):
+    with fake_service(reply) as (service, requests):
         groups = [("hopeful", ["a", "b"]), ("hopeless", ["a", "b"])]
         assert cluster(Signals(clusterer=service), groups) == [(1, 100), None]
-    temperatures = sorted((body["seed"], body["temperature"]) for _, body, _ in asked)
+    temperatures = sorted((body["seed"], body["temperature"]) for _, body, _ in requests)
     assert temperatures == [(0, 0.0), (0, 0.0), (1, 0.7), (1, 0.7), (2, 0.7)]
 
 
-def test_a_judge_that_cannot_be_reached_is_an_error() -> None:
+def test_a_judge_that_fails_raises_an_error() -> None:
     with (
         fake_service(lambda *_: (503, {})) as (service, _),
         pytest.raises(InferenceError, match="chat/completions: HTTP 503"),
@@ -86,31 +86,31 @@ def test_a_judge_that_cannot_be_reached_is_an_error() -> None:
         cluster(Signals(clusterer=service), [("q", ["a"])])
     with (
         fake_service(lambda *_: (200, {"choices": []})) as (service, _),
-        pytest.raises(InferenceError, match="chat: not what OpenAI's API returns"),
+        pytest.raises(InferenceError, match="chat: expected a reply in the format of OpenAI's API"),
     ):
         cluster(Signals(clusterer=service), [("q", ["a"])])
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    with fake_service(lengths) as (service, asked):
+    with fake_service(lengths) as (service, requests):
         keyed = service.model_copy(update={"key_variable": "JUDGE_KEY"})
         with pytest.raises(InferenceError, match="JUDGE_KEY is not set in the environment"):
             embed(Signals(embedder=keyed), ["a"])
         monkeypatch.setenv("JUDGE_KEY", "secret")
         embed(Signals(embedder=keyed), ["a"])
-    assert [key for _, _, key in asked] == ["Bearer secret"]
+    assert [key for _, _, key in requests] == ["Bearer secret"]
 
 
-def test_a_redirection_is_not_followed_since_the_key_would_go_with_it() -> None:
+def test_a_redirection_is_not_followed_because_the_key_would_be_sent_too() -> None:
     with (
-        fake_service(lengths) as (service, asked),
-        sending_elsewhere(service.url.removesuffix("/v1")) as url,
+        fake_service(lengths) as (service, requests),
+        redirecting(service.url.removesuffix("/v1")) as url,
         pytest.raises(InferenceError, match=r"embeddings: HTTP 307"),
     ):
         embed(Signals(embedder=service.model_copy(update={"url": f"{url}/v1"})), ["a"])
-    assert asked == []
+    assert requests == []
 
 
-def test_without_services_nothing_is_asked() -> None:
+def test_without_services_strategies_and_embeddings_are_computed_here() -> None:
     assert cluster(Signals(), [("q", [r"1 + 1 \boxed{2}", r"\boxed{2}"])]) == [(1, 100)]
     assert embed(Signals(), ["a b"]).shape == (1, 1024)

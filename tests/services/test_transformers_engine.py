@@ -37,22 +37,22 @@ def prompt(question: str, seed: int = 0, n: int = 4, **sampling: float) -> Promp
     return Prompt(tuple(solver_messages(question)), seed, n, Sampling(**{"max_tokens": 100, **sampling}))
 
 
-def test_a_completion_is_the_same_alone_and_in_company_to_the_last_bit(engine: TransformersEngine) -> None:
+def test_a_completion_is_the_same_alone_and_in_a_batch_to_the_last_bit(engine: TransformersEngine) -> None:
     prompts = [prompt(q, seed=1000 * i, n=9, top_p=0.97) for i, q in enumerate(QUESTIONS)]
     prompts.append(Prompt(tuple(challenger_messages()), 77, 40, Sampling(max_tokens=60)))
     prompts += [prompt(q, seed=50, n=3, top_p=1.0) for q in QUESTIONS]
     prompts += [prompt(q, n=1, temperature=0) for q in QUESTIONS]
     together = engine.generate(prompts)
-    for asked, group in zip(prompts, together, strict=True):
-        assert engine.generate([asked])[0] == group
-        alone = [Prompt(asked.messages, asked.seed + j, 1, asked.sampling) for j in range(asked.n)]
-        assert [engine.generate([one])[0][0] for one in alone[:3]] == group[:3]
+    for p, group in zip(prompts, together, strict=True):
+        assert engine.generate([p])[0] == group
+        alone = [Prompt(p.messages, p.seed + j, 1, p.sampling) for j in range(p.n)]
+        assert [engine.generate([single])[0][0] for single in alone[:3]] == group[:3]
 
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 20])
 @pytest.mark.parametrize("window", [None, 24])
-def test_small_batches_change_nothing(window: int | None, rows: int, tmp_path: Path) -> None:
-    """Also with layers that see no more than the last 24 tokens, fewer than a prompt has."""
+def test_completions_do_not_depend_on_the_size_of_batches(window: int | None, rows: int, tmp_path: Path) -> None:
+    """This holds also with layers that attend to the last 24 tokens only, fewer than a prompt has."""
     folder = MICRO_MODEL if window is None else _with_window(tmp_path, window)
     whole, small = TransformersEngine(folder), TransformersEngine(folder, max_rows=rows, waiting_rows=rows // 2)
     prompts = [prompt(q, seed=100 * i, n=9) for i, q in enumerate(QUESTIONS)]
@@ -60,27 +60,28 @@ def test_small_batches_change_nothing(window: int | None, rows: int, tmp_path: P
     assert window is None or whole.generate(prompts) != TransformersEngine(MICRO_MODEL).generate(prompts)
 
 
-def uneven() -> list[Prompt]:
-    """64 answers, in turns eight of 3 tokens and eight of 8 tokens."""
+def prompts_of_uneven_lengths() -> list[Prompt]:
+    """Prompts with 64 answers, alternately eight of 3 tokens and eight of 8 tokens."""
     return [prompt(QUESTIONS[0], seed=8 * i, n=8, max_tokens=(3, 8)[i % 2]) for i in range(8)]
 
 
-def test_the_last_rows_of_a_batch_go_on_with_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four batches one after the other would take four times the seven steps after the first token."""
+def test_a_batch_s_unfinished_rows_are_joined_to_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that, four batches would take four times the seven steps after the first token."""
     engine = TransformersEngine(MICRO_MODEL, max_rows=16, waiting_rows=8)
     steps = []
     real = Decoder.step
     monkeypatch.setattr(Decoder, "step", lambda decoder, tokens: steps.append(len(tokens)) or real(decoder, tokens))
-    lengths = [len(one.tokens) for group in engine.generate(uneven()) for one in group]
+    groups = engine.generate(prompts_of_uneven_lengths())
+    lengths = [len(completion.tokens) for group in groups for completion in group]
     assert sorted(lengths) == [3] * 32 + [8] * 32
-    # the first and the third batch stop after their third step, the others go on with what they left
+    # The first and the third batch stop after their third step; the others continue with their unfinished rows.
     assert len(steps) == 2 * 3 + 2 * 7
     assert max(steps) == 16
 
 
 @pytest.mark.parametrize(("waiting", "in_memory"), [(0, 16), (7, 16), (8, 24), (40, 48)])
-def test_no_more_rows_are_in_memory_than_may_be(waiting: int, in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`coevo plan` sizes a GPU by it: 16 rows and those that wait. Eight rows of a batch are unfinished together."""
+def test_the_number_of_rows_in_memory_is_limited(waiting: int, in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`coevo plan` uses this limit for a GPU's size: 16 rows and those that wait. A batch has eight rows unfinished."""
     alive: WeakSet[Decoder] = WeakSet()
     most = 0
     real = Decoder.step
@@ -94,11 +95,11 @@ def test_no_more_rows_are_in_memory_than_may_be(waiting: int, in_memory: int, mo
         return real(decoder, tokens)
 
     monkeypatch.setattr(Decoder, "step", step)
-    TransformersEngine(MICRO_MODEL, max_rows=16, waiting_rows=waiting).generate(uneven())
+    TransformersEngine(MICRO_MODEL, max_rows=16, waiting_rows=waiting).generate(prompts_of_uneven_lengths())
     assert most == in_memory
 
 
-def test_batches_are_not_joined_where_the_cache_holds_more_than_keys_and_values(
+def test_batches_are_not_joined_where_the_cache_has_more_than_keys_and_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class OtherLayer(DynamicLayer):
@@ -111,12 +112,12 @@ def test_batches_are_not_joined_where_the_cache_holds_more_than_keys_and_values(
     assert len(engine.generate([prompt(QUESTIONS[2], n=32)])[0]) == 32
 
 
-def test_logprobs_and_entropy_are_those_of_the_models_own_forward_pass(engine: TransformersEngine) -> None:
-    asked = prompt(QUESTIONS[2], n=3, temperature=0.8)
-    ids = engine.tokenizer.apply_chat_template(list(asked.messages), add_generation_prompt=True, return_dict=True)[
+def test_logprobs_and_entropy_are_those_of_the_model_s_own_forward_pass(engine: TransformersEngine) -> None:
+    sampled = prompt(QUESTIONS[2], n=3, temperature=0.8)
+    ids = engine.tokenizer.apply_chat_template(list(sampled.messages), add_generation_prompt=True, return_dict=True)[
         "input_ids"
     ]
-    for completion in engine.generate([asked])[0]:
+    for completion in engine.generate([sampled])[0]:
         with torch.no_grad():
             logits = engine.model(torch.tensor([[*ids, *completion.tokens]])).logits[0, len(ids) - 1 : -1]
         logp = torch.log_softmax(logits / 0.8, -1)
@@ -126,7 +127,7 @@ def test_logprobs_and_entropy_are_those_of_the_models_own_forward_pass(engine: T
         assert completion.mean_entropy == pytest.approx(entropy, abs=1e-4)
 
 
-def test_greedy_equals_the_librarys_generate(engine: TransformersEngine) -> None:
+def test_greedy_sampling_equals_the_library_s_generate(engine: TransformersEngine) -> None:
     ours = engine.generate([prompt(q, n=1, temperature=0) for q in QUESTIONS])
     for question, (completion,) in zip(QUESTIONS, ours, strict=True):
         encoded = engine.tokenizer.apply_chat_template(
@@ -148,9 +149,9 @@ def test_stop_strings_cut_text_tokens_and_logprobs(engine: TransformersEngine) -
     assert len(stopped.tokens) == len(stopped.logprobs) < len(free.tokens)
 
 
-def test_max_tokens_ends_with_length(engine: TransformersEngine) -> None:
-    one: Completion = engine.generate([prompt(QUESTIONS[3], n=1, max_tokens=2)])[0][0]
-    assert (one.finish_reason, len(one.tokens)) == ("length", 2)
+def test_a_completion_cut_off_at_max_tokens_has_the_finish_reason_length(engine: TransformersEngine) -> None:
+    completion: Completion = engine.generate([prompt(QUESTIONS[3], n=1, max_tokens=2)])[0][0]
+    assert (completion.finish_reason, len(completion.tokens)) == ("length", 2)
 
 
 def test_a_prompt_beyond_the_context_is_refused(engine: TransformersEngine) -> None:
@@ -184,8 +185,8 @@ def test_weights_that_do_not_fit_are_refused_and_change_nothing(tmp_path: Path, 
     assert engine.generate([prompt(QUESTIONS[0])]) == before
 
 
-def test_load_takes_the_tokenizer_and_the_end_tokens_along(tmp_path: Path) -> None:
-    """Another tokenizer of the same size: the same ids, two words exchanged, and one more token that ends."""
+def test_load_also_loads_the_tokenizer_and_the_end_tokens(tmp_path: Path) -> None:
+    """The other model's tokenizer has the same ids with two words exchanged, and one more token ends an answer."""
     other = _with_weights(tmp_path, lambda tensors: tensors)
     words = json.loads((other / "tokenizer.json").read_text())
     vocabulary = words["model"]["vocab"]
@@ -204,12 +205,12 @@ def test_another_architecture_of_the_same_shapes_is_refused(tmp_path: Path) -> N
     other = _with_weights(tmp_path, lambda tensors: tensors)
     config = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-3}))
-    with pytest.raises(ModelMismatch, match="rms_norm_eps differ"):
+    with pytest.raises(ModelMismatch, match="these settings differ: rms_norm_eps"):
         TransformersEngine(MICRO_MODEL).load(other)
 
 
 def _with_window(folder: Path, window: int) -> Path:
-    """The micro model, every second layer of which sees the last `window` tokens only."""
+    """The micro model, in which every second layer attends to the last `window` tokens only."""
     other = _with_weights(folder, lambda tensors: tensors)
     config = json.loads((other / "config.json").read_text())
     kinds = ["full_attention", "sliding_attention"] * (config["num_hidden_layers"] // 2)

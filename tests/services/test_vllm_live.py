@@ -1,4 +1,4 @@
-"""vLLM for real, on a CPU: `ray.serve.llm` applications behind the same client as the embedded engine's."""
+"""Real vLLM on a CPU: `ray.serve.llm` applications, used with the same client as the embedded engine's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GREEDY = [replace(prompt, n=1, sampling=Sampling(temperature=0, max_tokens=60)) 
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Serving:
-    """The shipped file with a second replica of the Solver; what a stage does not ask is stopped."""
+    """The shipped file with a second replica of the Solver; applications that a stage does not need are stopped."""
     tree = yaml.safe_load((APPLICATIONS / "vllm-cpu.yaml").read_text())
     solver = next(a for a in tree["applications"] if a["name"] == "solver")
     solver["args"]["llm_configs"][0]["deployment_config"]["num_replicas"] = 2
@@ -65,12 +65,12 @@ def test_a_swap_in_place_reaches_every_weight_of_every_replica(
     serve_checkpoints(live.services, {"solver": base}, serving)
     before = replicas(live)
     assert len(before) == 2
-    assert reserved(live.services)["CPU"] == 0  # the trainer may have them all
+    assert reserved(live.services)["CPU"] == 0  # the trainer can have all CPUs
     for checkpoint in (base, other, base):
         serve_checkpoints(live.services, {"solver": checkpoint}, serving)
         engine = TransformersEngine(Path(checkpoint.path))
         expected = [group[0] for group in engine.generate(GREEDY)]
-        for _ in range(2):  # twice, so that both replicas answer
+        for _ in range(2):  # two requests, so that both replicas answer
             replies = [group[0] for group in client.generate(GREEDY, checkpoint.id)]
             assert [r.text for r in replies] == [c.text for c in expected]
             assert [r.tokens for r in replies] == [len(c.tokens) for c in expected]
@@ -82,26 +82,26 @@ def test_a_swap_in_place_reaches_every_weight_of_every_replica(
     assert replicas(live).keys() == before.keys()
 
 
-def test_replies_are_a_function_of_the_prompt_and_its_seed_also_when_a_replica_is_killed(
+def test_replies_depend_on_the_prompt_and_its_seed_only_even_when_a_replica_is_killed(
     live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, other: Checkpoint
 ) -> None:
     serve_checkpoints(live.services, {"solver": base}, serving)
     serve_checkpoints(live.services, {"solver": other}, serving)
     expected = client.generate(HARD, other.id)
     assert any(len({reply.text for reply in group}) > 1 for group in expected)
-    assert client.generate(HARD[:3], other.id) == expected[:3]  # in other company
-    one = replace(HARD[5], seed=HARD[5].seed + 2, n=1)
-    assert client.generate([one], other.id)[0][0] == expected[5][2]
+    assert client.generate(HARD[:3], other.id) == expected[:3]  # in another batch
+    single = replace(HARD[5], seed=HARD[5].seed + 2, n=1)
+    assert client.generate([single], other.id)[0][0] == expected[5][2]
     pid, victim = next(iter(replicas(live).items()))
     victim.kill()
     assert client.generate(HARD, other.id) == expected
     wait_until(lambda: len(replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
-    serve_checkpoints(live.services, {"solver": other}, serving)  # waits until it is well
-    for _ in range(2):  # the new one holds the swapped checkpoint, not the one that the application began with
+    serve_checkpoints(live.services, {"solver": other}, serving)  # waits until the new replica is healthy
+    for _ in range(2):  # the new replica has the swapped checkpoint, not the application's first one
         assert client.generate(HARD, other.id) == expected
 
 
-def test_a_checkpoint_whose_logits_are_not_numbers_is_refused_and_the_next_one_is_taken(
+def test_a_checkpoint_whose_logits_are_not_finite_is_refused_and_the_next_one_is_served(
     live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, tmp_path: Path
 ) -> None:
     broken = scaled_checkpoint(live, tmp_path / "model", float("nan"), iteration=2)
@@ -115,7 +115,7 @@ def test_bad_requests_are_refused_as_the_embedded_engine_refuses_them(
     live: Live, client: InferenceClient, serving: Serving, base: Checkpoint
 ) -> None:
     serve_checkpoints(live.services, {"solver": base}, serving)
-    with pytest.raises(InferenceError, match="'app/nosuch/3': solver holds 'app/base/0'"):
+    with pytest.raises(InferenceError, match="solver holds 'app/base/0', got 'app/nosuch/3'"):
         replace(client, patience_s=1).generate(PROMPTS[:1], "app/nosuch/3")
     too_long = Prompt(({"role": "user", "content": "1 + " * 600 + "1"},), 0, 1, Sampling(max_tokens=5))
     with pytest.raises(InferenceError, match=r"HTTP 400.*context holds 512"):
@@ -125,28 +125,38 @@ def test_bad_requests_are_refused_as_the_embedded_engine_refuses_them(
     assert _post(client, stream=True).status_code == 400
 
 
-def test_openai_route(live: Live, client: InferenceClient, serving: Serving, base: Checkpoint) -> None:
+def test_the_openai_route_returns_entropies_and_accepts_stop_and_logprobs(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint
+) -> None:
     serve_checkpoints(live.services, {"solver": base}, serving)
     chat = _post(client, temperature=0).json()
     choice = chat["choices"][0]
     assert (chat["model"], chat["policy_version"]) == ("solver", base.id)
     assert choice["logprobs"] is None
     assert choice["completion_tokens"] == chat["usage"]["completion_tokens"]
-    asked = _post(client, temperature=0, logprobs=True, top_logprobs=2).json()["choices"][0]
-    assert [len(token["top_logprobs"]) for token in asked["logprobs"]["content"]] == [2] * choice["completion_tokens"]
-    # vLLM's own reply, and ours of what the loop asks, come to the same
-    assert asked["message"]["content"] == choice["message"]["content"]
+    with_logprobs = _post(client, temperature=0, logprobs=True, top_logprobs=2).json()["choices"][0]
+    assert [len(token["top_logprobs"]) for token in with_logprobs["logprobs"]["content"]] == [2] * choice[
+        "completion_tokens"
+    ]
+    # vLLM's own reply equals the reply that we make for the loop's requests.
+    assert with_logprobs["message"]["content"] == choice["message"]["content"]
     for name in ("completion_tokens", "mean_entropy", "entropy_error", "finish_reason"):
-        assert asked[name] == pytest.approx(choice[name], abs=1e-6), name
+        assert with_logprobs[name] == pytest.approx(choice[name], abs=1e-6), name
     text = choice["message"]["content"]
     stopped = _post(client, temperature=0, stop=text[-1]).json()["choices"][0]
     assert (stopped["message"]["content"], stopped["finish_reason"]) == (text[: text.index(text[-1])], "stop")
     assert _post(client, temperature=0, stop="").status_code == 400
     warm = _post(client, temperature=0.7).json()["choices"][0]
-    assert (warm["mean_entropy"], warm["entropy_error"]) == (None, None)  # of another distribution than it drew from
+    # They would be of another distribution than the one that it drew from.
+    assert (warm["mean_entropy"], warm["entropy_error"]) == (
+        None,
+        None,
+    )
 
 
-def test_several_chats_in_a_request(live: Live, client: InferenceClient, serving: Serving, base: Checkpoint) -> None:
+def test_several_chats_in_a_request_get_the_same_replies_as_alone(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint
+) -> None:
     serve_checkpoints(live.services, {"solver": base}, serving)
     assert [model["batches"] for model in _http(client).get("/models").json()["data"]] == [True]
     chats = [{**CHAT, "model": client.model, "seed": 5, "n": n} for n in (1, 3)]
@@ -159,12 +169,13 @@ def test_several_chats_in_a_request(live: Live, client: InferenceClient, serving
     refused = _batch(client, chats[0], {**chats[1], "policy_version": "app/nosuch/3"})
     assert (refused.status_code, "holds 'app/base/0'" in refused.text) == (409, True)
     assert _batch(client, chats[0], {**chats[1], "model": "challenger"}).status_code == 400
-    assert _batch(client, chats[0], {**chats[1], "temperature": 0}).status_code == 400  # vLLM takes no three of these
+    # vLLM refuses n = 3 with temperature 0.
+    assert _batch(client, chats[0], {**chats[1], "temperature": 0}).status_code == 400
     assert _batch(client).status_code == 400
     assert _batch(client, *chats[:1] * 65).status_code == 400
 
 
-def test_a_model_of_another_shape_takes_the_place_of_the_first(
+def test_a_model_of_another_shape_can_replace_the_first(
     live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, tmp_path: Path
 ) -> None:
     serve_checkpoints(live.services, {"solver": base}, serving)
@@ -181,8 +192,9 @@ def test_a_model_of_another_shape_takes_the_place_of_the_first(
     assert [group[0].text for group in replies] == [group[0].text for group in expected]
 
 
-def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, tmp_path: Path) -> None:
-    """Their routes for real. The tiny model could not judge: its context holds a tenth of what a judge is asked."""
+def test_a_judge_and_an_embedder_serve_the_model_that_the_file_names(live: Live, tmp_path: Path) -> None:
+    """Their real routes answer. The tiny model could not judge: its context has room for a tenth of a judge's
+    prompt."""
     tree = yaml.safe_load((APPLICATIONS / "vllm-cpu.yaml").read_text())
     solver = next(a for a in tree["applications"] if a["name"] == "solver")
     more = {"judge": {}, "embedder": {"runner": "pooling", "convert": "embed"}}
@@ -208,12 +220,12 @@ def test_a_judge_and_an_embedder_hold_the_model_that_the_file_names(live: Live, 
     assert _post(judge).json()["choices"][0]["message"]["role"] == "assistant"
 
 
-def test_an_iteration_of_micro_vllm_in_small(live: Live) -> None:
-    """Two applications, swapped as the run goes on, the embedded trainer, and the report."""
+def test_a_small_run_of_the_micro_vllm_preset_completes(live: Live) -> None:
+    """It has two applications, whose checkpoints are swapped, the embedded trainer, and a report."""
     few = live.home.path / "few_for_vllm.jsonl"
     few.write_text("".join((live.home.path / "benchmark.jsonl").read_text().splitlines(keepends=True)[:24]))
     settings = (*live.small, "dataset.candidates=60", f"evaluation.benchmark={few}")
-    sets = [part for each in settings for part in ("--set", each)]
+    sets = [part for setting in settings for part in ("--set", setting)]
     done = live.coevo("run", "--preset", "micro-vllm", "--name", "on-vllm", *sets)
     assert done.returncode == 0, done.stderr
     held = held_checkpoints(live.services)
@@ -228,7 +240,7 @@ def test_an_iteration_of_micro_vllm_in_small(live: Live) -> None:
     assert any(vote.entropy_error for vote in votes)  # vLLM's is an estimate
     assert [checkpoint for checkpoint, _ in evaluated] == ["on-vllm/base/0", "on-vllm/solver/1"]
     report = json.loads(live.coevo("report", "on-vllm", "--json").stdout)
-    assert [each["t"] for each in report["iterations"]] == [0, 1]
+    assert [iteration["t"] for iteration in report["iterations"]] == [0, 1]
     serve_checkpoints(live.services, {}, Serving(applications="vllm-cpu", release=True))
 
 

@@ -1,8 +1,8 @@
-"""`python crashes.py SCENARIO FOLDER`: end a process at each point where it touches FOLDER, one after the other; each
-time look at what it left, let another do the work again, and look again. Prints how many points there are.
+"""`python crashes.py SCENARIO FOLDER`: for each point where a process touches FOLDER, it ends a process at this point,
+checks what the process left, lets another process do the work again, and checks again. It prints the number of points.
 
-The process ends by `os._exit`, as abruptly as by `kill -9`. All work is done in children: this process starts no
-threads, so it can fork.
+The process ends by `os._exit`, as abruptly as by `kill -9`. All work is done in child processes: this process starts no
+threads, so that it can fork.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-import pyarrow.dataset  # noqa: F401 - otherwise each child imports it anew
+import pyarrow.dataset  # noqa: F401 - imported here so that the children need not import it
 from store_examples import rollout
 
 from storage.checkpoints import digest, manifest, publish, verify
@@ -48,7 +48,7 @@ def check_texts(folder: Path, done: bool) -> None:
     if done or path.exists():
         assert len(read_texts(folder, "demo", 1, "label_questions")) == 4
     if done:
-        assert [each.name for each in path.parent.iterdir()] == [path.name], "temporary files are left"
+        assert [file.name for file in path.parent.iterdir()] == [path.name], "temporary files are left"
 
 
 def in_child(work: Callable[[Path], None], folder: Path, crash_at: int = 0) -> int:
@@ -61,7 +61,7 @@ def in_child(work: Callable[[Path], None], folder: Path, crash_at: int = 0) -> i
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event not in _TOUCHES:
             return
-        path = Path(str(arguments[0]))  # relative to an open folder where a tree is removed
+        path = Path(str(arguments[0]))  # while a tree is removed, paths are relative to an open folder
         inside = path.is_relative_to(folder) or not path.is_absolute()
         if inside and next(touches) == crash_at:
             os._exit(_CRASHED)
@@ -89,7 +89,7 @@ def main(scenario: str, folder: Path) -> None:
         folder.mkdir()
         crashed = in_child(work, folder, crash_at=point)
         if crashed not in {0, _CRASHED} or in_child(recover, folder) != 0:
-            sys.exit(f"{scenario}: what point {point} left was not whole, or could not be repaired")
+            sys.exit(f"{scenario}: the files after point {point} were not whole, or could not be repaired")
         shutil.rmtree(folder)
         if crashed == 0:
             print(point - 1)

@@ -48,7 +48,7 @@ def label(run: str, index: int) -> LabelledQuestion:
 
 
 def fresh_run(store: Store) -> str:
-    """A new run with its base model; its name."""
+    """Create a run with its base model; returns the run's name."""
     name = f"run-{uuid4().hex}"
     with store.write() as session:
         queries.runs.create_run(session, name=name, config=CoEvolution())
@@ -57,11 +57,11 @@ def fresh_run(store: Store) -> str:
 
 
 def fill(session: Session, run: str) -> None:
-    """Something of everything."""
+    """Add at least one row to every table."""
     queries.run_leases.claim_run(session, run=run, owner="me", lease_seconds=60)
     queries.ledger.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
-    place = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0}
-    queries.pool.join_pool(session, run=run, iteration=1, **place)
+    training = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0}
+    queries.pool.join_pool(session, run=run, iteration=1, **training)
     queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
     queries.questions.add_questions(session, [question(run, index) for index in range(3)])
     queries.questions.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])
@@ -76,13 +76,13 @@ def fill(session: Session, run: str) -> None:
 
 
 def _watch(session: Session, run: str) -> None:
-    """An audit, a figure, and an alert under way."""
+    """Add an audit, a figure, and an alert that has not been delivered yet."""
     key, now = question_id(run, 1, 0), datetime.now(UTC)
     insert_new(session, AuditSamples, [asdict(SampleRow(key, "human", run, 1, "kept", 0))])
     insert_new(session, Annotations, [asdict(AnnotationRow(key, "ann", "right", "", now))])
     insert_new(session, Series, [{"run": run, **asdict(SeriesPoint(1, "kept_share", "all", "", 0.5, 0.1, 0.9, 3))}])
-    found = AlertRow(
+    alert = AlertRow(
         f"{run}/1/x", run, 1, "x", "kept_share", "all", "", "warning", 0.5, None, None, 3, None, None, "", now
     )
-    insert_new(session, Alerts, [asdict(found)])
-    insert_new(session, Deliveries, [asdict(DeliveryRow(found.id, "webhook", 0, now, None, None))])
+    insert_new(session, Alerts, [asdict(alert)])
+    insert_new(session, Deliveries, [asdict(DeliveryRow(alert.id, "webhook", 0, now, None, None))])

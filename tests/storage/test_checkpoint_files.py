@@ -52,15 +52,17 @@ def test_a_checkpoint_is_published_with_its_manifest(source: Path, tmp_path: Pat
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["demo"]
 
 
-def test_a_published_checkpoint_can_be_published_on(source: Path, tmp_path: Path) -> None:
-    """Its manifest is not taken for a model file."""
+def test_a_published_checkpoint_can_be_published_again_elsewhere(source: Path, tmp_path: Path) -> None:
+    """Its manifest does not count as a model file."""
     first = publish_solver(source, tmp_path / "one")
     second = publish_solver(Path(first.path), tmp_path / "two")
     assert second.sha256 == first.sha256
     verify(Path(second.path), first.sha256)
 
 
-def test_publishing_again_is_the_same_and_other_bytes_are_refused(source: Path, tmp_path: Path) -> None:
+def test_publishing_the_same_files_again_changes_nothing_and_other_files_are_refused(
+    source: Path, tmp_path: Path
+) -> None:
     first = publish_solver(source, tmp_path / "models")
     assert publish_solver(source, tmp_path / "models") == first
     (source / "config.json").write_text("{}")
@@ -71,7 +73,7 @@ def test_publishing_again_is_the_same_and_other_bytes_are_refused(source: Path, 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(sorted([*FILES, "manifest.json"])), position=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_found_and_its_file_named(
+def test_a_flipped_bit_is_detected_and_its_file_is_named(
     source: Path, tmp_path: Path, name: str, position: int, bit: int
 ) -> None:
     checkpoint = publish_solver(source, tmp_path / "models")
@@ -98,7 +100,7 @@ def test_a_missing_and_an_extra_file_are_named(source: Path, tmp_path: Path) -> 
         verify(folder, checkpoint.sha256)
 
 
-def test_bytes_and_manifest_that_agree_are_still_not_what_was_published(source: Path, tmp_path: Path) -> None:
+def test_changed_files_with_a_matching_manifest_are_still_refused(source: Path, tmp_path: Path) -> None:
     checkpoint = publish_solver(source, tmp_path / "models")
     (source / "config.json").write_text("{}")
     forged = publish_solver(source, tmp_path / "elsewhere")
@@ -106,14 +108,14 @@ def test_bytes_and_manifest_that_agree_are_still_not_what_was_published(source: 
         verify(Path(forged.path), checkpoint.sha256)
 
 
-def test_a_folder_without_a_manifest_is_no_checkpoint(source: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_refused(source: Path, tmp_path: Path) -> None:
     for folder in (source, tmp_path / "nowhere"):
         with pytest.raises(CheckpointError, match=rf"{folder}: manifest\.json is missing"):
             verify(folder, "00")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"config.json": 1}', b"\xff"])
-def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_manifest_is_named_in_the_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"manifest\.json"):
         verify(tmp_path, "00")
@@ -135,22 +137,23 @@ def test_a_folder_without_weights_is_refused(source: Path, tmp_path: Path) -> No
         publish_solver(tmp_path / "nowhere", tmp_path / "models")
 
 
-def test_a_run_name_cannot_lead_out_of_the_root(source: Path, tmp_path: Path) -> None:
+def test_a_run_name_cannot_point_outside_the_root(source: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="run name: expected"):
         publish(source, tmp_path / "models", run="../out", role="solver", iteration=1, step=1, parent=None)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_crash_at_any_point_leaves_no_half_checkpoint(source: Path, tmp_path: Path) -> None:
+def test_a_crash_at_any_point_leaves_no_incomplete_checkpoint(source: Path, tmp_path: Path) -> None:
     assert crash_points("publish", tmp_path) > 15
 
 
-def test_a_crash_at_any_point_leaves_no_half_texts(tmp_path: Path) -> None:
+def test_a_crash_at_any_point_leaves_no_incomplete_texts(tmp_path: Path) -> None:
     assert crash_points("texts", tmp_path) > 15
 
 
 def crash_points(scenario: str, folder: Path) -> int:
-    """How many points `crashes.py` found, all of them survived."""
+    """The number of points at which `crashes.py` ended a process; fails if the files after any of them were not
+    whole."""
     here = Path(__file__).parent
     search = os.pathsep.join([str(here), str(here.parent.parent)])
     command = [sys.executable, str(here / "crashes.py"), scenario, str(folder / "root")]
@@ -160,7 +163,7 @@ def crash_points(scenario: str, folder: Path) -> int:
     return int(ended.stdout)
 
 
-def test_serving_can_verify_without_torch_or_sql() -> None:
+def test_checkpoints_can_be_verified_without_torch_sqlalchemy_or_pyarrow() -> None:
     program = "import sys, storage.checkpoints; print(*{'torch', 'sqlalchemy', 'pyarrow'} & sys.modules.keys())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""

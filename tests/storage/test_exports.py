@@ -1,4 +1,4 @@
-"""Data sets as files: every format holds the same rows, and the same rows give the same bytes."""
+"""Data sets as files: every format has the same rows, and the same rows give the same bytes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ TEXTS = ("=1+2, what is it?", "-5", "+ five", 'He said "3",\nand left', "\0 and 
 
 @pytest.fixture
 def run(store: Store) -> str:
-    """An iteration whose texts are what formats have trouble with; every second is kept."""
+    """A run whose questions' texts are difficult for file formats; every second question is kept."""
     run = fresh_run(store)
-    asked = [question(run, index, text) for index, text in enumerate(TEXTS)]
+    questions = [question(run, index, text) for index, text in enumerate(TEXTS)]
     with store.write() as session:
-        queries.questions.add_questions(session, asked)
+        queries.questions.add_questions(session, questions)
         queries.questions.add_rollouts(session, [rollout(run, 0, 0)])
         kept = [replace(label(run, index), text=TEXTS[index]) for index in (0, 2, 4)]
         easy = [replace(label(run, index), text=TEXTS[index], verdict="too_easy") for index in (1, 3)]
-        queries.questions.add_labels(session, [*kept, *easy, LabelledQuestion(asked[5].id, None, None, "malformed")])
+        queries.questions.add_labels(
+            session, [*kept, *easy, LabelledQuestion(questions[5].id, None, None, "malformed")]
+        )
         queries.ledger.claim_stage(session, run=run, iteration=1, stage="label_questions", owner="me", lease_seconds=60)
         queries.ledger.finish_stage(session, run=run, iteration=1, stage="label_questions", owner="me", result={})
     return run
@@ -53,22 +55,22 @@ def read(path: Path, kind: Format) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_format_holds_the_rows(store: Store, run: str, tmp_path: Path, kind: Format, monkeypatch: Any) -> None:
+def test_every_format_has_all_rows(store: Store, run: str, tmp_path: Path, kind: Format, monkeypatch: Any) -> None:
     monkeypatch.setattr(exports, "_PAGE", 2)
-    found = export(store, tmp_path, run, 1, "all", kind)
-    rows = read(found.path, kind)
+    exported = export(store, tmp_path, run, 1, "all", kind)
+    rows = read(exported.path, kind)
     assert [int(row["index"]) for row in rows] == list(range(len(TEXTS)))
     expected = [text and text.replace("\0", "\ufffd").replace("\ud800", "\ufffd") for text in TEXTS]
-    if kind == "csv":  # no formulas, but numbers as they are; nothing for what is missing
+    if kind == "csv":  # formulas are escaped, numbers are not; a missing text is empty
         expected = ["'=1+2, what is it?", "-5", "'+ five", *expected[3:5], ""]
     assert [row["question"] for row in rows] == expected
     assert [float(row["p_hat"]) for row in rows[:5]] == [0.6] * 5
-    assert found.manifest["rows"] == len(TEXTS)
-    assert found.manifest["verdicts"] == {"kept": 3, "too_easy": 2, "malformed": 1}
-    assert found.manifest["asked_by"].keys() == found.manifest["voted_by"].keys() == {f"{run}/base/0"}
+    assert exported.manifest["rows"] == len(TEXTS)
+    assert exported.manifest["verdicts"] == {"kept": 3, "too_easy": 2, "malformed": 1}
+    assert exported.manifest["asked_by"].keys() == exported.manifest["voted_by"].keys() == {f"{run}/base/0"}
     again = export(store, tmp_path / "elsewhere", run, 1, "all", kind)
-    assert again.path.read_bytes() == found.path.read_bytes()
-    assert again.manifest == found.manifest
+    assert again.path.read_bytes() == exported.path.read_bytes()
+    assert again.manifest == exported.manifest
     kept = export(store, tmp_path, run, 1, "kept", kind)
     assert [int(row["index"]) for row in read(kept.path, kind)] == [0, 2, 4]
 
@@ -77,64 +79,68 @@ def test_every_format_holds_the_rows(store: Store, run: str, tmp_path: Path, kin
     "formula",
     ["=1+2", "\n=1+2", "\uff1d1+2", " \ufeff\x0b@SUM(1)", "\t1", "\uff0bx", "\u3000-x", "\uff20a", "\r\n+x"],
 )
-def test_a_spreadsheet_finds_no_formula(store: Store, run: str, tmp_path: Path, formula: str) -> None:
+def test_a_csv_file_has_no_formula_for_a_spreadsheet(store: Store, run: str, tmp_path: Path, formula: str) -> None:
     with store.write() as session:
         session.execute(text("UPDATE questions SET text = :formula"), {"formula": formula})
-    found = export(store, tmp_path, run, 1, "kept", "csv")
-    with found.path.open(encoding="utf-8", newline="") as file:
+    exported = export(store, tmp_path, run, 1, "kept", "csv")
+    with exported.path.open(encoding="utf-8", newline="") as file:
         assert {row["question"] for row in csv.DictReader(file)} == {f"'{formula}"}
 
 
-def test_what_is_for_hugging_face_says_in_itself_what_it_is(store: Store, run: str, tmp_path: Path) -> None:
-    found = export(store, tmp_path, run, 1, "all", "huggingface")
+def test_a_hugging_face_archive_has_a_manifest_and_a_card_that_describe_it(
+    store: Store, run: str, tmp_path: Path
+) -> None:
+    exported = export(store, tmp_path, run, 1, "all", "huggingface")
     folder = tmp_path / "unpacked"
-    with zipfile.ZipFile(found.path) as archive:
+    with zipfile.ZipFile(exported.path) as archive:
         archive.extractall(folder)
     manifest, card = json.loads((folder / "manifest.json").read_text()), (folder / "README.md").read_text()
     rows = hashlib.sha256((folder / "data" / "train.parquet").read_bytes()).hexdigest()
     assert manifest["files"] == {"data/train.parquet": rows}
     same = ("run", "iteration", "only", "format", "columns", "rows", "verdicts", "audited", "asked_by", "voted_by")
-    assert {name: manifest[name] for name in same} == {name: found.manifest[name] for name in same}
-    assert {**manifest["config"], "iterations": found.manifest["config"]["iterations"]} == found.manifest["config"]
+    assert {name: manifest[name] for name in same} == {name: exported.manifest[name] for name in same}
+    assert {**manifest["config"], "iterations": exported.manifest["config"]["iterations"]} == exported.manifest[
+        "config"
+    ]
     assert "- rows: 6, of all questions (3 kept, 1 malformed, 2 too_easy)" in card
     assert f"- voted on by: `{run}/base/0` (sha256 sha of {run}/base/0)" in card
     assert f"sha256 {rows}" in card
     with store.write() as session:
-        queries.runs.set_iterations(session, run, found.manifest["config"]["iterations"] + 1)
+        queries.runs.set_iterations(session, run, exported.manifest["config"]["iterations"] + 1)
     longer = export(store, tmp_path / "longer", run, 1, "all", "huggingface")
-    assert longer.path.read_bytes() == found.path.read_bytes()
+    assert longer.path.read_bytes() == exported.path.read_bytes()
 
 
 def test_datasets_loads_the_rows_and_nothing_else(store: Store, run: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     from datasets import load_dataset
 
-    found = export(store, tmp_path, run, 1, "all", "huggingface")
-    with zipfile.ZipFile(found.path) as archive:
+    exported = export(store, tmp_path, run, 1, "all", "huggingface")
+    with zipfile.ZipFile(exported.path) as archive:
         archive.extractall(tmp_path / "unpacked")
     loaded = load_dataset(str(tmp_path / "unpacked"), cache_dir=str(tmp_path / "cache"))
     assert list(loaded) == ["train"]
-    assert list(loaded["train"]) == read(found.path, "huggingface")
+    assert list(loaded["train"]) == read(exported.path, "huggingface")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_lone_surrogates_and_nul_are_replaced_in_what_an_oracle_said(
+def test_lone_surrogates_and_null_characters_in_an_oracle_s_truth_are_replaced(
     store: Store, run: str, tmp_path: Path, kind: Format
 ) -> None:
-    """Those too that a version before this one stored as they were."""
+    """Those that an earlier version stored unchanged are replaced too."""
     with store.write() as session:
-        said = [OracleLabel(f"{run}/1/{index:06d}", "judge", "wrong", "2\ud83d\0") for index in (0, 2)]
-        queries.questions.add_oracle_labels(session, said)
-        before = {"truth": "2\ue000d83d\ue0000000", "key": said[0].question_id}
-        session.execute(text("UPDATE oracle_labels SET truth = :truth WHERE question_id = :key"), before)
-    found = export(store, tmp_path, run, 1, "kept", kind)
-    oracles = [row["oracles"] for row in read(found.path, kind)]
-    assert [each if kind == "jsonl" else json.loads(each) for each in oracles] == [
+        audited = [OracleLabel(f"{run}/1/{index:06d}", "judge", "wrong", "2\ud83d\0") for index in (0, 2)]
+        queries.questions.add_oracle_labels(session, audited)
+        unchanged = {"truth": "2\ue000d83d\ue0000000", "key": audited[0].question_id}
+        session.execute(text("UPDATE oracle_labels SET truth = :truth WHERE question_id = :key"), unchanged)
+    exported = export(store, tmp_path, run, 1, "kept", kind)
+    oracles = [row["oracles"] for row in read(exported.path, kind)]
+    assert [cell if kind == "jsonl" else json.loads(cell) for cell in oracles] == [
         {"judge": ["wrong", "2\ufffd\ufffd"]},
         {"judge": ["wrong", "2\ufffd\ufffd"]},
         {},
     ]
-    assert found.manifest["audited"] == {"judge": 2}
+    assert exported.manifest["audited"] == {"judge": 2}
 
 
 def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path) -> None:
@@ -148,28 +154,28 @@ def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path
     assert (before.manifest["audited"], after.manifest["audited"]) == ({}, {"exact": 1})
 
 
-def test_prompts_that_are_not_voted_on_are_final_once_they_are_read(store: Store, tmp_path: Path) -> None:
-    """Their verdicts come with `read_prompts`; where they are to be voted on, it leaves them without."""
+def test_prompts_without_a_vote_are_final_when_all_are_read_and_have_verdicts(store: Store, tmp_path: Path) -> None:
+    """`read_prompts` stores their verdicts; if the prompts are to be voted on, it stores none."""
     run = fresh_run(store)
-    asked = [replace(question(run, index), checkpoint=None) for index in range(2)]
-    place = {"run": run, "iteration": 1, "stage": "read_prompts", "owner": "me"}
+    questions = [replace(question(run, index), checkpoint=None) for index in range(2)]
+    stage = {"run": run, "iteration": 1, "stage": "read_prompts", "owner": "me"}
     with store.write() as session:
-        queries.ledger.claim_stage(session, **place, lease_seconds=60)
-        queries.questions.add_questions(session, asked)
-        queries.questions.add_labels(session, [LabelledQuestion(asked[0].id, asked[0].text, None, "kept")])
+        queries.ledger.claim_stage(session, **stage, lease_seconds=60)
+        queries.questions.add_questions(session, questions)
+        queries.questions.add_labels(session, [LabelledQuestion(questions[0].id, questions[0].text, None, "kept")])
     with pytest.raises(NotFinal):
         export(store, tmp_path, run, 1, "all", "jsonl")
     with store.write() as session:
-        queries.ledger.finish_stage(session, **place, result={})
+        queries.ledger.finish_stage(session, **stage, result={})
     with pytest.raises(NotFinal):
         export(store, tmp_path, run, 1, "all", "jsonl")
     with store.write() as session:
-        queries.questions.add_labels(session, [LabelledQuestion(asked[1].id, asked[1].text, None, "malformed")])
-    found = export(store, tmp_path, run, 1, "all", "jsonl")
-    assert [row["verdict"] for row in read(found.path, "jsonl")] == ["kept", "malformed"]
-    assert (found.manifest["asked_by"], found.manifest["voted_by"]) == ({}, {})
+        queries.questions.add_labels(session, [LabelledQuestion(questions[1].id, questions[1].text, None, "malformed")])
+    exported = export(store, tmp_path, run, 1, "all", "jsonl")
+    assert [row["verdict"] for row in read(exported.path, "jsonl")] == ["kept", "malformed"]
+    assert (exported.manifest["asked_by"], exported.manifest["voted_by"]) == ({}, {})
     with store.write() as session:
-        queries.ledger.claim_stage(session, **{**place, "stage": "label_questions"}, lease_seconds=60)
+        queries.ledger.claim_stage(session, **{**stage, "stage": "label_questions"}, lease_seconds=60)
     with pytest.raises(NotFinal):
         export(store, tmp_path, run, 1, "all", "jsonl")
 

@@ -1,4 +1,4 @@
-"""What migrations do to the rows of a database that an earlier version of coevo made."""
+"""Migrations keep the rows of a database that an earlier version of coevo made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 def as_stored_by_0010(config: RunConfig) -> dict[str, Any]:
-    """One kind of run had all settings of both."""
+    """The configuration as version 0010 stored it, when every run had the settings of both kinds."""
     stored = config.model_dump(mode="json", exclude={"kind"})
     if isinstance(config, CoEvolution):
         return {**stored, "prompts": None}
@@ -57,7 +57,7 @@ def insert_run(connection: Connection, config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("preset", "kind"), [("demo", CoEvolution), ("micro", SelfTraining)])
-def test_0011_a_run_becomes_one_of_its_kind(database_url: str, preset: str, kind: type) -> None:
+def test_0011_a_stored_configuration_becomes_one_of_its_kind_of_run(database_url: str, preset: str, kind: type) -> None:
     config = load_config(RUNS / f"{preset}.toml", {"seed": 7, "guard.decline": "stop"})
     assert isinstance(config, kind)
     with database_of_version(database_url, "0010") as connection:
@@ -72,10 +72,10 @@ def test_0012_an_audit_sample_keeps_its_order(database_url: str) -> None:
     with database_of_version(database_url, "0011") as connection:
         insert_run(connection, CoEvolution().model_dump(mode="json"))
         for index in range(3):
-            key, where = question_id("old", 1, index), {"run": "old", "iteration": 1}
-            insert(connection, "questions", id=key, **where, index=index, raw="2 + 2?", seed=index)
+            key, iteration_key = question_id("old", 1, index), {"run": "old", "iteration": 1}
+            insert(connection, "questions", id=key, **iteration_key, index=index, raw="2 + 2?", seed=index)
             sample = {"oracle": "human", "stratum": "kept 0.4-0.6", "place": 2 - index}
-            insert(connection, "audit_samples", question_id=key, **where, **sample)
+            insert(connection, "audit_samples", question_id=key, **iteration_key, **sample)
     upgraded = open_store(database_url, create=True)
     with upgraded.read() as session:
         samples = queries.audits.samples_of(session, "old", 1, "human")

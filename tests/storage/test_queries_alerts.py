@@ -1,4 +1,4 @@
-"""Alerts and the outbox that they are delivered from."""
+"""Alerts, and the queue of deliveries that they are sent from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.rows import AlertRow, DeliveryRow
 from storage.session import Store
 
 TARGET, DAY = "example.org#12345678", timedelta(days=1)
-PUT_OFF = [timedelta(seconds=30), timedelta(seconds=60)]
+DELAYS = [timedelta(seconds=30), timedelta(seconds=60)]
 
 
 def alert(run: str, number: int, age: timedelta = timedelta(), **more: object) -> AlertRow:
@@ -30,23 +30,23 @@ def alert(run: str, number: int, age: timedelta = timedelta(), **more: object) -
     return replace(base, **more)
 
 
-def claim(store: Store, most: int = 3) -> tuple[AlertRow, DeliveryRow] | None:
+def claim(store: Store, max_attempts: int = 3) -> tuple[AlertRow, DeliveryRow] | None:
     with store.write() as session:
-        return queries.alerts.claim_delivery(session, TARGET, most=most, first_sight=DAY, put_off=PUT_OFF)
+        return queries.alerts.claim_delivery(session, TARGET, max_attempts=max_attempts, lookback=DAY, delays=DELAYS)
 
 
-def due(store: Store, most: int = 3) -> bool:
+def is_delivery_due(store: Store, max_attempts: int = 3) -> bool:
     with store.read() as session:
-        return queries.alerts.delivery_due(session, TARGET, most=most, first_sight=DAY)
+        return queries.alerts.delivery_due(session, TARGET, max_attempts=max_attempts, lookback=DAY)
 
 
-def raise_(store: Store, *alerts: AlertRow) -> None:
+def add_alerts(store: Store, *alerts: AlertRow) -> None:
     with store.write() as session:
         queries.alerts.add_alerts(session, alerts)
 
 
-def in_the_past(store: Store) -> None:
-    """As if the next attempts were due."""
+def make_next_attempts_due(store: Store) -> None:
+    """Set the time of every next attempt to a second ago."""
     with store.write() as session:
         session.execute(update(table_of(Deliveries)).values(next_at=datetime.now(UTC) - timedelta(seconds=1)))
 
@@ -55,87 +55,87 @@ def test_an_alert_is_raised_once_and_listed_newest_first(store: Store) -> None:
     run, other = fresh_run(store), fresh_run(store)
     same = datetime.now(UTC)
     rows = [alert(run, i, raised_at=same) for i in range(3)]
-    raise_(store, *rows, alert(other, 9, severity="critical", iteration=2))
-    raise_(store, replace(rows[0], text="again"))
+    add_alerts(store, *rows, alert(other, 9, severity="critical", iteration=2))
+    add_alerts(store, replace(rows[0], text="again"))
     with store.read() as session:
         assert queries.alerts.list_alerts(session, run=run) == rows[::-1]
         assert queries.alerts.list_alerts(session, run=run, after=rows[2], limit=1) == [rows[1]]
-        assert [each.run for each in queries.alerts.list_alerts(session, severity="critical")] == [other]
-        assert [each.run for each in queries.alerts.list_alerts(session, iteration=2)] == [other]
+        assert [row.run for row in queries.alerts.list_alerts(session, severity="critical")] == [other]
+        assert [row.run for row in queries.alerts.list_alerts(session, iteration=2)] == [other]
         assert queries.alerts.get_alert(session, rows[0].id) == rows[0]
-        with pytest.raises(NotThere, match="alert 'x': there is none"):
+        with pytest.raises(NotThere, match="alert 'x': no alert has this id"):
             queries.alerts.get_alert(session, "x")
 
 
-def test_it_is_acknowledged_once(store: Store) -> None:
+def test_an_alert_can_be_acknowledged_only_once(store: Store) -> None:
     run = fresh_run(store)
-    raise_(store, alert(run, 1), alert(run, 2))
+    add_alerts(store, alert(run, 1), alert(run, 2))
     with store.write() as session:
-        done = queries.alerts.acknowledge(session, alert(run, 1).id, "ann", "restarted")
-    assert (done.acknowledged_by, done.note, done.acknowledged_at is not None) == ("ann", "restarted", True)
+        acknowledged = queries.alerts.acknowledge(session, alert(run, 1).id, "ann", "restarted")
+    assert (acknowledged.acknowledged_by, acknowledged.note, acknowledged.acknowledged_at is not None) == ("ann", "restarted", True)
     with store.write() as session, pytest.raises(AlreadyAcknowledged, match="ann acknowledged it at 2"):
-        queries.alerts.acknowledge(session, done.id, "bob")
+        queries.alerts.acknowledge(session, acknowledged.id, "bob")
     with store.write() as session, pytest.raises(NotThere):
         queries.alerts.acknowledge(session, "x", "bob")
     with store.read() as session:
-        assert queries.alerts.list_alerts(session, run=run, acknowledged=True) == [done]
-        assert [each.id for each in queries.alerts.list_alerts(session, run=run, acknowledged=False)] == [
+        assert queries.alerts.list_alerts(session, run=run, acknowledged=True) == [acknowledged]
+        assert [row.id for row in queries.alerts.list_alerts(session, run=run, acknowledged=False)] == [
             alert(run, 2).id
         ]
 
 
-def test_a_delivery_is_claimed_put_off_and_done(store: Store) -> None:
+def test_a_delivery_is_claimed_then_delivered_or_retried_later(store: Store) -> None:
     run = fresh_run(store)
-    assert (due(store), claim(store)) == (False, None)
-    raise_(store, alert(run, 1), alert(run, 2))
-    assert due(store)
+    assert (is_delivery_due(store), claim(store)) == (False, None)
+    add_alerts(store, alert(run, 1), alert(run, 2))
+    assert is_delivery_due(store)
     before = datetime.now(UTC)
-    first, row = claim(store)
-    assert before <= row.next_at - PUT_OFF[0] <= datetime.now(UTC)
-    assert (first.id, row.attempts, row.delivered_at) == (alert(run, 1).id, 1, None)
+    first, delivery = claim(store)
+    assert before <= delivery.next_at - DELAYS[0] <= datetime.now(UTC)
+    assert (first.id, delivery.attempts, delivery.delivered_at) == (alert(run, 1).id, 1, None)
     second, _ = claim(store)
     assert second.id == alert(run, 2).id
-    assert (due(store), claim(store)) == (False, None)
+    assert (is_delivery_due(store), claim(store)) == (False, None)
     with store.write() as session:
         queries.alerts.mark_delivered(session, first.id, TARGET)
         queries.alerts.mark_failed(session, second.id, TARGET, "HTTP 500")
-    in_the_past(store)
+    make_next_attempts_due(store)
     before = datetime.now(UTC)
-    again, row = claim(store)
-    assert before <= row.next_at - PUT_OFF[1] <= datetime.now(UTC)
-    assert (again.id, row.attempts, row.error) == (second.id, 2, "HTTP 500")
+    retried, delivery = claim(store)
+    assert before <= delivery.next_at - DELAYS[1] <= datetime.now(UTC)
+    assert (retried.id, delivery.attempts, delivery.error) == (second.id, 2, "HTTP 500")
     with store.read() as session:
         [delivered] = queries.alerts.deliveries_of(session, first.id)
     assert (delivered.error, delivered.delivered_at is not None) == (None, True)
 
 
-def test_attempts_are_bounded(store: Store) -> None:
-    raise_(store, alert(fresh_run(store), 1))
+def test_a_delivery_is_not_attempted_more_often_than_the_maximum(store: Store) -> None:
+    add_alerts(store, alert(fresh_run(store), 1))
     for attempt in (1, 2, 3):
         assert claim(store)[1].attempts == attempt
-        in_the_past(store)
-    assert (due(store), claim(store)) == (False, None)
+        make_next_attempts_due(store)
+    assert (is_delivery_due(store), claim(store)) == (False, None)
 
 
-def test_a_target_that_is_new_does_not_get_what_is_old(store: Store) -> None:
+def test_a_new_target_gets_no_alert_from_before_the_lookback(store: Store) -> None:
     run = fresh_run(store)
-    raise_(store, alert(run, 1, age=timedelta(days=2)))
-    assert (due(store), claim(store)) == (False, None)
-    raise_(store, alert(run, 2, age=timedelta(hours=23)))
+    add_alerts(store, alert(run, 1, age=timedelta(days=2)))
+    assert (is_delivery_due(store), claim(store)) == (False, None)
+    add_alerts(store, alert(run, 2, age=timedelta(hours=23)))
     assert claim(store)[0].id == alert(run, 2).id
-    # It is known from now on: what is raised while nobody delivers is not lost, however long that takes.
-    raise_(store, alert(run, 3, age=timedelta(hours=22)))
+    # The target is known from now on, so an alert raised while nothing delivers is still delivered later.
+    add_alerts(store, alert(run, 3, age=timedelta(hours=22)))
     assert claim(store)[0].id == alert(run, 3).id
 
 
-def test_of_many_at_once_each_alert_is_claimed_by_one(store: Store) -> None:
+def test_each_alert_is_claimed_by_exactly_one_of_several_threads(store: Store) -> None:
     run = fresh_run(store)
-    raise_(store, *(alert(run, i) for i in range(6)))
+    add_alerts(store, *(alert(run, i) for i in range(6)))
     claimed: list[str] = []
 
     def work() -> None:
-        while found := claim(store):
-            claimed.append(found[0].id)
+        while claimed_row := claim(store):
+            claimed.append(claimed_row[0].id)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -148,9 +148,9 @@ def test_of_many_at_once_each_alert_is_claimed_by_one(store: Store) -> None:
     assert sorted(claimed) == [alert(run, i).id for i in range(6)]
 
 
-def test_alerts_and_series_go_with_their_run(store: Store) -> None:
+def test_deleting_a_run_deletes_its_alerts_and_deliveries(store: Store) -> None:
     run = fresh_run(store)
-    raise_(store, alert(run, 1))
+    add_alerts(store, alert(run, 1))
     assert claim(store) is not None
     with store.write() as session:
         queries.runs.delete_run(session, run)

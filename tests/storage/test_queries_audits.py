@@ -75,7 +75,7 @@ def test_an_annotator_speaks_once_of_a_question(store: Store, run: str) -> None:
         queries.audits.add_annotation(session, said)
         queries.audits.add_annotation(session, _said(run, 0, "bob", "wrong", minutes=-1))
     with store.write() as session:
-        with pytest.raises(AlreadyAnnotated, match="'ann' has said something of it already"):
+        with pytest.raises(AlreadyAnnotated, match="'ann' has annotated it already"):
             queries.audits.add_annotation(session, _said(run, 0, "ann", "wrong"))
         queries.audits.add_annotation(session, _said(run, 2, "ann", "unknown"))  # the transaction goes on
     with store.read() as session:

@@ -1,4 +1,4 @@
-"""Pages of an iteration's questions: whatever is asked for, in whatever order, each once and none left out."""
+"""Pages of an iteration's questions: for any filter and order, each matching question is listed exactly once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TEXTS = ("What is 3 + 4?", "WHAT is 100% of _x_?", "Say \\backslash", "100 of x"
 @st.composite
 def entries(draw: st.DrawFn) -> list[tuple[str | None, Verdict | None, int | None, tuple[str, str] | None]]:
     """(text, verdict, votes of 4, (oracle, its verdict)) of each question; without a verdict it has no label yet."""
-    one = st.tuples(
+    entry_values = st.tuples(
         st.sampled_from(TEXTS),
         st.sampled_from([*VOTED, "malformed", "duplicate", None]),
         st.integers(0, 4),
         st.none() | st.tuples(st.sampled_from(["exact", "judge"]), st.sampled_from(["right", "wrong"])),
     )
-    found = draw(st.lists(one, max_size=12))
-    return [(t, v, n if v in VOTED else None, o if v in VOTED else None) for t, v, n, o in found]
+    drawn = draw(st.lists(entry_values, max_size=12))
+    return [(t, v, n if v in VOTED else None, o if v in VOTED else None) for t, v, n, o in drawn]
 
 
 filters = st.builds(
@@ -49,37 +49,37 @@ filters = st.builds(
 
 
 @shared_store
-@given(made=entries(), wanted=filters, sort=st.sampled_from(get_args(Sort)), limit=st.integers(1, 5))
-def test_pages_are_what_was_asked_for_in_order(
-    store: Store, made: list[Any], wanted: QuestionFilter, sort: Sort, limit: int
+@given(values_of_entries=entries(), filter_=filters, sort=st.sampled_from(get_args(Sort)), limit=st.integers(1, 5))
+def test_pages_list_the_matching_questions_in_the_order_asked_for(
+    store: Store, values_of_entries: list[Any], filter_: QuestionFilter, sort: Sort, limit: int
 ) -> None:
     run = fresh_run(store)
-    every = [_entry(run, index, *what) for index, what in enumerate(made)]
-    _write(store, every)
-    fits = [entry for entry in every if _fits(entry, wanted)]
+    entries_of_run = [_entry(run, index, *values) for index, values in enumerate(values_of_entries)]
+    _write(store, entries_of_run)
+    matching = [entry for entry in entries_of_run if matches(entry, filter_)]
     if sort.endswith("p_hat"):
-        fits = [entry for entry in fits if entry.label]
-    summaries = [_summary(entry) for entry in fits]
-    expected = sorted(summaries, key=lambda each: sort_key_of(each, sort), reverse=sort.startswith("-"))
-    found, after = list[QuestionSummary](), ()
+        matching = [entry for entry in matching if entry.label]
+    summaries = [_summary(entry) for entry in matching]
+    expected = sorted(summaries, key=lambda summary: sort_key_of(summary, sort), reverse=sort.startswith("-"))
+    listed, after = list[QuestionSummary](), ()
     with store.read() as session:
-        while page := list_questions(session, run, 1, wanted, sort=sort, after=after, limit=limit):
+        while page := list_questions(session, run, 1, filter_, sort=sort, after=after, limit=limit):
             assert len(page) <= limit
-            found += page
+            listed += page
             after = sort_key_of(page[-1], sort)
-        assert list_questions(session, run, 2, wanted, sort=sort) == []
-        assert [get_question(session, entry.question.id) for entry in every] == every
-        counted = Counter((e.verdict, e.label.p_hat if e.label else None) for e in every if e.verdict)
-        assert {(verdict, p_hat): count for verdict, p_hat, count in vote_counts(session, run, 1)} == counted
-    assert found == expected
+        assert list_questions(session, run, 2, filter_, sort=sort) == []
+        assert [get_question(session, entry.question.id) for entry in entries_of_run] == entries_of_run
+        counts = Counter((e.verdict, e.label.p_hat if e.label else None) for e in entries_of_run if e.verdict)
+        assert {(verdict, p_hat): count for verdict, p_hat, count in vote_counts(session, run, 1)} == counts
+    assert listed == expected
 
 
-def test_a_question_that_is_not_there_is_said(store: Store) -> None:
-    with store.read() as session, pytest.raises(StoreError, match="'nobody/1/000000': there is none"):
+def test_an_unknown_question_is_an_error_that_names_it(store: Store) -> None:
+    with store.read() as session, pytest.raises(StoreError, match="'nobody/1/000000': no question has this id"):
         get_question(session, "nobody/1/000000")
 
 
-def test_labels_are_where_their_questions_are(store: Store) -> None:
+def test_a_label_is_listed_with_its_own_question(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
         queries.questions.add_questions(session, [question(run, 0), question(run, 1)])
@@ -92,45 +92,45 @@ def test_labels_are_where_their_questions_are(store: Store) -> None:
 def _entry(
     run: str, index: int, text: str | None, verdict: Verdict | None, votes: int | None, oracle: Sequence[str] | None
 ) -> QuestionEntry:
-    asked: Question = question(run, index, text)
+    row: Question = question(run, index, text)
     vote = None if votes is None else PseudoLabel("7", votes, 4, 4, 0, votes / 4, "all", (("7", votes),))
-    said = () if oracle is None else (OracleLabel(asked.id, oracle[0], cast(OracleVerdict, oracle[1]), "7"),)
-    return QuestionEntry(asked, verdict, vote, said)
+    oracle_labels = () if oracle is None else (OracleLabel(row.id, oracle[0], cast(OracleVerdict, oracle[1]), "7"),)
+    return QuestionEntry(row, verdict, vote, oracle_labels)
 
 
 def _summary(entry: QuestionEntry) -> QuestionSummary:
-    asked, none = entry.question, dict.fromkeys(asdict(label("r", 0).label))
-    made = asdict(entry.label) if entry.label else none
-    given = {name: getattr(asked, name) for name in ("id", "run", "iteration", "index", "text", "checkpoint", "seed")}
-    del made["classes"]
-    return QuestionSummary(**given, **made, verdict=entry.verdict, oracles=entry.oracles)
+    row, empty_label = entry.question, dict.fromkeys(asdict(label("r", 0).label))
+    label_values = asdict(entry.label) if entry.label else empty_label
+    question_values = {name: getattr(row, name) for name in ("id", "run", "iteration", "index", "text", "checkpoint", "seed")}
+    del label_values["classes"]
+    return QuestionSummary(**question_values, **label_values, verdict=entry.verdict, oracles=entry.oracles)
 
 
-def _write(store: Store, made: Sequence[QuestionEntry]) -> None:
+def _write(store: Store, entries: Sequence[QuestionEntry]) -> None:
     with store.write() as session:
-        queries.questions.add_questions(session, [entry.question for entry in made])
+        queries.questions.add_questions(session, [entry.question for entry in entries])
         labels = [
             LabelledQuestion(entry.question.id, entry.question.text, entry.label, entry.verdict)
-            for entry in made
+            for entry in entries
             if entry.verdict
         ]
         queries.questions.add_labels(session, labels)
-        queries.questions.add_oracle_labels(session, [said for entry in made for said in entry.oracles])
+        queries.questions.add_oracle_labels(session, [oracle_label for entry in entries for oracle_label in entry.oracles])
 
 
-def _fits(entry: QuestionEntry, wanted: QuestionFilter) -> bool:
+def matches(entry: QuestionEntry, filter_: QuestionFilter) -> bool:
     p_hat = entry.label.p_hat if entry.label else None
-    low, high = wanted.p_hat_min, wanted.p_hat_max
-    named = [said for said in entry.oracles if wanted.oracle in (None, said.oracle)]
-    judged = [said for said in named if wanted.oracle_verdict in (None, said.verdict)]
+    low, high = filter_.p_hat_min, filter_.p_hat_max
+    of_oracle = [label for label in entry.oracles if filter_.oracle in (None, label.oracle)]
+    with_verdict = [label for label in of_oracle if filter_.oracle_verdict in (None, label.verdict)]
     return (
-        (not wanted.verdicts or entry.verdict in wanted.verdicts)
+        (not filter_.verdicts or entry.verdict in filter_.verdicts)
         and (low is None or (p_hat is not None and p_hat >= low))
         and (high is None or (p_hat is not None and p_hat <= high))
-        and (wanted.text is None or (entry.question.text is not None and _in(wanted.text, entry.question.text)))
-        and (judged != [] or (wanted.oracle is None and wanted.oracle_verdict is None))
+        and (filter_.text is None or (entry.question.text is not None and contains(filter_.text, entry.question.text)))
+        and (with_verdict != [] or (filter_.oracle is None and filter_.oracle_verdict is None))
     )
 
 
-def _in(part: str, text: str) -> bool:
+def contains(part: str, text: str) -> bool:
     return part.lower() in text.lower()

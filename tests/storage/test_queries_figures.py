@@ -13,16 +13,17 @@ from storage.rows import TrainMetric
 from storage.session import Store
 
 
-def test_filter_statistics_by_iteration(store: Store) -> None:
+def test_filter_statistics_are_returned_by_iteration_and_never_replaced(store: Store) -> None:
     run = fresh_run(store)
-    some = statistics([label(run, 0), LabelledQuestion("x", None, None, "malformed")])
-    none = statistics([])
+    two_questions = statistics([label(run, 0), LabelledQuestion("x", None, None, "malformed")])
+    no_questions = statistics([])
     with store.write() as session:
-        queries.figures.add_filter_stats(session, run=run, iteration=2, stats=none)
-        queries.figures.add_filter_stats(session, run=run, iteration=1, stats=some)
-        queries.figures.add_filter_stats(session, run=run, iteration=1, stats=none)  # already there: the first stays
+        queries.figures.add_filter_stats(session, run=run, iteration=2, stats=no_questions)
+        queries.figures.add_filter_stats(session, run=run, iteration=1, stats=two_questions)
+        # Iteration 1 has statistics already: they are not replaced.
+        queries.figures.add_filter_stats(session, run=run, iteration=1, stats=no_questions)
     with store.read() as session:
-        assert list(queries.figures.filter_stats_of(session, run).items()) == [(1, some), (2, none)]
+        assert list(queries.figures.filter_stats_of(session, run).items()) == [(1, two_questions), (2, no_questions)]
 
 
 def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
@@ -33,8 +34,8 @@ def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
         queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=9, metrics={"reward": 1.0})
         queries.figures.add_train_metrics(session, run=run, iteration=1, role="challenger", step=0, metrics={})
     with store.read() as session:
-        found = queries.figures.train_metrics_of(session, run)
-        assert found == [
+        rows = queries.figures.train_metrics_of(session, run)
+        assert rows == [
             TrainMetric(1, "solver", 9, "reward", 1.0),
             TrainMetric(1, "solver", 10, "kl", math.inf),
             TrainMetric(1, "solver", 10, "loss", None),
@@ -42,12 +43,12 @@ def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
             TrainMetric(1, "solver", 10, "steps", 3.0),
             TrainMetric(1, "solver", 10, "tokens", 1e-300),
         ]
-        assert queries.figures.train_metrics_of(session, run, name="reward") == [found[0], found[3]]
+        assert queries.figures.train_metrics_of(session, run, name="reward") == [rows[0], rows[3]]
         assert queries.figures.train_metrics_of(session, run, iteration=2) == []
         assert queries.figures.train_metrics_of(session, run, role="challenger") == []
 
 
-def test_evaluations_by_checkpoint_and_benchmark(store: Store) -> None:
+def test_evaluations_are_read_by_checkpoint_and_benchmark(store: Store) -> None:
     run = fresh_run(store)
     items = [Evaluated("b", "2", 8, 3, True, False), Evaluated("a", None, 8, 0, False, True)]
     with store.write() as session:
@@ -59,7 +60,7 @@ def test_evaluations_by_checkpoint_and_benchmark(store: Store) -> None:
         assert queries.figures.evaluations_of(session, f"{run}/solver/1", "micro") == []
 
 
-def test_evaluations_in_sums(store: Store) -> None:
+def test_evaluation_sums_are_per_checkpoint_and_benchmark(store: Store) -> None:
     run = fresh_run(store)
     items = [Evaluated("b", "2", 8, 2, True, False), Evaluated("a", None, 8, 4, True, True)]
     with store.write() as session:

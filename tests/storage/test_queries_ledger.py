@@ -27,7 +27,7 @@ def finish(store: Store, run: str, owner: str) -> StageRow:
         )
 
 
-def test_a_stage_from_claim_to_done(store: Store) -> None:
+def test_a_claimed_stage_is_running_and_a_finished_one_is_done(store: Store) -> None:
     run, before = fresh_run(store), datetime.now(UTC)
     claimed = claim(store, run, "ann", lease_seconds=600)
     assert before <= claimed.started_at <= datetime.now(UTC)
@@ -37,10 +37,10 @@ def test_a_stage_from_claim_to_done(store: Store) -> None:
     assert (done.status, done.result, done.attempt) == ("done", {"kept": 3}, 1)
     assert done.finished_at is not None
     assert done.finished_at >= done.started_at
-    assert claim(store, run, "bob") == done  # nothing is left to do for anyone
+    assert claim(store, run, "bob") == done  # a finished stage is returned as it is
 
 
-def test_a_live_lease_keeps_others_out_and_names_its_owner(store: Store) -> None:
+def test_a_stage_with_a_live_lease_is_refused_and_its_owner_named(store: Store) -> None:
     run = fresh_run(store)
     claim(store, run, "ann")
     with pytest.raises(StageHeld, match=f"stage {run}/1/label_questions: .* in ann, whose lease ends at"):
@@ -48,7 +48,7 @@ def test_a_live_lease_keeps_others_out_and_names_its_owner(store: Store) -> None
     assert claim(store, run, "ann").attempt == 2
 
 
-def test_who_claims_a_stage_anew_has_made_no_progress_yet(store: Store) -> None:
+def test_claiming_a_stage_again_clears_its_progress(store: Store) -> None:
     run = fresh_run(store)
     key = {"run": run, "iteration": 1, "stage": "label_questions", "owner": "ann"}
     claim(store, run, "ann")
@@ -58,7 +58,7 @@ def test_who_claims_a_stage_anew_has_made_no_progress_yet(store: Store) -> None:
     assert (again.progress_done, again.progress_total, again.progress_note) == (None, None, None)
 
 
-def test_an_expired_lease_is_taken_and_its_owner_told(store: Store) -> None:
+def test_an_expired_lease_can_be_taken_and_the_old_owner_is_refused(store: Store) -> None:
     run = fresh_run(store)
     claim(store, run, "ann", lease_seconds=0)
     assert claim(store, run, "bob").attempt == 2
@@ -68,11 +68,11 @@ def test_an_expired_lease_is_taken_and_its_owner_told(store: Store) -> None:
         lambda session: queries.ledger.finish_stage(session, **key, result={}),
         lambda session: queries.ledger.fail_stage(session, **key, error="late"),
     ):
-        with store.write() as session, pytest.raises(LeaseLost, match="expected ann to hold it, it is running in bob"):
+        with store.write() as session, pytest.raises(LeaseLost, match="ann to hold it, but it is running in bob"):
             call(session)
 
 
-def test_a_lease_that_ran_out_untaken_can_still_be_renewed(store: Store) -> None:
+def test_an_expired_lease_that_nobody_took_can_still_be_renewed(store: Store) -> None:
     run = fresh_run(store)
     claim(store, run, "ann", lease_seconds=0)
     with store.write() as session:
@@ -98,7 +98,7 @@ def test_a_failed_stage_keeps_its_error_until_it_is_claimed(store: Store) -> Non
     assert (again.status, again.attempt, again.error, again.finished_at) == ("running", 2, None, None)
 
 
-def test_a_dead_owners_leases_are_released(store: Store) -> None:
+def test_releasing_an_owners_leases_frees_its_stages_of_one_run_only(store: Store) -> None:
     run, other = fresh_run(store), fresh_run(store)
     claim(store, run, "dead", stage="evaluate")
     claim(store, run, "alive", stage="audit_labels")
@@ -107,13 +107,13 @@ def test_a_dead_owners_leases_are_released(store: Store) -> None:
         released = queries.ledger.release_leases(session, run=run, owner="dead")
     assert [(row.stage, row.owner) for row in released] == [("evaluate", "dead")]
     assert claim(store, run, "bob", stage="evaluate").owner == "bob"
-    for run_held, stage in ((run, "audit_labels"), (other, "evaluate")):
+    for held_run, stage in ((run, "audit_labels"), (other, "evaluate")):
         with pytest.raises(StageHeld):
-            claim(store, run_held, "bob", stage=stage)
+            claim(store, held_run, "bob", stage=stage)
 
 
-def test_rows_and_done_are_one_transaction(store: Store) -> None:
-    """The owner who lost the stage writes nothing, not even what it wrote before it found out."""
+def test_an_owner_that_lost_its_stage_stores_no_rows(store: Store) -> None:
+    """Its rows and its "done" are one transaction: when finishing fails, the rows written before are rolled back."""
     run = fresh_run(store)
     claim(store, run, "ann", lease_seconds=0)
     claim(store, run, "bob")
@@ -129,7 +129,7 @@ def test_rows_and_done_are_one_transaction(store: Store) -> None:
         assert queries.questions.count_questions(session, run, 1) == 0
 
 
-def test_the_ledger_of_a_run(store: Store) -> None:
+def test_the_stages_of_a_run_are_listed_in_the_order_of_their_claims(store: Store) -> None:
     run = fresh_run(store)
     for stage in ("train_solver", "evaluate", "audit_labels"):
         claim(store, run, "ann", stage=stage)
@@ -142,7 +142,7 @@ def test_the_ledger_of_a_run(store: Store) -> None:
         assert queries.ledger.find_stage(session, run=run, iteration=2, stage="evaluate") is None
 
 
-def test_a_stage_of_no_run_cannot_be_claimed(store: Store) -> None:
+def test_a_stage_of_an_unknown_run_cannot_be_claimed(store: Store) -> None:
     with pytest.raises(StoreError, match="run nobody: no such run"):
         claim(store, "nobody", "ann")
 
@@ -152,17 +152,17 @@ _STAGES, _CLAIMANTS = 25, 3
 
 def _claim_all(url: str, run: str, owner: str, barrier: Barrier, won: multiprocessing.Queue[list[str]]) -> None:
     store = open_store(url)
-    mine = []
+    claimed = []
     barrier.wait()
     for number in range(_STAGES):
         try:
-            mine.append(claim(store, run, owner, stage=f"stage {number}").stage)
+            claimed.append(claim(store, run, owner, stage=f"stage {number}").stage)
         except StageHeld:
             continue
-    won.put(mine)
+    won.put(claimed)
 
 
-def test_of_processes_that_claim_a_stage_at_once_exactly_one_gets_it(store: Store, database_url: str) -> None:
+def test_exactly_one_of_several_processes_gets_each_stage(store: Store, database_url: str) -> None:
     run = fresh_run(store)
     spawn = multiprocessing.get_context("spawn")
     barrier, won = spawn.Barrier(_CLAIMANTS), spawn.Queue()

@@ -1,4 +1,4 @@
-"""The worker pool's queue: who is in it, what they used, and how those who are gone leave it."""
+"""The worker pool's queue: the jobs in it, what each has used, and how abandoned jobs are removed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def join(store: Store, run: str, owner: str, *, lease_seconds: float = 600, unit
 
 def job(store: Store, run: str) -> PoolRow:
     with store.read() as session:
-        [found] = [row for row in queries.pool.pool_jobs(session) if row.run == run]
-        return found
+        [pool_job] = [row for row in queries.pool.pool_jobs(session) if row.run == run]
+        return pool_job
 
 
 def start(store: Store, run: str) -> None:
@@ -41,76 +41,77 @@ def leave(store: Store, run: str, owner: str) -> None:
         queries.pool.leave_pool(session, run=run, iteration=1, stage=STAGE, owner=owner)
 
 
-def begun_earlier(store: Store, run: str, seconds: float) -> None:
+def move_start_back(store: Store, run: str, seconds: float) -> None:
+    """Make the job's current state look as if it began `seconds` earlier."""
     with store.write() as session:
         earlier = job(store, run).since - timedelta(seconds=seconds)
         session.execute(update(table_of(PoolJobs)).where(PoolJobs.run == run).values(since=earlier))
 
 
-def test_a_job_from_its_queue_to_its_end(store: Store) -> None:
+def test_a_job_is_queued_then_running_then_done(store: Store) -> None:
     run = fresh_run(store)
     join(store, run, "ann")
     waiting = job(store, run)
     assert (waiting.kind, waiting.units, waiting.status) == ("GPU", 2, "queued")
     start(store, run)
     assert (job(store, run).status, job(store, run).since >= waiting.since) == ("running", True)
-    begun_earlier(store, run, 100)
+    move_start_back(store, run, 100)
     leave(store, run, "ann")
     done = job(store, run)
     assert done.status == "done"
-    took = (done.since - waiting.since).total_seconds()
-    assert 200 <= done.used <= 2 * (100 + took)  # 2 units for 100 s, and for what the test took
-    leave(store, run, "ann")  # again, by whoever cleans up
+    duration = (done.since - waiting.since).total_seconds()
+    assert 200 <= done.used <= 2 * (100 + duration)  # 2 units for 100 s and for the duration of the test
+    leave(store, run, "ann")  # cleaning up may leave the pool a second time: nothing changes
     assert job(store, run) == done
 
 
-def test_a_job_that_queues_again_keeps_what_it_used_and_waiting_costs_nothing(store: Store) -> None:
+def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: Store) -> None:
     run = fresh_run(store)
     join(store, run, "ann")
     start(store, run)
-    begun_earlier(store, run, 50)
+    move_start_back(store, run, 50)
     leave(store, run, "ann")
     used = job(store, run).used
     join(store, run, "ann")
-    begun_earlier(store, run, 1000)
+    move_start_back(store, run, 1000)
     leave(store, run, "ann")
     assert job(store, run).used == used > 0
 
 
-def test_what_a_job_used_is_kept_when_it_queues_again_in_the_middle(store: Store) -> None:
-    """As one that goes on in another process, after its own was killed."""
+def test_the_use_of_a_running_job_is_kept_when_it_queues_again(store: Store) -> None:
+    """This happens when a run continues in another process after its first process was killed."""
     run = fresh_run(store)
     join(store, run, "ann", lease_seconds=0)
     start(store, run)
-    begun_earlier(store, run, 50)
+    move_start_back(store, run, 50)
     join(store, run, "bob")
     assert job(store, run).status == "queued"
     assert job(store, run).used >= 100
 
 
 @pytest.mark.parametrize("how", ["its lease ran out", "its stage failed", "another took it over"])
-def test_whoever_no_longer_holds_the_stage_is_dropped(store: Store, how: str) -> None:
+def test_a_job_whose_owner_lost_its_stage_is_dropped(store: Store, cause: str) -> None:
     run, other = fresh_run(store), fresh_run(store)
-    join(store, run, "ann", lease_seconds=0 if how != "its stage failed" else 600)
+    join(store, run, "ann", lease_seconds=0 if cause != "its stage failed" else 600)
     join(store, other, "eve")
     start(store, run)
     key = {"run": run, "iteration": 1, "stage": STAGE}
     with store.write() as session:
-        if how == "its stage failed":
+        if cause == "its stage failed":
             queries.ledger.fail_stage(session, **key, owner="ann", error="x")
-        if how == "another took it over":
+        if cause == "another took it over":
             queries.ledger.claim_stage(session, **key, owner="bob", lease_seconds=600)
     with store.write() as session:
         queries.pool.drop_abandoned(session)
     assert job(store, run).status == "done"
     assert job(store, other).status == "queued"
-    if how == "another took it over":
+    if cause == "another took it over":
         join(store, run, "bob")
-        leave(store, run, "ann")  # late, and no longer hers
+        leave(store, run, "ann")  # too late: the job is bob's now
         assert job(store, run).status == "queued"
 
 
-def test_the_queue_goes_with_its_run(store: Store) -> None:
+def test_deleting_a_run_deletes_its_pool_jobs(store: Store) -> None:
     run = fresh_run(store)
     join(store, run, "ann")
     with store.write() as session:

@@ -20,17 +20,17 @@ def claim(store: Store, run: str, owner: str, lease_seconds: float = 600) -> boo
 
 def holder(store: Store, run: str) -> str | None:
     with store.read() as session:
-        found = queries.run_leases.run_holder(session, run)
-    return None if found is None else found.owner
+        lease = queries.run_leases.run_holder(session, run)
+    return None if lease is None else lease.owner
 
 
-def test_one_works_on_a_run_until_it_lets_go(store: Store) -> None:
+def test_only_one_owner_holds_a_run_until_it_releases_it(store: Store) -> None:
     assert claim(store, "r", ANN)
-    assert not claim(store, "r", ANN)  # it has it already
+    assert not claim(store, "r", ANN)  # ANN holds the run already
     with pytest.raises(RunHeld, match="run r: expected nobody to work on it, but process 7 on node-1 does"):
         claim(store, "r", BOB)
     with store.write() as session:
-        queries.run_leases.release_run(session, run="r", owner=BOB)  # another's
+        queries.run_leases.release_run(session, run="r", owner=BOB)  # BOB does not hold it: nothing changes
     assert holder(store, "r") == ANN
     with store.write() as session:
         queries.run_leases.release_run(session, run="r", owner=ANN)
@@ -38,7 +38,7 @@ def test_one_works_on_a_run_until_it_lets_go(store: Store) -> None:
     assert claim(store, "r", BOB)
 
 
-def test_a_lease_that_ran_out_is_taken_and_its_owner_told(store: Store) -> None:
+def test_an_expired_lease_can_be_taken_and_the_old_owner_cannot_renew_it(store: Store) -> None:
     claim(store, "r", ANN, lease_seconds=0)
     assert holder(store, "r") is None
     assert not claim(store, "r", ANN, lease_seconds=0)
@@ -50,8 +50,8 @@ def test_a_lease_that_ran_out_is_taken_and_its_owner_told(store: Store) -> None:
     assert holder(store, "r") is None
 
 
-def test_nobody_else_takes_a_stage_of_a_run_that_is_worked_on(store: Store) -> None:
-    """Between two stages no stage has an owner, but the run has."""
+def test_only_the_holder_of_a_run_can_claim_its_stages(store: Store) -> None:
+    """Between two stages no stage has an owner, so the lease on the run itself must keep others out."""
     run, stage = fresh_run(store), {"iteration": 1, "stage": "evaluate", "lease_seconds": 600}
     claim(store, run, ANN)
     with store.write() as session, pytest.raises(StageHeld, match=f"work on run {run}, but process 7 on node-1 does"):
@@ -60,25 +60,25 @@ def test_nobody_else_takes_a_stage_of_a_run_that_is_worked_on(store: Store) -> N
         assert queries.ledger.claim_stage(session, run=run, owner=ANN, **stage).attempt == 1
 
 
-def test_a_dead_owners_lease_on_the_run_is_released_with_those_on_its_stages(store: Store) -> None:
+def test_releasing_an_owners_leases_releases_its_lease_on_the_run(store: Store) -> None:
     claim(store, "r", ANN)
     with store.write() as session:
         queries.ledger.release_leases(session, run="r", owner=ANN)
     assert claim(store, "r", BOB)
 
 
-def test_of_claims_at_once_one_wins(store: Store) -> None:
+def test_exactly_one_of_several_simultaneous_claims_wins(store: Store) -> None:
     runs = [uuid4().hex for _ in range(10)]
 
-    def wins(owner: str) -> list[str]:
-        return [run for run in runs if _claims(store, run, owner)]
+    def claim_all(owner: str) -> list[str]:
+        return [run for run in runs if try_to_claim(store, run, owner)]
 
     with ThreadPoolExecutor(4) as pool:
-        won = list(pool.map(wins, [f"node:{pid}:1" for pid in range(4)]))
-    assert sorted(run for each in won for run in each) == sorted(runs)
+        won = list(pool.map(claim_all, [f"node:{pid}:1" for pid in range(4)]))
+    assert sorted(run for runs_of_owner in won for run in runs_of_owner) == sorted(runs)
 
 
-def _claims(store: Store, run: str, owner: str) -> bool:
+def try_to_claim(store: Store, run: str, owner: str) -> bool:
     try:
         return claim(store, run, owner)
     except RunHeld:

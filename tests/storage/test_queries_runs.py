@@ -14,25 +14,25 @@ from storage.queries.tables import table_of
 from storage.session import Store
 
 
-def test_a_run_comes_back_as_it_was_made(store: Store) -> None:
+def test_a_stored_run_is_read_back_unchanged(store: Store) -> None:
     config = CoEvolution(seed=2**62, dataset=Dataset(band=(0.3, 0.8)))
     with store.write() as session:
-        made = queries.runs.create_run(session, name="demo", config=config, preset="micro")
+        created = queries.runs.create_run(session, name="demo", config=config, preset="micro")
     with store.read() as session:
         run = queries.runs.get_run(session, "demo")
-    assert run == made
+    assert run == created
     assert (run.preset, run.seed, run.status) == ("micro", 2**62, "created")
     assert parse_config(run.config, source="store") == config
     assert run.created_at.utcoffset() is not None
 
 
-def test_the_same_run_again_is_the_same_run(store: Store) -> None:
+def test_creating_a_run_again_returns_the_first_one(store: Store) -> None:
     with store.write() as session:
         first = queries.runs.create_run(session, name="demo", config=CoEvolution(), preset="micro")
         assert queries.runs.create_run(session, name="demo", config=CoEvolution(), preset="other") == first
 
 
-def test_another_configuration_under_the_same_name_names_the_fields(store: Store) -> None:
+def test_a_different_configuration_under_the_same_name_is_refused_with_its_fields(store: Store) -> None:
     other = CoEvolution(seed=1, dataset=Dataset(candidates=320, band=(0.3, 0.8)))
     with store.write() as session:
         queries.runs.create_run(session, name="demo", config=CoEvolution())
@@ -50,7 +50,7 @@ def test_a_name_that_cannot_be_a_path_is_refused(store: Store, name: str) -> Non
         queries.runs.create_run(session, name=name, config=CoEvolution())
 
 
-def test_an_unknown_run_is_named_with_those_there_are(store: Store) -> None:
+def test_the_error_for_an_unknown_run_lists_the_existing_runs(store: Store) -> None:
     run = fresh_run(store)
     with store.read() as session, pytest.raises(StoreError, match=f"run demp: no such run; the store has {run}"):
         queries.runs.get_run(session, "demp")
@@ -69,9 +69,9 @@ def test_runs_are_listed_newest_first_with_their_status(store: Store) -> None:
     assert runs[-1].updated_at > runs[-1].created_at
 
 
-def test_pages_of_runs_go_on_where_the_one_before_ended(store: Store) -> None:
+def test_each_page_of_runs_continues_where_the_previous_one_ended(store: Store) -> None:
     names = [fresh_run(store) for _ in range(3)]
-    with store.write() as session:  # two made at the very same time, in order of their names
+    with store.write() as session:  # two runs created at the same time are ordered by name
         last = queries.runs.get_run(session, names[2]).created_at
         session.execute(update(table_of(Runs)).where(Runs.name == names[1]).values(created_at=last))
     first, second = sorted(names[1:])
@@ -83,7 +83,7 @@ def test_pages_of_runs_go_on_where_the_one_before_ended(store: Store) -> None:
     assert end == []
 
 
-def test_a_run_can_be_made_longer_only(store: Store) -> None:
+def test_the_iterations_of_a_run_can_only_be_increased(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
         queries.runs.set_iterations(session, run, 5)
@@ -92,25 +92,25 @@ def test_a_run_can_be_made_longer_only(store: Store) -> None:
             queries.runs.set_iterations(session, run, 4)
 
 
-def test_deleting_a_run_leaves_nothing_of_it_and_all_of_the_others(store: Store) -> None:
+def test_deleting_a_run_deletes_all_its_rows_and_no_others(store: Store) -> None:
     kept, gone = fresh_run(store), fresh_run(store)
     before = _counts(store)
     for run in (kept, gone):
         with store.write() as session:
             fill(session, run)
             queries.figures.add_filter_stats(session, run=run, iteration=1, stats=statistics([]))
-    twice = _counts(store)
+    counts_of_two_runs = _counts(store)
     with store.write() as session:
         queries.runs.delete_run(session, gone)
-    assert all(count > 0 for count in twice.values())
-    assert _counts(store) == {name: count // 2 for name, count in twice.items()}
+    assert all(count > 0 for count in counts_of_two_runs.values())
+    assert _counts(store) == {name: count // 2 for name, count in counts_of_two_runs.items()}
     with store.write() as session:
         queries.runs.delete_run(session, kept)
     assert before["checkpoints"] == 2
     assert set(_counts(store).values()) == {0}
 
 
-def test_a_run_that_others_build_on_stays(store: Store) -> None:
+def test_a_run_that_another_run_builds_on_cannot_be_deleted(store: Store) -> None:
     old, new = fresh_run(store), fresh_run(store)
     with store.write() as session:
         queries.checkpoints.add_checkpoint(session, checkpoint(new, "solver", 1, parent=f"{old}/base/0"), {})
@@ -123,5 +123,5 @@ def test_a_run_that_others_build_on_stays(store: Store) -> None:
 def _counts(store: Store) -> dict[str, int]:
     with store.read() as session:
         tables = {mapper.class_.__tablename__: table_of(mapper.class_) for mapper in Base.registry.mappers}
-        del tables["api_keys"]  # of no run
+        del tables["api_keys"]  # API keys belong to no run
         return {name: session.scalar(select(func.count()).select_from(table)) or 0 for name, table in tables.items()}

@@ -1,4 +1,4 @@
-"""Series as they are stored, and the sums that they are worked out from, by hand."""
+"""Stored series, and the sums that they are computed from, compared with sums computed by hand."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from storage import queries
 from storage.rows import ClusterRow, SampleRow, SeriesPoint
 from storage.session import Store
 
-# verdict, votes for the label of 4, rollouts with an answer, tokens and finish reason of each rollout
-MADE: tuple[tuple[Verdict, int, int, tuple[int, ...], str], ...] = (
+# For each question: verdict, votes of 4 for the label, rollouts with an answer, tokens of each rollout, finish reason.
+VALUES_OF_QUESTIONS: tuple[tuple[Verdict, int, int, tuple[int, ...], str], ...] = (
     ("kept", 2, 4, (10, 10, 20, 20), "stop"),
     ("kept", 2, 2, (5, 5, 5, 5), "length"),
     ("too_easy", 4, 4, (1, 1, 1, 1), "stop"),
@@ -32,14 +32,14 @@ MADE: tuple[tuple[Verdict, int, int, tuple[int, ...], str], ...] = (
 def fill(store: Store) -> str:
     run = fresh_run(store)
     with store.write() as session:
-        keys = [question_id(run, 1, i) for i in range(len(MADE) + 1)]
-        asked = [Question(key, run, 1, i, "q", "q", f"{run}/base/0", i) for i, key in enumerate(keys)]
-        queries.questions.add_questions(session, asked)
-        queries.questions.add_labels(session, [_label(key, *made[:3]) for key, made in zip(keys, MADE, strict=False)])
+        keys = [question_id(run, 1, i) for i in range(len(VALUES_OF_QUESTIONS) + 1)]
+        questions = [Question(key, run, 1, i, "q", "q", f"{run}/base/0", i) for i, key in enumerate(keys)]
+        queries.questions.add_questions(session, questions)
+        queries.questions.add_labels(session, [_label(key, *values[:3]) for key, values in zip(keys, VALUES_OF_QUESTIONS, strict=False)])
         queries.questions.add_labels(session, [LabelledQuestion(keys[-1], None, None, "malformed")])
         votes = [
             Rollout(key, i, "", None, tokens, "length" if i == 0 and end == "length" else "stop", None, None, x, i)
-            for key, (*_, lengths, end) in zip(keys, MADE, strict=False)
+            for key, (*_, lengths, end) in zip(keys, VALUES_OF_QUESTIONS, strict=False)
             for i, tokens in enumerate(lengths)
             for x in [f"{run}/base/0"]
         ]
@@ -53,7 +53,7 @@ def _label(key: str, verdict: Verdict, votes: int, parsed: int) -> LabelledQuest
     return LabelledQuestion(key, "q", label, verdict)
 
 
-def test_sums_over_questions_and_their_votes(store: Store) -> None:
+def test_label_sums_and_vote_sums_are_those_computed_by_hand(store: Store) -> None:
     run = fill(store)
     with store.read() as session:
         labels, votes = queries.series.label_sums(session, run, 1), queries.series.vote_sums(session, run, 1)
@@ -65,7 +65,7 @@ def test_sums_over_questions_and_their_votes(store: Store) -> None:
         assert queries.series.vote_sums(session, run, 2) == {"tokens": {}, "truncated": {}}
 
 
-def test_pages_of_labels_are_put_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vote_classes_do_not_depend_on_the_page_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run = fill(store)
     with store.read() as session:
         whole = list(queries.series.vote_classes(session, run, 1))
@@ -74,12 +74,12 @@ def test_pages_of_labels_are_put_together(store: Store, monkeypatch: pytest.Monk
             assert list(queries.series.vote_classes(session, run, 1)) == whole
 
 
-def test_ill_posed_ones_are_counted_within_the_sample(store: Store) -> None:
+def test_ill_posed_questions_are_counted_within_the_sample(store: Store) -> None:
     run = fill(store)
     keys = [question_id(run, 1, i) for i in range(3)]
-    said: tuple[OracleVerdict, ...] = ("ill_posed", "right", "ill_posed")
+    verdicts: tuple[OracleVerdict, ...] = ("ill_posed", "right", "ill_posed")
     with store.write() as session:
-        rows = [OracleLabel(key, "judge", verdict, None) for key, verdict in zip(keys, said, strict=True)]
+        rows = [OracleLabel(key, "judge", verdict, None) for key, verdict in zip(keys, verdicts, strict=True)]
         queries.questions.add_oracle_labels(session, rows)
     with store.read() as session:
         assert queries.series.oracles_at(session, run, 1) == ["judge"]
@@ -94,7 +94,7 @@ def test_ill_posed_ones_are_counted_within_the_sample(store: Store) -> None:
         assert queries.series.ill_posed_by_stratum(session, run, 1, "judge") == {"kept 0.4-0.6": 1}
 
 
-def test_ill_posed_ones_are_those_of_the_oracles_own_sample(store: Store) -> None:
+def test_ill_posed_questions_are_counted_in_the_oracles_own_sample(store: Store) -> None:
     """A judge and people call questions 0 and 2 ill-posed; the judge drew the first, people the second."""
     run = fill(store)
     with store.write() as session:
@@ -107,7 +107,7 @@ def test_ill_posed_ones_are_those_of_the_oracles_own_sample(store: Store) -> Non
         assert queries.series.ill_posed_by_stratum(session, run, 1, "human") == {"not kept 0.8-1.0": 1}
 
 
-def test_the_largest_cluster(store: Store) -> None:
+def test_cluster_sizes_are_the_largest_cluster_and_the_number_of_questions(store: Store) -> None:
     run = fill(store)
     with store.read() as session:
         assert queries.series.cluster_sizes(session, run, 1) is None
@@ -118,22 +118,22 @@ def test_the_largest_cluster(store: Store) -> None:
         assert queries.series.cluster_sizes(session, run, 1) == (2, 3)
 
 
-def test_points_are_replaced_but_not_by_estimates(store: Store) -> None:
+def test_a_point_is_replaced_by_a_measurement_but_not_by_an_estimate(store: Store) -> None:
     run = fresh_run(store)
     measured = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.8, 0.7, 0.9, 100)
     later = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.75, 0.7, 0.8, 200)
-    guessed = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.5, 0.4, 0.6, 300, estimated=True)
-    other = SeriesPoint(2, "kl", "", "", 0.1, None, None, 3)
+    estimated_point = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.5, 0.4, 0.6, 300, estimated=True)
+    other_series = SeriesPoint(2, "kl", "", "", 0.1, None, None, 3)
     with store.write() as session:
         queries.series.put_series(session, run, [])
-        for point in (guessed, measured, other, guessed):
+        for point in (estimated_point, measured, other_series, estimated_point):
             queries.series.put_series(session, run, [point])
     with store.read() as session:
-        assert queries.series.series_of(session, run) == [other, measured]
+        assert queries.series.series_of(session, run) == [other_series, measured]
     with store.write() as session:
         queries.series.put_series(session, run, [later])
     with store.read() as session:
         assert queries.series.series_of(session, run, "label_accuracy") == [later]
-        assert queries.series.series_of(session, run, oracle="") == [other]
+        assert queries.series.series_of(session, run, oracle="") == [other_series]
         assert queries.series.series_of(session, run, over="kept") == [later]
         assert queries.series.series_of(session, "no such run") == []

@@ -24,7 +24,7 @@ from storage.session import Store, open_store
 _Reading = AbstractContextManager[Session]
 
 
-def test_a_missing_file_is_named_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"database sqlite:///.*/none/coevo\.db: there is no such file"):
         open_store(f"sqlite:///{tmp_path}/none/coevo.db")
     assert list(tmp_path.iterdir()) == []
@@ -35,7 +35,7 @@ def test_a_missing_database_is_named(postgresql_server: str) -> None:
         open_store(postgresql_server.replace("/postgres?", "/nowhere?"))
 
 
-def test_no_server_is_named_without_the_password() -> None:
+def test_an_unreachable_server_is_named_without_its_password() -> None:
     with pytest.raises(StoreError) as caught:
         open_store("postgresql://ann:secret@127.0.0.1:1/coevo?connect_timeout=5&password=hidden")
     assert "ann:***@127.0.0.1:1/coevo" in str(caught.value)
@@ -44,7 +44,7 @@ def test_no_server_is_named_without_the_password() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "coevo.db", "sqlite://", "sqlite:///:memory:", "mysql://ann:secret@host/db"])
-def test_an_address_of_no_use_is_refused(url: str) -> None:
+def test_an_unsupported_address_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match=r"expected .*sqlite:///FILE or postgresql://") as caught:
         open_store(url, create=True)
     assert "secret" not in str(caught.value)
@@ -58,27 +58,27 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_bytes() == before
 
 
-def test_a_database_without_tables_says_so(database_url: str, tmp_path: Path) -> None:
+def test_the_error_for_a_database_without_tables_names_the_command(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "coevo.db").touch()
     with pytest.raises(StoreError, match=r"it has no coevo tables.*`coevo migrate`"):
         open_store(database_url)
 
 
 @pytest.mark.parametrize("create", [False, True])
-def test_another_programs_database_is_left_alone(database_url: str, create: bool) -> None:
+def test_another_program_s_database_is_left_alone(database_url: str, create: bool) -> None:
     engine = create_engine(database_url)
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(text("INSERT INTO alembic_version VALUES ('abc')"))
-    with pytest.raises(StoreError, match="version abc, which this coevo does not know"):
+    with pytest.raises(StoreError, match="version abc, which this version of coevo does not know"):
         open_store(database_url, create=create)
     assert inspect(engine).get_table_names() == ["alembic_version"]
 
 
-def test_an_older_database_asks_to_be_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_database_is_refused_until_it_is_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="of version 0012, expected 9999"):
+    with pytest.raises(StoreError, match="have version 0012, expected 9999"):
         open_store(database_url)
 
 
@@ -89,7 +89,7 @@ def test_models_and_migrations_agree(database_url: str) -> None:
         require_current(connection)
 
 
-def test_creating_again_keeps_what_is_there_whatever_the_folder(
+def test_creating_an_existing_database_keeps_its_rows_in_any_working_folder(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(database_url, create=True)
@@ -99,7 +99,7 @@ def test_creating_again_keeps_what_is_there_whatever_the_folder(
         assert queries.runs.get_run(session, run).name == run
 
 
-def test_two_can_create_it_at_once(database_url: str) -> None:
+def test_several_threads_can_create_a_database_at_once(database_url: str) -> None:
     errors: list[Exception] = []
     barrier = threading.Barrier(4)
 
@@ -119,7 +119,7 @@ def test_two_can_create_it_at_once(database_url: str) -> None:
     open_store(database_url).close()
 
 
-def test_an_exception_takes_back_the_whole_transaction(store: Store) -> None:
+def test_an_exception_rolls_back_the_whole_transaction(store: Store) -> None:
     run = fresh_run(store)
 
     def break_off() -> None:
@@ -137,11 +137,11 @@ def test_a_read_cannot_write(store: Store) -> None:
     run = fresh_run(store)
     with pytest.raises(DBAPIError, match=r"read-?\s?only"), store.read() as session:
         queries.runs.set_run_status(session, run, "running")
-    with store.write() as session:  # and the connection that refused is good for writing afterwards
+    with store.write() as session:  # the connection that refused can write afterwards
         queries.runs.set_run_status(session, run, "running")
 
 
-def test_a_read_sees_one_state(store: Store) -> None:
+def test_a_read_does_not_see_a_write_that_happens_meanwhile(store: Store) -> None:
     run = fresh_run(store)
     wrote = threading.Event()
 
@@ -163,8 +163,8 @@ def test_a_read_sees_one_state(store: Store) -> None:
         assert queries.runs.get_run(session, run).status == "running"
 
 
-def test_read_then_write_is_one_step_on_sqlite(tmp_path: Path) -> None:
-    """Without BEGIN IMMEDIATE two of these would read the same number, or fail as locked."""
+def test_reading_and_writing_in_a_write_session_is_atomic_on_sqlite(tmp_path: Path) -> None:
+    """Without BEGIN IMMEDIATE two threads would read the same number, or fail because the database is locked."""
     url = f"sqlite:///{tmp_path}/coevo.db"
     run = fresh_run(open_store(url, create=True))
 
@@ -186,7 +186,7 @@ def test_read_then_write_is_one_step_on_sqlite(tmp_path: Path) -> None:
         assert [metric.step for metric in queries.figures.train_metrics_of(session, run)] == list(range(40))
 
 
-def test_sqlite_is_set_to_lose_nothing(tmp_path: Path) -> None:
+def test_sqlite_s_settings_protect_against_data_loss(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/coevo.db", create=True).write() as session:
         settings = {
             name: session.scalar(text(f"PRAGMA {name}"))
@@ -197,28 +197,29 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once])
-def test_statements_that_are_read_often_are_planned_once(store: Store, reading: Callable[[Store], _Reading]) -> None:
+def test_frequent_statements_are_planned_once(store: Store, reading: Callable[[Store], _Reading]) -> None:
     if not store.address.startswith("postgresql"):
         pytest.skip("SQLite's driver keeps its statements in any case")
-    for _ in range(20):  # psycopg prepares the sixth, and PostgreSQL takes five plans before it settles on one
+    for _ in range(20):  # psycopg prepares the sixth statement, and PostgreSQL keeps a plan after five more
         with reading(store) as session:
             queries.questions.questions_of(session, "nobody", 1)
     with reading(store) as session:
-        kept = session.execute(text("SELECT max(generic_plans) FROM pg_prepared_statements"))
-        assert kept.scalar_one() > 0
+        generic_plans = session.execute(text("SELECT max(generic_plans) FROM pg_prepared_statements"))
+        assert generic_plans.scalar_one() > 0
 
 
 @pytest.mark.parametrize(("reading", "round_trips"), [(Store.read, 3), (Store.read_once, 1)])
 def test_a_read_of_one_statement_is_one_round_trip(
     store: Store, reading: Callable[[Store], _Reading], round_trips: int, tmp_path: Path
 ) -> None:
-    """BEGIN, the statement, COMMIT; and the statement alone. Whether the connection lives is not asked."""
+    """`read` sends BEGIN, the statement and COMMIT, `read_once` the statement alone; neither tests the connection."""
     if not store.address.startswith("postgresql"):
-        pytest.skip("SQLite has nobody to send one to")
+        pytest.skip("SQLite has no server")
     with (tmp_path / "trace").open("wb") as trace:
         with reading(store) as session:
             driver: Any = session.connection().connection.driver_connection
-        driver.pgconn.trace(trace.fileno())  # by libpq, of every message; the pool hands out the one used last
+        # libpq writes every message of this connection, which the pool uses again because it was used last.
+        driver.pgconn.trace(trace.fileno())
         with reading(store) as session:
             session.scalar(select(1))
         driver.pgconn.untrace()
@@ -227,11 +228,11 @@ def test_a_read_of_one_statement_is_one_round_trip(
 
 
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once, Store.write])
-def test_a_connection_that_was_hung_up_while_it_rested_is_replaced(
+def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(
     store: Store, reading: Callable[[Store], _Reading], monkeypatch: pytest.MonkeyPatch, postgresql_server: str
 ) -> None:
     if not store.address.startswith("postgresql"):
-        pytest.skip("nobody hangs up on a file")
+        pytest.skip("SQLite has no connections that a server could close")
     monkeypatch.setattr("storage.session._FRESH_SECONDS", 0.0)
     with store.read() as session:
         backend = session.scalar(text("SELECT pg_backend_pid()"))

@@ -35,7 +35,7 @@ def write(root: Path, batches: list[list[Rollout]]) -> bytes:
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(st.characters(exclude_categories=())), min_size=1, max_size=5))
-def test_what_a_model_wrote_comes_back_but_for_lone_surrogates(
+def test_texts_are_read_back_unchanged_except_for_lone_surrogates(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
     root, written = tmp_path_factory.mktemp("texts"), votes(len(texts), texts)
@@ -53,7 +53,7 @@ def test_the_bytes_depend_on_the_rows_and_not_on_the_batches(tmp_path: Path) -> 
     assert len(read_texts(tmp_path / "whole", "demo", 1, STAGE)) == len(written)
 
 
-def test_more_batches_than_one_digit_stay_in_order(tmp_path: Path) -> None:
+def test_more_than_ten_batches_stay_in_order(tmp_path: Path) -> None:
     written = votes(12)
     write(tmp_path, [[vote] for vote in written])
     assert [(row.question_id, row.sample_index) for row in read_texts(tmp_path, "demo", 1, STAGE)] == [
@@ -61,7 +61,7 @@ def test_more_batches_than_one_digit_stay_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_a_resumed_stage_writes_a_batch_in_place_of_the_earlier_one(tmp_path: Path) -> None:
+def test_a_resumed_stage_replaces_the_batch_of_the_interrupted_one(tmp_path: Path) -> None:
     first, second = votes(4)[:4], votes(4)[4:]
     interrupted = TextWriter(tmp_path / "resumed", "demo", 1, STAGE)
     interrupted.add(0, first)
@@ -71,7 +71,7 @@ def test_a_resumed_stage_writes_a_batch_in_place_of_the_earlier_one(tmp_path: Pa
     assert resumed.finish().read_bytes() == write(tmp_path / "whole", [first, second])
 
 
-def test_once_finished_nothing_changes(tmp_path: Path) -> None:
+def test_a_finished_file_is_not_changed_by_another_writer(tmp_path: Path) -> None:
     before = write(tmp_path, [votes(2)])
     again = TextWriter(tmp_path, "demo", 1, STAGE)
     again.add(0, votes(2, ["other"]))
@@ -86,14 +86,14 @@ def test_a_stage_without_texts_has_an_empty_file(tmp_path: Path) -> None:
         assert read_texts(tmp_path / root, "demo", 1, STAGE) == []
 
 
-def test_the_texts_of_some_questions(tmp_path: Path) -> None:
+def test_the_texts_of_some_questions_can_be_read_alone(tmp_path: Path) -> None:
     write(tmp_path, [votes(5)])
     chosen = read_texts(tmp_path, "demo", 1, STAGE, question_ids=[question_id("demo", 1, 3), "nobody"])
     assert [row.text for row in chosen] == ["3 and 0", "3 and 1"]
     assert read_texts(tmp_path, "demo", 1, STAGE, question_ids=[]) == []
 
 
-def test_the_texts_of_a_question_in_any_row_group(tmp_path: Path) -> None:
+def test_the_texts_of_a_question_are_found_in_any_row_group(tmp_path: Path) -> None:
     write(tmp_path, [votes(10_000)])
     assert pq.ParquetFile(texts_path(tmp_path, "demo", 1, STAGE)).num_row_groups == 3
     for index in (0, 4_095, 4_096, 9_999):
@@ -102,7 +102,7 @@ def test_the_texts_of_a_question_in_any_row_group(tmp_path: Path) -> None:
 
 
 def test_reading_imports_no_pandas(tmp_path: Path) -> None:
-    """It would cost each of the API's processes 35 MB, and whoever asks first a second."""
+    """pandas would cost each of the API's processes 35 MB, and the first request a second."""
     write(tmp_path, [votes(5)])
     program = """
 import sys
@@ -114,7 +114,7 @@ assert "pandas" not in sys.modules
     subprocess.run([sys.executable, "-c", program, str(tmp_path), STAGE], check=True)
 
 
-def test_texts_that_are_not_there_or_damaged_are_named(tmp_path: Path) -> None:
+def test_missing_and_damaged_files_are_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: no such file"):
         read_texts(tmp_path, "demo", 1, STAGE)
     content = write(tmp_path, [votes(5)])

@@ -1,7 +1,7 @@
-"""EasyR1's own code on our files, in a process of its own: `python easyr1_contract.py SOURCE`, requests as JSON lines.
+"""Runs EasyR1's own code on our files, in its own process: `python easyr1_contract.py SOURCE`, requests as JSON lines.
 
-What EasyR1 imports and a CPU has no build of, is stubbed: vllm, flash_attn, liger_kernel, qwen_vl_utils.
-None of it has a part in what is asked here.
+Modules that EasyR1 imports and that have no build for a CPU are stubs: vllm, flash_attn, liger_kernel, qwen_vl_utils.
+The code that runs here does not use them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STUBBED = (
 
 
 class _Anything(types.ModuleType):
-    """A module in which every name is there."""
+    """A module that has every name."""
 
     __path__: ClassVar[list[str]] = []
 
@@ -55,41 +55,41 @@ def stub() -> None:
         sys.modules[name] = module
 
 
-def merged(path: str) -> Any:
-    """The file merged as `verl.trainer.main` does it: an unknown key or a wrong type is an error."""
+def load_config(path: str) -> Any:
+    """Read the file as `verl.trainer.main` does: an unknown key or a wrong type is an error."""
     from omegaconf import OmegaConf
     from verl.trainer.config import PPOConfig
 
     config = OmegaConf.merge(OmegaConf.structured(PPOConfig()), OmegaConf.load(path))
-    made: Any = OmegaConf.to_object(config)
-    made.deep_post_init()
-    return made
+    settings: Any = OmegaConf.to_object(config)
+    settings.deep_post_init()
+    return settings
 
 
 def keys() -> dict[str, str]:
-    """Every key of EasyR1's configuration and its type, but for those that it fills in itself."""
+    """Every key of EasyR1's configuration and its type, without those that EasyR1 fills in itself."""
     from verl.trainer.config import PPOConfig
 
     def flat(cls: Any, prefix: str) -> dict[str, str]:
-        hints, found = typing.get_type_hints(cls), dict[str, str]()
-        for each in dataclasses.fields(cls):
-            kind = hints[each.name]
+        hints, types = typing.get_type_hints(cls), dict[str, str]()
+        for field in dataclasses.fields(cls):
+            kind = hints[field.name]
             if dataclasses.is_dataclass(kind):
-                found |= flat(kind, f"{prefix}{each.name}.")
-            elif each.init:
-                found[prefix + each.name] = getattr(kind, "__name__", None) if isinstance(kind, type) else str(kind)
-        return found
+                types |= flat(kind, f"{prefix}{field.name}.")
+            elif field.init:
+                types[prefix + field.name] = getattr(kind, "__name__", None) if isinstance(kind, type) else str(kind)
+        return types
 
     return flat(PPOConfig, "")
 
 
 def merge(path: str) -> dict[str, Any]:
-    config: dict[str, Any] = merged(path).to_dict()
+    config: dict[str, Any] = load_config(path).to_dict()
     return config
 
 
 def reads(model: str, text: str) -> dict[str, Any]:
-    """What EasyR1's transformers makes of a model's folder."""
+    """What EasyR1's version of transformers reads from a model's folder."""
     from transformers import AutoConfig, AutoTokenizer
 
     config, tokenizer = AutoConfig.from_pretrained(model), AutoTokenizer.from_pretrained(model)
@@ -99,11 +99,11 @@ def reads(model: str, text: str) -> dict[str, Any]:
 
 
 def dataset(path: str, model: str) -> list[dict[str, Any]]:
-    """What EasyR1's data set class makes of each row: the prompt's tokens, and the ground truth."""
+    """Each row of EasyR1's data set class: the prompt's tokens, and the ground truth."""
     from transformers import AutoTokenizer
     from verl.utils.dataset import RLHFDataset
 
-    config = merged(path)
+    config = load_config(path)
     tokenizer = AutoTokenizer.from_pretrained(model)
     with open(config.data.override_chat_template, encoding="utf-8") as file:
         tokenizer.chat_template = file.read()
@@ -120,8 +120,8 @@ def dataset(path: str, model: str) -> list[dict[str, Any]]:
 
 
 def reward(path: str, model: str, batch: list[dict[str, Any]]) -> dict[str, Any]:
-    """A batch scored by EasyR1's reward manager through the function that the configuration names, and the advantages
-    that its estimator makes of that. `batch`: `{"tokens", "ground_truth", "uid"}`."""
+    """Score a batch with EasyR1's reward manager, by the function that the configuration names, and compute advantages
+    with EasyR1's estimator. `batch` is a list of `{"tokens", "ground_truth", "uid"}`."""
     import numpy as np
     import torch
     from transformers import AutoTokenizer
@@ -129,32 +129,32 @@ def reward(path: str, model: str, batch: list[dict[str, Any]]) -> dict[str, Any]
     from verl.trainer.core_algos import AdvantageEstimator, compute_advantage_return
     from verl.workers.reward import AutoRewardManager
 
-    config = merged(path)
+    config = load_config(path)
     manager = AutoRewardManager(config.worker.reward, AutoTokenizer.from_pretrained(model))
-    longest = max(len(each["tokens"]) for each in batch)
+    longest = max(len(row["tokens"]) for row in batch)
     responses, mask = torch.zeros(len(batch), longest, dtype=torch.long), torch.zeros(len(batch), longest)
-    for i, each in enumerate(batch):
-        responses[i, : len(each["tokens"])] = torch.tensor(each["tokens"])
-        mask[i, : len(each["tokens"])] = 1
-    truths = np.array([each["ground_truth"] for each in batch], dtype=object)
+    for i, row in enumerate(batch):
+        responses[i, : len(row["tokens"])] = torch.tensor(row["tokens"])
+        mask[i, : len(row["tokens"])] = 1
+    truths = np.array([row["ground_truth"] for row in batch], dtype=object)
     data = DataProto.from_dict({"responses": responses, "response_mask": mask}, {"ground_truth": truths})
     scores, metrics = manager.compute_reward(data)
-    index = np.array([each["uid"] for each in batch], dtype=object)
+    index = np.array([row["uid"] for row in batch], dtype=object)
     estimator = AdvantageEstimator(config.algorithm.adv_estimator)
-    made, _ = compute_advantage_return(estimator, token_level_rewards=scores, response_mask=mask, index=index)
-    return {"advantages": made[:, 0].tolist(), "metrics": metrics}
+    advantages, _ = compute_advantage_return(estimator, token_level_rewards=scores, response_mask=mask, index=index)
+    return {"advantages": advantages[:, 0].tolist(), "metrics": metrics}
 
 
-ANSWERED = {"keys": keys, "merge": merge, "reads": reads, "dataset": dataset, "reward": reward}
+FUNCTIONS = {"keys": keys, "merge": merge, "reads": reads, "dataset": dataset, "reward": reward}
 
 if __name__ == "__main__":
-    import transformers  # noqa: F401 (looks for what is stubbed, and must not find it)
+    import transformers  # noqa: F401 (imported before the stubs exist, because it looks for these modules)
 
     stub()
     sys.path.insert(0, sys.argv[1])
     answers = sys.stdout
-    sys.stdout = sys.stderr  # EasyR1 prints
+    sys.stdout = sys.stderr  # EasyR1 prints to the standard output, which here has the answers
     for line in sys.stdin:
         name, arguments = json.loads(line)
-        answers.write(json.dumps(ANSWERED[name](*arguments)) + "\n")
+        answers.write(json.dumps(FUNCTIONS[name](*arguments)) + "\n")
         answers.flush()

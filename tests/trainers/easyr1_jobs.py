@@ -1,4 +1,4 @@
-"""Jobs for EasyR1, which a fake stands in for."""
+"""Jobs for a fake EasyR1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
 
 
 def misbehaving(job: TrainJob, words: str) -> TrainJob:
-    """`fail_while_saving=K`, once, or `hang_at=K`: fake_easyr1."""
+    """The job, with a file that makes the fake EasyR1 fail (`fail_while_saving=K`, once) or hang (`hang_at=K`)."""
     (job.work_dir / "easyr1").mkdir(parents=True)
     (job.work_dir / "easyr1" / "misbehave").write_text(words)
     return job

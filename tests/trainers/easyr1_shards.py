@@ -1,4 +1,4 @@
-"""A checkpoint as EasyR1's FSDP leaves it, of two ranks: `python easyr1_shards.py MODEL ACTOR`."""
+"""Writes a checkpoint of two ranks as EasyR1's FSDP does: `python easyr1_shards.py MODEL ACTOR`."""
 
 from __future__ import annotations
 

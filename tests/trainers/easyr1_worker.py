@@ -1,8 +1,8 @@
-"""One FSDPWorker of EasyR1's without Ray: `python easyr1_worker.py SOURCE JOBS`, in EasyR1's environment.
+"""Runs one FSDPWorker of EasyR1 without Ray: `python easyr1_worker.py SOURCE JOBS`, in EasyR1's environment.
 
-JOBS is JSON: a list of `{"config", "steps", "out", "overrides"}`. For each it does the steps in the order of
-EasyR1's trainer (ray_trainer.py): data set, rollouts, reward manager, log-probabilities, advantages, update and
-checkpoint. Into `out` go `step_K.json`, what the step's rollouts were and what EasyR1 made of them, and
+JOBS is JSON: a list of `{"config", "steps", "out", "overrides"}`. Each job's steps run in the order of EasyR1's trainer
+(ray_trainer.py): data set, rollouts, reward manager, log-probabilities, advantages, update and checkpoint. The script
+writes into `out`: `step_K.json`, with the step's rollouts and what EasyR1 computed from them, and
 `checkpoints/global_step_K/actor`.
 """
 
@@ -47,9 +47,9 @@ def run(config: str, steps: int, out: str, overrides: list[str]) -> None:
     worker.init_model()
     for step in range(1, steps + 1):
         size = data.rollout_batch_size
-        made = _step(worker, manager, settings, [rows[i] for i in range((step - 1) * size, step * size)])
+        record = _step(worker, manager, settings, [rows[i] for i in range((step - 1) * size, step * size)])
         worker.save_checkpoint(f"{out}/checkpoints/global_step_{step}/actor")
-        Path(out, f"step_{step}.json").write_text(json.dumps(made))
+        Path(out, f"step_{step}.json").write_text(json.dumps(record))
 
 
 def _step(worker: Any, manager: Any, settings: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -62,16 +62,17 @@ def _step(worker: Any, manager: Any, settings: Any, rows: list[dict[str, Any]]) 
 
     batch = DataProto.from_single_dict(collate_fn(rows), meta_info={})
     batch.non_tensor_batch["uid"] = np.array([str(uuid.uuid4()) for _ in rows], dtype=object)
-    asked = batch.pop(
+    prompt_batch = batch.pop(
         batch_keys=["input_ids", "attention_mask", "position_ids"], non_tensor_batch_keys=["raw_prompt_ids"]
     )
-    prompts = [list(map(int, each)) for each in asked.non_tensor_batch["raw_prompt_ids"]]
-    batch.non_tensor_batch["prompt"] = np.array([json.dumps(each) for each in prompts], dtype=object)
+    prompts = [list(map(int, ids)) for ids in prompt_batch.non_tensor_batch["raw_prompt_ids"]]
+    batch.non_tensor_batch["prompt"] = np.array([json.dumps(prompt) for prompt in prompts], dtype=object)
     worker.prepare_rollout_engine()
-    rollouts = worker.generate_sequences(asked)
+    rollouts = worker.generate_sequences(prompt_batch)
     worker.release_rollout_engine()
     batch = batch.repeat(repeat_times=settings.worker.rollout.n, interleave=True).union(rollouts)
-    batch.reorder(torch.randperm(len(batch), generator=torch.Generator().manual_seed(1)))  # as it balances its ranks
+    # EasyR1's trainer also changes the order, to balance its ranks.
+    batch.reorder(torch.randperm(len(batch), generator=torch.Generator().manual_seed(1)))
     batch.meta_info["global_token_num"] = batch.batch["attention_mask"].sum(-1).tolist()
     scores, figures = manager.compute_reward(batch)
     batch.batch["token_level_scores"] = scores
@@ -91,14 +92,14 @@ def _step(worker: Any, manager: Any, settings: Any, rows: list[dict[str, Any]]) 
         return [row[:length] for row, length in zip(batch.batch[name].tolist(), lengths, strict=True)]
 
     return {
-        "prompts": [json.loads(each) for each in batch.non_tensor_batch["prompt"]],
+        "prompts": [json.loads(prompt) for prompt in batch.non_tensor_batch["prompt"]],
         "ground_truth": batch.non_tensor_batch["ground_truth"].tolist(),
         "responses": responses("responses"),
         "old_log_probs": responses("old_log_probs"),
         "ref_log_probs": responses("ref_log_probs"),
         "advantages": batch.batch["advantages"][:, 0].tolist(),
         "figures": {name: list(map(float, values)) for name, values in figures.items()},
-        "metrics": logged | {name: [*map(float, each)] for name, each in updated.non_tensor_batch.items()},
+        "metrics": logged | {name: [*map(float, values)] for name, values in updated.non_tensor_batch.items()},
     }
 
 

@@ -16,23 +16,23 @@ from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 from trainers.micro.world import make_problem
 
 HERE = Path(__file__).parent
-PYTHON = HERE / "easyr1_on_a_cpu" / "python"  # takes $COEVO_EASYR1_PYTHON
+PYTHON = HERE / "easyr1_on_a_cpu" / "python"  # this script runs $COEVO_EASYR1_PYTHON
 
 
-def solvers(work: Path, name: str, settings: dict[str, Any], **training: Any) -> SolverJob:
+def solver_job(work: Path, name: str, settings: dict[str, Any], **training: Any) -> SolverJob:
     rng = random.Random(4)
     problems = [make_problem(rng, operations=3 + i % 3) for i in range(8)]
     questions = tuple(TrainQuestion(f"t/1/{i}", p.text, str(p.answer), str(p.answer)) for i, p in enumerate(problems))
-    return SolverJob(reward=parse_method(name, settings), questions=questions, **_of_a_job(work, training))
+    return SolverJob(reward=parse_method(name, settings), questions=questions, **_common_settings(work, training))
 
 
-def challengers(work: Path, url: str, **training: Any) -> ChallengerJob:
+def challenger_job(work: Path, url: str, **training: Any) -> ChallengerJob:
     reward = ChallengerReward(votes=4, kl_coefficient=0.05, loss_average="token")
     service = SolverService(url, "t/solver/0", Sampling(max_tokens=8))
-    return ChallengerJob(reward=reward, solver=service, **_of_a_job(work, training))
+    return ChallengerJob(reward=reward, solver=service, **_common_settings(work, training))
 
 
-def _of_a_job(work: Path, changes: dict[str, Any]) -> dict[str, Any]:
+def _common_settings(work: Path, changes: dict[str, Any]) -> dict[str, Any]:
     values = {"prompts_per_step": 4, "rollouts_per_prompt": 4, "learning_rate": 1e-3, **changes}
     return {
         "key": "t/1/train",
@@ -44,7 +44,7 @@ def _of_a_job(work: Path, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
-    """A Solver that is surer of some questions than of others."""
+    """The reply of a Solver that is surer of some questions than of others."""
     sure = 1 + zlib.crc32(body["messages"][-1]["content"].encode()) % body["n"]
     choices = [
         {

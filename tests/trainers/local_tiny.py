@@ -23,7 +23,8 @@ TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_sec
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a digit or letter, and one for `\\boxed{`; the chat template writes the last message alone."""
+    """A tokenizer with one token for each digit and letter and one for `\\boxed{`; its chat template writes the last
+    message alone."""
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<other>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -47,20 +48,20 @@ def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
         bos_token_id=None,
         eos_token_id=1,
         pad_token_id=0,
-        initializer_range=0.2,  # far from uniform, so that a wrong weight shows
+        initializer_range=0.2,  # the distributions are far from uniform, so that a wrong weight shows
     )
     return Qwen3ForCausalLM(config).eval()
 
 
 def save_tiny(folder: Path, model: PreTrainedModel | None = None) -> Path:
-    """A model and its tokenizer in `folder`."""
+    """Save a model and its tokenizer in `folder`."""
     (model or tiny_model()).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
 
 
 def answering_model(steps: int = 150) -> Qwen3ForCausalLM:
-    """A model that has learned to say `\\boxed{d}` with any digit d, so that a reward has something to tell."""
+    """A model that has learned to answer `\\boxed{d}` with any digit d, so that a reward differs between answers."""
     model, generator = tiny_model(), torch.Generator().manual_seed(0)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-2)
     words = {word: i for i, word in enumerate(WORDS)}
@@ -76,7 +77,7 @@ def answering_model(steps: int = 150) -> Qwen3ForCausalLM:
 
 
 def without_timings(metrics: Iterable[Metrics]) -> list[Metrics]:
-    """The metrics of a job, step by step, without those that no two runs share."""
+    """The metrics of a job, step by step, without the timings, which differ from run to run."""
     return [{name: value for name, value in step.items() if name not in TIMINGS} for step in metrics]
 
 
@@ -95,7 +96,7 @@ def tiny_training(**changes: Any) -> Training:
 
 
 def tiny_job(work: Path, **changes: Any) -> SolverJob:
-    """A Solver's job on five questions in `work/job`, which begins from the model in `work/start`."""
+    """A Solver's job on five questions, in the folder `work/job`, that starts from the model in `work/start`."""
     reward = changes.pop("reward", RZero())
     questions = tuple(TrainQuestion(f"t/1/{i:06d}", text, str(i)) for i, text in enumerate(["a", "bc", "d", "ee", "f"]))
     return SolverJob(
@@ -110,7 +111,7 @@ def tiny_job(work: Path, **changes: Any) -> SolverJob:
 
 
 def tiny_challenger(work: Path, solver: SolverService, votes: int = 4, **changes: Any) -> ChallengerJob:
-    """A Challenger's job in `work/job`, which begins from the model in `work/start`."""
+    """A Challenger's job in the folder `work/job` that starts from the model in `work/start`."""
     return ChallengerJob(
         key="t/1/train_challenger",
         run_seed=7,

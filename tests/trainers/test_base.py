@@ -9,7 +9,7 @@ from core.methods.ttrl import Ttrl
 from trainers.base import LOCAL_SIGNALS, TrainError, refuse_unmet
 
 
-def test_a_signal_that_a_trainer_cannot_give_is_refused_by_name() -> None:
+def test_a_method_whose_signal_a_trainer_cannot_give_is_refused_by_name() -> None:
     with pytest.raises(TrainError, match="scrl needs mean_entropy, which a trainer cannot give; it gives label"):
         refuse_unmet(Scrl(), frozenset({"label"}), "a trainer")
     with pytest.raises(TrainError, match="evol_rl needs embeddings, label, which"):

@@ -1,4 +1,4 @@
-"""What the configuration must hold beyond what EasyR1 checks of it itself."""
+"""Properties of EasyR1's configuration that EasyR1 does not check itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from easyr1_worlds import solvers
+from easyr1_worlds import solver_job
 from transformers import AutoTokenizer
 
 from core.settings.trainers import EasyR1Settings
@@ -20,36 +20,36 @@ from trainers.easyr1.config import render, rollout_seed
 ONE = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
 
 
-def rendered(job: TrainJob) -> dict[str, Any]:
+def render_tree(job: TrainJob) -> dict[str, Any]:
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
-    found: dict[str, Any] = yaml.safe_load(render(job, ONE, tokenizer, job.work_dir).read_text())
-    return found
+    tree: dict[str, Any] = yaml.safe_load(render(job, ONE, tokenizer, job.work_dir).read_text())
+    return tree
 
 
 @pytest.mark.parametrize("tokens", [64, 12_288])
-def test_vllms_batch_holds_a_prompt_and_its_longest_answer(tmp_path: Path, tokens: int) -> None:
-    """vllm_rollout_spmd.py refuses it otherwise, once the GPUs are reserved; 12,288 is EVOL-RL's."""
-    job = solvers(tmp_path / "job", "evol_rl", {"entropy_coefficient": 0.0})
+def test_vllm_s_batch_has_room_for_a_prompt_and_its_longest_answer(tmp_path: Path, tokens: int) -> None:
+    """Without it vllm_rollout_spmd.py would refuse, after the GPUs are reserved; 12,288 is EVOL-RL's number."""
+    job = solver_job(tmp_path / "job", "evol_rl", {"entropy_coefficient": 0.0})
     job = replace(job, training=job.training.model_copy(update={"sampling": Sampling(max_tokens=tokens)}))
-    tree = rendered(job)
+    tree = render_tree(job)
     longest = tree["data"]["max_prompt_length"] + tree["data"]["max_response_length"]
     assert tree["worker"]["rollout"]["max_model_len"] == longest
     assert tree["worker"]["rollout"]["max_num_batched_tokens"] == max(8192, longest)
 
 
-def test_the_policy_starts_from_a_model_that_easyr1_can_read_and_the_reference_has_its_width(tmp_path: Path) -> None:
-    tree = rendered(solvers(tmp_path / "job", "rzero", {}))
+def test_the_policy_starts_from_a_readable_model_and_policy_and_reference_are_float32(tmp_path: Path) -> None:
+    tree = render_tree(solver_job(tmp_path / "job", "rzero", {}))
     actor, reference = tree["worker"]["actor"], tree["worker"]["ref"]
     assert actor["model"]["model_path"] == str(tmp_path / "job" / "start")
     assert reference["fsdp"]["torch_dtype"] == "fp32"
     assert "torch_dtype" not in actor["fsdp"]  # EasyR1's default for the policy is float32
 
 
-def test_no_two_starts_have_the_same_seed_for_their_rollouts(tmp_path: Path) -> None:
-    job = solvers(tmp_path / "job", "rzero", {})
+def test_different_starts_have_different_seeds_for_their_rollouts(tmp_path: Path) -> None:
+    job = solver_job(tmp_path / "job", "rzero", {})
     others = [replace(job, key="t/2/train"), replace(job, run_seed=8), replace(job, steps_before=5)]
     seeds = [rollout_seed(job, 0), rollout_seed(job, 1), *(rollout_seed(other, 0) for other in others)]
     assert len(set(seeds)) == 5
-    assert rollout_seed(replace(job, steps_before=4), 1) == rollout_seed(job, 5)  # the same training, in two jobs
-    assert all(0 <= seed < 2**31 for seed in seeds)  # numpy's seed, to which EasyR1 gives it
-    assert rendered(job)["worker"]["rollout"]["seed"] == rollout_seed(job, 0)
+    assert rollout_seed(replace(job, steps_before=4), 1) == rollout_seed(job, 5)  # one training in two jobs
+    assert all(0 <= seed < 2**31 for seed in seeds)  # EasyR1 gives it to numpy, which takes no other seeds
+    assert render_tree(job)["worker"]["rollout"]["seed"] == rollout_seed(job, 0)

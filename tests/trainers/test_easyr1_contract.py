@@ -1,7 +1,8 @@
-"""EasyR1's own source on our files, where it is installed; elsewhere the recorded table of what we rely on.
+"""Our files are read by EasyR1's own source where it is installed; elsewhere they are checked by a recorded table of
+keys.
 
-`COEVO_EASYR1_SOURCE` names a checkout of the pinned commit, and `COEVO_EASYR1_PYTHON` an interpreter with what it
-needs: `make easyr1` has both (docs/easyr1.md).
+`COEVO_EASYR1_SOURCE` names a checkout of the pinned commit, and `COEVO_EASYR1_PYTHON` an interpreter with its
+requirements: `make easyr1` sets both (docs/easyr1.md).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 import yaml
 from local_tiny import save_tiny, tiny_model, tiny_tokenizer
 from safetensors.torch import load_file
-from test_easyr1_reward_shim import METHODS, SIZE, batch, rendered, solvers_job, texts
+from test_easyr1_reward_shim import METHODS, SIZE, batch, random_responses, render_job, solver_job_with
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
@@ -55,7 +56,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def easyr1() -> Iterator[Ask]:
-    """Asks EasyR1's source: see `easyr1_contract.py`."""
+    """A function that calls EasyR1's source in another process: see `easyr1_contract.py`."""
     if SOURCE is None:
         pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
     root = str(HERE.parents[1])
@@ -90,28 +91,28 @@ def of_type(value: Any, kind: str) -> bool:
     if kind.startswith("typing.Optional"):
         return value is None or of_type(value, kind.removeprefix("typing.Optional[").removesuffix("]"))
     if kind.startswith(("tuple[float", "typing.Tuple[str")):
-        return all(isinstance(each, float | int if "float" in kind else str) for each in value)
+        return all(isinstance(item, float | int if "float" in kind else str) for item in value)
     return isinstance(value, TYPES[kind.split("[", maxsplit=1)[0]]) and (kind == "bool" or not isinstance(value, bool))
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_key_is_one_of_easyr1s_and_has_its_type(tmp_path: Path, name: str) -> None:
-    rendered(solvers_job(tmp_path, name, METHODS[name]), tmp_path / "easyr1")
-    found = dict(flat(yaml.safe_load((tmp_path / "easyr1" / "config.yaml").read_text())))
-    assert found.keys() <= KEYS.keys()
-    assert [key for key, value in found.items() if not of_type(value, KEYS[key])] == []
-    assert len(found) > 50
+def test_every_key_of_our_file_is_one_of_easyr1_s_and_has_its_type(tmp_path: Path, name: str) -> None:
+    render_job(solver_job_with(tmp_path, name, METHODS[name]), tmp_path / "easyr1")
+    settings = dict(flat(yaml.safe_load((tmp_path / "easyr1" / "config.yaml").read_text())))
+    assert settings.keys() <= KEYS.keys()
+    assert [key for key, value in settings.items() if not of_type(value, KEYS[key])] == []
+    assert len(settings) > 50
 
 
-def test_the_table_is_the_sources(easyr1: Ask) -> None:
+def test_the_recorded_table_matches_the_source(easyr1: Ask) -> None:
     assert easyr1("keys") == KEYS
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_easyr1_takes_the_file_and_scores_through_the_shim(easyr1: Ask, tmp_path: Path, name: str) -> None:
-    """Its configuration merges it, its reward manager loads the shim, its estimator returns our advantages."""
-    job = solvers_job(tmp_path, name, METHODS[name])
-    path = rendered(job, tmp_path / "easyr1")
+def test_easyr1_accepts_the_file_and_scores_with_the_shim(easyr1: Ask, tmp_path: Path, name: str) -> None:
+    """EasyR1 merges the configuration, its reward manager loads the shim, and its estimator returns our advantages."""
+    job = solver_job_with(tmp_path, name, METHODS[name])
+    path = render_job(job, tmp_path / "easyr1")
     config = str(tmp_path / "easyr1" / "config.yaml")
     merged = easyr1("merge", config)
     assert merged["algorithm"]["adv_estimator"] == "rloo"
@@ -121,14 +122,14 @@ def test_easyr1_takes_the_file_and_scores_through_the_shim(easyr1: Ask, tmp_path
 
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
     rng = random.Random(name)
-    said = texts(rng, 4)
-    rows, where = batch(job, said, rng)
+    responses = random_responses(rng, 4)
+    rows, positions = batch(job, responses, rng)
     encoded = [tokenizer(row["response"], add_special_tokens=False)["input_ids"] for row in rows]
-    asked = [
+    requests = [
         {"tokens": tokens, "ground_truth": row["ground_truth"], "uid": str(group)}
-        for tokens, row, (group, _) in zip(encoded, rows, where, strict=True)
+        for tokens, row, (group, _) in zip(encoded, rows, positions, strict=True)
     ]
-    found = easyr1("reward", config, str(readable_start(MICRO, tmp_path / "model")), asked)
+    result = easyr1("reward", config, str(readable_start(MICRO, tmp_path / "model")), requests)
     decoded = [tokenizer.decode(tokens, skip_special_tokens=True) for tokens in encoded]
     ours = compute_score(
         [
@@ -137,8 +138,8 @@ def test_easyr1_takes_the_file_and_scores_through_the_shim(easyr1: Ask, tmp_path
         ],
         path,
     )
-    assert found["metrics"]["overall"] == [score["overall"] for score in ours]
-    assert found["metrics"]["reward"] == [score["reward"] for score in ours]
+    assert result["metrics"]["overall"] == [score["overall"] for score in ours]
+    assert result["metrics"]["reward"] == [score["reward"] for score in ours]
     learned = sum(score["learned_from"] for score in ours)
     assert learned
     lengths = [len(tokens) for tokens in encoded]
@@ -148,33 +149,33 @@ def test_easyr1_takes_the_file_and_scores_through_the_shim(easyr1: Ask, tmp_path
         "token": sum(lengths) / sum(n for n, score in zip(lengths, ours, strict=True) if score["learned_from"]),
         "max_length": sum(lengths) / (learned * job.training.sampling.max_tokens),
     }[average]
-    # float32, in which EasyR1 holds rewards
-    assert found["advantages"] == pytest.approx([scale * score["advantage"] for score in ours], rel=2e-5, abs=2e-6)
+    # EasyR1 stores rewards in float32.
+    assert result["advantages"] == pytest.approx([scale * score["advantage"] for score in ours], rel=2e-5, abs=2e-6)
     assert len(ours) == 4 * SIZE
 
 
 def presets_that_fit() -> list[tuple[str, str]]:
     """Every preset that `coevo easyr1 render` writes, with each role that it trains."""
-    found = []
+    fitting = []
     for path in sorted(PRESETS.glob("*.toml")):
         config = load_config(path)
         try:
             refuse_unfit("solver", config.solver.training, config.solver.reward)
         except TrainError:
             continue
-        found += [(path.stem, planned.table) for planned in config.trainings]
-    return found
+        fitting += [(path.stem, planned.table) for planned in config.trainings]
+    return fitting
 
 
 @pytest.mark.parametrize(("preset", "role"), presets_that_fit())
-def test_easyr1_merges_every_presets_file(easyr1: Ask, tmp_path: Path, preset: str, role: str) -> None:
+def test_easyr1_accepts_the_file_of_every_preset(easyr1: Ask, tmp_path: Path, preset: str, role: str) -> None:
     out = tmp_path / "out"
     config = load_config(PRESETS / f"{preset}.toml")
-    # One that is not for EasyR1 need not have a prompt for each of eight GPUs.
-    one = (
+    # A preset for another trainer may have too few prompts for eight GPUs.
+    one_gpu = (
         [] if config.trainer.type == "easyr1" else ["--set", "trainer.type=easyr1", "--set", "trainer.gpus_per_node=1"]
     )
-    arguments = ["easyr1", "render", "--preset", preset, "--role", role, "--out", str(out), *one]
+    arguments = ["easyr1", "render", "--preset", preset, "--role", role, "--out", str(out), *one_gpu]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     part = config.solver if role == "solver" else config.challenger
@@ -183,19 +184,19 @@ def test_easyr1_merges_every_presets_file(easyr1: Ask, tmp_path: Path, preset: s
     assert merged["worker"]["actor"]["kl_coef"] == part.reward.kl_coefficient
     assert merged["worker"]["rollout"]["n"] == part.rollouts
     assert merged["trainer"]["max_steps"] == part.training.steps
-    found = dict(flat(yaml.safe_load((out / "config.yaml").read_text())))
-    assert [key for key, value in found.items() if not of_type(value, KEYS[key])] == []
+    settings = dict(flat(yaml.safe_load((out / "config.yaml").read_text())))
+    assert [key for key, value in settings.items() if not of_type(value, KEYS[key])] == []
 
 
 def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path) -> None:
-    job = solvers_job(tmp_path, "rzero", {})
+    job = solver_job_with(tmp_path, "rzero", {})
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
     settings = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
     config = render(job, settings, tokenizer, tmp_path / "easyr1")
     rows = easyr1("dataset", str(config), str(readable_start(MICRO, tmp_path / "model")))
-    asked = [question for step in range(1, job.training.steps + 1) for question in questions_at(job, step)]
-    assert [json.loads(row["ground_truth"])["question_id"] for row in rows] == [q.question_id for q in asked]
-    for row, question in zip(rows, asked, strict=True):
+    questions = [question for step in range(1, job.training.steps + 1) for question in questions_at(job, step)]
+    assert [json.loads(row["ground_truth"])["question_id"] for row in rows] == [q.question_id for q in questions]
+    for row, question in zip(rows, questions, strict=True):
         chat = tokenizer.apply_chat_template(
             solver_messages(question.text), add_generation_prompt=True, return_dict=True
         )
@@ -203,7 +204,7 @@ def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path)
 
 
 def test_easyr1_reads_the_models_that_transformers_5_saves(easyr1: Ask, tmp_path: Path) -> None:
-    """The rotary embedding's base and scaling, the tokens, and which of them are special."""
+    """EasyR1 reads the rotary embedding's base and scaling, the tokens, and which of them are special."""
     model, tokenizer = tiny_model(), tiny_tokenizer()
     model.config.rope_parameters = {"rope_type": "linear", "rope_theta": 5e5, "factor": 2.0}
     tokenizer.add_special_tokens({"additional_special_tokens": ["<x>"]})
@@ -211,13 +212,13 @@ def test_easyr1_reads_the_models_that_transformers_5_saves(easyr1: Ask, tmp_path
     tokenizer.save_pretrained(tmp_path / "model")
     text = "a<x>7<end>"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    found = easyr1("reads", str(readable_start(tmp_path / "model", tmp_path / "start")), text)
+    result = easyr1("reads", str(readable_start(tmp_path / "model", tmp_path / "start")), text)
     scaling = {"rope_type": "linear", "factor": 2.0}
-    assert found == {"theta": 5e5, "scaling": scaling, "ids": ids, "without_special": "a7"}
+    assert result == {"theta": 5e5, "scaling": scaling, "ids": ids, "without_special": "a7"}
 
 
-def test_easyr1s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
-    """bfloat16 of what was trained, whole and loadable, with the start's tokenizer."""
+def test_easyr1_s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
+    """The model has all trained weights in bfloat16 and the start's tokenizer, and can be loaded."""
     if SOURCE is None:
         pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
     start, trained = save_tiny(tmp_path / "start"), save_tiny(tmp_path / "trained", tiny_model(seed=3))
@@ -225,9 +226,9 @@ def test_easyr1s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(HERE / "easyr1_shards.py"), str(trained), str(actor)], check=True)
     settings = EasyR1Settings(python=os.environ.get("COEVO_EASYR1_PYTHON", sys.executable), source=SOURCE)
     merge(tmp_path / "checkpoints", 4, start, settings, tmp_path / "final")
-    expected, found = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "final"))
-    assert found.keys() - expected.keys() <= {"lm_head.weight"}  # the embeddings once more
-    assert all(torch.equal(found[name].float(), expected[name].bfloat16().float()) for name in expected)
+    expected, merged = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "final"))
+    assert merged.keys() - expected.keys() <= {"lm_head.weight"}  # a copy of the embeddings
+    assert all(torch.equal(merged[name].float(), expected[name].bfloat16().float()) for name in expected)
     assert "tokenizer.json" in manifest(tmp_path / "final")
     (actor / "model_world_size_2_rank_1.pt").unlink()
     with pytest.raises(TrainError, match="expected a shard of each of 2 GPUs, rank 1's is missing"):

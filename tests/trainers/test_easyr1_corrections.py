@@ -1,4 +1,4 @@
-"""What we correct in EasyR1, on a fake of the modules concerned; on the real ones: test_easyr1_worker.py."""
+"""Our corrections of EasyR1, on fakes of the corrected modules; test_easyr1_worker.py tests them on the real ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLLOUT, ACTOR = "workers/rollout/vllm_rollout_spmd.py", "workers/actor/dp_actor
 
 @pytest.fixture
 def _corrected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """EasyR1's modules are the fake's, and corrected when they are imported."""
+    """Make the fake's modules importable as EasyR1's, and correct them when they are imported."""
     monkeypatch.syspath_prepend(str(FAKE))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     install()
@@ -31,7 +31,7 @@ def _corrected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_corrected")
-def test_no_request_has_a_seed_and_no_two_groups_of_ranks_draw_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_have_no_seed_and_each_group_of_ranks_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
     monkeypatch.setattr(torch.cuda, "manual_seed", seeds.append)
     rollout = import_module("verl.workers.rollout.vllm_rollout_spmd").vLLMRollout
@@ -40,20 +40,20 @@ def test_no_request_has_a_seed_and_no_two_groups_of_ranks_draw_alike(monkeypatch
     assert [rank.generate_sequences("prompts") for rank in ranks] == ["prompts"] * 4
     assert seeds[0] == seeds[1] != seeds[2] == seeds[3]
     ranks[0].generate_sequences("more")
-    assert len(seeds) == 4  # once: EasyR1 itself carries the generator's state from step to step
+    assert len(seeds) == 4  # it is seeded only once: EasyR1 itself keeps the generator's state from step to step
     rollout(seed=6, tensor_parallel_size=2).generate_sequences("prompts")
     assert seeds[4] not in seeds[:4]
 
 
 @pytest.mark.usefixtures("_corrected")
-def test_the_kl_is_that_of_all_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_corrected_kl_is_the_mean_over_all_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     actor = import_module("verl.workers.actor.dp_actor").DataParallelPPOActor()
     zero = torch.zeros(1, 4)
     batches = [
         (zero + 1, zero, torch.tensor([[1, 1, 1, 0]])),
         (zero + 5, zero, torch.tensor([[1, 0, 0, 0]])),
     ]
-    for _ in range(2):  # one update's tokens are not the next one's
+    for _ in range(2):  # the second update does not count the first one's tokens
         metrics = actor.update_policy(batches)
         assert metrics["actor/kl_loss"] == 5
         assert metrics[KL] == pytest.approx((3 * 1 + 1 * 5) / 4)
@@ -69,7 +69,9 @@ def test_the_kl_is_that_of_all_micro_batches(monkeypatch: pytest.MonkeyPatch) ->
         (ACTOR, "average_loss", "mean", "DataParallelPPOActor.update_policy in .* has no average_loss"),
     ],
 )
-def test_another_easyr1_is_told_apart(tmp_path: Path, file: str, before: str | None, after: str, reason: str) -> None:
+def test_an_unknown_version_of_easyr1_is_recognised(
+    tmp_path: Path, file: str, before: str | None, after: str, reason: str
+) -> None:
     source = tmp_path / "EasyR1"
     shutil.copytree(FAKE, source)
     assert unknown(source) is None

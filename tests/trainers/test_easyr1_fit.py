@@ -1,4 +1,4 @@
-"""What EasyR1 can be asked for: everything else is refused by name, with the reason, before anything starts."""
+"""Which jobs EasyR1 can train: others are refused before anything starts, with the setting's name and the reason."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from core.settings.training import Training
 from trainers.base import TrainError
 from trainers.easyr1.fit import SIGNALS, deviations, refuse_layout, refuse_unfit
 
-FITTING: dict[str, dict[str, Any]] = {name: {} for name, found in METHODS.items() if not found.signals - SIGNALS}
+FITTING: dict[str, dict[str, Any]] = {name: {} for name, method in METHODS.items() if not method.signals - SIGNALS}
 FITTING["evol_rl"] = {"entropy_coefficient": 0}
 FITTING |= {name: {"loss_average": "token"} for name in FITTING if issubclass(METHODS[name], Srt | Rloo)}
 
 
 @pytest.mark.parametrize("name", FITTING)
-def test_what_fits(name: str) -> None:
+def test_a_fitting_method_is_accepted(name: str) -> None:
     refuse_unfit("solver", Training(), parse_method(name, FITTING[name]))
 
 
-def test_where_it_differs_is_said() -> None:
-    always = {"rollouts are vLLM's", "AdamW's second beta", "the entropy is estimated"}
+def test_the_deviations_from_a_method_are_listed() -> None:
+    always = {"vLLM samples the rollouts", "AdamW's second beta", "the entropy is estimated"}
     kl, average, votes = "prompts that are dropped", "a micro batch's mean", "rollouts that only vote"
     expected = {"poly_epo": always, "rzero": {*always, kl, average}, "ttrl": {*always, kl, average, votes}}
-    for name, begins in expected.items():
-        said = deviations(Training(), parse_method(name))
-        assert all(any(sentence.startswith(begin) for sentence in said) for begin in begins), said
-        assert len(said) == len(begins)
+    for name, beginnings in expected.items():
+        sentences = deviations(Training(), parse_method(name))
+        assert all(any(sentence.startswith(beginning) for sentence in sentences) for beginning in beginnings), sentences
+        assert len(sentences) == len(beginnings)
     assert len(deviations(Training(prompts_per_update=64), parse_method("rzero"))) == 6
 
 
-def test_the_challenger_fits() -> None:
+def test_the_challenger_s_reward_is_accepted() -> None:
     for variant in ("paper", "official"):
         refuse_unfit("challenger", Training(), ChallengerReward(variant=variant))
 
@@ -49,36 +49,40 @@ def test_the_challenger_fits() -> None:
             "scrl",
             {},
             {},
-            "mean_entropy: EasyR1's reward function sees texts only; it gives clusters, embeddings, label",
+            "mean_entropy: EasyR1's reward function gets texts only.* it can provide clusters, embeddings, label",
         ),
-        ("srt", {"advantage": "zscore"}, {}, "kl_in: in the reward only with advantage 'rloo', .* got 'zscore'"),
+        ("srt", {"advantage": "zscore"}, {}, "kl_in: 'reward' needs advantage 'rloo', .* got advantage 'zscore'"),
         ("grpo", {"loss_average": "max_length", "kl_coefficient": 0.1}, {}, "loss_average: with a kl_coefficient"),
         ("srt", {}, {}, "loss_average: with a kl_coefficient above 0 expected 'token' or 'sequence', got 'max_length'"),
-        ("poly_epo", {"sets": 16}, {}, "sets: .* expected all sets"),
+        ("poly_epo", {"sets": 16}, {}, "sets: expected all sets"),
         ("rzero", {}, {"prompts_per_update": 48}, "expected a divisor of prompts_per_step = 128, got 48"),
         ("poly_epo", {}, {"prompts_per_update": 64}, "with loss_average 'max_length' expected all of a step's prompts"),
         ("rzero", {}, {"sampling": {"temperature": 0}}, "sampling.temperature: expected more than 0"),
     ],
 )
-def test_what_does_not_fit(name: str, method: dict[str, Any], training: dict[str, Any], reason: str) -> None:
+def test_a_job_that_does_not_fit_is_refused_with_the_reason(
+    name: str, method: dict[str, Any], training: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(
-        TrainError, match=rf"(?s)solver.reward {name}: EasyR1 cannot .*trainer.type = 'local' can:.*{reason}"
+        TrainError, match=rf"(?s)solver.reward {name}: EasyR1 cannot .*use trainer.type = 'local', or change:.*{reason}"
     ):
         refuse_unfit("solver", Training(**training), parse_method(name, method))
 
 
-def test_a_reference_of_its_own_is_refused_where_it_counts() -> None:
+def test_another_reference_than_the_start_is_refused_where_the_kl_counts() -> None:
     method = parse_method("rzero")
-    with pytest.raises(TrainError, match="kl_coefficient: EasyR1 takes the KL to what it starts from"):
+    with pytest.raises(
+        TrainError, match="kl_coefficient: EasyR1 measures the KL to the model that the training starts from"
+    ):
         refuse_unfit("solver", Training(), method, own_reference=True)
     refuse_unfit("solver", Training(), parse_method("rzero", {"kl_coefficient": 0}), own_reference=True)
 
 
 @pytest.mark.parametrize(("prompts", "rollouts", "gpus"), [(1, 8, 2), (8, 64, 16)])
 def test_a_step_of_fewer_prompts_than_gpus_is_refused(prompts: int, rollouts: int, gpus: int) -> None:
-    """EasyR1 deals out prompts, and repeats them afterwards: their rollouts would divide."""
+    """EasyR1 divides the prompts among the GPUs before it repeats them; the number of rollouts would be divisible."""
     settings = EasyR1Settings(gpus_per_node=gpus, update_micro_batch=1, experience_micro_batch=1)
-    with pytest.raises(TrainError, match=f"GPUs: EasyR1 deals out a step's prompts.*divisor of {prompts}, got {gpus}"):
+    with pytest.raises(TrainError, match=f"GPUs: EasyR1 divides a step's prompts.*divisor of {prompts}, got {gpus}"):
         refuse_layout(Training(prompts_per_step=prompts), rollouts, settings)
 
 
@@ -87,7 +91,7 @@ def test_a_step_of_fewer_prompts_than_gpus_is_refused(prompts: int, rollouts: in
     [
         (
             {"gpus_per_node": 3},
-            "GPUs: EasyR1 deals out 128 prompts x 5 rollouts an update: expected a divisor of 640, got 3",
+            "GPUs: EasyR1 divides 128 prompts x 5 rollouts of an update evenly: expected a divisor of 640, got 3",
         ),
         ({"update_micro_batch": 3}, "trainer.update_micro_batch: .* expected a divisor of 80, got 3"),
         ({"experience_micro_batch": 7}, "trainer.experience_micro_batch: .* expected a divisor of 640, got 7"),

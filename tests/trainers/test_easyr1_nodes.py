@@ -1,4 +1,4 @@
-"""EasyR1 over several machines: a fake EasyR1 with a real Ray of its own over nodes of ours, all on this machine."""
+"""EasyR1 on several machines: a fake EasyR1 starts its own real Ray on nodes of ours, all on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TWO = SETTINGS.model_copy(update={"nodes": 2, "gpus_per_node": 1})
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Cluster]:
-    """Two with a GPU each, and one that has none."""
+    """A Ray cluster of three nodes: two have a GPU each, the third has none."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(2):
         cluster.add_node(num_cpus=1, num_gpus=1)
@@ -38,36 +38,36 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("model"))
 
 
-def free(job: TrainJob) -> None:
-    """The GPUs are there again, and nothing of EasyR1's Ray is left."""
+def wait_until_free(job: TrainJob) -> None:
+    """Wait until the GPUs are free again and no process of EasyR1's Ray is left."""
     wait_until(lambda: ray.available_resources().get("GPU") == 2, "the GPUs to be free")
     log = (job.work_dir / "easyr1" / "easyr1.log").as_posix()
     wait_until(lambda: not running(log), "its end")
     assert not running("/er1-")
 
 
-def running(what: str) -> list[psutil.Process]:
-    """The processes that have it in their arguments."""
+def running(text: str) -> list[psutil.Process]:
+    """The processes that have this text in their arguments."""
     every = psutil.process_iter(["cmdline"])
-    return [process for process in every if any(what in part for part in process.info["cmdline"] or [])]
+    return [process for process in every if any(text in part for part in process.info["cmdline"] or [])]
 
 
-def test_they_make_up_one_ray_and_one_that_is_lost_gives_way_to_another(
+def test_machines_form_one_ray_and_a_lost_machine_is_replaced_by_another(
     machines: Cluster, tmp_path: Path, start: Path
 ) -> None:
-    job, heard = misbehaving(job_in(tmp_path, start), "hang_at=4"), []
+    job, reported_steps = misbehaving(job_in(tmp_path, start), "hang_at=4"), []
 
     def lose_one(step: int, _: dict[str, float]) -> None:
-        heard.append(step)
-        if heard == [1, 2, 3]:
+        reported_steps.append(step)
+        if reported_steps == [1, 2, 3]:
             machines.remove_node(next(iter(machines.worker_nodes)), allow_graceful=False)
             (job.work_dir / "easyr1" / "misbehave").write_text("")
             machines.add_node(num_cpus=1, num_gpus=1)
 
     assert EasyR1Trainer(TWO, restarts=1).train(job, lose_one).step == 4
-    assert heard == [1, 2, 3, 3, 4]  # step 3 had no checkpoint
-    seen = json.loads((job.work_dir / "easyr1" / "checkpoints" / "machines.json").read_text())
-    assert len({each["node"] for each in seen}) == 2
-    assert {each["node"] for each in seen}.isdisjoint(node["NodeID"] for node in ray.nodes())
-    assert all(each["seed"] is None for each in seen)  # corrections.py is at work in each of EasyR1's processes
-    free(job)
+    assert reported_steps == [1, 2, 3, 3, 4]  # step 3 had no checkpoint
+    machines_seen = json.loads((job.work_dir / "easyr1" / "checkpoints" / "machines.json").read_text())
+    assert len({seen["node"] for seen in machines_seen}) == 2
+    assert {seen["node"] for seen in machines_seen}.isdisjoint(node["NodeID"] for node in ray.nodes())
+    assert all(seen["seed"] is None for seen in machines_seen)  # corrections.py works in each of EasyR1's processes
+    wait_until_free(job)

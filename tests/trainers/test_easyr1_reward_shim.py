@@ -1,4 +1,4 @@
-"""What EasyR1 makes of the reward shim's numbers is what the embedded trainer makes of its rewards."""
+"""The loss that EasyR1 computes from the reward shim's numbers equals the embedded trainer's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "empo": {},
     "soft_srt": {"loss_average": "token"},
 }
-SIZE = 8  # rollouts
+SIZE = 8  # rollouts in a group
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def grader() -> Iterator[Grader]:
 
 
 class FakeTokenizer:
-    """Renders a chat as its last message; a token a character."""
+    """Renders a chat as its last message; each character is a token."""
 
     def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
         return messages[-1]["content"]
@@ -62,7 +62,7 @@ class FakeTokenizer:
         return {"input_ids": [ord(letter) for letter in text]}
 
 
-def rendered(job: TrainJob, folder: Path) -> str:
+def render_job(job: TrainJob, folder: Path) -> str:
     """The path of the job's file, as EasyR1's configuration names it."""
     render(
         job, EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1), FakeTokenizer(), folder
@@ -70,53 +70,53 @@ def rendered(job: TrainJob, folder: Path) -> str:
     return str(folder / "job.json")
 
 
-def solvers_job(tmp_path: Path, name: str, settings: dict[str, Any], **training: Any) -> TrainJob:
+def solver_job_with(tmp_path: Path, name: str, settings: dict[str, Any], **training: Any) -> TrainJob:
     method = parse_method(name, settings)
     job = tiny_job(tmp_path, reward=method, rollouts_per_prompt=SIZE, prompts_per_step=4, **training)
     return replace(job, questions=tuple(replace(q, truth="1") for q in job.questions))
 
 
-def texts(rng: random.Random, groups: int) -> list[list[str]]:
-    """Rollouts of several strategies and answers, some without one; in the first group nobody answers."""
+def random_responses(rng: random.Random, groups: int) -> list[list[str]]:
+    """Responses with several strategies and answers, some without an answer; none of the first group has one."""
 
-    def one(silent: bool) -> str:
+    def response(silent: bool) -> str:
         steps = " then ".join(rng.choice(["add 1 and 2", "double 3", "guess"]) for _ in range(rng.randint(1, 3)))
         return steps if silent or rng.random() < 0.2 else rf"{steps} \boxed{{{rng.randint(0, 2)}}}"
 
-    return [[one(silent=group == 0) for _ in range(SIZE)] for group in range(groups)]
+    return [[response(silent=group == 0) for _ in range(SIZE)] for group in range(groups)]
 
 
 def batch(
-    job: TrainJob, said: Sequence[Sequence[str]], rng: random.Random
+    job: TrainJob, responses: Sequence[Sequence[str]], rng: random.Random
 ) -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:
-    """EasyR1's batch of step 1 in an order of its own, and each row's (group, member)."""
-    asked = questions_at(job, 1) if job.role == "solver" else [None] * len(said)
+    """EasyR1's batch of step 1 in a random order, and each row's (group, member)."""
+    questions = questions_at(job, 1) if job.role == "solver" else [None] * len(responses)
     rows = []
-    for place, (question, group) in enumerate(zip(asked, said, strict=True)):
-        known: dict[str, Any] = {"step": 1, "index": place}
+    for index, (question, group) in enumerate(zip(questions, responses, strict=True)):
+        known: dict[str, Any] = {"step": 1, "index": index}
         if question is not None:
             known |= {"question_id": question.question_id, "question": question.text}
             known |= {"label": question.label, "truth": question.truth}
         rows += [
-            ({"response": text, "response_length": len(text), "ground_truth": json.dumps(known)}, (place, member))
+            ({"response": text, "response_length": len(text), "ground_truth": json.dumps(known)}, (index, member))
             for member, text in enumerate(group)
         ]
     rng.shuffle(rows)
-    return [row for row, _ in rows], [where for _, where in rows]
+    return [row for row, _ in rows], [position for _, position in rows]
 
 
-def easyr1s_rloo(overall: np.ndarray[Any, Any], groups: list[int]) -> np.ndarray[Any, Any]:
-    """`s_i` less the mean of the others of its prompt (verl/trainer/core_algos.py)."""
-    made = np.zeros(len(overall))
+def easyr1_rloo(overall: np.ndarray[Any, Any], groups: list[int]) -> np.ndarray[Any, Any]:
+    """EasyR1's advantages: `s_i` less the mean of the prompt's other scores (verl/trainer/core_algos.py)."""
+    advantages = np.zeros(len(overall))
     for i, group in enumerate(groups):
         others = [overall[j] for j in range(len(overall)) if groups[j] == group and j != i]
-        made[i] = overall[i] - np.mean(others)
-    return made
+        advantages[i] = overall[i] - np.mean(others)
+    return advantages
 
 
-def weights(made: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any], average: str) -> np.ndarray[Any, Any]:
-    """What a token of each rollout weighs in EasyR1's loss."""
-    return made / (len(made) * lengths) if average == "sequence" else made / lengths.sum()
+def weights(advantages: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any], average: str) -> np.ndarray[Any, Any]:
+    """The weight of a token of each rollout in EasyR1's loss."""
+    return advantages / (len(advantages) * lengths) if average == "sequence" else advantages / lengths.sum()
 
 
 def completion(text: str) -> Completion:
@@ -125,18 +125,20 @@ def completion(text: str) -> Completion:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("average", ["sequence", "token", "max_length"])
-def test_a_tokens_weight_is_the_embedded_trainers(tmp_path: Path, grader: Grader, name: str, average: str) -> None:
-    """Prompts that are dropped included: the weights are over what is learned from."""
+def test_a_token_s_weight_in_the_loss_is_that_of_the_embedded_trainer(
+    tmp_path: Path, grader: Grader, name: str, average: str
+) -> None:
+    """This holds with dropped prompts too: the weights are normalised over what is learned from."""
     settings = {**METHODS[name], "loss_average": average}
     if average == "max_length":
         settings["kl_coefficient"] = 0.0
-    job = solvers_job(tmp_path, name, settings)
+    job = solver_job_with(tmp_path, name, settings)
     rng = random.Random(name)
-    said = texts(rng, 4)
-    rows, where = batch(job, said, rng)
-    scores = compute_score(rows, rendered(job, tmp_path / "easyr1"))
+    responses = random_responses(rng, 4)
+    rows, positions = batch(job, responses, rng)
+    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
 
-    groups = [[completion(text) for text in group] for group in said]
+    groups = [[completion(text) for text in group] for group in responses]
     local = solver_reward(job, Ranks(), 1, groups, grader=grader)
     assert isinstance(job.reward, Method)
     learned = [g for g, scored in enumerate(local.groups) if scored.learn]
@@ -144,17 +146,17 @@ def test_a_tokens_weight_is_the_embedded_trainers(tmp_path: Path, grader: Grader
     expected = np.zeros((4, SIZE))
     for g in learned:
         expected[g] = job.reward.advantages(local.groups[g].rewards, clusters[g])
-    length = np.array([[len(text) for text in group] for group in said], dtype=float)
+    length = np.array([[len(text) for text in group] for group in responses], dtype=float)
     of_a_token = {
         "sequence": 1 / (SIZE * len(learned) * length),
         "token": np.full((4, SIZE), 1 / sum(length[g].sum() for g in learned)),
         "max_length": np.full((4, SIZE), 1 / (SIZE * len(learned) * job.training.sampling.max_tokens)),
     }[average]
 
-    made = easyr1s_rloo(np.array([score["overall"] for score in scores]), [group for group, _ in where])
+    advantages = easyr1_rloo(np.array([score["overall"] for score in scores]), [group for group, _ in positions])
     lengths = np.array([row["response_length"] for row in rows], dtype=float)
-    found = weights(made, lengths, average)
-    for (g, i), weight, score in zip(where, found, scores, strict=True):
+    token_weights = weights(advantages, lengths, average)
+    for (g, i), weight, score in zip(positions, token_weights, scores, strict=True):
         assert score["reward"] == pytest.approx(local.groups[g].rewards[i], abs=1e-9)
         assert score["advantage"] == pytest.approx(expected[g, i], abs=1e-9)
         assert weight == pytest.approx(expected[g, i] * of_a_token[g, i], abs=1e-12)
@@ -163,47 +165,47 @@ def test_a_tokens_weight_is_the_embedded_trainers(tmp_path: Path, grader: Grader
         assert np.mean([score[name] for score in scores]) == pytest.approx(figure), name
 
 
-def test_those_that_only_vote_learn_nothing(tmp_path: Path) -> None:
-    """TTRL with half of the votes trained on: the advantages of those sum to zero, and their weight is doubled."""
-    job = solvers_job(tmp_path, "ttrl", {})
+def test_rollouts_that_only_vote_are_not_learned_from(tmp_path: Path) -> None:
+    """TTRL trains on half of the votes: the advantages of this half sum to zero, and its weight is doubled."""
+    job = solver_job_with(tmp_path, "ttrl", {})
     rng = random.Random(1)
-    said = texts(rng, 4)
-    rows, where = batch(job, said, rng)
-    scores = compute_score(rows, rendered(job, tmp_path / "easyr1"))
+    responses = random_responses(rng, 4)
+    rows, positions = batch(job, responses, rng)
+    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
     for group in range(1, 4):
-        own = [score for score, (g, _) in zip(scores, where, strict=True) if g == group]
-        assert sum(score["learned_from"] for score in own) == SIZE / 2
-        assert sum(score["advantage"] for score in own) == pytest.approx(0, abs=1e-9)
-        assert all(score["overall"] == 0 for score in own if not score["learned_from"])
-        taken = [score for score in own if score["learned_from"] and score["advantage"]]
-        for score in taken:  # 3 of 4 groups, half of each: 12 of 32 rows
+        of_group = [score for score, (g, _) in zip(scores, positions, strict=True) if g == group]
+        assert sum(score["learned_from"] for score in of_group) == SIZE / 2
+        assert sum(score["advantage"] for score in of_group) == pytest.approx(0, abs=1e-9)
+        assert all(score["overall"] == 0 for score in of_group if not score["learned_from"])
+        learned = [score for score in of_group if score["learned_from"] and score["advantage"]]
+        for score in learned:  # half of 3 of 4 groups is learned from: 12 of 32 rows
             assert score["overall"] == pytest.approx(score["advantage"] * 7 / 8 * 32 / 12)
     assert sum(score["learned_from"] for score in scores) == 12
-    again = compute_score(rows[::-1], rendered(job, tmp_path / "again"))[::-1]
+    again = compute_score(rows[::-1], render_job(job, tmp_path / "again"))[::-1]
     assert [score["overall"] for score in again] == pytest.approx([score["overall"] for score in scores])
 
 
-def test_a_step_that_nobody_learns_from_is_all_zeros(tmp_path: Path) -> None:
-    job = solvers_job(tmp_path, "srt", METHODS["srt"])
+def test_a_step_without_answers_has_only_zeros(tmp_path: Path) -> None:
+    job = solver_job_with(tmp_path, "srt", METHODS["srt"])
     rows, _ = batch(job, [["no answer"] * SIZE] * 4, random.Random(0))
-    assert {score["overall"] for score in compute_score(rows, rendered(job, tmp_path / "easyr1"))} == {0.0}
+    assert {score["overall"] for score in compute_score(rows, render_job(job, tmp_path / "easyr1"))} == {0.0}
 
 
-def test_a_batch_that_is_not_whole_groups_is_refused(tmp_path: Path) -> None:
-    job = solvers_job(tmp_path, "rzero", {})
-    rows, _ = batch(job, texts(random.Random(0), 4), random.Random(0))
-    path = rendered(job, tmp_path / "easyr1")
+def test_a_batch_with_an_incomplete_group_is_refused(tmp_path: Path) -> None:
+    job = solver_job_with(tmp_path, "rzero", {})
+    rows, _ = batch(job, random_responses(random.Random(0), 4), random.Random(0))
+    path = render_job(job, tmp_path / "easyr1")
     with pytest.raises(ValueError, match="of step 1: expected 8 rollouts, got 7"):
         compute_score(rows[1:], path)
 
 
-def test_the_validation_at_the_end_has_nothing_to_tell(tmp_path: Path) -> None:
-    path = rendered(solvers_job(tmp_path, "rzero", {}), tmp_path / "easyr1")
+def test_a_validation_row_scores_zero(tmp_path: Path) -> None:
+    path = render_job(solver_job_with(tmp_path, "rzero", {}), tmp_path / "easyr1")
     row = {"response": "", "response_length": 1, "ground_truth": json.dumps({"validation": True})}
     assert compute_score([row], path) == [{"overall": 0.0}]
 
 
-def challengers_job(tmp_path: Path, url: str) -> ChallengerJob:
+def challenger_job(tmp_path: Path, url: str) -> ChallengerJob:
     service = SolverService(url, "t/solver/0", Training().sampling)
     return tiny_challenger(tmp_path, service, rollouts_per_prompt=3, prompts_per_step=2)
 
@@ -215,7 +217,7 @@ QUESTIONS = [
 
 
 def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
-    """A Solver that is sure of nothing but sums of ones."""
+    """The reply of a Solver that is sure of "1 + 1" only."""
     sure = "1 + 1" in body["messages"][-1]["content"]
     answers = ["2"] * 4 if sure else ["1", "1", "2", "3"]
     choices = [
@@ -240,13 +242,15 @@ def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
     }
 
 
-def test_the_challengers_reward_asks_the_solver(tmp_path: Path, grader: Grader) -> None:
-    with fake_service(votes) as (service, asked):
-        job = challengers_job(tmp_path, service.url)
-        rows, where = batch(job, QUESTIONS, random.Random(2))
-        scores = compute_score(rows, rendered(job, tmp_path / "easyr1"))
+def test_the_challenger_s_reward_asks_the_solver_and_equals_the_embedded_trainer_s(
+    tmp_path: Path, grader: Grader
+) -> None:
+    with fake_service(votes) as (service, requests):
+        job = challenger_job(tmp_path, service.url)
+        rows, positions = batch(job, QUESTIONS, random.Random(2))
+        scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
     well_formed = [text for group in QUESTIONS for text in group if parse_question(text, 2000)]
-    assert len(asked) == len(well_formed) == 4
+    assert len(requests) == len(well_formed) == 4
 
     def ask(prompts: Sequence[Any]) -> list[list[str]]:
         bodies = [{"messages": list(prompt.messages), "model": "", "policy_version": ""} for prompt in prompts]
@@ -254,16 +258,16 @@ def test_the_challengers_reward_asks_the_solver(tmp_path: Path, grader: Grader) 
 
     groups = [[completion(text) for text in group] for group in QUESTIONS]
     local = challenger_reward(job, Ranks(), 1, groups, grader=grader, ask=ask)
-    for (g, i), score in zip(where, scores, strict=True):
+    for (g, i), score in zip(positions, scores, strict=True):
         assert score["reward"] == pytest.approx(float(local.groups[g].rewards[i]))
         assert {name: score[name] for name in local.metrics} == local.metrics
 
 
-def test_a_solver_that_stays_away_ends_the_job(tmp_path: Path) -> None:
+def test_a_solver_that_does_not_answer_ends_the_job(tmp_path: Path) -> None:
     with fake_service(lambda *_: (503, {})) as (service, _):
-        job = challengers_job(tmp_path, service.url)
+        job = challenger_job(tmp_path, service.url)
         rows, _ = batch(job, QUESTIONS, random.Random(2))
-        path = rendered(job, tmp_path / "easyr1")
+        path = render_job(job, tmp_path / "easyr1")
         tree = json.loads(Path(path).read_text())
         Path(path).write_text(json.dumps({**tree, "patience_s": 0.1}))
         with pytest.raises(InferenceError, match=r"no answer after waiting 0\.1 s"):
@@ -271,12 +275,13 @@ def test_a_solver_that_stays_away_ends_the_job(tmp_path: Path) -> None:
 
 
 def test_equal_rollouts_of_equal_prompts_end_the_job(tmp_path: Path) -> None:
-    """A Challenger that says one thing only, or a few groups that happen to agree, do not."""
+    """A Challenger that always writes the same question does not end the job, and neither do a few groups that happen
+    to agree."""
     with fake_service(votes) as (service, _):
-        job = challengers_job(tmp_path, service.url)
-        path = rendered(job, tmp_path / "easyr1")
+        job = challenger_job(tmp_path, service.url)
+        path = render_job(job, tmp_path / "easyr1")
         for groups in ([QUESTIONS[0]] * 4, [[QUESTIONS[0][0]] * 3] * 8, [QUESTIONS[0]] * 7 + [QUESTIONS[1]]):
             compute_score(batch(job, groups, random.Random(2))[0], path)
-        for groups in ([QUESTIONS[0]] * 8, QUESTIONS * 4):  # of one rank, and of ranks that draw alike
-            with pytest.raises(ValueError, match=r"step 1: expected rollouts of their own for each of 8 equal prompts"):
+        for groups in ([QUESTIONS[0]] * 8, QUESTIONS * 4):  # one rank, and several ranks that draw the same rollouts
+            with pytest.raises(ValueError, match=r"step 1: expected different rollouts for each of 8 equal prompts"):
                 compute_score(batch(job, groups, random.Random(2))[0], path)

@@ -1,9 +1,10 @@
-"""A training of EasyR1's own, unmodified code, one worker of it on a CPU, against the embedded trainer.
+"""A training by EasyR1's own, unmodified code, in one worker on a CPU, compared with the embedded trainer.
 
-Runs where `COEVO_EASYR1_SOURCE` names a checkout of the pinned commit and `COEVO_EASYR1_PYTHON` a Python with what it
-needs: `make easyr1` builds that, and runs the whole trainer too. What stands in for CUDA, vLLM and flash-attn is in
-easyr1_on_a_cpu/; data set, weights' way to the rollouts, reward manager, FSDP, loss, optimiser, checkpoints and merger
-are EasyR1's. Two steps of each job: at the second the policy has left its reference, so that a KL shows.
+The tests run where `COEVO_EASYR1_SOURCE` names a checkout of the pinned commit and `COEVO_EASYR1_PYTHON` a Python with
+its requirements: `make easyr1` prepares both, and runs the whole trainer too. The replacements of CUDA, vLLM and
+flash-attn are in easyr1_on_a_cpu/. The data set, the transfer of weights to the rollouts, the reward manager, FSDP, the
+loss, the optimiser, checkpoints and the merger are EasyR1's. Each job takes two steps: at the second one the policy has
+left its reference, so that there is a KL.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easyr1_worlds import HERE, PYTHON, challengers, solvers, votes
+from easyr1_worlds import HERE, PYTHON, challenger_job, solver_job, votes
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -44,8 +45,8 @@ from trainers.schedule import rollouts_at
 SOURCE = os.environ.get("COEVO_EASYR1_SOURCE")
 STEPS, PROMPTS, ROLLOUTS = 2, 4, 4
 STEP = {"steps": STEPS, "prompts_per_step": PROMPTS, "rollouts_per_prompt": ROLLOUTS, "micro_batch": PROMPTS * ROLLOUTS}
-# The embedded trainer computes in float32, EasyR1 in bfloat16 with sums in float32: for a comparison of what they
-# compute, EasyR1 gets float32 too. `as_rendered` leaves it its bfloat16.
+# The embedded trainer computes in float32, EasyR1 in bfloat16 with sums in float32. To compare their arithmetic, EasyR1
+# uses float32 too, except in the job `as_rendered`.
 FLOAT32 = ["worker.actor.fsdp.mp_param_dtype=fp32", "worker.ref.fsdp.mp_param_dtype=fp32"]
 
 pytestmark = pytest.mark.skipif(
@@ -56,23 +57,23 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Trained:
-    """What EasyR1 left, and the job that it was given."""
+    """A job, and the folder with EasyR1's results."""
 
     job: TrainJob
     out: Path
 
     def step(self, number: int) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads((self.out / f"step_{number}.json").read_text())
-        return made
+        record: dict[str, Any] = json.loads((self.out / f"step_{number}.json").read_text())
+        return record
 
     def state(self, number: int, kind: str) -> Any:
-        """Of rank 0's part of a step's checkpoint: "model" or "optim". One rank has all of it."""
+        """The "model" or "optim" part of a step's checkpoint by rank 0, which is the only rank and has all of it."""
         actor = self.out / "checkpoints" / f"global_step_{number}" / "actor"
         return torch.load(actor / f"{kind}_world_size_1_rank_0.pt", weights_only=False)
 
     def gradients(self, number: int) -> dict[str, Tensor]:
-        """As AdamW saw them, clipped, by the name of the parameter: from its first moments, of which a step's is 0.9
-        of the last and 0.1 of the gradient."""
+        """The clipped gradients that AdamW used, by parameter. They are computed from its first moments: a step's
+        moment is 0.9 of the last moment plus 0.1 of the gradient."""
         now, before = (self._moments(n) if n else {} for n in (number, number - 1))
         return {name: (moment - 0.9 * before.get(name, 0.0)) / 0.1 for name, moment in now.items()}
 
@@ -82,74 +83,83 @@ class Trained:
 
 
 def local(tensor: Any) -> Tensor:
-    """Of one rank, a sharded tensor's share is all of it."""
+    """The whole tensor: with one rank, a sharded tensor's local part is all of it."""
     whole: Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     return whole
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trained]]:
-    """Two steps of EasyR1's of each job, one after the other in one process."""
+    """Two steps of each job by EasyR1, one job after the other in one process."""
     work = tmp_path_factory.mktemp("easyr1")
-    whole = EasyR1Settings(gpus_per_node=1, update_micro_batch=PROMPTS * ROLLOUTS, experience_micro_batch=8)
+    one_batch = EasyR1Settings(gpus_per_node=1, update_micro_batch=PROMPTS * ROLLOUTS, experience_micro_batch=8)
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
     with fake_service(votes) as (service, _):
         jobs = {
-            "solver": (solvers(work / "job", "rzero", {"kl_coefficient": 0.05}, **STEP), whole, FLOAT32),
+            "solver": (
+                solver_job(work / "job", "rzero", {"kl_coefficient": 0.05}, **STEP),
+                one_batch,
+                FLOAT32,
+            ),
             "kl_in_the_reward": (
-                solvers(work / "job", "srt", {"kl_coefficient": 0.05, "loss_average": "token"}, **STEP),
-                whole,
+                solver_job(work / "job", "srt", {"kl_coefficient": 0.05, "loss_average": "token"}, **STEP),
+                one_batch,
                 FLOAT32,
             ),
             "challenger": (
-                challengers(work / "job", service.url, **STEP),
-                whole.model_copy(update={"update_micro_batch": 4}),
+                challenger_job(work / "job", service.url, **STEP),
+                one_batch.model_copy(update={"update_micro_batch": 4}),
                 FLOAT32,
             ),
-            "as_rendered": (solvers(work / "job", "rzero", {"kl_coefficient": 0.05}, **STEP), whole, []),
+            "as_rendered": (
+                solver_job(work / "job", "rzero", {"kl_coefficient": 0.05}, **STEP),
+                one_batch,
+                [],
+            ),
         }
-        asked = []
-        for name, (each, settings, overrides) in jobs.items():
-            config = render(each, settings, tokenizer, work / name)
-            asked.append({"config": str(config), "steps": STEPS, "out": str(work / name), "overrides": overrides})
+        commands = []
+        for name, (job, settings, overrides) in jobs.items():
+            config = render(job, settings, tokenizer, work / name)
+            commands.append({"config": str(config), "steps": STEPS, "out": str(work / name), "overrides": overrides})
         script = HERE / "easyr1_worker.py"
         environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "HF_HUB_OFFLINE": "1"}
-        command = [str(PYTHON), str(script), str(SOURCE), json.dumps(asked)]
+        command = [str(PYTHON), str(script), str(SOURCE), json.dumps(commands)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-        yield {name: Trained(each, work / name) for name, (each, _, _) in jobs.items()}
+        yield {name: Trained(job, work / name) for name, (job, _, _) in jobs.items()}
 
 
-def groups_of(trained: Trained, number: int) -> list[list[int]]:
-    """Places in EasyR1's batch, prompt by prompt as the job asks, each in the order of their texts, as the reward has
-    them: of two questions the first is the hypothesis of their BLEU."""
-    made, texts = trained.step(number), decoded(trained, number)
-    known = [json.loads(each)["index"] for each in made["ground_truth"]]
+def batch_indices(trained: Trained, number: int) -> list[list[int]]:
+    """The rows of EasyR1's batch, prompt by prompt in the job's order. A prompt's rows are sorted by their texts, as
+    the reward sorts them, because of two questions the first is the hypothesis of their BLEU."""
+    record, texts = trained.step(number), decode_responses(trained, number)
+    known = [json.loads(truth)["index"] for truth in record["ground_truth"]]
     return [
-        sorted((at for at, place in enumerate(known) if place == prompt), key=lambda at: texts[at])
+        sorted((row for row, prompt_index in enumerate(known) if prompt_index == prompt), key=lambda row: texts[row])
         for prompt in range(PROMPTS)
     ]
 
 
-def decoded(trained: Trained, number: int) -> list[str]:
+def decode_responses(trained: Trained, number: int) -> list[str]:
     tokenizer: Any = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
-    return [tokenizer.decode(each, skip_special_tokens=True) for each in trained.step(number)["responses"]]
+    return [tokenizer.decode(tokens, skip_special_tokens=True) for tokens in trained.step(number)["responses"]]
 
 
-def rewarded(trained: Trained, number: int) -> Rewarded:
-    """What the embedded trainer's rewards make of the rollouts."""
-    made, texts = trained.step(number), decoded(trained, number)
+def local_rewards(trained: Trained, number: int) -> Rewarded:
+    """The embedded trainer's rewards of the same rollouts."""
+    record, texts = trained.step(number), decode_responses(trained, number)
     groups = [
-        [Completion(texts[at], tuple(made["responses"][at]), (), "stop", 0.0) for at in group]
-        for group in groups_of(trained, number)
+        [Completion(texts[row], tuple(record["responses"][row]), (), "stop", 0.0) for row in group]
+        for group in batch_indices(trained, number)
     ]
     with Grader() as grader:
         return make_reward(trained.job, Ranks(), grader)(number, groups)
 
 
-def updated(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """The embedded trainer's figures and clipped gradients for the rollouts, from where EasyR1's step began."""
-    made = trained.step(number)
+def local_update(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """The embedded trainer's figures and clipped gradients for the same rollouts and the weights before EasyR1's
+    step."""
+    record = trained.step(number)
     model, reference = (AutoModelForCausalLM.from_pretrained(MICRO_MODEL, dtype=torch.float32) for _ in range(2))
     if number > 1:
         state = trained.state(number - 1, "model")
@@ -162,71 +172,77 @@ def updated(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[str, 
 
     optimiser.register_step_pre_hook(keep)
     learned = [group for group, scored in enumerate(earned.groups) if scored.learn]
-    places = [at for group in learned for at in groups_of(trained, number)[group]]
-    rows = [Row(made["prompts"][at], made["responses"][at], made["old_log_probs"][at]) for at in places]
+    rows_learned_from = [row for group in learned for row in batch_indices(trained, number)[group]]
+    rows = [
+        Row(record["prompts"][row], record["responses"][row], record["old_log_probs"][row]) for row in rows_learned_from
+    ]
     learner = _Learner(trained.job, Ranks(), None, SimpleNamespace(model=model), reference, optimiser)  # type: ignore[arg-type]
     return _update(learner, number, rows, earned, learned), gradients
 
 
-def apart(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
+def largest_difference(gradients: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
     """The largest difference of a parameter's gradient, relative to that gradient's norm."""
-    assert found.keys() - {"lm_head.weight"} == expected.keys() - {"lm_head.weight"}
-    return max(float((found[name] - expected[name]).norm() / expected[name].norm()) for name in expected)
+    assert gradients.keys() - {"lm_head.weight"} == expected.keys() - {"lm_head.weight"}
+    return max(float((gradients[name] - expected[name]).norm() / expected[name].norm()) for name in expected)
 
 
 @pytest.mark.parametrize("name", ["solver", "kl_in_the_reward", "challenger", "as_rendered"])
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_step_of_easyr1s_is_one_of_the_embedded_trainers(trained: dict[str, Trained], name: str, number: int) -> None:
-    """Rewards are equal; log-probabilities, gradients and KL are up to rounding: 1e-3 of a gradient in float32."""
-    found = trained[name]
-    made, earned = found.step(number), rewarded(found, number)
-    rewards = np.array(made["figures"]["reward"])[np.array(groups_of(found, number))]
+def test_a_step_of_easyr1_equals_one_of_the_embedded_trainer(
+    trained: dict[str, Trained], name: str, number: int
+) -> None:
+    """Rewards are equal; log-probabilities, gradients and KL are equal up to rounding, 1e-3 of a gradient in
+    float32."""
+    result = trained[name]
+    record, earned = result.step(number), local_rewards(result, number)
+    rewards = np.array(record["figures"]["reward"])[np.array(batch_indices(result, number))]
     assert rewards.tolist() == [scored.rewards.tolist() for scored in earned.groups]
     assert rewards.std() > 0
-    figures, gradients = updated(found, number, earned)
+    figures, gradients = local_update(result, number, earned)
     bfloat16 = name == "as_rendered"
     assert figures["sampler_gap"] < (0.02 if bfloat16 else 1e-5)
     assert figures["grad_norm"] > 0
-    assert made["metrics"]["actor/grad_norm"] == pytest.approx([figures["grad_norm"]], rel=0.05 if bfloat16 else 1e-4)
-    assert apart(found.gradients(number), gradients) < (0.2 if bfloat16 else 1e-3)
-    kl = made["metrics"].get(KL)
-    if found.job.reward.kl_in == "loss":
+    assert record["metrics"]["actor/grad_norm"] == pytest.approx([figures["grad_norm"]], rel=0.05 if bfloat16 else 1e-4)
+    assert largest_difference(result.gradients(number), gradients) < (0.2 if bfloat16 else 1e-3)
+    kl = record["metrics"].get(KL)
+    if result.job.reward.kl_in == "loss":
         assert kl == pytest.approx([figures["kl"]], rel=0.2 if bfloat16 else 1e-3, abs=1e-7)
-    if number == 1:  # the reference is the policy, to the last bit
-        assert made["ref_log_probs"] == made["old_log_probs"]
+    if number == 1:  # at the first step the reference is the policy, to the last bit
+        assert record["ref_log_probs"] == record["old_log_probs"]
 
 
-def test_equal_prompts_get_rollouts_of_their_own(trained: dict[str, Trained]) -> None:
-    """The Challenger's prompts are all the same."""
+def test_equal_prompts_get_different_rollouts(trained: dict[str, Trained]) -> None:
+    """The Challenger's prompts are all equal."""
     for number in (1, 2):
-        made = trained["challenger"].step(number)
-        assert len({tuple(prompt) for prompt in made["prompts"]}) == 1
+        record = trained["challenger"].step(number)
+        assert len({tuple(prompt) for prompt in record["prompts"]}) == 1
         rollouts = [
-            frozenset(map(tuple, (made["responses"][at] for at in group)))
-            for group in groups_of(trained["challenger"], number)
+            frozenset(map(tuple, (record["responses"][row] for row in group)))
+            for group in batch_indices(trained["challenger"], number)
         ]
         assert all(a.isdisjoint(b) for i, a in enumerate(rollouts) for b in rollouts[:i])
 
 
 def test_the_prompts_are_those_of_the_embedded_trainer(trained: dict[str, Trained]) -> None:
-    """To the token, by a tokenizer that transformers 5 saved and 4 has read."""
+    """The tokens are equal, though transformers 5 saved the tokenizer and transformers 4 has read it."""
     tokenizer: Any = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
-    for found in trained.values():
-        asked = rollouts_at(found.job, 2)[::ROLLOUTS]
+    for result in trained.values():
+        prompts = rollouts_at(result.job, 2)[::ROLLOUTS]
         expected = [
-            tokenizer.apply_chat_template(list(p.messages), add_generation_prompt=True, return_dict=True) for p in asked
+            tokenizer.apply_chat_template(list(p.messages), add_generation_prompt=True, return_dict=True)
+            for p in prompts
         ]
-        made = found.step(2)
-        firsts = [made["prompts"][group[0]] for group in groups_of(found, 2)]
-        assert firsts == [each["input_ids"] for each in expected]
+        record = result.step(2)
+        firsts = [record["prompts"][group[0]] for group in batch_indices(result, 2)]
+        assert firsts == [chat["input_ids"] for chat in expected]
 
 
-def test_its_checkpoint_becomes_a_model(trained: dict[str, Trained], tmp_path: Path) -> None:
-    found = trained["solver"]
+def test_an_easyr1_checkpoint_becomes_a_model(trained: dict[str, Trained], tmp_path: Path) -> None:
+    result = trained["solver"]
     settings = EasyR1Settings(python=str(PYTHON), source=str(SOURCE))
-    merge(found.out / "checkpoints", STEPS, MICRO_MODEL, settings, tmp_path / "final")
+    merge(result.out / "checkpoints", STEPS, MICRO_MODEL, settings, tmp_path / "final")
     weights = load_file(tmp_path / "final" / "model.safetensors")
-    made = {name: local(tensor) for name, tensor in found.state(STEPS, "model").items()}
+    trained_weights = {name: local(tensor) for name, tensor in result.state(STEPS, "model").items()}
     start = load_file(MICRO_MODEL / "model.safetensors")
-    assert all(torch.equal(weights[name].float(), made[name].bfloat16().float()) for name in start)
+    assert all(torch.equal(weights[name].float(), trained_weights[name].bfloat16().float()) for name in start)
     assert all(not torch.equal(weights[name].float(), start[name].float()) for name in start)

@@ -1,4 +1,4 @@
-"""The loss and its gradients: by hand, against TRL, and however the batch is split."""
+"""The loss and its gradients, compared with values by hand and with TRL, and for different micro batches."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ def objective(average: LossAverage, **changes: Any) -> RZero:
 
 
 def hand_worked() -> dict[str, Tensor]:
-    """Two responses, of two tokens and of one, in a batch padded to four; 9s stand where nothing may look.
+    """A response of two tokens and one of one token, in a batch padded to four; the padding is 9 and must not be used.
 
-    A = (1, -2). Ratios: 1.5 and 1 in the first, 1/2 in the second. pi_ref / pi: 2, 1 and 1/2.
+    A = (1, -2). The ratios are 1.5 and 1 in the first, 1/2 in the second. pi_ref / pi is 2, 1 and 1/2.
     """
     mask = torch.tensor([[False, True, True, False], [False, False, True, False]])
     logprobs = torch.tensor([[9.0, -1.0, -2.0, 9.0], [9.0, 9.0, -3.0, 9.0]], requires_grad=True)
     log_ratio = torch.tensor([[9.0, math.log(1.5), 0.0, 9.0], [9.0, 9.0, -math.log(2), 9.0]])
-    toward = torch.tensor([[9.0, math.log(2), 0.0, 9.0], [9.0, 9.0, -math.log(2), 9.0]])
+    reference_log_ratio = torch.tensor([[9.0, math.log(2), 0.0, 9.0], [9.0, 9.0, -math.log(2), 9.0]])
     return {
         "logprobs": logprobs,
         "old_logprobs": logprobs.detach() - log_ratio,
-        "reference_logprobs": logprobs.detach() + toward,
+        "reference_logprobs": logprobs.detach() + reference_log_ratio,
         "entropies": torch.tensor([[9.0, 0.5, 0.25, 9.0], [9.0, 9.0, 1.0, 9.0]], requires_grad=True),
         "advantages": torch.tensor([1.0, -2.0]),
         "mask": mask,
     }
 
 
-# clip_low 0.2, clip_high 0.28, KL 0.1. Surrogates, negative: min(1.5, 1.28) -> -1.28, held back; min(1, 1) -> -1;
-# min(-1, 0.8 * -2) -> 1.6, held back. k3: 2 - ln 2 - 1 = 0.306853; 0; 1/2 + ln 2 - 1 = 0.193147, together 0.5.
+# clip_low 0.2, clip_high 0.28, KL 0.1. Negative surrogates: min(1.5, 1.28) -> -1.28, clipped; min(1, 1) -> -1;
+# min(-1, 0.8 * -2) -> 1.6, clipped. k3: 2 - ln 2 - 1 = 0.306853; 0; 1/2 + ln 2 - 1 = 0.193147, together 0.5.
 # Tokens: -1.28 + 0.0306853 = -1.2493147;  -1;  1.6 + 0.0193147 = 1.6193147.
 # "token": their sum -0.63 over 3.  "sequence": ((-1.2493147 - 1) / 2 + 1.6193147) / 2.  "max_length": -0.63 / 8 / 2.
-# Derivatives: a token that is held back has only the KL's, 0.1 * (1 - exp(ref - lp)): 0.1 * (1 - 2) = -0.1, and
-# 0.1 * (1 - 1/2) = 0.05; the one in between has -ratio * A = -1 and no KL. Weights: 1/3 each; or 1/4, 1/4, 1/2; or
+# Derivatives: a clipped token has only the KL's, 0.1 * (1 - exp(ref - lp)): 0.1 * (1 - 2) = -0.1, and
+# 0.1 * (1 - 1/2) = 0.05; the token in between has -ratio * A = -1 and no KL. Weights: 1/3 each; or 1/4, 1/4, 1/2; or
 # 1/16 each.
 EXPECTED = {
     "token": (-0.63 / 3, (-0.1 / 3, -1 / 3, 0.05 / 3)),
@@ -80,8 +80,9 @@ def test_loss_and_gradient_are_those_worked_by_hand(average: LossAverage) -> Non
     assert parts["clipped"].item() == 2
 
 
-# Entropies 0.5, 0.25 and 1, coefficient 0.2: -0.1, -0.05 and -0.2 more a token, whose derivatives are -0.2 each.
-MORE = {"token": -0.35 / 3, "sequence": (-0.15 / 2 - 0.2) / 2, "max_length": -0.35 / 16}
+# Entropies 0.5, 0.25 and 1 with the coefficient 0.2 add -0.1, -0.05 and -0.2 to the tokens' losses; the derivatives are
+# -0.2 each.
+ENTROPY_BONUS = {"token": -0.35 / 3, "sequence": (-0.15 / 2 - 0.2) / 2, "max_length": -0.35 / 16}
 
 
 @pytest.mark.parametrize("average", AVERAGES)
@@ -89,10 +90,10 @@ def test_the_entropy_bonus_by_hand(average: LossAverage) -> None:
     inputs = hand_worked()
     loss, _ = grpo_loss(**inputs, objective=objective(average, entropy_coefficient=0.2), max_tokens=MAX_TOKENS)
     loss.backward()
-    assert loss.item() == pytest.approx(EXPECTED[average][0] + MORE[average], abs=1e-6)
+    assert loss.item() == pytest.approx(EXPECTED[average][0] + ENTROPY_BONUS[average], abs=1e-6)
     weights = {"token": (1 / 3,) * 3, "sequence": (1 / 4, 1 / 4, 1 / 2), "max_length": (1 / 16,) * 3}[average]
-    found = inputs["entropies"].grad[inputs["mask"]]  # type: ignore[index]
-    torch.testing.assert_close(found, torch.tensor([-0.2 * weight for weight in weights]))
+    gradient = inputs["entropies"].grad[inputs["mask"]]  # type: ignore[index]
+    torch.testing.assert_close(gradient, torch.tensor([-0.2 * weight for weight in weights]))
 
 
 @pytest.mark.parametrize("average", AVERAGES)
@@ -101,14 +102,14 @@ def test_a_kl_in_the_reward_is_not_in_the_loss(average: LossAverage) -> None:
     loss, parts = grpo_loss(**inputs, objective=objective(average, kl_in="reward"), max_tokens=MAX_TOKENS)
     without, _ = grpo_loss(**inputs, objective=objective(average, kl_coefficient=0.0), max_tokens=MAX_TOKENS)
     assert loss == without
-    assert parts["kl"].item() == pytest.approx(0.5, abs=1e-6)  # measured all the same
+    assert parts["kl"].item() == pytest.approx(0.5, abs=1e-6)  # it is measured in both cases
 
 
 def test_k3_by_hand() -> None:
     # pi_ref / pi of 2, 1 and 1/2: 2 - 1 - ln 2; 0; 1/2 - 1 + ln 2 (SRT B.1).
-    toward = torch.tensor([math.log(2), 0.0, -math.log(2)])
+    reference_log_ratio = torch.tensor([math.log(2), 0.0, -math.log(2)])
     expected = torch.tensor([1 - math.log(2), 0.0, math.log(2) - 1 / 2])
-    torch.testing.assert_close(k3(torch.zeros(3), toward), expected)
+    torch.testing.assert_close(k3(torch.zeros(3), reference_log_ratio), expected)
 
 
 @settings(max_examples=50)
@@ -126,7 +127,7 @@ def test_without_advantage_nor_kl_the_gradient_is_zero(seed: int, average: LossA
     assert not logprobs.grad.any()
 
 
-def test_token_logprobs_are_the_full_forward_pass_of_each_row_alone() -> None:
+def test_token_logprobs_of_a_batch_equal_a_forward_pass_of_each_row_alone() -> None:
     model, generator = tiny_model(), torch.Generator().manual_seed(1)
     spans = [(2, 7), (5, 6), (1, 9)]  # a response is ids[begin:end]
     ids, mask = torch.zeros(3, 9, dtype=torch.long), torch.zeros(3, 9, dtype=torch.bool)
@@ -145,7 +146,7 @@ def test_token_logprobs_are_the_full_forward_pass_of_each_row_alone() -> None:
 
 
 def some_rows(count: int = 11) -> list[Row]:
-    """Rows of uneven lengths; the sampler's log-probabilities are of no matter."""
+    """Rows of different lengths; the sampler's log-probabilities are all 0."""
     generator = torch.Generator().manual_seed(2)
 
     def tokens(length: int) -> list[int]:
@@ -164,7 +165,7 @@ def some_advantages(kl: Sequence[float]) -> list[float]:
 
 @pytest.mark.parametrize("average", AVERAGES)
 @pytest.mark.parametrize("passes", [1, 3])
-def test_micro_batches_give_one_batch_s_gradient(average: LossAverage, passes: int) -> None:
+def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage, passes: int) -> None:
     reference, results = tiny_model(seed=5), []
     for size in (100, 3):
         model = tiny_model()
@@ -178,13 +179,14 @@ def test_micro_batches_give_one_batch_s_gradient(average: LossAverage, passes: i
     assert split == pytest.approx(whole, abs=1e-5)
     assert whole["kl"] > 0.01
     assert whole["grad_norm"] > 0.01
-    if passes == 1:  # later passes begin from weights that AdamW moved: by the sign where a gradient is nearly 0
+    # Later passes begin from weights that AdamW has moved, where a gradient is nearly 0 by its sign only.
+    if passes == 1:
         torch.testing.assert_close(split_gradient, gradient, atol=1e-6, rtol=0)
     torch.testing.assert_close(split_weights, weights, atol=1e-4, rtol=0)
 
 
 def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
-    """Two optimiser steps of a step: the second is the clipped gradient at the weights that the first left."""
+    """A step takes two optimiser steps: the second uses the clipped gradient at the weights after the first."""
     rows, reference = some_rows(8), tiny_model(seed=5)
     training = tiny_training(micro_batch=100, learning_rate=0.05, weight_decay=0.0)
     method = objective("sequence", clip_low=0.01, clip_high=0.01)
@@ -193,7 +195,7 @@ def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
     both = update(
         model, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks(), rows_per_update=4
     )
-    assert both["clip_share"] > 0  # the first mini-batch's step moved the policy before the second was looked at
+    assert both["clip_share"] > 0  # the first mini-batch's optimiser step moved the policy before the second
 
     alone = tiny_model()
     optimiser = make_optimiser(alone, training)
@@ -207,16 +209,16 @@ def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
 
 
 def row_kl(rows: Sequence[Row], reference: Qwen3ForCausalLM, training: Training) -> list[float]:
-    """What `update` hands to the advantages of an objective that has its KL in the reward."""
-    handed: list[float] = []
+    """The KL of each row that `update` gives to the advantages of an objective with the KL in the reward."""
+    row_values: list[float] = []
 
     def advantages(kl: Sequence[float]) -> list[float]:
-        handed.extend(kl)
+        row_values.extend(kl)
         return [0.0] * len(kl)
 
     model, method = tiny_model(), objective("sequence", kl_in="reward")
     update(model, reference, make_optimiser(model, training), rows, training, method, advantages, ranks=Ranks())
-    return handed
+    return row_values
 
 
 def response_logprobs(model: Qwen3ForCausalLM, row: Row, training: Training) -> Tensor:
@@ -225,27 +227,27 @@ def response_logprobs(model: Qwen3ForCausalLM, row: Row, training: Training) -> 
     return token_logprobs(model, ids, mask, training.sampling.temperature)[0][0, len(row.prompt) :].detach()
 
 
-def test_each_row_s_kl_is_what_the_sampler_and_the_reference_say() -> None:
-    """The sum of k3 over a response's tokens, whatever batch it is in, in the order of the rows (SRT B.1)."""
+def test_each_row_s_kl_is_that_between_the_sampler_and_the_reference() -> None:
+    """It is the sum of k3 over a response's tokens, whatever its batch is, in the order of the rows (SRT B.1)."""
     rows, reference, training = some_rows(), tiny_model(seed=5), tiny_training(micro_batch=3)
     for row, kl in zip(rows, row_kl(rows, reference, training), strict=True):
-        referred = response_logprobs(reference, row, training)
-        assert kl == pytest.approx(k3(torch.tensor(row.sampled_logprobs), referred).sum().item(), rel=1e-4)
+        reference_logprobs_ = response_logprobs(reference, row, training)
+        assert kl == pytest.approx(k3(torch.tensor(row.sampled_logprobs), reference_logprobs_).sum().item(), rel=1e-4)
 
 
 def test_a_token_s_kl_counts_up_to_ten_nats() -> None:
-    """The sampler agrees with the reference but for each response's last token, to which it gave e^-30: k3 is above
-    e^10 there, and 0 elsewhere."""
+    """The sampler agrees with the reference except at each response's last token, whose probability it has as e^-30: k3
+    is above e^10 there, and 0 elsewhere."""
     reference, training, rows = tiny_model(seed=5), tiny_training(), []
     for row in some_rows():
-        referred = response_logprobs(reference, row, training)
-        assert referred[-1] > -20
-        rows.append(replace(row, sampled_logprobs=[*referred[:-1].tolist(), -30.0]))
+        reference_logprobs_ = response_logprobs(reference, row, training)
+        assert reference_logprobs_[-1] > -20
+        rows.append(replace(row, sampled_logprobs=[*reference_logprobs_[:-1].tolist(), -30.0]))
     assert row_kl(rows, reference, training) == pytest.approx([10.0] * len(rows), abs=1e-6)
 
 
-def test_the_gap_to_the_sampler_is_a_mean_over_tokens_however_many_passes() -> None:
-    """Whose log-probabilities are 0: the mean of the policy's own, before it moved."""
+def test_the_gap_to_the_sampler_is_a_mean_over_tokens_for_any_number_of_passes() -> None:
+    """The sampler's log-probabilities are 0, so the gap is the mean of the policy's own before it moved."""
     rows, gaps = some_rows(), []
     for passes in (1, 3):
         model, training = tiny_model(), tiny_training(updates_per_step=passes)
@@ -281,8 +283,8 @@ def test_groups_without_variance_leave_the_weights_alone() -> None:
 
 
 def trl_loss(model: Any, batch: dict[str, Tensor], average: str, folder: Path) -> Tensor:
-    """The same loss by TRL's trainer: "grpo" averages over sequences, "bnpo" over the batch's tokens, "dr_grpo" over
-    sequences of the greatest length.
+    """The same loss by TRL's trainer. Its "grpo" averages over sequences, its "bnpo" over the batch's tokens, and its
+    "dr_grpo" over sequences of the greatest length.
     """
     trl = pytest.importorskip("trl", reason="TRL, the independent implementation, is not installed")
     datasets = pytest.importorskip("datasets", reason="TRL needs datasets")
@@ -324,7 +326,7 @@ def test_loss_and_gradient_are_trl_s(average: LossAverage, tmp_path: Path) -> No
     model, advantages = tiny_model(), torch.tensor([1.2, -0.7, 0.4])
     with torch.no_grad():
         old, reference = (token_logprobs(tiny_model(seed), ids, mask, 0.7)[0] for seed in (1, 2))
-    # near the policy, as the sampling policy is: some ratios within the clip, some beyond it
+    # The old log-probabilities are near the policy's, like a sampler's: some ratios are clipped and some are not.
     old = token_logprobs(model, ids, mask, 0.7)[0].detach() + 0.1 * (old - old.mean())
 
     logprobs, entropies = token_logprobs(model, ids, mask, 0.7)
@@ -332,7 +334,7 @@ def test_loss_and_gradient_are_trl_s(average: LossAverage, tmp_path: Path) -> No
     loss.backward()
     assert 0 < parts["clipped"] < mask.sum()
 
-    save_tiny(tmp_path / "model")  # TRL reads the reference model, which this test has no use for, from a folder
+    save_tiny(tmp_path / "model")  # TRL needs a reference model in a folder, though this test does not use it
     other = Qwen3ForCausalLM.from_pretrained(tmp_path / "model")
     batch = {
         "prompt_ids": ids[:, :prompts],

@@ -1,5 +1,5 @@
-"""What a worker does not hold: activations that are computed again, answers that are sampled later. Nothing else
-changes by it."""
+"""A worker saves memory when it computes activations again and samples fewer answers at a time; the results stay the
+same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from core.settings.trainers import LocalSettings
 from core.types import Scored
 from services.inference.engines.embedded import TransformersEngine
 from trainers.local import loop
-from trainers.local.activations import ATTENTION, checkpoint_layers, spare_attention
+from trainers.local.activations import ATTENTION, checkpoint_layers, save_attention_memory
 from trainers.local.grpo import token_logprobs
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Completions, Rewarded
@@ -37,23 +37,25 @@ def gradients(model: Qwen3ForCausalLM) -> tuple[Tensor, dict[str, Tensor]]:
     return logprobs.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_same_gradients(found: tuple[Tensor, dict[str, Tensor]], expected: tuple[Tensor, dict[str, Tensor]]) -> None:
+def assert_same_gradients(
+    computed: tuple[Tensor, dict[str, Tensor]], expected: tuple[Tensor, dict[str, Tensor]]
+) -> None:
     assert expected[1].keys() == dict(tiny_model().named_parameters()).keys()
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(computed, expected, atol=1e-4, rtol=1e-5)
 
 
-def test_gradients_are_the_same_where_activations_are_made_again() -> None:
+def test_gradients_are_the_same_where_activations_are_computed_again() -> None:
     model = tiny_model()
     expected = gradients(model)
     checkpoint_layers(model)
     assert_same_gradients(gradients(model), expected)
 
 
-def test_dropout_stays_off() -> None:
+def test_dropout_stays_off_where_activations_are_computed_again() -> None:
     model = tiny_model()
     expected = gradients(model)
     for layer in model.model.layers:
-        layer.self_attn.attention_dropout = 0.5  # which acts in train mode
+        layer.self_attn.attention_dropout = 0.5  # it acts in train mode only
     checkpoint_layers(model)
     assert_same_gradients(gradients(model), expected)
 
@@ -66,47 +68,50 @@ def model_of(layers: int, checkpointed: bool) -> Qwen3ForCausalLM:
     return model
 
 
-def kept_bytes(model: Qwen3ForCausalLM) -> int:
-    """What a forward pass through the layers leaves for the gradients, beside the parameters."""
+def saved_bytes(model: Qwen3ForCausalLM) -> int:
+    """The bytes that a forward pass through the layers saves for the gradients, beside the parameters."""
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
+    def save(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with saved_tensors_hooks(keep, lambda tensor: tensor):
-        found = model.get_decoder()(input_ids=IDS, use_cache=False).last_hidden_state
-    assert found.requires_grad
-    return sum(kept.values())
+    with saved_tensors_hooks(save, lambda tensor: tensor):
+        output = model.get_decoder()(input_ids=IDS, use_cache=False).last_hidden_state
+    assert output.requires_grad
+    return sum(saved.values())
 
 
-def test_less_is_kept() -> None:
-    """Of four more layers, checkpointed, nothing but what enters each, which a checkpoint holds by itself."""
-    whole, spared = (kept_bytes(model_of(6, each)) - kept_bytes(model_of(2, each)) for each in (False, True))
+def test_checkpointed_layers_save_only_their_inputs() -> None:
+    """Four more layers, checkpointed, save no more than the input of each layer."""
+    whole, spared = (
+        saved_bytes(model_of(6, checkpointed)) - saved_bytes(model_of(2, checkpointed))
+        for checkpointed in (False, True)
+    )
     assert whole > 10 * 4 * 4 * 16 * IDS.numel()  # ten times 16 float32 numbers a layer and token
     assert spared <= 4 * 4 * 16 * IDS.numel()
 
 
-class Noted(TransformersEngine):
-    """An engine that tells how many rows each was given as its most."""
+class RecordingEngine(TransformersEngine):
+    """An engine that records the `max_rows` of every instance."""
 
-    most: ClassVar[list[int]] = []
+    max_rows_given: ClassVar[list[int]] = []
 
     def __init__(self, folder: Path, device: str = "cpu", max_rows: int = 512) -> None:
         super().__init__(folder, device, max_rows)
-        self.most.append(max_rows)
+        self.max_rows_given.append(max_rows)
 
 
-def trained(work: Path, start: Path, settings: LocalSettings, steps: int = 4) -> list[Completions]:
-    """What a job of four steps samples until it is stopped; what it comes to is in `work`."""
-    heard: list[Completions] = []
+def train_until(work: Path, start: Path, settings: LocalSettings, steps: int = 4) -> list[Completions]:
+    """Run a job of four steps in `work`, until it has done `steps`; returns the completions of each step."""
+    sampled: list[Completions] = []
 
     def reward(step: int, completions: Completions) -> Rewarded:
-        heard.append(completions)
-        groups = [[sum(one.tokens) % 7 / 7 for one in group] for group in completions]
+        sampled.append(completions)
+        groups = [[sum(completion.tokens) % 7 / 7 for completion in group] for group in completions]
         return Rewarded([Scored(None, np.array(rewards)) for rewards in groups], {})
 
     job = tiny_job(work, learning_rate=1e-3)
@@ -116,10 +121,10 @@ def trained(work: Path, start: Path, settings: LocalSettings, steps: int = 4) ->
         ranks=Ranks(),
         device="cpu",
         report=lambda _: None,
-        stopped=lambda: len(heard) == steps,
+        stopped=lambda: len(sampled) == steps,
         settings=settings,
     )
-    return heard
+    return sampled
 
 
 SPARING = LocalSettings(sampling_rows=2, checkpoint_activations=True)
@@ -129,43 +134,46 @@ FINAL = "job/final/model.safetensors"
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory, start: Path) -> tuple[Path, list[Completions]]:
     work = tmp_path_factory.mktemp("plain")
-    return work, trained(work, start, LocalSettings())
+    return work, train_until(work, start, LocalSettings())
 
 
-def test_a_job_comes_to_the_same(
+def test_a_job_that_saves_memory_has_the_same_rollouts_and_weights(
     tmp_path: Path, start: Path, plain: tuple[Path, list[Completions]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rollouts to the last bit, two at a time or all; weights but for rounding, where a step of AdamW is about 1e-3."""
-    monkeypatch.setattr(loop, "TransformersEngine", Noted)
-    Noted.most.clear()
-    sparing = trained(tmp_path, start, SPARING)
-    assert Noted.most == [2, 2]  # the policy's and the reference's
+    """The rollouts are equal to the last bit, sampled two at a time or all at once; the weights are equal up to
+    rounding, where a step of AdamW is about 1e-3."""
+    monkeypatch.setattr(loop, "TransformersEngine", RecordingEngine)
+    RecordingEngine.max_rows_given.clear()
+    sparing = train_until(tmp_path, start, SPARING)
+    assert RecordingEngine.max_rows_given == [2, 2]  # the policy's engine and the reference's
     assert (len(sparing), sparing[0]) == (4, plain[1][0])
-    found, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
+    weights, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
+    torch.testing.assert_close(weights, expected, atol=1e-5, rtol=1e-3)
 
 
-def test_a_job_goes_on_with_other_settings(tmp_path: Path, start: Path, plain: tuple[Path, list[Completions]]) -> None:
-    assert len(trained(tmp_path, start, LocalSettings(), steps=2)) == 2
-    assert len(trained(tmp_path, start, SPARING)) == 2
-    found, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
+def test_a_job_can_be_resumed_with_other_memory_settings(
+    tmp_path: Path, start: Path, plain: tuple[Path, list[Completions]]
+) -> None:
+    assert len(train_until(tmp_path, start, LocalSettings(), steps=2)) == 2
+    assert len(train_until(tmp_path, start, SPARING)) == 2
+    weights, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
+    torch.testing.assert_close(weights, expected, atol=1e-5, rtol=1e-3)
 
 
 def test_attention_with_repeated_keys_is_the_same(tmp_path: Path) -> None:
-    """Whole sequences as they are trained on, and one token after the other as they are sampled."""
+    """This holds for whole sequences, as in training, and token by token, as in sampling."""
     model = tiny_model()
     assert model.config._attn_implementation == "sdpa"
-    expected, said = gradients(model), model.generate(IDS, max_new_tokens=8, do_sample=False)
+    expected, sampled = gradients(model), model.generate(IDS, max_new_tokens=8, do_sample=False)
     model.set_attn_implementation(ATTENTION)
     assert_same_gradients(gradients(model), expected)
-    assert model.generate(IDS, max_new_tokens=8, do_sample=False).tolist() == said.tolist()
+    assert model.generate(IDS, max_new_tokens=8, do_sample=False).tolist() == sampled.tolist()
     model.save_pretrained(tmp_path)
     assert ATTENTION not in (tmp_path / "config.json").read_text()
 
 
-def test_attention_stays_as_it_is_on_a_cpu() -> None:
+def test_attention_is_replaced_on_other_devices_than_a_cpu_only() -> None:
     on_cpu, elsewhere = tiny_model(), tiny_model().to("meta")
     for model in (on_cpu, elsewhere):
-        spare_attention(model)
+        save_attention_memory(model)
     assert [model.config._attn_implementation for model in (on_cpu, elsewhere)] == ["sdpa", ATTENTION]

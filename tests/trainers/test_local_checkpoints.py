@@ -1,4 +1,4 @@
-"""Step folders: whole or absent, never another job's, and the same whoever writes them."""
+"""Step folders are complete or absent, are refused to another job, and do not change when they are written again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def save(job: TrainJob, step: int) -> torch.optim.Optimizer:
     return optimiser
 
 
-def test_the_optimiser_comes_back_to_the_bit(tmp_path: Path) -> None:
+def test_a_loaded_optimiser_equals_the_saved_one_to_the_bit(tmp_path: Path) -> None:
     job = tiny_job(tmp_path)
     saved = save(job, 2)
     model, loaded = learner(job)
@@ -44,7 +44,7 @@ def test_the_optimiser_comes_back_to_the_bit(tmp_path: Path) -> None:
     assert len(loaded.state_dict()["state"]) == len(list(model.parameters()))
 
 
-def test_what_was_left_half_written_is_never_resumed_from(tmp_path: Path) -> None:
+def test_a_half_written_step_is_never_resumed_from(tmp_path: Path) -> None:
     job = tiny_job(tmp_path)
     save(job, 2)
     half = job.work_dir / ".step_4-0123.part"
@@ -55,7 +55,7 @@ def test_what_was_left_half_written_is_never_resumed_from(tmp_path: Path) -> Non
     assert [path.name for path in job.work_dir.iterdir()] == ["step_2"]
 
 
-def test_a_writer_that_comes_late_changes_nothing(tmp_path: Path) -> None:
+def test_a_step_that_is_saved_again_does_not_change(tmp_path: Path) -> None:
     job = tiny_job(tmp_path)
     save(job, 2)
     before = {file.name: file.read_bytes() for file in (job.work_dir / "step_2").iterdir()}
@@ -66,7 +66,7 @@ def test_a_writer_that_comes_late_changes_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in job.work_dir.iterdir()) == ["final", "step_2"]
 
 
-def test_steps_are_ordered_as_numbers_and_two_are_kept(tmp_path: Path) -> None:
+def test_steps_are_ordered_as_numbers_and_the_last_two_are_kept(tmp_path: Path) -> None:
     job = tiny_job(tmp_path)
     for step in (8, 9, 10):
         save(job, step)

@@ -1,4 +1,5 @@
-"""The loop of one worker: it learns, and a killed job ends as if it had never been killed."""
+"""The training loop with one worker: it learns, and a killed job ends with the same result as one that was not
+killed."""
 
 from __future__ import annotations
 
@@ -43,9 +44,9 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
     return replace(job, start=replace(job.start, path=str(start)))
 
 
-def sevens(step: int, completions: Completions) -> Rewarded:
-    """1 for an answer of 7."""
-    groups = [Scored("7", np.array([float("{7}" in one.text) for one in group])) for group in completions]
+def reward_sevens(step: int, completions: Completions) -> Rewarded:
+    """A reward of 1 for an answer of 7."""
+    groups = [Scored("7", np.array([float("{7}" in completion.text) for completion in group])) for group in completions]
     return Rewarded(groups, {"unparsed_share": 0.0})
 
 
@@ -54,11 +55,11 @@ def run(
     report: Callable[[Metrics], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    train(job, sevens, ranks=Ranks(), device="cpu", report=report, stopped=stopped)
+    train(job, reward_sevens, ranks=Ranks(), device="cpu", report=report, stopped=stopped)
 
 
 def run_and_die(job: TrainJob, last_step: int) -> None:
-    """A worker that is killed between taking step `last_step` and writing its checkpoint."""
+    """Run a worker that dies after step `last_step` and before it writes the step's checkpoint."""
 
     def report(metrics: Metrics) -> None:
         if metrics["step"] == last_step:
@@ -68,7 +69,7 @@ def run_and_die(job: TrainJob, last_step: int) -> None:
     run(job, report)
 
 
-def test_it_learns_which_digit_pays(tmp_path: Path, start: Path) -> None:
+def test_the_loop_learns_which_digit_is_rewarded(tmp_path: Path, start: Path) -> None:
     job = job_in(
         tmp_path,
         start,
@@ -81,18 +82,18 @@ def test_it_learns_which_digit_pays(tmp_path: Path, start: Path) -> None:
     metrics: list[Metrics] = []
     run(job, metrics.append)
 
-    rewards = [one["reward_mean"] for one in metrics]
+    rewards = [step["reward_mean"] for step in metrics]
     assert rewards[0] < 0.3
     assert sum(rewards[-3:]) / 3 > 0.7
     assert metrics[0]["kl"] == pytest.approx(0, abs=1e-6)
     assert metrics[-1]["kl"] > 0.01
     assert metrics[-1]["entropy"] < metrics[0]["entropy"]
-    assert [one["step"] for one in metrics] == list(range(1, 25))
-    assert all(one["sampler_gap"] < 1e-4 for one in metrics)
+    assert [step["step"] for step in metrics] == list(range(1, 25))
+    assert all(step["sampler_gap"] < 1e-4 for step in metrics)
 
 
-def rewarding(members: slice, learn: bool = True) -> Reward:
-    """1 for the rollouts of every group at `members`, whatever they say."""
+def reward_members(members: slice, learn: bool = True) -> Reward:
+    """A reward of 1 for the rollouts of every group at `members`, whatever their texts are."""
 
     def reward(step: int, completions: Completions) -> Rewarded:
         groups = []
@@ -105,8 +106,8 @@ def rewarding(members: slice, learn: bool = True) -> Reward:
     return reward
 
 
-def moved(job: TrainJob, start: Path, reward: Reward) -> tuple[bool, Metrics]:
-    """Whether one step changed the weights, and its figures."""
+def train_one_step(job: TrainJob, start: Path, reward: Reward) -> tuple[bool, Metrics]:
+    """Train; returns whether the weights changed, and the figures of the first step."""
     metrics: list[Metrics] = []
     train(job, reward, ranks=Ranks(), device="cpu", report=metrics.append, stopped=lambda: False)
     after, before = ((folder / "model.safetensors").read_bytes() for folder in (job.work_dir / "final", start))
@@ -114,32 +115,33 @@ def moved(job: TrainJob, start: Path, reward: Reward) -> tuple[bool, Metrics]:
 
 
 def test_only_the_trained_share_is_learned_from(tmp_path: Path, start: Path) -> None:
-    """Of four rollouts the first two are trained on: what the others earned moves nothing."""
+    """Of four rollouts the first two are trained on: the rewards of the others do not change the weights."""
     settings = {"steps": 1, "weight_decay": 0.0, "reward": Ttrl(kl_coefficient=0.0)}
     first, second = (job_in(tmp_path / name, start, **settings) for name in ("first", "second"))
-    assert moved(first, start, rewarding(slice(0, 1)))[0]
-    changed, metrics = moved(second, start, rewarding(slice(2, 3)))
+    assert train_one_step(first, start, reward_members(slice(0, 1)))[0]
+    changed, metrics = train_one_step(second, start, reward_members(slice(2, 3)))
     assert not changed
     assert (metrics["zero_advantage_share"], metrics["reward_mean"]) == (1, 0.25)
 
 
-def test_a_dropped_prompt_moves_nothing(tmp_path: Path, start: Path) -> None:
+def test_a_dropped_prompt_does_not_change_the_weights(tmp_path: Path, start: Path) -> None:
     job = job_in(tmp_path, start, steps=1, reward=Ttrl(kl_coefficient=1.0))
-    changed, metrics = moved(job, start, rewarding(slice(0, 1), learn=False))
+    changed, metrics = train_one_step(job, start, reward_members(slice(0, 1), learn=False))
     assert not changed
     assert metrics["dropped_share"] == 1
     assert "kl" not in metrics
 
 
-def test_a_set_objective_reaches_the_weights(tmp_path: Path, start: Path) -> None:
+def test_a_set_objective_changes_the_weights(tmp_path: Path, start: Path) -> None:
     settings = {"steps": 1, "weight_decay": 0.0, "reward": PassAtN(set_size=2)}
-    some, all_of_them = (job_in(tmp_path / name, start, **settings) for name in ("some", "all"))
-    assert moved(some, start, rewarding(slice(0, 1)))[0]
-    assert not moved(all_of_them, start, rewarding(slice(0, 4)))[0]  # every set has a right one
+    one_right, all_right = (job_in(tmp_path / name, start, **settings) for name in ("some", "all"))
+    assert train_one_step(one_right, start, reward_members(slice(0, 1)))[0]
+    assert not train_one_step(all_right, start, reward_members(slice(0, 4)))[0]  # every set has a right rollout
 
 
-def away_from_its_reference(job: TrainJob) -> Path:
-    """Where `job` goes on from: a job that resumes has its step folder's weights, and its start as the reference."""
+def save_step_away_from_reference(job: TrainJob) -> Path:
+    """Save a first step of `job` with other weights than its start, and return the step's folder: the job resumes with
+    these weights and has its start as the reference."""
     model = answering_model(steps=20)
     save_step(
         job.work_dir, State(fingerprint(job), 1, ()), model, tiny_tokenizer(), make_optimiser(model, job.training)
@@ -148,12 +150,12 @@ def away_from_its_reference(job: TrainJob) -> Path:
 
 
 @pytest.mark.parametrize("coefficient", [0.0, 0.5])
-def test_a_kl_in_the_reward_is_all_there_is_to_learn_where_nothing_else_pays(
+def test_a_kl_in_the_reward_changes_the_weights_where_all_other_rewards_are_equal(
     tmp_path: Path, start: Path, coefficient: float
 ) -> None:
-    """How much it is, test_grpo_loss.py says."""
+    """test_grpo_loss.py tests the size of this KL."""
     job = job_in(tmp_path, start, steps=2, weight_decay=0.0, reward=Srt(kl_coefficient=coefficient))
-    changed, metrics = moved(job, away_from_its_reference(job), rewarding(slice(0, 0)))
+    changed, metrics = train_one_step(job, save_step_away_from_reference(job), reward_members(slice(0, 0)))
     assert metrics["kl"] > 0.01
     assert changed == (coefficient > 0)
     assert metrics["zero_advantage_share"] == (0 if coefficient else 1)
@@ -165,17 +167,17 @@ def test_a_kl_in_the_reward_reaches_the_groups_after_a_dropped_one(tmp_path: Pat
     def all_but_the_first(step: int, completions: Completions) -> Rewarded:
         return Rewarded([Scored("7", np.zeros(len(group)), i > 0) for i, group in enumerate(completions)], {})
 
-    changed, metrics = moved(job, away_from_its_reference(job), all_but_the_first)
+    changed, metrics = train_one_step(job, save_step_away_from_reference(job), all_but_the_first)
     assert changed
     assert metrics["dropped_share"] == pytest.approx(1 / 3)
     assert metrics["zero_advantage_share"] == 0
 
 
-def saying(shares: list[float]) -> Reward:
-    """A reward whose `same_label_share` at each step is given."""
+def reward_with_label_shares(shares: list[float]) -> Reward:
+    """A reward with these `same_label_share`s, one for each step."""
 
     def reward(step: int, completions: Completions) -> Rewarded:
-        return Rewarded(sevens(step, completions).groups, {"same_label_share": shares[step - 1]})
+        return Rewarded(reward_sevens(step, completions).groups, {"same_label_share": shares[step - 1]})
 
     return reward
 
@@ -183,36 +185,57 @@ def saying(shares: list[float]) -> Reward:
 SHARES = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9]
 
 
-def test_the_guard_ends_a_job_at_the_step_where_its_signal_shows(tmp_path: Path, start: Path) -> None:
+def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Path) -> None:
     guard = Guard(window=1, one_answer="stop", one_answer_share=0.5)
     job = replace(job_in(tmp_path, start, steps=6), guard=guard)
-    seen: list[Metrics] = []
-    train(job, saying(SHARES), ranks=Ranks(), device="cpu", report=seen.append, stopped=lambda: False)
-    assert [one["step"] for one in seen] == [1, 2, 3]
+    reported: list[Metrics] = []
+    train(
+        job,
+        reward_with_label_shares(SHARES),
+        ranks=Ranks(),
+        device="cpu",
+        report=reported.append,
+        stopped=lambda: False,
+    )
+    assert [step["step"] for step in reported] == [1, 2, 3]
     last = newest_step(job)
     assert last is not None
     assert last.name == "step_3"
     assert (job.work_dir / "final/model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
 
-    train(job, saying(SHARES), ranks=Ranks(), device="cpu", report=seen.append, stopped=lambda: False)
-    assert len(seen) == 3  # it does not go on when it is resumed
+    train(
+        job,
+        reward_with_label_shares(SHARES),
+        ranks=Ranks(),
+        device="cpu",
+        report=reported.append,
+        stopped=lambda: False,
+    )
+    assert len(reported) == 3  # the job does not go on when it is resumed
 
     warned = replace(job_in(tmp_path / "warned", start, steps=6), guard=guard.model_copy(update={"one_answer": "warn"}))
-    train(warned, saying(SHARES), ranks=Ranks(), device="cpu", report=seen.append, stopped=lambda: False)
-    assert [one["step"] for one in seen[3:]] == [1, 2, 3, 4, 5, 6]
+    train(
+        warned,
+        reward_with_label_shares(SHARES),
+        ranks=Ranks(),
+        device="cpu",
+        report=reported.append,
+        stopped=lambda: False,
+    )
+    assert [step["step"] for step in reported[3:]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_reference_may_be_another_than_the_start(tmp_path: Path, start: Path) -> None:
+def test_the_reference_can_be_another_model_than_the_start(tmp_path: Path, start: Path) -> None:
     other = save_tiny(tmp_path / "other", answering_model(steps=20))
     job = job_in(tmp_path, start, steps=1)
-    _, own = moved(job, start, rewarding(slice(0, 1)))
+    _, own = train_one_step(job, start, reward_members(slice(0, 1)))
     apart = replace(job, work_dir=tmp_path / "apart", reference=replace(job.start, path=str(other)))
-    _, far = moved(apart, start, rewarding(slice(0, 1)))
+    _, far = train_one_step(apart, start, reward_members(slice(0, 1)))
     assert own["kl"] == pytest.approx(0, abs=1e-6)
     assert far["kl"] > 0.01
 
 
-def test_a_killed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:
+def test_a_killed_and_resumed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:
     whole, killed = (job_in(tmp_path / name, start, updates_per_step=2) for name in ("whole", "killed"))
     run(whole)
 
@@ -222,9 +245,9 @@ def test_a_killed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> No
     assert worker.exitcode == 9
     assert not (killed.work_dir / "final").exists()
 
-    new: list[Metrics] = []
-    run(killed, new.append)
-    assert [one["step"] for one in new] == [3, 4]
+    reported_later: list[Metrics] = []
+    run(killed, reported_later.append)
+    assert [step["step"] for step in reported_later] == [3, 4]
     for file in ("final/model.safetensors", "step_4/model.safetensors", "step_4/optimizer.safetensors"):
         assert (killed.work_dir / file).read_bytes() == (whole.work_dir / file).read_bytes(), file
     assert without_timings(read_state(killed.work_dir / "step_4").metrics) == without_timings(
@@ -232,7 +255,7 @@ def test_a_killed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> No
     )
 
 
-def test_the_policy_moved_and_the_result_holds_no_optimiser(tmp_path: Path, start: Path) -> None:
+def test_the_result_has_changed_weights_and_no_optimiser(tmp_path: Path, start: Path) -> None:
     job = job_in(tmp_path, start, steps=3, checkpoint_every=1)
     run(job)
     final = job.work_dir / "final"
@@ -241,15 +264,15 @@ def test_the_policy_moved_and_the_result_holds_no_optimiser(tmp_path: Path, star
     assert sorted(path.name for path in job.work_dir.iterdir()) == ["final", "step_2", "step_3"]
 
 
-def test_it_stops_when_told_and_goes_on_later(tmp_path: Path, start: Path) -> None:
-    job, seen = job_in(tmp_path, start, checkpoint_every=1), []
-    run(job, seen.append, stopped=lambda: len(seen) == 2)
+def test_a_stopped_job_goes_on_when_it_is_run_again(tmp_path: Path, start: Path) -> None:
+    job, reported = job_in(tmp_path, start, checkpoint_every=1), []
+    run(job, reported.append, stopped=lambda: len(reported) == 2)
     assert [path.name for path in [newest_step(job)] if path] == ["step_2"]
-    run(job, seen.append)
-    assert [one["step"] for one in seen] == [1, 2, 3, 4]
+    run(job, reported.append)
+    assert [step["step"] for step in reported] == [1, 2, 3, 4]
 
 
-def test_an_architecture_whose_logits_are_changed_after_the_head_is_refused(tmp_path: Path) -> None:
+def test_an_architecture_that_changes_logits_after_its_head_is_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = GraniteConfig(
         vocab_size=VOCABULARY,

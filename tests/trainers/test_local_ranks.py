@@ -1,4 +1,4 @@
-"""What the workers of a job do together, in two real processes."""
+"""The operations that a job's workers do together, in two real processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from trainers.local.ranks import Ranks, _buckets
 
 
 def sums(ranks: Ranks, bucket: int) -> tuple[list[list[float]], int]:
-    """Tensors of several shapes, of rank 1 ten times those of rank 0, added; and in how many exchanges."""
+    """The sums over the ranks of tensors of several shapes, rank 1's ten times rank 0's; and the number of
+    exchanges."""
     scale = 10.0**ranks.rank
     tensors = [torch.full((2, 3), scale), torch.full((4,), 2 * scale), torch.tensor(3 * scale), torch.full((5,), scale)]
     with (
@@ -30,13 +31,13 @@ def test_tensors_are_added_over_the_ranks_in_few_exchanges(pair: Pair, bucket: i
     assert pair(sums, bucket) == [(expected, exchanges)] * 2
 
 
-def test_one_rank_adds_nothing() -> None:
+def test_a_single_rank_leaves_tensors_unchanged() -> None:
     alone = torch.ones(3)
     Ranks().add(alone)
     assert alone.tolist() == [1, 1, 1]
 
 
-def test_a_bucket_holds_what_fits_in_order_or_one_that_is_larger() -> None:
+def test_a_bucket_has_the_next_tensors_that_fit_or_a_single_larger_one() -> None:
     sizes = [3, 5, 9, 20, 2, 8, 1]
     with patch.object(ranks_module, "_BUCKET", 10):
         buckets = _buckets([torch.empty(size) for size in sizes])
@@ -44,7 +45,7 @@ def test_a_bucket_holds_what_fits_in_order_or_one_that_is_larger() -> None:
 
 
 def shared(ranks: Ranks) -> tuple[list[int], list[int], str]:
-    """What this rank was given to do, what all came to, and what rank 0 says."""
+    """The items that this rank worked on, everybody's results, and rank 0's text."""
     own: list[int] = []
 
     def squares(items: list[int]) -> list[int]:
@@ -54,5 +55,5 @@ def shared(ranks: Ranks) -> tuple[list[int], list[int], str]:
     return own, ranks.map([1, 2, 3, 4, 5], squares), ranks.agree(f"rank {ranks.rank}")
 
 
-def test_work_is_shared_and_everybody_has_all_of_its_results_in_order(pair: Pair) -> None:
+def test_work_is_divided_and_every_rank_gets_all_results_in_order(pair: Pair) -> None:
     assert pair(shared) == [([1, 3, 5], [1, 4, 9, 16, 25], "rank 0"), ([2, 4], [1, 4, 9, 16, 25], "rank 0")]

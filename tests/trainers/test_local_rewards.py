@@ -1,4 +1,4 @@
-"""What rollouts earn: texts in, scores and the step's figures out."""
+"""The rewards of rollouts, from their texts to scores and the step's figures."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from trainers.schedule import questions_at
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
-    with Grader() as grader:
-        yield grader
+    with Grader() as opened:
+        yield opened
 
 
 def challenger_job(votes: int = 4) -> ChallengerJob:
@@ -35,18 +35,18 @@ def challenger_job(votes: int = 4) -> ChallengerJob:
     return tiny_challenger(Path("unused"), service, votes)
 
 
-def written(texts: Sequence[str], entropy: float = 0.5) -> list[Completion]:
+def completions_of(texts: Sequence[str], entropy: float = 0.5) -> list[Completion]:
     return [Completion(text, (1,), (-0.1,), "stop", entropy) for text in texts]
 
 
-def test_the_solver_earns_one_for_the_label_however_it_is_spelled(grader: Grader) -> None:
+def test_the_solver_earns_one_for_the_label_in_any_spelling(grader: Grader) -> None:
     job = tiny_job(Path("unused"))
     labels = [question.label for question in questions_at(job, 2)]
     groups = [
         [rf"so \boxed{{{label}}}", rf"\boxed{{0}} or \boxed{{{label}.0}}", rf"\boxed{{{label}9}}", "no idea"]
         for label in labels
     ]
-    rewarded = solver_reward(job, Ranks(), 2, [written(group) for group in groups], grader=grader)
+    rewarded = solver_reward(job, Ranks(), 2, [completions_of(group) for group in groups], grader=grader)
     assert [scored.rewards.tolist() for scored in rewarded.groups] == [[1, 1, 0, 0]] * 3
     assert [scored.label for scored in rewarded.groups] == labels
     assert rewarded.metrics == pytest.approx({"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_label_share": 0})
@@ -63,11 +63,11 @@ GROUPS = [
     ("method", "first", "learn"),
     [
         (Ttrl(), [1, 1, 0, 0], [True, True, False]),
-        # hashed words: the first two are novel by the same amount, up to what they share with the third
+        # Embeddings of hashed words: the first two are about equally novel.
         (EvolRl(), None, [True, True, False]),
-        # shares 2/4, 1/4, 1/4 of one entropy: 2/4 >= 0.375, leading by 1/4
+        # Shares 2/4, 1/4, 1/4 with equal entropies: 2/4 >= 0.375, with a lead of 1/4.
         (Scrl(), [0.5, 0.5, 0, 0], [True, True, True]),
-        # skeletons: "# + # = #" twice, "# - # = #", "?": bonuses (4/2 - 1)/3 and 1, times 0.5, on the label 3
+        # Skeletons "# + # = #" twice, "# - # = #", "?": bonuses (4/2 - 1)/3 and 1, times 0.5, with the label 3.
         (GrpoDiv(labels="online"), [1 + 1 / 6, 1 + 1 / 6, 0.5, 0.5], [True, True, False]),
     ],
     ids=lambda value: value.type if isinstance(value, Method) else "",
@@ -76,66 +76,68 @@ def test_every_signal_reaches_its_method(
     method: Method, first: list[float] | None, learn: list[bool], grader: Grader
 ) -> None:
     job = replace(tiny_job(Path("unused")), reward=method)
-    rewarded = solver_reward(job, Ranks(), 1, [written(group) for group in GROUPS], grader=grader)
-    found = [scored.rewards.tolist() for scored in rewarded.groups]
+    rewarded = solver_reward(job, Ranks(), 1, [completions_of(group) for group in GROUPS], grader=grader)
+    rewards = [scored.rewards.tolist() for scored in rewarded.groups]
     if first is not None:
-        assert found[0] == pytest.approx(first)
+        assert rewards[0] == pytest.approx(first)
     else:
-        assert found[0][2:] == [-1, -1]
-        assert min(found[0][:2]) >= 0.5
+        assert rewards[0][2:] == [-1, -1]
+        assert min(rewards[0][:2]) >= 0.5
     assert [scored.learn for scored in rewarded.groups] == learn
-    assert rewarded.metrics["same_label_share"] == 2 / 3  # two of three questions say 3, one nothing
+    assert rewarded.metrics["same_label_share"] == 2 / 3  # two of three questions have the label 3, one has none
     assert rewarded.metrics["majority_share"] == pytest.approx((2 / 4 + 4 / 4 + 0) / 3)
     if method.type == "grpo_div":
         assert rewarded.clusters == [(1, 1, 2, 3), (100, 1, 1, 2), (1, 1, 1, 1)]
 
 
 def test_known_truths_are_measured_and_not_rewarded(grader: Grader) -> None:
-    """SCRL labels the first two groups 3; the truth is 3, 4 and 7. The third has no majority that is large
-    enough, so no label; the answer that it takes for wrong, 7, is its truth."""
+    """SCRL labels the first two groups 3; the truths are 3, 4 and 7. The third group's majority is too small for a
+    label, and the answer that SCRL takes for wrong there, 7, is the truth."""
     job = replace(tiny_job(Path("unused")), reward=Scrl())
-    at = {question.question_id: i for i, question in enumerate(questions_at(job, 1))}
-    told = [replace(q, truth=["3", "4", "7"][at.get(q.question_id, 0)]) for q in job.questions]
-    known = replace(job, questions=tuple(told))
-    thin = [rf"\boxed{{{answer}}}" for answer in "5555566667"] + ["?", "?"]
-    groups = [written(group) for group in (*GROUPS[:2], thin)]
-    rewarded, blind = (solver_reward(each, Ranks(), 1, groups, grader=grader) for each in (known, job))
+    group_of = {question.question_id: i for i, question in enumerate(questions_at(job, 1))}
+    with_truths = [replace(q, truth=["3", "4", "7"][group_of.get(q.question_id, 0)]) for q in job.questions]
+    known = replace(job, questions=tuple(with_truths))
+    small_majority = [rf"\boxed{{{answer}}}" for answer in "5555566667"] + ["?", "?"]
+    groups = [completions_of(group) for group in (*GROUPS[:2], small_majority)]
+    rewarded, unknown = (
+        solver_reward(with_or_without, Ranks(), 1, groups, grader=grader) for with_or_without in (known, job)
+    )
     figures = {
         "truths_known": 3,
-        "labelled_share": 2 / 3,  # the third has 5 of 12 votes for 5, 4 for 6: a lead of 1/12
+        "labelled_share": 2 / 3,  # the third group has 5 of 12 votes for 5 and 4 for 6: a lead of 1/12
         "labels_checked": 2,
         "label_accuracy": 1 / 2,
         "negatives_checked": 1,
         "negative_label_accuracy": 0,
     }
     assert {name: rewarded.metrics[name] for name in figures} == figures
-    assert not figures.keys() & blind.metrics.keys()
-    assert [one.rewards.tolist() for one in rewarded.groups] == [one.rewards.tolist() for one in blind.groups]
+    assert not figures.keys() & unknown.metrics.keys()
+    assert [group.rewards.tolist() for group in rewarded.groups] == [group.rewards.tolist() for group in unknown.groups]
 
 
-def test_a_question_that_comes_twice_in_a_step_is_one_label_checked(grader: Grader) -> None:
+def test_a_question_that_comes_several_times_in_a_step_is_one_checked_label(grader: Grader) -> None:
     job = tiny_job(Path("unused"))
     [first, *_] = questions_at(job, 1)
     job = replace(job, reward=Ttrl(), questions=(replace(first, truth="3"),))
-    metrics = solver_reward(job, Ranks(), 1, [written(GROUPS[0])] * 3, grader=grader).metrics
+    metrics = solver_reward(job, Ranks(), 1, [completions_of(GROUPS[0])] * 3, grader=grader).metrics
     assert (metrics["truths_known"], metrics["labels_checked"], metrics["label_accuracy"]) == (1, 1, 1)
 
 
-def test_the_challenger_earns_what_the_solver_is_unsure_of(grader: Grader) -> None:
-    """Four votes: "even" splits 2 to 2 (p_hat 1/2), "sure" is unanimous, "mute" has one answer of four."""
+def test_the_challenger_earns_more_for_questions_that_the_solver_is_unsure_of(grader: Grader) -> None:
+    """Each question has four votes: "even" is split 2 to 2 (p_hat 1/2), "sure" is unanimous, "mute" has one answer."""
     texts = {"even": ["1", "1", "2", "2"], "sure": ["3"] * 4, "mute": ["4", None, None, None]}
-    asked: list[Prompt] = []
+    prompts_asked: list[Prompt] = []
 
     def ask(prompts: Sequence[Prompt]) -> list[list[str]]:
-        asked.extend(prompts)
+        prompts_asked.extend(prompts)
         answers = [texts[prompt.messages[-1]["content"].split()[0]] for prompt in prompts]
         return [["?" if a is None else rf"\boxed{{{a}}}" for a in group] for group in answers]
 
-    # so different that no two share a BLEU cluster: each is a cluster of 1 of B = 4
+    # The questions are so different that each is a BLEU cluster of its own: 1 of B = 4.
     questions = ["even a b c d", "sure e f g h", None, "mute i j k l"]
     rollouts = ["malformed" if q is None else rf"<question>{q}</question> \boxed{{0}}" for q in questions]
     job = challenger_job()
-    completions = [written(rollouts[:2]), written(rollouts[2:])]
+    completions = [completions_of(rollouts[:2]), completions_of(rollouts[2:])]
     rewarded = challenger_reward(job, Ranks(), 3, completions, grader=grader, ask=ask)
 
     # (1 - 2|1/2 - 1/2|) - 1/4;  max(0, 0 - 1/4);  malformed 0;  (1 - 2|1/4 - 1/2|) - 1/4
@@ -150,16 +152,18 @@ def test_the_challenger_earns_what_the_solver_is_unsure_of(grader: Grader) -> No
             "unparsed_share": 3 / 12,
         }
     )
-    assert [list(prompt.messages) for prompt in asked] == [solver_messages(q) for q in questions if q is not None]
-    assert {(prompt.n, prompt.sampling.max_tokens) for prompt in asked} == {(4, 33)}
-    assert len({prompt.seed for prompt in asked}) == 3
+    assert [list(prompt.messages) for prompt in prompts_asked] == [
+        solver_messages(q) for q in questions if q is not None
+    ]
+    assert {(prompt.n, prompt.sampling.max_tokens) for prompt in prompts_asked} == {(4, 33)}
+    assert len({prompt.seed for prompt in prompts_asked}) == 3
 
 
-def test_a_step_of_malformed_questions_asks_for_nothing(grader: Grader) -> None:
+def test_a_step_with_malformed_questions_only_asks_no_solver(grader: Grader) -> None:
     def ask(prompts: Sequence[Prompt]) -> list[list[str]]:
         assert not prompts
         return []
 
-    rewarded = challenger_reward(challenger_job(), Ranks(), 1, [written(["x", "y"])], grader=grader, ask=ask)
+    rewarded = challenger_reward(challenger_job(), Ranks(), 1, [completions_of(["x", "y"])], grader=grader, ask=ask)
     assert rewarded.groups[0].rewards.tolist() == [0, 0]
     assert rewarded.metrics == {"malformed_share": 1}

@@ -1,4 +1,4 @@
-"""The trainer on a real Ray: what the workers do is what one process does, and the driver hears of it."""
+"""The embedded trainer on a real Ray: its workers get the same result as a single process and report to the driver."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from trainers.local.worker import work
 def _ray() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.3")
-        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # one process less to start
+        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # saves the start of a process
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         yield
         ray.shutdown()
@@ -51,8 +51,8 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
     return replace(job, start=replace(job.start, path=str(start)))
 
 
-def by_hand(job: TrainJob) -> list[Metrics]:
-    """The job in this process, as the only worker. The job's keys are gone afterwards."""
+def train_here(job: TrainJob) -> list[Metrics]:
+    """Train in this process, as the only worker; check that the order's keys are removed from the environment."""
     threads, order = torch.get_num_threads(), Order(job, LocalSettings(), {"A_KEY": "secret"})
     job.work_dir.mkdir(parents=True)
     work(order, Ranks(), torch.device("cpu"))
@@ -62,9 +62,9 @@ def by_hand(job: TrainJob) -> list[Metrics]:
 
 
 @pytest.mark.usefixtures("_ray")
-def test_an_interrupted_worker_and_two_that_go_on_equal_one(tmp_path: Path, start: Path) -> None:
-    """The worker waits in its second step, for embeddings, until it has been told to stop."""
-    stop, heard = tmp_path / "pair" / "job" / "stop", list[tuple[int, Metrics]]()
+def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_one(tmp_path: Path, start: Path) -> None:
+    """In its second step the worker waits for embeddings until it has been told to stop."""
+    stop, reported = tmp_path / "pair" / "job" / "stop", list[tuple[int, Metrics]]()
     in_second_step, interrupted = Event(), Event()
 
     def embeddings(before: int, body: dict[str, Any]) -> tuple[int, Any]:
@@ -83,7 +83,7 @@ def test_an_interrupted_worker_and_two_that_go_on_equal_one(tmp_path: Path, star
             job = job_in(tmp_path / name, start, **training)
             return replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
 
-        expected, pair = by_hand(job_of("alone")), job_of("pair", workers=2, checkpoint_every=1)
+        expected, pair = train_here(job_of("alone")), job_of("pair", workers=2, checkpoint_every=1)
         with pytest.raises(InterruptedError, match="enough after 1"):
             LocalTrainer().train(job_of("pair", checkpoint_every=1), refuse)
         interrupted.set()
@@ -91,11 +91,11 @@ def test_an_interrupted_worker_and_two_that_go_on_equal_one(tmp_path: Path, star
         assert folder is not None
         assert read_state(folder).step == 2
         sparing = LocalTrainer(LocalSettings(sampling_rows=2, checkpoint_activations=True))
-        result = sparing.train(pair, lambda step, metrics: heard.append((step, metrics)))
-    assert heard == [*enumerate(result.metrics, 1)][2:]
+        result = sparing.train(pair, lambda step, metrics: reported.append((step, metrics)))
+    assert reported == [*enumerate(result.metrics, 1)][2:]
     assert (result.step, result.folder) == (4, pair.work_dir / "final")
 
-    assert any(one["zero_advantage_share"] < 1 for one in expected)
+    assert any(step_metrics["zero_advantage_share"] < 1 for step_metrics in expected)
     for metrics, other in zip(result.metrics, expected, strict=True):
         assert metrics.keys() == other.keys()
         for name in metrics.keys() - TIMINGS:
@@ -103,11 +103,11 @@ def test_an_interrupted_worker_and_two_that_go_on_equal_one(tmp_path: Path, star
     alone = tmp_path / "alone" / "job"
     weights, others = (load_file(folder / "final" / "model.safetensors") for folder in (pair.work_dir, alone))
     torch.testing.assert_close(weights, others, atol=1e-5, rtol=0)
-    assert LocalTrainer().train(pair, refuse) == result  # it is done: no worker, no progress
+    assert LocalTrainer().train(pair, refuse) == result  # the job is done, so nothing is trained or reported
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_worker_that_fails_is_a_train_error_with_its_cause(tmp_path: Path, start: Path) -> None:
+def test_a_worker_s_failure_raises_a_train_error_with_its_cause(tmp_path: Path, start: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(start, broken)
     (broken / "model.safetensors").write_bytes(b"not a model")
@@ -123,35 +123,35 @@ def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
 
 
 @pytest.mark.usefixtures("_ray")
-def test_the_workers_have_the_callers_key(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray has been up since before the key was there."""
+def test_the_workers_have_the_caller_s_key(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have it though Ray was started before the key was set."""
     monkeypatch.setenv("EMBEDDER_KEY", "secret")
-    with fake_service(lengths) as (service, asked):
+    with fake_service(lengths) as (service, requests):
         keyed = service.model_copy(update={"key_variable": "EMBEDDER_KEY"})
         job = replace(
             job_in(tmp_path, start, steps=1), reward=EvolRl(trained_share=1.0), signals=Signals(embedder=keyed)
         )
         LocalTrainer().train(job, lambda *_: None)
-    assert {key for _, _, key in asked} == {"Bearer secret"}
+    assert {key for _, _, key in requests} == {"Bearer secret"}
 
 
 def workers_of(job: TrainJob) -> list[psutil.Process]:
     """The processes that have the job's metrics open."""
-    found, file = [], str((job.work_dir / "metrics.jsonl").resolve())
+    workers, file = [], str((job.work_dir / "metrics.jsonl").resolve())
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # one that ended meanwhile, or another user's
+        with suppress(psutil.Error):  # the process has ended meanwhile, or is another user's
             if file in [opened.path for opened in process.open_files()]:
-                found.append(process)
-    return found
+                workers.append(process)
+    return workers
 
 
 @pytest.mark.usefixtures("_ray")
 def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two that share the model out, on one machine and as on a cluster. The third step's first question for embeddings,
-    from whichever worker it comes, is the last thing that one of them lives to see; both begin again from the second
-    step's checkpoint."""
+    """Two workers shard the model, on one machine and as on a cluster. When the first request for embeddings of the
+    third step arrives, from either worker, one of them is killed; both begin again from the second step's
+    checkpoint."""
     names = ("unbroken", "broken", "broken-on-a-cluster")
     jobs = [job_in(tmp_path / name, start, workers=2, sharded=True) for name in names]
     lock, killed, steps, results = Lock(), list[int](), list[int](), list[TrainResult]()
@@ -170,8 +170,8 @@ def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
     for job in jobs:
         monkeypatch.setattr(LocalTrainer, "_is_alone", lambda _self, job=job: job is not jobs[2])
         with fake_service(kill_one(job)) as (service, _):
-            asking = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
-            results.append(LocalTrainer().train(asking, lambda step, _: steps.append(step)))
+            job_with_service = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
+            results.append(LocalTrainer().train(job_with_service, lambda step, _: steps.append(step)))
     assert len(set(killed)) == 2
     assert steps == [1, 2, 3, 4] * 3
     assert (jobs[2].work_dir / "ray").exists()
@@ -182,8 +182,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
 
 
 @pytest.mark.usefixtures("_ray")
-def test_the_next_job_has_the_same_process(tmp_path: Path, start: Path) -> None:
-    """Unless it has died since."""
+def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, start: Path) -> None:
 
     def pid_at_work(name: str) -> int:
         job, pids = job_in(tmp_path / name, start, steps=1), set[int]()
@@ -193,8 +192,8 @@ def test_the_next_job_has_the_same_process(tmp_path: Path, start: Path) -> None:
             return lengths(before, body)
 
         with fake_service(answer) as (service, _):
-            asking = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
-            LocalTrainer(restarts=0).train(asking, lambda *_: None)
+            job_with_service = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
+            LocalTrainer(restarts=0).train(job_with_service, lambda *_: None)
         [pid] = pids
         return pid
 
@@ -205,19 +204,19 @@ def test_the_next_job_has_the_same_process(tmp_path: Path, start: Path) -> None:
 
 
 @pytest.mark.usefixtures("_ray")
-def test_processes_can_be_started_before_a_job_is_there() -> None:
+def test_processes_can_be_started_before_there_is_a_job() -> None:
     LocalTrainer().warm_up(3)
     LocalTrainer().warm_up(2)
     wait_until(lambda: len(idle_processes()) == 3, "three processes, and no more, to wait for a job")
 
 
 def idle_processes() -> list[str]:
-    """Those of the Ray that this process started itself."""
+    """The titles of the idle training workers of the Ray that this process started."""
     return [title for _, title in descendants(os.getpid()) if title == "ray::TrainingWorker"]
 
 
 @pytest.mark.usefixtures("_ray")
-def test_workers_wait_for_the_next_job_only_where_no_other_machine_can_be_theirs(
+def test_workers_wait_for_the_next_job_only_where_no_other_machine_could_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     [own] = ray.nodes()
@@ -231,23 +230,23 @@ def test_workers_wait_for_the_next_job_only_where_no_other_machine_can_be_theirs
 
 
 @pytest.mark.usefixtures("_ray")
-def test_on_a_machine_with_one_gpu_two_workers_may_be_told_to_use_cpus(
+def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the demo's are. Ray has no GPU here: it says that it has one."""
+    """The demo's workers do this. Ray has no GPU here, but the test makes it report one."""
     resources = {**ray.cluster_resources(), "GPU": 1.0}
     monkeypatch.setattr(ray, "cluster_resources", lambda: resources)
     job = job_in(tmp_path, start, steps=1, workers=2)
-    with pytest.raises(TrainError, match=r"workers: 2 need 2 GPU, Ray has 1"):
+    with pytest.raises(TrainError, match=r"training.workers: 2 workers need 2 GPU, Ray has 1"):
         LocalTrainer().train(job, lambda *_: None)
     assert LocalTrainer(LocalSettings(device="cpu")).train(job, lambda *_: None).step == 1
 
 
 @pytest.mark.usefixtures("_ray")
-def test_what_cannot_start_is_refused_at_once(tmp_path: Path, start: Path) -> None:
+def test_a_job_that_cannot_start_is_refused_at_once(tmp_path: Path, start: Path) -> None:
     job = job_in(tmp_path, start)
     refused = {
-        r"workers: 64 need 64 CPU, Ray has 2": job_in(tmp_path, start, workers=64),
+        r"training.workers: 64 workers need 64 CPU, Ray has 2": job_in(tmp_path, start, workers=64),
         r"start: expected a folder with a model, got .*/nowhere": job_in(tmp_path, tmp_path / "nowhere"),
         r"questions: expected at least one, got none": replace(job, questions=()),
         r"sampling.temperature: expected more than 0": job_in(tmp_path, start, sampling=Sampling(temperature=0)),

@@ -1,4 +1,5 @@
-"""The shipped model and benchmark are what the committed scripts make, and what the demo needs them to be."""
+"""The shipped model and benchmark are those that the committed scripts make, and have the properties that the demo
+needs."""
 
 from __future__ import annotations
 
@@ -24,19 +25,19 @@ from trainers.micro.tokenizer import VOCABULARY, build_tokenizer, render
 BENCHMARK = MICRO_MODEL.parent / "benchmark.jsonl"
 
 
-def test_the_benchmark_is_what_its_seed_makes() -> None:
+def test_the_shipped_benchmark_is_made_from_its_seed() -> None:
     assert BENCHMARK.read_text().splitlines() == benchmark_lines()
     assert len(benchmark_lines()) >= 1000
 
 
-def test_the_tokenizer_is_what_its_seed_makes() -> None:
+def test_the_shipped_tokenizer_is_made_from_its_seed() -> None:
     shipped = json.loads((MICRO_MODEL / "tokenizer.json").read_text())
-    made = json.loads(build_tokenizer(TOKENIZER_SEED).backend_tokenizer.to_str())
-    assert shipped["model"] == made["model"]
-    assert shipped["added_tokens"] == made["added_tokens"]
+    rebuilt = json.loads(build_tokenizer(TOKENIZER_SEED).backend_tokenizer.to_str())
+    assert shipped["model"] == rebuilt["model"]
+    assert shipped["added_tokens"] == rebuilt["added_tokens"]
 
 
-def test_digits_are_tokens_and_the_fixed_parts_of_the_prompts_are_one_each() -> None:
+def test_each_digit_is_a_token_and_each_fixed_part_of_a_prompt_is_one() -> None:
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL)
     assert len(tokenizer("1234567890")["input_ids"]) == 10
     assert len(tokenizer(render(challenger_messages()))["input_ids"]) == 1
@@ -48,7 +49,7 @@ def test_digits_are_tokens_and_the_fixed_parts_of_the_prompts_are_one_each() -> 
     assert tokenizer.decode(tokenizer(prompt)["input_ids"]) == prompt
 
 
-def test_the_model_is_stock_and_small() -> None:
+def test_the_shipped_model_is_a_small_standard_qwen3() -> None:
     config = AutoConfig.from_pretrained(MICRO_MODEL)
     model = AutoModelForCausalLM.from_pretrained(MICRO_MODEL)
     assert (config.model_type, config.vocab_size, model.dtype) == ("qwen3", VOCABULARY, torch.float32)
@@ -57,7 +58,8 @@ def test_the_model_is_stock_and_small() -> None:
 
 
 def test_the_majority_beats_a_sample_and_the_greedy_answer() -> None:
-    """Without that, votes teach nothing. Two operations, where it shows most; on questions of no benchmark."""
+    """If it did not, nothing could be learned from votes. The questions have two operations, where the difference is
+    largest, and are in no benchmark."""
     rng = random.Random(3)
     problems = [world.make_problem(rng, 2) for _ in range(60)]
     prompts = [tuple(solver_messages(problem.text)) for problem in problems]
@@ -73,26 +75,26 @@ def test_the_majority_beats_a_sample_and_the_greedy_answer() -> None:
     assert majority > max(single, at_once) + 0.15
 
 
-def test_pretraining_repeats_itself_and_learns() -> None:
+def test_pretraining_is_reproducible_and_lowers_the_loss() -> None:
     tokenizer = build_tokenizer(TOKENIZER_SEED, documents=500)
     config = PretrainConfig(steps=30, batch=8, warmup=5, log_every=5)
     losses: list[float] = []
-    one = pretrain(tokenizer, frozenset(), config, lambda _step, loss: losses.append(loss)).state_dict()
-    other = pretrain(tokenizer, frozenset(), config, lambda _step, _loss: None).state_dict()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    first = pretrain(tokenizer, frozenset(), config, lambda _step, loss: losses.append(loss)).state_dict()
+    second = pretrain(tokenizer, frozenset(), config, lambda _step, _loss: None).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
     assert losses[-1] < 0.7 * losses[0]
 
 
 def test_no_held_out_question_is_in_the_corpus() -> None:
-    """By the corpus's own seed: hold out what it would have said, and it says something else."""
+    """With the corpus's own seed: if the question that it would have is held out, it has another one."""
     first = [pretraining._document(frozenset(), 0.15, random.Random(seed)) for seed in range(200)]
     for seed, (prompt, response) in enumerate(first):
-        asked = _question(prompt, response)
-        assert asked != _question(*pretraining._document(frozenset({asked}), 0.15, random.Random(seed)))
+        question = _question(prompt, response)
+        assert question != _question(*pretraining._document(frozenset({question}), 0.15, random.Random(seed)))
 
 
 def _question(prompt: str, response: str) -> str:
-    """The question of a document in either role, as the corpus tells them apart."""
+    """The question of a document of either role."""
     if prompt == render(challenger_messages()):
         return response.replace("<question>\n", "").split("\n")[0]
     return prompt.split("<|im_start|>user\n")[1].split("<|im_end|>", maxsplit=1)[0]

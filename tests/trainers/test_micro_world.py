@@ -18,13 +18,14 @@ _LINE = re.compile(r"(-?\d+) ([-+*]) (-?\d+) = (-?\d+)")
 
 
 def within_noise(count: int, share: float, n: int) -> bool:
-    """Five standard errors: a right generator fails once in some million seeds, and ours is fixed."""
+    """Whether the count is within five standard errors: a correct generator fails with one in a million seeds, and the
+    tests' seeds are fixed."""
     return abs(count - share * n) <= 5 * (share * (1 - share) * n) ** 0.5
 
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32), st.integers(1, world.MAX_OPERATIONS))
-def test_a_question_is_worth_what_the_oracle_says(seed: int, operations: int) -> None:
+def test_a_question_s_answer_is_the_oracle_s(seed: int, operations: int) -> None:
     problem = world.make_problem(random.Random(seed), operations)
     assert len(problem.operators) == operations
     assert exact.solve(problem.text) == problem.answer
@@ -37,10 +38,10 @@ def test_every_line_of_a_solution_is_right_and_a_guess_is_near(seed: int, operat
     problem = world.make_problem(rng, operations)
     *lines, last = world.write_solution(problem, rng).split("\n")
     for line in lines:
-        found = _LINE.fullmatch(line)
-        assert found is not None
-        a, b, result = int(found[1]), int(found[3]), int(found[4])
-        assert {"+": a + b, "-": a - b, "*": a * b}[found[2]] == result
+        match = _LINE.fullmatch(line)
+        assert match is not None
+        a, b, result = int(match[1]), int(match[3]), int(match[4])
+        assert {"+": a + b, "-": a - b, "*": a * b}[match[2]] == result
     boxed = int(extract_boxed(last) or "")
     if len(lines) == operations:
         assert boxed == problem.answer
@@ -49,30 +50,30 @@ def test_every_line_of_a_solution_is_right_and_a_guess_is_near(seed: int, operat
 
 
 def test_reductions_by_hand() -> None:
-    """2 + 3 * 4 - 5: the product first, then from the left."""
+    """2 + 3 * 4 - 5 is reduced product first, then from the left."""
     assert world.reduce_all((2, 3, 4, 5), ("+", "*", "-")) == [(3, "*", 4, 12), (2, "+", 12, 14), (14, "-", 5, 9)]
 
 
 @pytest.mark.parametrize("operations", [1, 2, 4, 6])
-def test_how_often_the_writer_guesses_at_once(operations: int) -> None:
+def test_solutions_guess_at_once_at_the_documented_rate(operations: int) -> None:
     rng = random.Random(operations)
     problems = [world.make_problem(rng, operations) for _ in range(DRAWS)]
     guessed = sum("\n" not in world.write_solution(problem, rng) for problem in problems)
     assert within_noise(guessed, world.GUESS[operations], DRAWS)
 
 
-def test_what_challenges_are_made_of() -> None:
+def test_challenges_have_the_documented_shares_of_malformed_and_ill_posed_questions_and_levels() -> None:
     rng = random.Random(1)
     drawn = [world.write_challenge(rng) for _ in range(DRAWS)]
-    asked = [text for document, _ in drawn if (text := parse_question(document)) is not None]
-    assert within_noise(DRAWS - len(asked), world.MALFORMED, DRAWS)
-    levels = Counter(exact.difficulty(text) for text in asked)
-    assert within_noise(levels[None], world.ILL_POSED, len(asked))
+    questions = [text for document, _ in drawn if (text := parse_question(document)) is not None]
+    assert within_noise(DRAWS - len(questions), world.MALFORMED, DRAWS)
+    levels = Counter(exact.difficulty(text) for text in questions)
+    assert within_noise(levels[None], world.ILL_POSED, len(questions))
     for operations, share in enumerate(world.CHALLENGER_OPERATIONS, 1):
-        assert within_noise(levels[operations], share * (1 - world.ILL_POSED), len(asked))
+        assert within_noise(levels[operations], share * (1 - world.ILL_POSED), len(questions))
 
 
-def test_a_benchmark_is_stratified_and_repeats_nothing() -> None:
+def test_a_benchmark_has_as_many_questions_of_each_level_and_no_repetition() -> None:
     benchmark = world.make_benchmark(seed=5, per_level=30)
     assert Counter(len(p.operators) for p in benchmark) == dict.fromkeys(range(1, 7), 30)
     assert len({p.text for p in benchmark}) == 180

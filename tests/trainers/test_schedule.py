@@ -1,4 +1,4 @@
-"""What a step asks: every question once an epoch, seeds that never meet, nothing kept between steps."""
+"""A step's prompts: every question comes once an epoch, all seeds differ, and no state is kept between steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from trainers.schedule import questions_at, rollouts_at
 
 def job_of(questions: int, prompts_per_step: int, run_seed: int = 7) -> SolverJob:
     job = tiny_job(Path("unused"), prompts_per_step=prompts_per_step)
-    made = tuple(TrainQuestion(str(i), f"question {i}", "0") for i in range(questions))
-    return replace(job, questions=made, run_seed=run_seed)
+    train_questions = tuple(TrainQuestion(str(i), f"question {i}", "0") for i in range(questions))
+    return replace(job, questions=train_questions, run_seed=run_seed)
 
 
 @settings(max_examples=50)
 @given(st.integers(1, 12), st.integers(1, 7), st.integers(1, 5), st.integers(0, 99))
-def test_every_epoch_holds_every_question_once(questions: int, prompts: int, epochs: int, seed: int) -> None:
+def test_every_epoch_has_every_question_once(questions: int, prompts: int, epochs: int, seed: int) -> None:
     job = job_of(questions, prompts, seed)
     steps = -(-questions * epochs // prompts)
     order = [question.question_id for step in range(1, steps + 1) for question in questions_at(job, step)]
@@ -43,13 +43,13 @@ def test_a_step_s_rollouts_are_whole_groups_with_a_seed_each() -> None:
     job = job_of(5, 3)
     prompts = [prompt for step in (1, 2) for prompt in rollouts_at(job, step)]
     size = job.training.rollouts_per_prompt
-    asked = [solver_messages(question.text) for step in (1, 2) for question in questions_at(job, step)]
-    assert [list(prompt.messages) for prompt in prompts] == [messages for messages in asked for _ in range(size)]
+    chats = [solver_messages(question.text) for step in (1, 2) for question in questions_at(job, step)]
+    assert [list(prompt.messages) for prompt in prompts] == [chat for chat in chats for _ in range(size)]
     assert {prompt.n for prompt in prompts} == {1}
     assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * 3 * size
 
 
-def test_the_challenger_is_asked_the_same_each_time() -> None:
+def test_the_challenger_s_prompts_are_equal_and_have_different_seeds() -> None:
     service = SolverService("http://127.0.0.1:1/v1", "t/solver/0", Sampling())
     job = tiny_challenger(Path("unused"), service, prompts_per_step=2)
     prompts = rollouts_at(job, 1)
@@ -57,8 +57,8 @@ def test_the_challenger_is_asked_the_same_each_time() -> None:
     assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * job.training.rollouts_per_prompt
 
 
-def test_rounds_of_one_training_go_on_where_the_one_before_ended() -> None:
-    """Four steps as two jobs of two: the same prompts with the same seeds."""
+def test_a_later_job_of_a_training_continues_where_the_one_before_ended() -> None:
+    """Two jobs of two steps have the same prompts and seeds as one job of four."""
     whole = job_of(7, 3)
     later = replace(whole, steps_before=2)
     assert [rollouts_at(later, step) for step in (1, 2)] == [rollouts_at(whole, step) for step in (3, 4)]

@@ -1,4 +1,4 @@
-"""Two processes that are the two ranks of a job, and do what a test tells both of them."""
+"""Two processes that are the two ranks of a job and run the functions that a test gives them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import torch.distributed as dist
 
 from trainers.local.ranks import Ranks
 
-Pair = Callable[..., list[Any]]  # a function of (ranks, *arguments), and the arguments; what it gave each of two ranks
+# Takes a function of (ranks, *arguments), and the arguments; returns what the function returned on each of two ranks.
+Pair = Callable[..., list[Any]]
 
 
 def _rank(rank: int, rendezvous: Path, pipe: Connection) -> None:
-    """One of the two, until it is told None."""
+    """The process of one rank: it runs functions until it receives None."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     for work, arguments in iter(pipe.recv, None):
@@ -28,7 +29,7 @@ def _rank(rank: int, rendezvous: Path, pipe: Connection) -> None:
 
 @contextmanager
 def two_ranks(rendezvous: Path) -> Iterator[Pair]:
-    """Both, for the block; `rendezvous` is a file that is not there yet."""
+    """Run both ranks for the block; `rendezvous` is a file that does not exist yet."""
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe() for _ in range(2)]
     workers = [context.Process(target=_rank, args=(rank, rendezvous, pipe[1])) for rank, pipe in enumerate(pipes)]
@@ -36,12 +37,12 @@ def two_ranks(rendezvous: Path) -> Iterator[Pair]:
         worker.start()
         theirs.close()  # so that a dead worker is the end of its pipe
 
-    def both(work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    def run_on_both(work: Callable[..., Any], *arguments: Any) -> list[Any]:
         for ours, _ in pipes:
             ours.send((work, arguments))
         return [ours.recv() for ours, _ in pipes]
 
-    yield both
+    yield run_on_both
     for worker, (ours, _) in zip(workers, pipes, strict=True):
         if worker.is_alive():
             ours.send(None)

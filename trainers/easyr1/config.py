@@ -1,7 +1,7 @@
-"""From a `TrainJob` to the folder that EasyR1 is started with: configuration, data set, reward and what that needs.
+"""Turns a `TrainJob` into the folder that EasyR1 starts from: its configuration, data set and reward function.
 
-The keys are EasyR1's. Tests hold every method's file against a recorded table of them, and against EasyR1's own source
-where it is installed (tests/trainers/test_easyr1_contract.py).
+The configuration keys are EasyR1's. Tests compare the file of every method with a recorded table of these keys, and
+with EasyR1's own source where it is installed (tests/trainers/test_easyr1_contract.py).
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from trainers.easyr1.start_model import readable_start
 
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
 _JOB, _SHIM, _TEMPLATE, _START = "job.json", "reward_shim.py", "chat_template.jinja", "start"
-_NEVER = 1e9  # a ratio that no token reaches: the dual clip is none of the papers'
-_PATIENCE_S = 600.0  # a replica that is lost comes back within minutes; the GPUs wait meanwhile
-# Checkpoints: the newest, the one before it, and the first, which EasyR1 always keeps as its best. EasyR1 removes old
-# ones before it writes the newest, which is half written when the machine dies.
+_NO_DUAL_CLIP = 1e9  # a ratio that no token reaches, because no paper uses the dual clip
+_PATIENCE_S = 600.0  # how long the reward waits for a lost replica, which is back within minutes; the GPUs idle
+# Checkpoints to keep: the newest, the one before it, and the first, which EasyR1 always keeps as its best. The one
+# before it is needed because EasyR1 removes old checkpoints before it writes the newest, and the machine may fail while
+# that one is half written.
 _KEPT = 3
-_BATCHED_TOKENS = 8192  # vLLM's at once, as EasyR1 has it; a prompt and its longest answer must fit into it
+_BATCHED_TOKENS = 8192  # EasyR1's default for vLLM's max_num_batched_tokens; a prompt with its longest answer must fit
 
 
 def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path) -> Path:
-    """Write all that EasyR1 needs for `job` into `folder`, and return the configuration's path.
+    """Write everything that EasyR1 needs for `job` into `folder`, and return the path of the configuration.
 
-    `tokenizer` is the start model's. Raises `TrainError` for what EasyR1 cannot train, before anything is written.
+    `tokenizer` belongs to the start model. Raises `TrainError`, before it writes anything, if EasyR1 cannot train the
+    job.
     """
     own_reference = job.reference is not None and job.reference.sha256 != job.start.sha256
     refuse_unfit(job.role, job.training, job.reward, own_reference=own_reference)
@@ -46,15 +48,15 @@ def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path
     folder.mkdir(parents=True, exist_ok=True)
     longest = write_dataset(job, tokenizer, folder)
     (folder / _TEMPLATE).write_text(CHAT_TEMPLATE, encoding="utf-8")
-    (folder / _JOB).write_text(json.dumps(_for_the_reward(job), indent=1), encoding="utf-8")
+    (folder / _JOB).write_text(json.dumps(_reward_job(job), indent=1), encoding="utf-8")
     shutil.copyfile(reward_shim.__file__, folder / _SHIM)
     path = folder / CONFIG
     path.write_text(yaml.safe_dump(configuration(job, settings, folder, longest), sort_keys=False), encoding="utf-8")
     return path
 
 
-def _for_the_reward(job: TrainJob) -> dict[str, Any]:
-    """What the reward shim reads."""
+def _reward_job(job: TrainJob) -> dict[str, Any]:
+    """The contents of the job file, which the reward shim reads (`reward_shim.RewardJob`)."""
     return {
         "role": job.role,
         "key": job.key,
@@ -65,18 +67,19 @@ def _for_the_reward(job: TrainJob) -> dict[str, Any]:
         "max_tokens": job.training.sampling.max_tokens,
         "patience_s": _PATIENCE_S,
         "reward": job.reward.model_dump(mode="json"),
-        **_whom_the_reward_asks(job),
+        **_reward_services(job),
     }
 
 
-def _whom_the_reward_asks(job: TrainJob) -> dict[str, Any]:
+def _reward_services(job: TrainJob) -> dict[str, Any]:
+    """The services that the reward calls: the Solver's for the Challenger, those of the signals for the Solver."""
     if isinstance(job, ChallengerJob):
         return {"solver": {**asdict(job.solver), "sampling": job.solver.sampling.model_dump(mode="json")}}
     return {"signals": job.signals.model_dump(mode="json")} if isinstance(job, SolverJob) else {}
 
 
 def configuration(job: TrainJob, settings: EasyR1Settings, folder: Path, longest_prompt: int) -> dict[str, Any]:
-    """EasyR1's configuration as a tree; `longest_prompt` in tokens."""
+    """EasyR1's configuration as nested dictionaries; `longest_prompt` is in tokens."""
     return {
         "data": _data(job, folder, longest_prompt),
         "algorithm": _algorithm(job),
@@ -106,16 +109,17 @@ def _data(job: TrainJob, folder: Path, longest_prompt: int) -> dict[str, Any]:
         "max_response_length": job.training.sampling.max_tokens,
         "rollout_batch_size": job.training.prompts_per_step,
         "val_batch_size": 1,
-        "shuffle": False,  # the rows are in order
+        "shuffle": False,  # write_dataset puts the rows in the order of the steps
         "seed": job.run_seed % 2**31,
-        "filter_overlong_prompts": False,  # none is; and a step short of one would shift all that follow
+        # No prompt is too long, and removing one would shift the prompts of all later steps.
+        "filter_overlong_prompts": False,
     }
 
 
 def _algorithm(job: TrainJob) -> dict[str, Any]:
     return {
-        "adv_estimator": "rloo",  # passes the reward shim's advantages on: see fit.py
-        "disable_kl": False,  # the KL is watched also where it has no weight
+        "adv_estimator": "rloo",  # passes the reward shim's advantages on unchanged: see fit.py
+        "disable_kl": False,  # the KL is measured even if its coefficient is 0
         "use_kl_loss": job.reward.kl_in == "loss",
         "kl_penalty": "low_var_kl",  # k3
         "kl_coef": job.reward.kl_coefficient,
@@ -132,7 +136,7 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
         "max_grad_norm": training.max_grad_norm,
         "clip_ratio_low": objective.clip_low,
         "clip_ratio_high": objective.clip_high,
-        "clip_ratio_dual": _NEVER,
+        "clip_ratio_dual": _NO_DUAL_CLIP,
         "loss_avg_mode": "seq" if objective.loss_average == "sequence" else "token",
         "ppo_epochs": training.updates_per_step,
         "model": {
@@ -152,15 +156,21 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
     }
 
 
-def rollout_seed(job: TrainJob, done: int) -> int:
-    """Of a start of EasyR1 that goes on from step `done`: so what was drawn before is not drawn again (corrections.py).
-    31 bits, as numpy's seed takes them."""
-    return seed_for(job.run_seed, job.key, job.steps_before + done, "rollouts") % 2**31
+def rollout_seed(job: TrainJob, steps_done: int) -> int:
+    """The seed for the rollouts of an EasyR1 process that continues after step `steps_done`.
+
+    It differs from one start to the next, so that a resumed training does not repeat its rollouts (corrections.py). It
+    has 31 bits, because EasyR1 passes it to numpy.
+    """
+    return seed_for(job.run_seed, job.key, job.steps_before + steps_done, "rollouts") % 2**31
 
 
 def _reference(settings: EasyR1Settings) -> dict[str, Any]:
-    """Held in float32, as the policy is. EasyR1's default, bfloat16, rounds the rotary frequencies too: the KL would
-    begin above 0 and grow with the length of an answer. Both models compute in bfloat16."""
+    """The reference policy, whose parameters are kept in float32 like those of the policy.
+
+    EasyR1's default is bfloat16, which also rounds the rotary frequencies: the KL would start above 0 and grow with the
+    length of an answer. Both models compute in bfloat16.
+    """
     return {
         "fsdp": {"enable_full_shard": True, "torch_dtype": "fp32"},
         "offload": {"offload_params": settings.offload},
@@ -169,7 +179,7 @@ def _reference(settings: EasyR1Settings) -> dict[str, Any]:
 
 def _rollout(job: TrainJob, settings: EasyR1Settings, longest_prompt: int) -> dict[str, Any]:
     sampling = job.training.sampling
-    longest = longest_prompt + sampling.max_tokens
+    longest_sequence = longest_prompt + sampling.max_tokens
     return {
         "n": job.rollouts,
         "temperature": sampling.temperature,
@@ -177,8 +187,8 @@ def _rollout(job: TrainJob, settings: EasyR1Settings, longest_prompt: int) -> di
         "seed": rollout_seed(job, 0),
         "gpu_memory_utilization": settings.gpu_memory_share,
         "tensor_parallel_size": settings.tensor_parallel,
-        "max_model_len": longest,
-        "max_num_batched_tokens": max(_BATCHED_TOKENS, longest),
+        "max_model_len": longest_sequence,
+        "max_num_batched_tokens": max(_BATCHED_TOKENS, longest_sequence),
         "val_override_config": {"temperature": sampling.temperature, "top_p": sampling.top_p, "n": 1},
     }
 

@@ -1,12 +1,15 @@
-"""What we correct in EasyR1 when it is imported; its files stay as they are. Runs in EasyR1's environment (start.py).
+"""Corrects three things in EasyR1's modules when they are imported; EasyR1's files stay unchanged.
 
-- EasyR1 gives all requests the same seed, so vLLM answers equal prompts with equal rollouts, and all of a step's
-  prompts to the Challenger are equal. Corrected: requests have no seed.
+This module runs in EasyR1's environment (start.py). It makes these corrections:
+
+- EasyR1 gives all requests the same seed, so vLLM answers equal prompts with equal rollouts, and all prompts of a
+  Challenger step are equal. Corrected: requests have no seed.
 - EasyR1 seeds the generators of its ranks with 1000, 1001, …, in every training and again after each restart.
   Corrected: the seeds derive from `worker.rollout.seed`, which differs from job to job and from start to start.
-- Of a step EasyR1 logs the KL of the last micro batch. Corrected: `coevo/kl` is the mean over all tokens of the step.
+- EasyR1 logs the KL of a step's last micro batch only. Corrected: the additional metric `coevo/kl` is the mean over all
+  tokens of the step.
 
-`unknown` says whether a checkout of EasyR1 has what is corrected here.
+`unknown` checks whether a checkout of EasyR1 has the code that is corrected here.
 """
 
 from __future__ import annotations
@@ -28,37 +31,44 @@ _ROLLOUT, _ACTOR = "verl.workers.rollout.vllm_rollout_spmd", "verl.workers.actor
 
 
 def install() -> None:
-    """Correct EasyR1's modules in this process, each when it is imported."""
+    """Have EasyR1's modules corrected in this process, each at its import."""
     sys.meta_path.insert(0, _Finder())
 
 
-def _sample_freely(module: Any) -> None:
-    """Requests without a seed, and a generator for each group of ranks that share a vLLM: those must draw the same."""
-    rollout = module.vLLMRollout
-    begin, generate = rollout.__init__, rollout.generate_sequences
+def _correct_seeds(module: Any) -> None:
+    """Remove the seed of the requests, and seed each rank's generator before its first rollouts.
 
-    @functools.wraps(begin)
+    The ranks that share one vLLM engine get the same seed, because they must draw the same tokens.
+    """
+    rollout = module.vLLMRollout
+    original_init, generate = rollout.__init__, rollout.generate_sequences
+
+    @functools.wraps(original_init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        begin(self, *args, **kwargs)
+        original_init(self, *args, **kwargs)
         self.sampling_params.seed = None
-        self.drawn = False
+        self.seeded = False
 
     @functools.wraps(generate)
     def generate_sequences(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.drawn:  # from now on EasyR1 keeps the generator's state from one step to the next
-            group = self.rank // self.config.tensor_parallel_size
-            module.torch.cuda.manual_seed(seed_for(self.config.seed, "rank", group))
-            self.drawn = True
+        if not self.seeded:  # once is enough: EasyR1 keeps the generator's state from one step to the next
+            engine = self.rank // self.config.tensor_parallel_size
+            module.torch.cuda.manual_seed(seed_for(self.config.seed, "rank", engine))
+            self.seeded = True
         return generate(self, *args, **kwargs)
 
     rollout.__init__, rollout.generate_sequences = __init__, generate_sequences
 
 
-def _log_the_whole_kl(module: Any) -> None:
-    """In the actor's module `average_loss` is called for the KL only; the policy's loss is averaged elsewhere."""
+def _log_mean_kl(module: Any) -> None:
+    """Log the mean KL over all tokens of a step as `coevo/kl`.
+
+    The correction wraps `average_loss`, which the actor's module calls for the KL only; the policy's loss is averaged
+    elsewhere.
+    """
     average, actor = module.average_loss, module.DataParallelPPOActor
     update = actor.update_policy
-    sums = [0.0, 0.0]  # of this process: nats, tokens
+    sums = [0.0, 0.0]  # of the step, in this process: nats and tokens
 
     @functools.wraps(average)
     def average_loss(values: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,24 +87,27 @@ def _log_the_whole_kl(module: Any) -> None:
     module.average_loss, actor.update_policy = average_loss, update_policy
 
 
-_CORRECTIONS: dict[str, Callable[[Any], None]] = {_ROLLOUT: _sample_freely, _ACTOR: _log_the_whole_kl}
+_CORRECTIONS: dict[str, Callable[[Any], None]] = {_ROLLOUT: _correct_seeds, _ACTOR: _log_mean_kl}
 
 
 class _Finder:
-    """Lets the other finders find a module, and has it corrected when it has been executed."""
+    """An import finder that takes the spec of EasyR1's modules from the other finders, and corrects the modules.
+
+    A module is corrected right after its code has been executed.
+    """
 
     def __init__(self) -> None:
-        self._asking: set[str] = set()
+        self._in_progress: set[str] = set()  # modules whose spec the other finders are asked for
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
         correct = _CORRECTIONS.get(name)
-        if correct is None or name in self._asking:
+        if correct is None or name in self._in_progress:
             return None
-        self._asking.add(name)
+        self._in_progress.add(name)
         try:
             spec = find_spec(name)
         finally:
-            self._asking.discard(name)
+            self._in_progress.discard(name)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
@@ -107,7 +120,7 @@ class _Finder:
         return spec
 
 
-# What the corrections rest on: a class, its methods, and the names that each method uses.
+# The code that the corrections change: for each module a class, its methods, and names that each method must use.
 _EXPECTED: dict[str, tuple[str, dict[str, frozenset[str]]]] = {
     _ROLLOUT: (
         "vLLMRollout",
@@ -118,7 +131,7 @@ _EXPECTED: dict[str, tuple[str, dict[str, frozenset[str]]]] = {
 
 
 def unknown(source: Path) -> str | None:
-    """Why `source` is no EasyR1 that the corrections fit; None where they do."""
+    """The reason why the corrections do not fit the checkout `source` of EasyR1, or None if they fit."""
     for name, (expected, methods) in _EXPECTED.items():
         file = source / (name.replace(".", "/") + ".py")
         if not file.is_file():
@@ -126,14 +139,15 @@ def unknown(source: Path) -> str | None:
         classes = {node.name: node for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)}
         if expected not in classes:
             return f"{file} has no class {expected}"
-        have = {node.name: _names(node) for node in classes[expected].body if isinstance(node, ast.FunctionDef)}
+        used = {node.name: _names(node) for node in classes[expected].body if isinstance(node, ast.FunctionDef)}
         for method, names in methods.items():
-            if missing := sorted(names - have.get(method, frozenset())):
+            if missing := sorted(names - used.get(method, frozenset())):
                 return f"{expected}.{method} in {file} has no {missing[0]}"
     return None
 
 
 def _names(tree: ast.AST) -> frozenset[str]:
+    """All variable and attribute names in `tree`."""
     nodes = list(ast.walk(tree))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     return frozenset(names | {node.attr for node in nodes if isinstance(node, ast.Attribute)})

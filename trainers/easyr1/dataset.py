@@ -1,8 +1,8 @@
-"""EasyR1's data set: a row a prompt, in the very order in which the embedded trainer would ask.
+"""Writes EasyR1's data set: one row per prompt, in the order in which the embedded trainer would use the prompts.
 
-EasyR1 shows its reward function neither prompt nor group, and reorders the batch: what the reward must know of a prompt
-is in `ground_truth`, as JSON. `prompt` is the whole chat as the model sees it, so the chat template that EasyR1 is told
-to use (`CHAT_TEMPLATE`) passes it on as it is.
+EasyR1 shows its reward function neither prompts nor groups, and it reorders the batch. The column `ground_truth`
+therefore holds, as JSON, everything that the reward must know about a prompt. The column `prompt` is the complete chat
+as the model sees it, and `CHAT_TEMPLATE`, the template that EasyR1 is configured with, passes it on unchanged.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ COLUMNS = ("prompt", "ground_truth")
 
 
 def write_dataset(job: TrainJob, tokenizer: Any, folder: Path) -> int:
-    """Write `train.parquet` and `validation.parquet` into `folder`; returns the longest prompt's tokens.
+    """Write `train.parquet` and `validation.parquet` into `folder`, and return the tokens of the longest prompt.
 
-    EasyR1 validates once at its end whatever it is told; the one row for that says what it is.
+    EasyR1 always validates once at its end, whatever the configuration says. The validation file has one row, which is
+    marked so that the reward function recognises it.
     """
     rows = list(_rows(job, tokenizer))
     _write(rows, folder / "train.parquet")
@@ -38,24 +39,24 @@ def write_dataset(job: TrainJob, tokenizer: Any, folder: Path) -> int:
 def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
     for step in range(1, job.training.steps + 1):
         if not isinstance(job, SolverJob):
-            prompt = _rendered(tokenizer, challenger_messages())
-            for i in range(job.training.prompts_per_step):
-                yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "index": i})}
+            prompt = _render(tokenizer, challenger_messages())
+            for index in range(job.training.prompts_per_step):
+                yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "index": index})}
             continue
-        for i, question in enumerate(questions_at(job, step)):
-            known = {
+        for index, question in enumerate(questions_at(job, step)):
+            facts = {
                 "step": step,
-                "index": i,
+                "index": index,
                 "question_id": question.question_id,
                 "question": question.text,
                 "label": question.label,
                 "truth": question.truth,
             }
-            prompt = _rendered(tokenizer, solver_messages(question.text))
-            yield {"prompt": prompt, "ground_truth": json.dumps(known, ensure_ascii=False)}
+            prompt = _render(tokenizer, solver_messages(question.text))
+            yield {"prompt": prompt, "ground_truth": json.dumps(facts, ensure_ascii=False)}
 
 
-def _rendered(tokenizer: Any, messages: list[Message]) -> str:
+def _render(tokenizer: Any, messages: list[Message]) -> str:
     text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     return text
 

@@ -1,8 +1,9 @@
-"""Which trainings EasyR1 can do as asked, and where it differs from the embedded trainer though it can.
+"""Checks whether EasyR1 can do a training as configured, and lists where it then differs from the embedded trainer.
 
-Its own estimators are not used. The reward shim makes the advantages (`core.methods`), as the embedded trainer does,
-and hands them on as rewards: EasyR1's RLOO returns `N/(N-1) (s - mean s)`, so that `(N-1)/N A` of a zero-sum A comes
-out as A. What is left to fit is the rest of the objective.
+EasyR1's own estimators are not used. The reward shim computes the advantages with `core.methods`, like the embedded
+trainer, and passes them to EasyR1 as rewards. EasyR1's RLOO returns `N/(N-1) (s - mean s)` for rewards s, so the reward
+`(N-1)/N A` gives the advantage A back if the advantages of a group sum to zero. The checks here are about the rest of
+the objective.
 """
 
 from __future__ import annotations
@@ -14,32 +15,39 @@ from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
 from trainers.base import TrainError
 
-SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})  # no token entropies reach its reward
+# The signals that the reward function can provide. EasyR1 passes it no token entropies.
+SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})
 
 
 def refuse_unfit(name: str, training: Training, objective: Objective, *, own_reference: bool = False) -> None:
-    """Raise `TrainError` with every reason why EasyR1 cannot train `name` ("solver" or "challenger") as asked.
+    """Raise `TrainError` with every reason why EasyR1 cannot train `name` as asked.
 
-    `own_reference`: the KL is to another model than the one that the training starts from.
+    `name` is the preset's table: "challenger", "solver" or "labelled". With `own_reference`, the KL is measured against
+    another model than the one that the training starts from.
     """
-    reasons = list(_unfit(training, objective))
+    reasons = list(_unfit_reasons(training, objective))
     if own_reference and objective.kl_coefficient > 0:
-        reasons.append("kl_coefficient: EasyR1 takes the KL to what it starts from; expected 0 after a first round")
+        reasons.append(
+            "kl_coefficient: EasyR1 measures the KL to the model that the training starts from; expected 0 after the "
+            f"first round, got {objective.kl_coefficient:g}"
+        )
     if reasons:
         kind = f"{name}.reward {objective.type}" if isinstance(objective, Method) else f"{name}.reward"
         listed = "".join(f"\n  {reason}" for reason in reasons)
-        raise TrainError(f"{kind}: EasyR1 cannot train this as asked; trainer.type = 'local' can:{listed}")
+        raise TrainError(f"{kind}: EasyR1 cannot train this as asked; use trainer.type = 'local', or change:{listed}")
 
 
 def refuse_layout(training: Training, rollouts: int, settings: EasyR1Settings) -> None:
-    """Raise `TrainError` when batches do not divide among the GPUs as EasyR1 asks (fsdp_workers.py, ray_trainer.py,
-    protocol.py): it would find out only once they are reserved."""
+    """Raise `TrainError` if EasyR1 cannot divide the batches evenly among the GPUs.
+
+    EasyR1 itself checks this (fsdp_workers.py, ray_trainer.py, protocol.py) only after the GPUs have been reserved.
+    """
     gpus, prompts = settings.nodes * settings.gpus_per_node, training.prompts_per_update or training.prompts_per_step
-    whole = (
-        (f"{prompts} prompts x {rollouts} rollouts an update", prompts * rollouts, "GPUs", gpus),
-        ("a step's prompts, and repeats them afterwards", training.prompts_per_step, "GPUs", gpus),
+    divisions = (
+        (f"{prompts} prompts x {rollouts} rollouts of an update", prompts * rollouts, "GPUs", gpus),
+        ("a step's prompts (which it repeats only afterwards)", training.prompts_per_step, "GPUs", gpus),
         (
-            "sequences of an update on one GPU",
+            "the sequences of an update on one GPU",
             prompts * rollouts // gpus,
             "trainer.update_micro_batch",
             settings.update_micro_batch,
@@ -50,48 +58,55 @@ def refuse_layout(training: Training, rollouts: int, settings: EasyR1Settings) -
             "trainer.experience_micro_batch",
             settings.experience_micro_batch,
         ),
-        ("GPUs", gpus, "trainer.tensor_parallel", settings.tensor_parallel),
+        ("the GPUs", gpus, "trainer.tensor_parallel", settings.tensor_parallel),
     )
-    for what, count, name, parts in whole:
+    for items, count, name, parts in divisions:
         if count == 0 or count % parts:
-            raise TrainError(f"{name}: EasyR1 deals out {what}: expected a divisor of {count}, got {parts}")
+            raise TrainError(f"{name}: EasyR1 divides {items} evenly: expected a divisor of {count}, got {parts}")
 
 
-def _unfit(training: Training, objective: Objective) -> Iterator[str]:
+def _unfit_reasons(training: Training, objective: Objective) -> Iterator[str]:
     if isinstance(objective, Method):
         for signal in sorted(objective.needs - SIGNALS):
-            yield f"{signal}: EasyR1's reward function sees texts only; it gives {', '.join(sorted(SIGNALS))}"
+            yield (
+                f"{signal}: EasyR1's reward function gets texts only, so it cannot provide this signal; it can provide "
+                f"{', '.join(sorted(SIGNALS))}"
+            )
     if objective.entropy_coefficient > 0:
         yield f"entropy_coefficient: EasyR1 has no entropy bonus; expected 0, got {objective.entropy_coefficient:g}"
     if objective.kl_in == "reward" and objective.kl_coefficient > 0 and objective.advantage != "rloo":
-        yield f"kl_in: in the reward only with advantage 'rloo', which is linear; got {objective.advantage!r}"
+        yield (
+            "kl_in: 'reward' needs advantage 'rloo', which is linear in the rewards; got advantage "
+            f"{objective.advantage!r}"
+        )
     if objective.loss_average == "max_length" and objective.kl_coefficient > 0:
-        # It is a mean over tokens whose rewards the shim scales by the answers' lengths, and the KL it cannot scale.
+        # The shim gets this average from EasyR1's mean over tokens by scaling the rewards with the answers' lengths. It
+        # cannot scale the KL.
         yield "loss_average: with a kl_coefficient above 0 expected 'token' or 'sequence', got 'max_length'"
     if not objective.zero_sum:
-        yield "sets: advantages of sampled sets do not sum to zero; expected all sets"
+        yield "sets: expected all sets, because the advantages of sampled sets do not sum to zero"
     size = training.prompts_per_update
     if size is not None and training.prompts_per_step % size:
         yield f"prompts_per_update: expected a divisor of prompts_per_step = {training.prompts_per_step}, got {size}"
     if size not in (None, training.prompts_per_step) and objective.loss_average == "max_length":
         yield f"prompts_per_update: with loss_average 'max_length' expected all of a step's prompts, got {size}"
     if training.sampling.temperature == 0:
-        yield "sampling.temperature: expected more than 0, where rollouts differ, got 0"
+        yield "sampling.temperature: expected more than 0, because at 0 all rollouts of a prompt are equal; got 0"
 
 
 def deviations(training: Training, objective: Objective) -> list[str]:
-    """Where a training that fits is not what the embedded trainer does, in sentences."""
-    offsets = [
-        "rollouts are vLLM's, whose draws depend on what a GPU computes beside them: two runs of one job differ",
-        "AdamW's second beta is 0.999, as R-Zero was trained with; the embedded trainer's is 0.99",
+    """How a training on EasyR1 differs from the same training on the embedded trainer, one sentence each."""
+    sentences = [
+        "vLLM samples the rollouts, and what it draws depends on what else a GPU computes: two runs of one job differ",
+        "AdamW's second beta is 0.999, as in R-Zero's training; the embedded trainer's is 0.99",
     ]
     if objective.loss_average == "sequence":
-        offsets.append("a micro batch's mean over sequences is weighed by its tokens, and not by its sequences")
+        sentences.append("a micro batch's mean over sequences is weighted by its tokens, not by its sequences")
     if training.prompts_per_update not in (None, training.prompts_per_step):
-        offsets.append("the weight of dropped prompts is evened out over a step, not over each of its mini-batches")
+        sentences.append("the weight of dropped prompts is evened out over a step, not over each of its mini-batches")
     if objective.trained_share < 1:
-        offsets.append("rollouts that only vote have advantage 0 and a part in the KL term, instead of none")
+        sentences.append("rollouts that only vote have advantage 0 but count in the KL term, where they should not")
     if objective.kl_coefficient > 0:
-        offsets.append("prompts that are dropped from the loss keep their part in the KL term")
-    offsets.append("the entropy is estimated by the mean negative log-probability of the sampled tokens")
-    return offsets
+        sentences.append("prompts that are dropped from the loss still count in the KL term")
+    sentences.append("the entropy is estimated by the mean negative log-probability of the sampled tokens")
+    return sentences

@@ -1,12 +1,13 @@
-"""The EasyR1 trainer: GPUs reserved on our Ray, EasyR1 in its own environment on them, its checkpoints made ours.
+"""The EasyR1 trainer: reserves GPUs on our Ray, runs EasyR1 on them, and converts its last checkpoint.
 
-    work_dir/easyr1/              what EasyR1 is started with, its log, and its checkpoints, from which it resumes
-    work_dir/metrics.jsonl        a line a step; EasyR1's own log begins anew whenever it is started
+    work_dir/easyr1/              EasyR1's configuration and data, its log, and its checkpoints, from which it resumes
+    work_dir/metrics.jsonl        one line per step; EasyR1's own log starts anew at each start of EasyR1
     work_dir/final/               the model and its tokenizer
 
-EasyR1 needs another torch, vLLM, transformers and Ray than we do, so nothing of it is imported and it starts a Ray of
-its own, within the GPUs that ours has given away. The reservation is an actor on each machine: when it goes, EasyR1
-goes, however it went, and the GPUs are free. With several machines `work_dir` is a folder that all of them see.
+EasyR1 needs other versions of torch, vLLM, transformers and Ray than we do. Nothing of it is imported; it runs in its
+own environment and starts its own Ray on the GPUs that are reserved on ours. An actor on each machine holds the
+reservation: when the actor ends, for whatever reason, EasyR1 ends too and the GPUs are free. With several machines,
+`work_dir` must be a folder that all of them see.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from trainers.local.state import fingerprint
 
 _FOLDER, _METRICS, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "final", "fingerprint"
 _POLL_S = 0.5
-_SAID = 4000  # characters of EasyR1's log that go with a failure
+_LOG_TAIL = 4000  # characters from the end of EasyR1's log that an error message quotes
 
 Metrics = dict[str, float]
 Progress = Callable[[int, Metrics], None]
@@ -44,14 +45,16 @@ Progress = Callable[[int, Metrics], None]
 
 @dataclass(frozen=True, slots=True)
 class EasyR1Trainer:
-    """Runs jobs on GPUs of the Ray that the caller is connected to."""
+    """Runs jobs on GPUs of the Ray cluster that the caller is connected to."""
 
     settings: EasyR1Settings
-    restarts: int = 1  # of a training that failed or whose machine was lost, before giving up
+    restarts: int = 1  # how often a training is restarted after a failure or the loss of a machine
 
     def train(self, job: TrainJob, progress: Progress) -> TrainResult:
-        """Run `job` to its end, from EasyR1's newest checkpoint if there is one. `progress` is called in this thread,
-        once for each new step. When it raises, or the wait is interrupted, EasyR1 ends and its GPUs are free.
+        """Run `job` to its end, from EasyR1's newest checkpoint if there is one.
+
+        `progress` is called in this thread, once for each new step. If it raises, or the wait is interrupted, EasyR1 is
+        ended and its GPUs are released.
 
         Raises `TrainError`.
         """
@@ -60,94 +63,112 @@ class EasyR1Trainer:
         self._prepare(job, folder)
         remove_unfinished(job.work_dir)
         final, checkpoints = job.work_dir / _FINAL, folder / CHECKPOINTS
-        for left in reversed(range(self.restarts + 1)):
-            if _end(job, checkpoints) is not None:
+        for attempts_left in reversed(range(self.restarts + 1)):
+            if _final_step(job, checkpoints) is not None:
                 break
-            if left == self.restarts:
-                self._refuse_impossible(job)
+            if attempts_left == self.restarts:
+                self._refuse_too_few_gpus(job)
             failure = self._run(job, folder, progress)
-            if failure is not None and not left:
+            if failure is not None and not attempts_left:
                 raise TrainError(f"{job.key}: {failure}")
-        step = _end(job, checkpoints)
+        step = _final_step(job, checkpoints)
         if step is None:
             last = checkpoint.newest_step(checkpoints)
-            raise TrainError(f"{job.key}: EasyR1 ended early: expected step {job.training.steps}, its last is {last}")
+            raise TrainError(
+                f"{job.key}: EasyR1 ended early: expected a checkpoint of step {job.training.steps}, "
+                f"the last one is of step {last}"
+            )
         if not final.exists():
             checkpoint.merge(checkpoints, step, Path(job.start.path), self.settings, final)
         return TrainResult(final, step, tuple(_metrics(job)[:step]))
 
     def _prepare(self, job: TrainJob, folder: Path) -> None:
+        """Check that the job can start, and write the files that EasyR1 starts from."""
         main = Path(self.settings.source) / "verl" / "trainer" / "main.py"
         if not main.is_file():
             raise TrainError(f"{job.key}: trainer.source: expected a checkout of EasyR1, there is no {main}")
-        if why := corrections.unknown(Path(self.settings.source)):
+        if reason := corrections.unknown(Path(self.settings.source)):
             raise TrainError(
-                f"{job.key}: trainer.source: expected a checkout of EasyR1 {PINNED}, whose rollouts we keep from being "
-                f"the same for equal prompts (trainers/easyr1/corrections.py); got another: {why}"
+                f"{job.key}: trainer.source: expected a checkout of EasyR1 {PINNED}, because coevo corrects the "
+                f"seeds of its rollouts (trainers/easyr1/corrections.py); this checkout is different: {reason}"
             )
         if not Path(job.start.path).is_dir():
             raise TrainError(f"{job.key}: start: expected a folder with a model, got {job.start.path}")
-        mine = folder / _FINGERPRINT
-        if mine.exists() and mine.read_text() != fingerprint(job):
+        fingerprint_file = folder / _FINGERPRINT
+        if fingerprint_file.exists() and fingerprint_file.read_text() != fingerprint(job):
             raise TrainError(f"{job.key}: {folder} belongs to another job")
-        job = replace(job, training=job.training.model_copy(update={"checkpoint_every": _save_every(job)}))
+        job = replace(job, training=job.training.model_copy(update={"checkpoint_every": _checkpoint_every(job)}))
         render(job, self.settings, AutoTokenizer.from_pretrained(job.start.path, local_files_only=True), folder)
-        mine.write_text(fingerprint(job))
+        fingerprint_file.write_text(fingerprint(job))
 
     def _run(self, job: TrainJob, folder: Path, progress: Progress) -> str | None:
-        """One start of EasyR1, to its end; what went wrong, or None. Steps that were lost are done again."""
-        keep = checkpoint.newest_step(folder / CHECKPOINTS) or 0
-        _write(job, _metrics(job)[:keep])
+        """Start EasyR1 once and wait for its end. Returns what went wrong, or None.
+
+        EasyR1 continues from its newest checkpoint and repeats the steps after it, so their metrics are dropped.
+        """
+        steps_done = checkpoint.newest_step(folder / CHECKPOINTS) or 0
+        _write(job, _metrics(job)[:steps_done])
         log = folder / CHECKPOINTS / "experiment_log.jsonl"
         log.unlink(missing_ok=True)
         keys = keys_of(job.services)
-        if (own := access.key()) is not None:
-            keys[access.KEY] = own  # for the Challenger's reward: EasyR1's Ray has a token of its own
-        shared = ray.put(keys)
+        if (own_key := access.key()) is not None:
+            # For the Challenger's reward, which asks our Ray's applications: EasyR1's Ray has a different token, from
+            # which the key does not follow.
+            keys[access.KEY] = own_key
+        shared_keys = ray.put(keys)
         nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
         reserved = reserve(nodes, gpus)
         if reserved is None:
-            return f"Ray did not give it {nodes} x {gpus} GPUs within {PATIENCE_S:g} s"
+            return f"trainer.nodes: Ray did not provide {nodes} x {gpus} GPUs within {PATIENCE_S:g} s"
         try:
-            command = _command(self.settings, folder, job, keep)
-            working = reserved.run(command, self.settings.source, folder, shared)
+            command = _command(self.settings, folder, job, steps_done)
+            running = reserved.run(command, self.settings.source, folder, shared_keys)
             offset, ended = 0, list[Any]()
             while not ended:
-                ended, _ = ray.wait(working, timeout=_POLL_S)
+                ended, _ = ray.wait(running, timeout=_POLL_S)
                 offset = _pass_on(job, log, offset, progress)
-                if _guarded(job) is not None:
+                if _guard_step(job) is not None:
                     return None
-            code, rank = ray.get(ended[0]), working.index(ended[0])
-            if rank:  # it stays until it is told to go
-                return f"machine {rank} of EasyR1's Ray went (exit status {code}): {_tail(folder / log_of(rank))}"
+            code, rank = ray.get(ended[0]), running.index(ended[0])
+            if rank:  # further machines never end by themselves
+                log_tail = _tail(folder / log_of(rank))
+                return f"machine {rank} of EasyR1's Ray ended early (exit status {code}): {log_tail}"
             return None if code == 0 else f"EasyR1 failed (exit status {code}): {_tail(folder / log_of(0))}"
         except RayError as error:
-            return f"a machine with its GPUs was lost: {type(error).__name__}: {error}"
+            return f"a machine with the training's GPUs was lost: {type(error).__name__}: {error}"
         finally:
             reserved.end()
 
-    def _refuse_impossible(self, job: TrainJob) -> None:
-        """Ray would wait for it for ever."""
+    def _refuse_too_few_gpus(self, job: TrainJob) -> None:
+        """Raise `TrainError` if the cluster can never provide the GPUs; Ray would wait for them for ever."""
         nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
-        available = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
-        if max(available, default=0) < gpus:
-            largest = f"the largest machine of Ray's has {max(available, default=0):g}"
-            raise TrainError(f"{job.key}: trainer.gpus_per_node: {gpus} asked for, {largest}")
-        if (able := sum(of_node >= gpus for of_node in available)) < nodes:
-            has = f"Ray has {able} of {gpus} GPUs"
-            raise TrainError(f"{job.key}: trainer.nodes: {nodes} machines asked for, {has}")
+        gpus_by_node = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
+        largest = max(gpus_by_node, default=0)
+        if largest < gpus:
+            raise TrainError(
+                f"{job.key}: trainer.gpus_per_node: expected at most {largest:g}, the GPUs of Ray's largest machine, "
+                f"got {gpus}"
+            )
+        large_enough = sum(node_gpus >= gpus for node_gpus in gpus_by_node)
+        if large_enough < nodes:
+            raise TrainError(
+                f"{job.key}: trainer.nodes: expected at most {large_enough}, the number of Ray's machines with {gpus} "
+                f"GPUs, got {nodes}"
+            )
 
 
-def _save_every(job: TrainJob) -> int:
-    """Every step where the guard may end the training at any: EasyR1 logs a step after it has saved it, so that what
-    the guard sees is on the disk."""
+def _checkpoint_every(job: TrainJob) -> int:
+    """How often EasyR1 saves a checkpoint: at every step if the guard may end the training, else as configured.
+
+    EasyR1 logs a step after it has saved it, so a step that the guard sees is on the disk.
+    """
     guard = job.guard
     may_end = guard is not None and any(ends_training(guard.action(signal)) for signal in get_args(StepSignal))
     return 1 if may_end else job.training.checkpoint_every
 
 
-def _guarded(job: TrainJob) -> int | None:
-    """The first step at which the guard calls for an end."""
+def _guard_step(job: TrainJob) -> int | None:
+    """The first step at which the guard ends the training, or None."""
     guard, metrics = job.guard, _metrics(job)
     if guard is None:
         return None
@@ -157,32 +178,33 @@ def _guarded(job: TrainJob) -> int | None:
     return None
 
 
-def _end(job: TrainJob, checkpoints: Path) -> int | None:
-    """The step whose checkpoint is the job's result; None as long as there is more to do.
+def _final_step(job: TrainJob, checkpoints: Path) -> int | None:
+    """The step whose checkpoint is the job's result, or None while there are steps left to do.
 
-    What EasyR1 did beyond the guard's step, before it was ended, does not count where that step is still there.
+    EasyR1 may do further steps after the guard's step, before it is ended. Then the guard's step is the result if its
+    checkpoint still exists, else the newest step.
     """
-    newest, guarded = checkpoint.newest_step(checkpoints) or 0, _guarded(job)
-    if guarded is not None and guarded <= newest:
-        return guarded if (checkpoints / f"global_step_{guarded}").is_dir() else newest
+    newest, guard_step = checkpoint.newest_step(checkpoints) or 0, _guard_step(job)
+    if guard_step is not None and guard_step <= newest:
+        return guard_step if (checkpoints / f"global_step_{guard_step}").is_dir() else newest
     return newest if newest >= job.training.steps else None
 
 
-def _command(settings: EasyR1Settings, folder: Path, job: TrainJob, done: int) -> list[str]:
-    seed = f"worker.rollout.seed={rollout_seed(job, done)}"
+def _command(settings: EasyR1Settings, folder: Path, job: TrainJob, steps_done: int) -> list[str]:
+    seed = f"worker.rollout.seed={rollout_seed(job, steps_done)}"
     return [settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
 
 
 def _pass_on(job: TrainJob, log: Path, offset: int, progress: Progress) -> int:
-    """Keep and report what EasyR1 has logged since `offset`; returns where its whole lines end."""
+    """Store and report the steps that EasyR1 has logged after byte `offset`. Returns the end of the complete lines."""
     if not log.exists():
         return offset
     end, lines = whole_lines(log, offset)
     for line in lines:
-        metrics, known = parse(line.decode()), _metrics(job)
-        if metrics is not None and metrics["step"] == len(known) + 1:
-            _write(job, [*known, metrics])
-            progress(len(known) + 1, metrics)
+        metrics, previous = parse(line.decode()), _metrics(job)
+        if metrics is not None and metrics["step"] == len(previous) + 1:
+            _write(job, [*previous, metrics])
+            progress(len(previous) + 1, metrics)
     return end
 
 
@@ -199,4 +221,4 @@ def _write(job: TrainJob, metrics: list[Metrics]) -> None:
 
 
 def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-_SAID:] if log.exists() else "it left no log"
+    return log.read_text(errors="replace")[-_LOG_TAIL:] if log.exists() else "there is no log"

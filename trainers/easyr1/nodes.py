@@ -1,10 +1,10 @@
-"""One Ray over several machines, for EasyR1: run by EasyR1's own Python, with its Ray, on each of them.
+"""Starts one Ray cluster over several machines for EasyR1. EasyR1's own Python runs this on each machine.
 
-    nodes.py head ADDRESS NODES GPUS COMMAND…    starts it, waits until all machines are there, runs the command
-    nodes.py member ADDRESS GPUS HOST            joins, and stays
+    nodes.py head ADDRESS NODES GPUS COMMAND…    starts the cluster, waits for all machines, runs the command
+    nodes.py member ADDRESS GPUS HOST            joins the cluster and stays in it
 
-ADDRESS is the head's HOST:PORT, GPUS what every machine gives, HOST the member's own. Whoever runs this ends what it
-leaves behind: child.py.
+ADDRESS is the head's HOST:PORT, GPUS the number of GPUs that each machine contributes, and HOST the member's own host.
+This script does not end the Ray processes that it started; its parent, child.py, does.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ _RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-s
 
 
 def head(address: str, nodes: int, gpus: int, command: list[str]) -> int:
-    """Start a Ray, wait for `nodes` machines of `gpus` each, run the command on it; its exit status."""
+    """Start a Ray cluster, wait for `nodes` machines with `gpus` GPUs each, and run the command on it.
+
+    Returns the command's exit status. Raises `TimeoutError` if machines are missing after five minutes.
+    """
     host, port = address.rsplit(":", 1)
-    own = ["--head", f"--port={port}", "--include-dashboard=false", f"--ray-client-server-port={_free_port()}"]
-    subprocess.run([*_RAY, *own, *_of_any(host, gpus)], check=True)
+    options = ["--head", f"--port={port}", "--include-dashboard=false", f"--ray-client-server-port={_free_port()}"]
+    subprocess.run([*_RAY, *options, *_common_options(host, gpus)], check=True)
     os.environ["RAY_ADDRESS"] = address
     ray.init(logging_level=logging.WARNING)
 
@@ -39,21 +42,26 @@ def head(address: str, nodes: int, gpus: int, command: list[str]) -> int:
         return joined >= nodes
 
     if not wait_until(all_have_joined, _PATIENCE_S, 0.5):
-        raise TimeoutError(f"{nodes} machines of {gpus} GPUs expected, {joined} came within {_PATIENCE_S:g} s")
+        raise TimeoutError(
+            f"EasyR1's Ray: expected {nodes} machines with {gpus} GPUs, {joined} joined within {_PATIENCE_S:g} s"
+        )
     ray.shutdown()
     return subprocess.run(command, check=False).returncode
 
 
 def member(address: str, gpus: int, host: str) -> int:
-    """Join the Ray at `address`, and stay for as long as this machine's part of it lives."""
+    """Join the Ray cluster at `address`, and return the exit status when this machine's part of it has ended."""
     if not wait_until(lambda: _answers(address), _PATIENCE_S, 0.5):
-        raise TimeoutError(f"no Ray at {address} within {_PATIENCE_S:g} s")
-    joining = [f"--address={address}", "--block", *_of_any(host, gpus)]
-    return subprocess.run([*_RAY, *joining], check=False).returncode
+        raise TimeoutError(f"EasyR1's Ray: nothing answers at {address} after {_PATIENCE_S:g} s")
+    options = [f"--address={address}", "--block", *_common_options(host, gpus)]
+    return subprocess.run([*_RAY, *options], check=False).returncode
 
 
-def _of_any(host: str, gpus: int) -> list[str]:
-    """Ports that no other Ray on this machine has: ours is there too, and `ray start` would take the same."""
+def _common_options(host: str, gpus: int) -> list[str]:
+    """The options of `ray start` for head and members.
+
+    The ports are free ones, because `ray start` would otherwise take those of our Ray on the same machine.
+    """
     ports = ["--min-worker-port=0", "--max-worker-port=0", f"--dashboard-agent-listen-port={_free_port()}"]
     return [f"--node-ip-address={host}", f"--num-gpus={gpus}", *ports]
 
@@ -73,13 +81,13 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def main(role: str, *rest: str) -> int:
-    """The exit status."""
+def main(role: str, *arguments: str) -> int:
+    """Run `head` or `member`, as `role` says, and return its exit status."""
     if role == "head":
-        address, nodes, gpus, *command = rest
+        address, nodes, gpus, *command = arguments
         return head(address, int(nodes), int(gpus), command)
-    address, count, host = rest
-    return member(address, int(count), host)
+    address, gpus, host = arguments
+    return member(address, int(gpus), host)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""GPUs on machines of our Ray, and EasyR1's processes on them.
+"""Reserves GPUs on the machines of our Ray, and runs EasyR1's processes on them.
 
-One actor on each machine holds its GPUs and runs EasyR1's part there, in EasyR1's own environment, with a Ray of its
-own. When an actor goes, what it started goes, however it went (child.py), and the GPUs are free.
+One actor on each machine holds the GPUs of that machine and runs EasyR1's part there, in EasyR1's own environment and
+with a separate Ray. When the actor ends, for whatever reason, the processes that it started end too (child.py), and the
+GPUs are free.
 """
 
 from __future__ import annotations
@@ -25,36 +26,40 @@ from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-PATIENCE_S = 900.0  # for machines; a replaced one has to start, and to fetch its image
+PATIENCE_S = 900.0  # how long to wait for the machines: a replacement has to start and to pull its container image
 _ROOT = Path(__file__).resolve().parents[2]
 _POLL_S = 0.5
-_END_S = 40.0  # child.py gives all that EasyR1 started twice ten seconds
+_END_S = 40.0  # more than child.py's two waits of ten seconds for the processes that EasyR1 started
 
 
 def reserve(nodes: int, gpus: int) -> Reserved | None:
-    """None where Ray does not give them in time. One that is lost Ray gives for a while yet; then another may come."""
+    """Reserve `gpus` GPUs on each of `nodes` machines, or return None if Ray does not provide them in time.
+
+    For a while Ray still offers the GPUs of a machine that was lost. The reservation then fails, and is tried again
+    until the deadline, because another machine may join.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        reserved, there = Reserved(nodes, gpus), False
+        reserved, ready = Reserved(nodes, gpus), False
         try:
-            if there := reserved.answers(deadline):
+            if ready := reserved.answers(deadline):
                 return reserved
         finally:
-            if not there:
+            if not ready:
                 reserved.end()
         time.sleep(_POLL_S)
     return None
 
 
 class Reserved:
-    """GPUs on machines of Ray's, so many on each; EasyR1's own Ray begins on the first."""
+    """`gpus` GPUs on each of `nodes` machines of our Ray; EasyR1's own Ray starts on the first of them."""
 
     def __init__(self, nodes: int, gpus: int) -> None:
         self._layout = _Layout(nodes, gpus, f"er1-{uuid.uuid4().hex[:8]}", secrets.token_hex(32))
         self._group = placement_group([{"GPU": gpus, "CPU": 1}] * nodes, strategy="STRICT_SPREAD")
-        actor: Any = _Reservation
-        self._each = [
-            actor.options(
+        actor_class: Any = _Reservation
+        self._actors = [
+            actor_class.options(
                 num_gpus=gpus,
                 num_cpus=1,
                 max_concurrency=2,
@@ -64,12 +69,12 @@ class Reserved:
         ]
 
     def answers(self, deadline: float) -> bool:
-        """Whether all of them are there, and in time."""
-        asked = [bundle.address.remote() for bundle in self._each]
+        """Whether all actors have started before `deadline`."""
+        addresses = [actor.address.remote() for actor in self._actors]
         while time.monotonic() < deadline:
-            there, missing = ray.wait(asked, num_returns=len(asked), timeout=_POLL_S)
+            answered, missing = ray.wait(addresses, num_returns=len(addresses), timeout=_POLL_S)
             try:
-                ray.get(there)
+                ray.get(answered)
             except RayError:
                 return False
             if not missing:
@@ -77,38 +82,44 @@ class Reserved:
         return False
 
     def run(self, command: list[str], source: str, folder: Path, keys: Any) -> list[Any]:
-        """Start EasyR1; for each machine what becomes its exit status, the first's that of `command`."""
-        address = self._each[0].address.remote()
+        """Start EasyR1, and return for each machine an object reference to the exit status of its part.
+
+        The first machine's is the exit status of `command`.
+        """
+        address = self._actors[0].address.remote()
         return [
-            bundle.run.remote(command, source, folder / log_of(rank), address, [keys])
-            for rank, bundle in enumerate(self._each)
+            actor.run.remote(command, source, folder / log_of(rank), address, [keys])
+            for rank, actor in enumerate(self._actors)
         ]
 
     def end(self) -> None:
-        """End EasyR1, wait until it is gone, and give the GPUs back: whoever has them next needs their memory."""
-        ended = [bundle.end.remote() for bundle in self._each]
-        ray.wait(ended, num_returns=len(ended), timeout=_END_S)  # lost or too slow: to kill them ends EasyR1 too
-        for bundle in self._each:
-            ray.kill(bundle)
+        """End EasyR1, wait until it is gone so that the GPUs' memory is free, and release the GPUs."""
+        ended = [actor.end.remote() for actor in self._actors]
+        ray.wait(ended, num_returns=len(ended), timeout=_END_S)
+        for actor in self._actors:  # this also ends EasyR1 where an actor was too slow
+            ray.kill(actor)
         remove_placement_group(self._group)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
+    """What EasyR1's Ray cluster looks like; the same on all machines."""
+
     nodes: int
-    gpus: int
-    name: str  # of a temporary folder, the same on all machines: where one joins a Ray it takes the first's. Short, as
-    # Ray puts sockets below it
-    token: str  # of EasyR1's Ray, where that knows tokens
+    gpus: int  # on each machine
+    # The name of the temporary folder. It is the same on all machines, because a machine that joins a Ray uses the
+    # first one's path, and short, because Ray puts sockets into the folder.
+    name: str
+    token: str  # for EasyR1's Ray, if its version supports tokens
 
     def command(self, rank: int, address: str, command: list[str]) -> list[str]:
-        """What one machine runs, so that EasyR1 starts on a Ray that all make up together."""
+        """The command of machine `rank`, so that `command` runs on a Ray cluster of all machines."""
         if self.nodes == 1:
             return command
-        begin = [command[0], str(Path(__file__).with_name("nodes.py"))]
+        script = [command[0], str(Path(__file__).with_name("nodes.py"))]
         if rank == 0:
-            return [*begin, "head", address, str(self.nodes), str(self.gpus), *command]
-        return [*begin, "member", address, str(self.gpus), ray.util.get_node_ip_address()]
+            return [*script, "head", address, str(self.nodes), str(self.gpus), *command]
+        return [*script, "member", address, str(self.gpus), ray.util.get_node_ip_address()]
 
 
 @ray.remote(max_restarts=0)
@@ -118,27 +129,31 @@ class _Reservation:
     def __init__(self, rank: int, layout: _Layout) -> None:
         self._rank, self._layout = rank, layout
         self._process: subprocess.Popen[str] | None = None
-        self._over = threading.Event()
+        self._ended = threading.Event()
 
     def end(self) -> None:
-        """End EasyR1, and return when all of it is gone."""
+        """End EasyR1, and return when all its processes are gone."""
         if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            self._over.wait()
+            self._process.stdin.close()  # child.py ends everything when its standard input closes
+            self._ended.wait()
 
     def address(self) -> str:
-        """Where a Ray may begin here: HOST:PORT."""
+        """HOST:PORT of this machine, with a free port on which a Ray can start."""
         with socket.socket() as listener:
             listener.bind(("", 0))
             return f"{ray.util.get_node_ip_address()}:{listener.getsockname()[1]}"
 
     def run(self, command: list[str], source: str, log: Path, address: str, keys: list[Any]) -> int:
-        """The exit status. Blocks; whoever kills this actor ends EasyR1."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
+        """Run this machine's part of EasyR1 until it ends, and return its exit status. Killing this actor ends it too.
+
+        `keys` holds one object reference to environment variables. It is a list because Ray would resolve a reference
+        that is passed as an argument itself.
+        """
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
         temporary = Path(tempfile.gettempdir()) / self._layout.name
         environment = {
-            **clean,
-            **ray.get(keys[0]),  # in a list Ray passes it on as it is
+            **inherited,
+            **ray.get(keys[0]),
             "RAY_ADDRESS": "local",
             "RAY_TMPDIR": str(temporary),
             "RAY_AUTH_MODE": "token",
@@ -155,10 +170,10 @@ class _Reservation:
             self._process = process
             output = process.stdout.read() if process.stdout else ""
         shutil.rmtree(temporary, ignore_errors=True)
-        self._over.set()
+        self._ended.set()
         return int(output or -1)
 
 
 def log_of(rank: int) -> str:
-    """The file that a machine's part writes to; the first's is EasyR1's own."""
+    """The name of the log file of machine `rank`; the first machine's is the log of EasyR1 itself."""
     return "easyr1.log" if rank == 0 else f"machine_{rank}.log"

@@ -1,9 +1,9 @@
 """The reward function that EasyR1 loads: `reward_shim.py:compute_score`.
 
-It runs in EasyR1's environment, in the process that EasyR1 gives its reward to, and imports `core`, the inference
-client and `trainers.rewards`, which the embedded trainer calls too. EasyR1 hands over a whole step's rollouts in an
-order of its own, and takes one number each; what that number is, `trainers/easyr1/fit.py` says. A service that stays
-away ends the job: no reward is ever made up.
+It runs in EasyR1's environment, in the process where EasyR1 computes rewards. It imports `core`, the inference client
+and `trainers.rewards`, which the embedded trainer calls too. EasyR1 passes the rollouts of a whole step, in an order of
+its own, and takes one number for each; `trainers/easyr1/fit.py` explains that number. If a service does not answer, the
+job ends with an error; no reward is ever invented.
 """
 
 from __future__ import annotations
@@ -38,25 +38,26 @@ REWARD_TYPE = "batch"
 
 Floats = NDArray[np.float64]
 
-_ENOUGH_GROUPS = 8  # of equal prompts: that each of so many occurs twice is no chance
+# With so many groups of equal prompts, it is no coincidence if each group of rollouts occurs at least twice.
+_ENOUGH_GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
-    """The rollouts of one prompt: their places in EasyR1's batch, what they say, and what is known of the prompt."""
+    """The rollouts of one prompt: their rows in EasyR1's batch, their texts, and the prompt's `ground_truth`."""
 
-    places: tuple[int, ...]
+    rows: tuple[int, ...]
     texts: tuple[str, ...]
-    known: dict[str, Any]
+    prompt: dict[str, Any]
 
     @property
     def key(self) -> tuple[int, int]:
-        return self.known["step"], self.known["index"]
+        return self.prompt["step"], self.prompt["index"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Earned:
-    """What the step's rollouts earned, prompt by prompt, and the step's figures."""
+class StepScores:
+    """The scores of a step's rollouts and their clusters, one entry per prompt, and the step's figures."""
 
     scored: list[Scored]
     clusters: list[tuple[int, ...] | None]
@@ -64,156 +65,169 @@ class Earned:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the job's file says: see `trainers/easyr1/config.py`."""
+class RewardJob:
+    """The contents of the job file, which `trainers/easyr1/config.py` writes."""
 
     key: str
     run_seed: int
     steps_before: int
-    rollouts: int  # a prompt
-    trained: int  # of them
+    rollouts: int  # per prompt
+    trained: int  # how many of a prompt's rollouts are trained on
     max_tokens: int
-    patience_s: float  # before a service that does not answer ends the job
+    patience_s: float  # how long to wait for a service that does not answer, before the job ends
     objective: Method | ChallengerReward
     signals: Signals = field(default_factory=Signals)  # of the Solver's method
-    solver: SolverService | None = None  # whom the Challenger's reward asks
+    solver: SolverService | None = None  # the service that the Challenger's reward asks
 
 
 def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[str, float]]:
-    """For each of `{"response", "response_length", "ground_truth"}` its `overall`, which EasyR1's RLOO makes its
-    advantage of, and figures by their own names: `reward` is the method's. `job` is the path of the job's file.
+    """Score the rollouts of a step, each given as `{"response", "response_length", "ground_truth"}`.
 
-    The validation that EasyR1 does at its end has nothing to tell: 0.
+    `job` is the path of the job file. Each result holds `overall`, from which EasyR1's RLOO computes the advantage, and
+    figures for EasyR1's log, such as the method's own `reward`. The rollouts of the validation that EasyR1 does at its
+    end are not scored: their `overall` is 0.
 
     Raises:
-        ValueError: the batch is not whole groups of the job's size, or equal prompts got equal rollouts.
+        ValueError: a prompt does not have the job's number of rollouts, or equal prompts got equal rollouts.
         InferenceError: a service did not answer before its deadline.
     """
-    asked = _read(Path(job))
-    known = [json.loads(given["ground_truth"]) for given in reward_inputs]
-    if all("validation" in given for given in known):
-        return [{"overall": 0.0} for _ in known]
-    groups = _grouped([given["response"] for given in reward_inputs], known, asked.rollouts)
-    earn = _solver if isinstance(asked.objective, Method) else _challenger
+    reward_job = _read(Path(job))
+    prompts = [json.loads(rollout["ground_truth"]) for rollout in reward_inputs]
+    if all("validation" in prompt for prompt in prompts):
+        return [{"overall": 0.0} for _ in prompts]
+    groups = _group_rollouts([rollout["response"] for rollout in reward_inputs], prompts, reward_job.rollouts)
+    score = _score_solver if isinstance(reward_job.objective, Method) else _score_challenger
     with Grader() as grader:
-        earned = earn(groups, asked, grader)
-    by_group = list(zip(groups, earned.scored, earned.clusters, strict=True))
-    made = [_advantages(group, scored, clusters, asked) for group, scored, clusters in by_group]
-    lengths = np.array([given["response_length"] for given in reward_inputs], dtype=np.float64)
-    scale = _scale(groups, made, lengths, asked)
-    scores: list[dict[str, float]] = [{} for _ in reward_inputs]
-    for (group, scored, _), (values, taken) in zip(by_group, made, strict=True):
-        size = len(group.places)
-        for member, row in enumerate(group.places):
-            scores[row] = {
+        step_scores = score(groups, reward_job, grader)
+    by_group = list(zip(groups, step_scores.scored, step_scores.clusters, strict=True))
+    advantages = [_advantages(group, scored, clusters, reward_job) for group, scored, clusters in by_group]
+    lengths = np.array([rollout["response_length"] for rollout in reward_inputs], dtype=np.float64)
+    scale = _scale(groups, advantages, lengths, reward_job)
+    results: list[dict[str, float]] = [{} for _ in reward_inputs]
+    for (group, scored, _), (values, trained) in zip(by_group, advantages, strict=True):
+        size = len(group.rows)
+        for member, row in enumerate(group.rows):
+            results[row] = {
                 "overall": float(scale * values[member] * (size - 1) / size),
                 "reward": float(scored.rewards[member]),
                 "advantage": float(values[member]),
-                "learned_from": float(member in taken),
-                **earned.figures,  # the same for every rollout, so the mean that EasyR1 logs is the figure itself
+                "learned_from": float(member in trained),
+                **step_scores.figures,  # the same for every rollout, so that EasyR1's mean is the figure itself
             }
-    return scores
+    return results
 
 
-def _read(path: Path) -> Asked:
+def _read(path: Path) -> RewardJob:
     tree = json.loads(path.read_text(encoding="utf-8"))
     role, reward = tree.pop("role"), tree.pop("reward")
     if role == "challenger":
         service = tree.pop("solver")
         solver = SolverService(**service | {"sampling": Sampling.model_validate(service["sampling"])})
-        return Asked(**tree, objective=ChallengerReward.model_validate(reward), solver=solver)
+        return RewardJob(**tree, objective=ChallengerReward.model_validate(reward), solver=solver)
     signals = Signals.model_validate(tree.pop("signals"))
-    return Asked(**tree, objective=parse_method(reward.pop("type"), reward), signals=signals)
+    return RewardJob(**tree, objective=parse_method(reward.pop("type"), reward), signals=signals)
 
 
-def _grouped(texts: Sequence[str], known: Sequence[dict[str, Any]], size: int) -> list[Rollouts]:
-    """The groups in order of step and place; within one by text, which EasyR1's order has no part in."""
-    by_key: dict[tuple[int, int], list[int]] = {}
-    for row, facts in enumerate(known):
-        by_key.setdefault((facts["step"], facts["index"]), []).append(row)
+def _group_rollouts(texts: Sequence[str], prompts: Sequence[dict[str, Any]], size: int) -> list[Rollouts]:
+    """The rollouts grouped by prompt, in order of step and index.
+
+    Within a group they are sorted by text, so that EasyR1's order has no influence.
+    """
+    rows_by_key: dict[tuple[int, int], list[int]] = {}
+    for row, prompt in enumerate(prompts):
+        rows_by_key.setdefault((prompt["step"], prompt["index"]), []).append(row)
     groups = []
-    for key in sorted(by_key):
-        places = sorted(by_key[key], key=lambda row: texts[row])
-        if len(places) != size:
-            raise ValueError(f"prompt {key[1]} of step {key[0]}: expected {size} rollouts, got {len(places)}")
-        groups.append(Rollouts(tuple(places), tuple(texts[row] for row in places), known[places[0]]))
+    for step, index in sorted(rows_by_key):
+        rows = sorted(rows_by_key[step, index], key=lambda row: texts[row])
+        if len(rows) != size:
+            raise ValueError(f"prompt {index} of step {step}: expected {size} rollouts, got {len(rows)}")
+        groups.append(Rollouts(tuple(rows), tuple(texts[row] for row in rows), prompts[rows[0]]))
     return groups
 
 
-def _solver(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> Earned:
-    method = asked.objective
+def _score_solver(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) -> StepScores:
+    method = job.objective
     assert isinstance(method, Method)
     prompts = [
         rewards.PromptRollouts(
-            TrainQuestion(*(group.known[name] for name in ("question_id", "question", "label", "truth"))), group.texts
+            TrainQuestion(*(group.prompt[name] for name in ("question_id", "question", "label", "truth"))), group.texts
         )
         for group in groups
     ]
-    scored = rewards.solver_scores(prompts, method, asked.signals, grader)
+    scored = rewards.solver_scores(prompts, method, job.signals, grader)
     figures = rewards.solver_figures([prompt.question for prompt in prompts], scored, grader)
-    return Earned([of_group for _, of_group in scored], [group.clusters for group, _ in scored], figures)
+    return StepScores([score for _, score in scored], [group.clusters for group, _ in scored], figures)
 
 
-def _challenger(groups: Sequence[Rollouts], asked: Asked, grader: Grader) -> Earned:
+def _score_challenger(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) -> StepScores:
     """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
-    config, service = asked.objective, asked.solver
+    config, service = job.objective, job.solver
     assert isinstance(config, ChallengerReward)
     assert service is not None
     _refuse_repeated(groups)
     questions = [parse_question(text, service.max_question_chars) for group in groups for text in group.texts]
-    well_formed = [(i, question) for i, question in enumerate(questions) if question is not None]
-    step = asked.steps_before + groups[0].known["step"]
-    seed = partial(seed_for, asked.run_seed, asked.key, step, "vote")
-    ask = rewards.make_ask(InferenceClient(service.url, "solver", asked.patience_s), service.checkpoint)
+    well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
+    step = job.steps_before + groups[0].prompt["step"]
+    seed = partial(seed_for, job.run_seed, job.key, step, "vote")
+    ask = rewards.make_ask(InferenceClient(service.url, "solver", job.patience_s), service.checkpoint)
     votes = rewards.solver_votes(well_formed, config, service, seed, ask, grader)
-    labels = dict(zip((i for i, _ in well_formed), votes, strict=True))
-    scored, figures = rewards.challenger_groups(questions, labels, config, asked.rollouts)
-    return Earned(scored, [None] * len(groups), figures)
+    labels = dict(zip((index for index, _ in well_formed), votes, strict=True))
+    scored, figures = rewards.challenger_groups(questions, labels, config, job.rollouts)
+    return StepScores(scored, [None] * len(groups), figures)
 
 
 def _refuse_repeated(groups: Sequence[Rollouts]) -> None:
-    """Raise `ValueError` when equal prompts got equal rollouts, which corrections.py is to prevent: a step would ask as
-    many questions as one group has rollouts. A Challenger that always writes the same is not meant."""
+    """Raise `ValueError` if equal prompts got equal rollouts, which corrections.py is meant to prevent.
+
+    A step would then hold no more different questions than one group has rollouts. A Challenger that writes the same
+    question in all rollouts of a group does not raise it.
+    """
     counts = Counter(group.texts for group in groups)
     repeated = min(counts.values()) > 1 and all(len(set(texts)) > 1 for texts in counts)
     if repeated and len(groups) >= _ENOUGH_GROUPS:
         raise ValueError(
-            f"step {groups[0].known['step']}: expected rollouts of their own for each of {len(groups)} equal prompts, "
-            f"got {len(counts)} different groups: EasyR1 samples with the same seed again and again"
+            f"step {groups[0].prompt['step']}: expected different rollouts for each of {len(groups)} equal prompts, "
+            f"got only {len(counts)} different groups of rollouts: EasyR1 uses the same seed for several requests"
         )
 
 
 def _advantages(
-    group: Rollouts, scored: Scored, clusters: tuple[int, ...] | None, asked: Asked
+    group: Rollouts, scored: Scored, clusters: tuple[int, ...] | None, job: RewardJob
 ) -> tuple[Floats, frozenset[int]]:
-    """The advantages of a group, 0 for those that only vote, and who is trained on.
+    """The advantages of a group's rollouts, and the indices of those that are trained on; the others get 0.
 
-    Those are drawn: EasyR1's order goes by length, and the first ones of it would not be draws like any others.
+    The rollouts to train on are chosen at random. EasyR1 orders rollouts by length, so the first ones of its batch
+    would not be a fair sample.
     """
     size, (step, index) = len(group.texts), group.key
     values = np.zeros(size)
     if not scored.learn:
         return values, frozenset()
-    taken = list(range(size))
-    if asked.trained < size:
-        seed = seed_for(asked.run_seed, asked.key, asked.steps_before + step, "trained", index)
-        taken = sorted(random.Random(seed).sample(taken, asked.trained))
-    of_taken = [clusters[i] for i in taken] if clusters else None
-    values[taken] = asked.objective.advantages(scored.rewards[taken], of_taken)
-    return values, frozenset(taken)
+    trained = list(range(size))
+    if job.trained < size:
+        seed = seed_for(job.run_seed, job.key, job.steps_before + step, "trained", index)
+        trained = sorted(random.Random(seed).sample(trained, job.trained))
+    trained_clusters = [clusters[i] for i in trained] if clusters else None
+    values[trained] = job.objective.advantages(scored.rewards[trained], trained_clusters)
+    return values, frozenset(trained)
 
 
 def _scale(
-    groups: Sequence[Rollouts], made: Sequence[tuple[Floats, frozenset[int]]], lengths: Floats, asked: Asked
+    groups: Sequence[Rollouts],
+    advantages: Sequence[tuple[Floats, frozenset[int]]],
+    lengths: Floats,
+    job: RewardJob,
 ) -> float:
-    """What makes EasyR1's mean over the whole batch the method's mean over what is learned from.
+    """The factor that turns EasyR1's mean over the whole batch into the method's mean over the trained rollouts.
 
-    EasyR1 averages over sequences or over tokens; "max_length" is a mean over tokens but for a constant.
+    EasyR1 averages over sequences or over tokens; "max_length" is a mean over tokens up to a constant factor.
     """
-    learned = [group.places[i] for group, (_, taken) in zip(groups, made, strict=True) for i in taken]
-    tokens, average = float(lengths.sum()), asked.objective.loss_average
-    if not learned:
+    trained_rows = [group.rows[i] for group, (_, trained) in zip(groups, advantages, strict=True) for i in trained]
+    tokens, average = float(lengths.sum()), job.objective.loss_average
+    if not trained_rows:
         return 0.0
     if average == "sequence":
-        return len(lengths) / len(learned)
-    return tokens / (float(lengths[learned].sum()) if average == "token" else len(learned) * float(asked.max_tokens))
+        return len(lengths) / len(trained_rows)
+    if average == "token":
+        return tokens / float(lengths[trained_rows].sum())
+    return tokens / (len(trained_rows) * float(job.max_tokens))

@@ -1,6 +1,6 @@
-"""Starts EasyR1, corrected in each of its processes: `python -m trainers.easyr1.start config=FILE …`.
+"""Starts EasyR1 with `corrections.py` active in all its processes: `python -m trainers.easyr1.start config=FILE …`.
 
-Runs in EasyR1's environment, of which it takes Ray alone. The arguments are EasyR1's.
+It runs in EasyR1's environment and imports only Ray from it. The arguments are EasyR1's.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from trainers.easyr1 import corrections
 
 
 def main() -> None:
-    begin = ray.init
+    """Wrap `ray.init` so that each Ray worker process installs the corrections, and run EasyR1's main module."""
+    original_init = ray.init
     hook = f"{corrections.__name__}.{corrections.install.__name__}"
 
     def init(*args: Any, runtime_env: dict[str, Any] | None = None, **kwargs: Any) -> Any:
-        corrected = {**(runtime_env or {}), "worker_process_setup_hook": hook}
-        return begin(*args, runtime_env=corrected, **kwargs)
+        with_hook = {**(runtime_env or {}), "worker_process_setup_hook": hook}
+        return original_init(*args, runtime_env=with_hook, **kwargs)
 
     ray.init = init
     runpy.run_module("verl.trainer.main", run_name="__main__", alter_sys=True)

@@ -1,11 +1,12 @@
-"""What a job leaves on disk while it runs, so that a killed one resumes: safetensors and JSON, never pickle.
+"""Saves a job's progress while it runs, so that it can resume after a kill. Safetensors and JSON, never pickle.
 
-    work_dir/step_K/   the model, its tokenizer, optimizer.safetensors, state.json; the newest two
+    work_dir/step_K/   the model, its tokenizer, optimizer.safetensors, state.json; only the newest two are kept
     work_dir/final/    the model and its tokenizer
 
-A folder appears by one rename, when all its files are on the disk: whoever sees it sees it whole. No random state is
-kept, because nothing draws from a global generator: every seed derives from the job's key and the step. For the same
-reason a writer that outlives its driver can do no harm: the folder that it writes has the same weights.
+A folder appears by one rename after all its files are on the disk, so a folder that exists is complete. No state of a
+random generator is saved, because nothing draws from a global generator: every seed derives from the job's key and the
+step. For the same reason a worker that outlives its driver does no harm: the folder that it writes has the same
+weights.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def save_step(
     *,
     writes: bool = True,
 ) -> None:
-    """Write step_K, where K is `state.step`, and remove all but the newest two.
+    """Write the folder step_K, where K is `state.step`, and remove all but the newest two such folders.
 
-    Every worker calls it, and one `writes`: a sharded model is gathered from all of them. What is written does not
-    show how it was spread.
+    Every worker must call this, because a sharded model is gathered from all of them; only the worker with `writes`
+    writes. The folder does not depend on how the model was sharded.
     """
-    weights, moments = _weights(model, writes), gathered(_tensors(optimiser), writes)
+    weights, moments = _weights(model, writes), gathered(_moments(optimiser), writes)
     if not writes:
         return
     with appearing(work_dir / f"step_{state.step}") as folder:
@@ -55,11 +56,11 @@ def save_step(
 
 
 def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
-    """Give `optimiser` the moments that `save_step` wrote into `folder`; of sharded ones, this worker's share."""
+    """Load the moments that `save_step` wrote into `folder`; for sharded parameters, only this worker's share."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     moments: dict[int, dict[str, torch.Tensor]] = {}
     with safe_open(folder / _OPTIMISER, framework="pt") as file:
-        for name in file.offset_keys():  # one at a time: no worker need hold all of them
+        for name in file.offset_keys():  # one tensor at a time, so that no worker holds all of them
             index, kind = name.split(".")
             share = share_like(file.get_tensor(name), parameters[int(index)])
             moments.setdefault(int(index), {})[kind] = share
@@ -67,23 +68,26 @@ def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
 
 
 def save_final(work_dir: Path, step: int) -> None:
-    """Copy the last step's model and tokenizer, without what only training needs."""
+    """Copy the model and tokenizer of step `step` to the final folder, without the files that only training needs."""
     with appearing(final_folder(work_dir)) as folder:
         for file in (work_dir / f"step_{step}").iterdir():
             if file.name not in (_OPTIMISER, STATE):
                 shutil.copyfile(file, folder / file.name)
 
 
-def _tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The optimiser's moments as "<index of the parameter>.<name of the moment>"."""
+def _moments(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The optimiser's moments, named "<index of the parameter>.<name of the moment>"."""
     state = optimiser.state_dict()["state"]
     return {f"{index}.{kind}": tensor for index, moments in state.items() for kind, tensor in moments.items()}
 
 
 def _weights(model: Any, keep: bool) -> dict[str, torch.Tensor] | None:
-    """A sharded model's weights, whole, for the worker that is to `keep` them; None where the model itself has them."""
+    """The complete weights of a sharded model, on the worker with `keep`.
+
+    None on the other workers, and for a model that is not sharded, which has its complete weights itself.
+    """
     if not is_sharded(model):
         return None
-    named = model.state_dict(keep_vars=True)  # as parameters, of which tied weights are one
-    whole = gathered({id(tensor): tensor for tensor in named.values()}, keep)
-    return {name: whole[id(tensor)] for name, tensor in named.items()} if keep else None
+    named = model.state_dict(keep_vars=True)  # the parameters themselves, so that tied weights have one id
+    complete = gathered({id(tensor): tensor for tensor in named.values()}, keep)
+    return {name: complete[id(tensor)] for name, tensor in named.items()} if keep else None

@@ -1,4 +1,4 @@
-"""What the caller of the embedded trainer gives each worker of a job."""
+"""The order that the embedded trainer sends to each worker of a job."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from trainers.base import TrainJob
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job, and what its workers need besides."""
+    """A job, with the settings and keys that its workers need."""
 
     job: TrainJob
     settings: LocalSettings
-    # Environment variables: the keys of services that the workers ask. A worker has the environment of who started Ray.
+    # Environment variables with the keys of the services that the workers call. They are passed explicitly, because a
+    # worker inherits its environment from the process that started Ray, not from the caller.
     keys: Mapping[str, str] = field(repr=False)
 
     @property
     def metrics(self) -> Path:
-        """The file to which the first worker adds a line of JSON after each step."""
+        """The file to which the first worker appends a line of JSON after each step."""
         return self.job.work_dir / "metrics.jsonl"
 
     @property
     def stop(self) -> Path:
-        """A file: where there is one, the workers stop after the step they are in."""
+        """The stop file: once it exists, the workers stop after their current step."""
         return self.job.work_dir / "stop"
 
 
 class WorkersFailed(CoevoError):
-    """A job's workers failed, as often as they may; the message is the last line of what each of them raised."""
+    """Raised when a job's workers have failed more often than they may be restarted; the message holds the causes."""

@@ -1,7 +1,7 @@
-"""Workers on the caller's own machine: Ray actors that wait for the next job when one is done.
+"""Workers on the caller's own machine: Ray actors that stay after a job and wait for the next one.
 
-A fresh process imports torch and transformers for ten seconds, in which a small job would have been trained. So the
-processes stay for as long as their driver lives, and end with it, however it ends.
+A new process needs ten seconds to import torch and transformers, in which a small job could be trained. So the
+processes stay as long as their driver lives. They end when it ends, however that happens.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _LOOPBACK = "lo"
 
 
 class TrainingWorker:
-    """One process. Ray shows it under this name."""
+    """One worker process. Ray's tools show it under this name."""
 
     def __init__(self) -> None:
-        import trainers.local.worker  # noqa: F401 (what takes the time)
+        import trainers.local.worker  # noqa: F401 (the slow import that the process stays alive for)
 
         gc.collect()
-        gc.freeze()  # modules stay for good: the collection after each job need not look at them again
+        gc.freeze()  # modules are never freed, so the collection after each job need not look at them again
 
     def ready(self) -> None:
         """Return when the process has started."""
 
-    def train(self, order: Order, rank: int, size: int, meeting: str) -> None:
-        """Be worker `rank` of `size`, which find each other through the file `meeting`."""
+    def train(self, order: Order, rank: int, size: int, rendezvous: str) -> None:
+        """Do the work of rank `rank` of `size`. The workers find each other through the file `rendezvous`."""
         import torch
         import torch.distributed as dist
 
@@ -41,19 +41,19 @@ class TrainingWorker:
         from trainers.local.worker import work
 
         if size > 1:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)  # nobody outside this machine takes part
-            store = dist.FileStore(meeting, size)  # type: ignore[attr-defined]
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)  # all workers are on this machine
+            store = dist.FileStore(rendezvous, size)  # type: ignore[attr-defined]
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
         try:
             work(order, Ranks(rank, size), torch.device("cpu"))
         finally:
             if size > 1:
                 dist.destroy_process_group()
-            gc.collect()  # the models are large, and the next job may be far
+            gc.collect()  # frees the models, which are large, because the next job may start much later
 
 
 class _Idle:
-    """The processes that have nothing to do, of the Ray that the caller is connected to."""
+    """The idle worker processes, on the Ray that the caller is connected to."""
 
     def __init__(self) -> None:
         self._driver, self._processes = "", list[Any]()
@@ -61,23 +61,25 @@ class _Idle:
     def fill(self, count: int) -> None:
         """Start processes until `count` are idle. Does not wait for them."""
         driver = ray.get_runtime_context().get_job_id()
-        if driver != self._driver:  # connected anew: Ray has ended the others
+        if driver != self._driver:  # the caller has connected anew, and Ray has ended the earlier processes
             self._driver, self._processes = driver, []
-        # They reserve nothing: whoever asks for them has waited for his CPUs in the pool, and they idle between jobs.
-        kind = ray.remote(num_cpus=0)(TrainingWorker)
-        self._processes += [kind.remote() for _ in range(count - len(self._processes))]
+        # The processes reserve no CPUs on Ray: they idle between jobs, and the CPUs of a job are reserved in the pool.
+        actor_class = ray.remote(num_cpus=0)(TrainingWorker)
+        self._processes += [actor_class.remote() for _ in range(count - len(self._processes))]
 
     def take(self, count: int) -> list[Any]:
-        """`count` processes that have started, the last used first; dead ones are replaced. Raises `RayActorError`
-        where a new one cannot start."""
-        self.fill(count)
-        alive = [process for process in self._last(count) if _has_started(process)]
-        self.fill(count - len(alive))
-        fresh = self._last(count - len(alive))
-        ray.get([process.ready.remote() for process in fresh])
-        return alive + fresh
+        """Take `count` processes that have started, the most recently used first; dead ones are replaced.
 
-    def _last(self, count: int) -> list[Any]:
+        Raises `RayActorError` if a new process cannot start.
+        """
+        self.fill(count)
+        alive = [process for process in self._pop(count) if _has_started(process)]
+        self.fill(count - len(alive))
+        new = self._pop(count - len(alive))
+        ray.get([process.ready.remote() for process in new])
+        return alive + new
+
+    def _pop(self, count: int) -> list[Any]:
         return [self._processes.pop() for _ in range(count)]
 
     def give_back(self, processes: Iterable[Any]) -> None:
@@ -96,19 +98,22 @@ _idle = _Idle()
 
 
 def warm_up(count: int) -> None:
-    """Have `count` processes start now, in the background, for a job that is to come."""
+    """Start processes in the background until `count` are idle, so that a later job need not wait for them."""
     _idle.fill(count)
 
 
 def train_here(order: Order, restarts: int) -> None:
-    """Run a job's workers to their end. When one fails, all are started anew, at most `restarts` times, and go on from
-    the newest step folder. Raises `WorkersFailed`."""
-    for left in range(restarts, -1, -1):
+    """Run a job's workers to their end.
+
+    If a worker fails, all are started anew and continue from the newest step folder, at most `restarts` times. Raises
+    `WorkersFailed` after that.
+    """
+    for attempts_left in range(restarts, -1, -1):
         processes = _idle.take(order.job.training.workers)
         try:
             _train_together(processes, order)
         except (RayTaskError, RayActorError) as error:
-            if not left:
+            if not attempts_left:
                 raise WorkersFailed(_cause(error)) from error
         else:
             _idle.give_back(processes)
@@ -116,13 +121,16 @@ def train_here(order: Order, restarts: int) -> None:
 
 
 def _train_together(processes: Sequence[Any], order: Order) -> None:
-    """Return when all have ended. When one fails, the others wait for it for ever: end them, and raise what it did."""
-    meeting = f"{order.job.work_dir}/ranks-{uuid4().hex}"
-    under_way = [process.train.remote(order, rank, len(processes), meeting) for rank, process in enumerate(processes)]
+    """Run `order` on all `processes`, and return when they are done.
+
+    If one fails, the others would wait for it for ever, so all are killed and its exception is raised.
+    """
+    rendezvous = f"{order.job.work_dir}/ranks-{uuid4().hex}"
+    pending = [process.train.remote(order, rank, len(processes), rendezvous) for rank, process in enumerate(processes)]
     try:
-        while under_way:
-            [first], under_way = ray.wait(under_way)
-            ray.get(first)
+        while pending:
+            [done], pending = ray.wait(pending)
+            ray.get(done)
     except BaseException:
         for process in processes:
             ray.kill(process)
@@ -130,6 +138,6 @@ def _train_together(processes: Sequence[Any], order: Order) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """What a worker raised, or how Ray says that it ended."""
+    """The last line of the exception that a worker raised, or Ray's first line about how its process ended."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1] if isinstance(error, RayTaskError) else lines[0]

@@ -1,4 +1,4 @@
-"""The data-parallel workers of one job, seen from one of them."""
+"""What a data-parallel worker of a job knows about the others, and how the workers exchange results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 T = TypeVar("T")
 R = TypeVar("R")
 
-_BUCKET = 8 << 20  # numbers that are exchanged at once: 32 MB in float32, copied besides the tensors themselves
+_BUCKET = 8 << 20  # numbers per exchange: 32 MB in float32, which are held as a copy besides the tensors themselves
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """`rank` of `size` workers. More than one need torch's process group, which Ray Train sets up; one needs nothing.
+    """Worker number `rank` of `size`. More than one worker needs torch's process group to be set up.
 
-    Every rank calls the same methods in the same order, and all get the same results.
+    Every rank must call `map`, `agree` and `add` in the same order, and every rank gets the same result from them.
     """
 
     rank: int = 0
@@ -31,7 +31,7 @@ class Ranks:
         return list(items[self.rank :: self.size])
 
     def map(self, items: Sequence[T], work: Callable[[list[T]], Sequence[R]]) -> list[R]:
-        """One result an item, in order, where each rank did `work` on its own share only."""
+        """One result for each of `items`, in order. Each rank does `work` on its own share only."""
         results = list(work(self.own(items)))
         if self.size == 1:
             return results
@@ -40,18 +40,18 @@ class Ranks:
         return [shares[i % self.size][i // self.size] for i in range(len(items))]
 
     def agree(self, value: T) -> T:
-        """What rank 0 says."""
-        box = [value]
+        """The value that rank 0 passed; those of the other ranks are ignored."""
+        values = [value]
         if self.size > 1:
-            dist.broadcast_object_list(box, src=0)
-        return box[0]
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def add(self, *tensors: Tensor) -> None:
-        """Replace each of `tensors`, all of one type, by its sum over the ranks."""
+        """Replace each of `tensors`, which must have the same dtype, by its sum over the ranks."""
         if self.size == 1:
             return
         for bucket in _buckets(tensors):
-            # one exchange takes as long for a bucket as for a small tensor
+            # One exchange takes about as long for a whole bucket as for a small tensor.
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
             dist.all_reduce(flat)
             for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
@@ -59,7 +59,7 @@ class Ranks:
 
 
 def _buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-    """`tensors` in order, cut into lists of at most `_BUCKET` numbers, or of a single tensor with more."""
+    """`tensors` in order, grouped so that a list has at most `_BUCKET` numbers, or is a single larger tensor."""
     buckets: list[list[Tensor]] = []
     numbers = 0
     for tensor in tensors:

@@ -1,4 +1,4 @@
-"""Workers on a cluster: Ray Train places them, gives them their GPUs, and starts all anew when one is lost."""
+"""Workers on a cluster: Ray Train places them, assigns their GPUs, and restarts all of them when one is lost."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from trainers.local.order import Order, WorkersFailed
 from trainers.local.ranks import Ranks
 from trainers.local.worker import work
 
-_FOLDER = "ray"  # in the job's: what Ray Train writes
+_FOLDER = "ray"  # the folder inside the job's `work_dir` for Ray Train's own files
 
 
 def train_on_cluster(order: Order, restarts: int, resources: Mapping[str, float]) -> None:
-    """Run a job's workers to their end, each with `resources` of its own ("CPU", "GPU"). Raises `WorkersFailed`."""
-    gpu = "GPU" in resources
+    """Run a job's workers to their end, each with `resources` ("CPU", "GPU") of its own. Raises `WorkersFailed`."""
+    use_gpu = "GPU" in resources
     trainer: Any = TorchTrainer(
         _worker,
-        # The keys as an object, since Ray shows a configuration to whoever looks at its state.
+        # The keys go through Ray's object store, because anyone who looks at Ray's state can see this configuration.
         train_loop_config={"order": replace(order, keys={}), "keys": ray.put(order.keys)},
-        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
+        torch_config=TorchConfig(backend="nccl" if use_gpu else "gloo"),
         scaling_config=ScalingConfig(
-            num_workers=order.job.training.workers, use_gpu=gpu, resources_per_worker=dict(resources)
+            num_workers=order.job.training.workers, use_gpu=use_gpu, resources_per_worker=dict(resources)
         ),
         run_config=RunConfig(
-            name=uuid4().hex,  # Ray's own idea of resuming goes by the name; ours is in checkpoints.py
+            name=uuid4().hex,  # a new name keeps Ray Train from resuming by itself; checkpoints.py does that here
             storage_path=str(order.job.work_dir / _FOLDER),
             failure_config=FailureConfig(max_failures=restarts),
             logging_config=LoggingConfig(log_level="WARNING"),
@@ -46,12 +46,12 @@ def train_on_cluster(order: Order, restarts: int, resources: Mapping[str, float]
 
 
 def _worker(config: dict[str, Any]) -> None:
-    """What each worker of Ray Train runs."""
+    """The function that Ray Train runs in each worker."""
     order, context = replace(config["order"], keys=ray.get(config["keys"])), get_context()
     work(order, Ranks(context.get_world_rank(), context.get_world_size()), get_device())
 
 
 def _cause(error: TrainingFailedError) -> str:
-    """The last line of each worker's traceback; the whole of them is in `error`."""
+    """The last line of each worker's traceback, without repetitions; `error` holds the complete ones."""
     failures = [*error.worker_failures.values()] if isinstance(error, WorkerGroupError) else [error]
     return "; ".join(sorted({str(failure).strip().splitlines()[-1] for failure in failures}))

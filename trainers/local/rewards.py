@@ -1,4 +1,4 @@
-"""What a step's rollouts earn in the embedded trainer: `trainers.rewards`, its work shared among the workers."""
+"""Scores a step's rollouts in the embedded trainer: `trainers.rewards`, with the work divided among the workers."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ Completions = Sequence[Sequence[Completion]]  # group by group
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """What a step's rollouts earned, group by group. `clusters` is empty where no method asked for them."""
+    """The scores of a step's rollouts, one entry per group, and the step's figures."""
 
     groups: list[Scored]
     metrics: dict[str, float]
-    clusters: list[tuple[int, ...] | None] = field(default_factory=list)
+    clusters: list[tuple[int, ...] | None] = field(default_factory=list)  # empty for a Challenger's step
 
 
 Reward = Callable[[int, Completions], Rewarded]
 
 
 def make_reward(job: TrainJob, ranks: Ranks, grader: Grader) -> Reward:
-    """The reward that `job` names. Every rank calls it with the whole step and gets the same; the work is shared."""
+    """The reward function of `job`.
+
+    Every rank calls it with the rollouts of the whole step and gets the same result; the work is divided among them.
+    """
     if isinstance(job, SolverJob):
         return partial(solver_reward, job, ranks, grader=grader)
     if isinstance(job, ChallengerJob):
@@ -51,10 +54,10 @@ def make_reward(job: TrainJob, ranks: Ranks, grader: Grader) -> Reward:
 
 
 def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader) -> Rewarded:
-    """What the job's method makes of each group, and the step's figures."""
+    """Score each group with the job's method, and compute the step's figures."""
 
     def score(own: list[PromptRollouts]) -> list[tuple[Group, Scored]]:
-        # Without what is large and no longer needed, before it goes to the other ranks.
+        # The embeddings are large and no longer needed, so they are dropped before the groups go to the other ranks.
         return [
             (replace(group, embeddings=None), scored)
             for group, scored in solver_scores(own, job.reward, job.signals, grader)
@@ -62,12 +65,14 @@ def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completi
 
     questions = questions_at(job, step)
     prompts = [
-        PromptRollouts(question, [one.text for one in group], [one.mean_entropy for one in group])
+        PromptRollouts(
+            question, [completion.text for completion in group], [completion.mean_entropy for completion in group]
+        )
         for question, group in zip(questions, completions, strict=True)
     ]
     scored = ranks.map(prompts, score)
     metrics = solver_figures(questions, scored, grader)
-    return Rewarded([of_group for _, of_group in scored], metrics, [group.clusters for group, _ in scored])
+    return Rewarded([score for _, score in scored], metrics, [group.clusters for group, _ in scored])
 
 
 def challenger_reward(
@@ -75,11 +80,13 @@ def challenger_reward(
 ) -> Rewarded:
     """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
     config, service = job.reward, job.solver
-    questions = [parse_question(one.text, service.max_question_chars) for group in completions for one in group]
-    asked = [(i, question) for i, question in enumerate(questions) if question is not None]
+    questions = [
+        parse_question(completion.text, service.max_question_chars) for group in completions for completion in group
+    ]
+    well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
 
     def vote(own: list[tuple[int, str]]) -> list[PseudoLabel]:
         return solver_votes(own, config, service, partial(seed_for, job.run_seed, job.key, step, "vote"), ask, grader)
 
-    labels = dict(zip((i for i, _ in asked), ranks.map(asked, vote), strict=True))
+    labels = dict(zip((index for index, _ in well_formed), ranks.map(well_formed, vote), strict=True))
     return Rewarded(*challenger_groups(questions, labels, config, len(completions[0])))

@@ -1,4 +1,4 @@
-"""How far a job has come, read from what its workers leave on disk (checkpoints.py), without torch."""
+"""Reads a job's progress from the files that its workers write (checkpoints.py), without importing torch."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a job has come."""
+    """The progress of a job at one step; state.json holds these fields."""
 
-    job: str  # its fingerprint
+    job: str  # the job's fingerprint
     step: int
-    metrics: tuple[Metrics, ...]  # one a step
+    metrics: tuple[Metrics, ...]  # one dictionary per step so far
 
 
 def fingerprint(job: TrainJob) -> str:
-    """What must not change between a job and its resumption. How the work is spread over memory and machines may."""
-    free = {"micro_batch", "workers", "sharded", "checkpoint_every"}
+    """A hash of everything that must be the same when a job is resumed.
+
+    Settings that only distribute the work over memory and machines are left out, so they may change.
+    """
+    excluded = {"micro_batch", "workers", "sharded", "checkpoint_every"}
     parts: list[Any] = [
         [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
-        job.training.model_dump(exclude=free),
+        job.training.model_dump(exclude=excluded),
         job.reward.model_dump(),
         [
             job.reference and job.reference.sha256,
@@ -48,7 +51,10 @@ def fingerprint(job: TrainJob) -> str:
 
 
 def newest_step(job: TrainJob) -> Path | None:
-    """The folder to resume from, None at the beginning. Raises `TrainError` when it is another job's."""
+    """The newest step folder, from which the job resumes; None if there is none.
+
+    Raises `TrainError` if the folder belongs to another job.
+    """
     folders = step_folders(job.work_dir)
     if not folders:
         return None
@@ -70,6 +76,6 @@ def final_folder(work_dir: Path) -> Path:
 
 
 def step_folders(work_dir: Path) -> list[Path]:
-    """The oldest first."""
+    """The step folders in `work_dir`, the oldest first."""
     numbered = [(int(m[1]), path) for path in work_dir.glob("step_*") if (m := _STEP.fullmatch(path.name))]
     return [path for _, path in sorted(numbered)]

@@ -1,4 +1,4 @@
-"""One step's update of the policy: micro batches, summed gradients, clipping, AdamW."""
+"""Updates the policy with the rollouts of one step: micro batches, summed gradients, clipping, AdamW."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from trainers.local.grpo import grpo_loss, k3
 from trainers.local.ranks import Ranks
 from trainers.local.sharding import full, is_sharded, logprobs_of
 
-# EasyR1, with which R-Zero was trained, takes torch's (0.9, 0.999) (verl/workers/actor/config.py). A job has a dozen or
-# two steps here, and a second moment that remembers a thousand is then little but its bias correction; the demo's
-# learning rates were found with (0.9, 0.99).
+# EasyR1, with which R-Zero was trained, uses torch's default (0.9, 0.999) (verl/workers/actor/config.py). A job here
+# has a dozen or two steps. A second moment that averages over a thousand steps would then be mostly its bias
+# correction. The demo's learning rates were found with (0.9, 0.99).
 BETAS = (0.9, 0.99)
 _TOKEN_KL_LIMIT = 10.0  # nats
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A rollout to learn from, as token ids, and the sampler's own log-probabilities of the response."""
+    """A rollout to train on, as token ids, and the log-probabilities of the response that the sampler computed."""
 
     prompt: Sequence[int]
     response: Sequence[int]
@@ -40,14 +40,14 @@ class Row:
 class _Batch:
     """A micro batch of `B` rows padded to `T` tokens."""
 
-    places: list[int]  # of its rows in the step; none in a batch that only keeps step with the other ranks
+    indices: list[int]  # of the rows in the step; empty for a batch that only keeps this rank in step with the others
     ids: Tensor  # (B, T)
     mask: Tensor  # (B, T), True at response tokens
-    sampled: Tensor  # (B, T)
-    reference: Tensor  # (B, T)
-    weight: float  # its share of the step's mean
+    sampled: Tensor  # (B, T), log-probabilities by the sampler
+    reference: Tensor  # (B, T), log-probabilities by the reference
+    weight: float  # the batch's share of the mean over the mini-batch
     advantages: Tensor = field(default_factory=lambda: torch.empty(0))  # (B,)
-    old: Tensor | None = None  # (B, T), the policy's own before the first pass
+    old: Tensor | None = None  # (B, T), log-probabilities by the policy before the first optimiser step
 
 
 @dataclass(slots=True)
@@ -79,33 +79,37 @@ def update(
     ranks: Ranks,
     rows_per_update: int | None = None,
 ) -> dict[str, float]:
-    """Do `training.updates_per_step` passes over the step's `rows`, an optimiser step for each mini-batch of them.
+    """Do `training.updates_per_step` passes over the step's `rows`, with one optimiser step per mini-batch.
 
-    A mini-batch is `rows_per_update` rows as they come, whole groups that is, or all. The policy whose ratio is clipped
-    is the one before the first optimiser step (`pi_old`).
+    A mini-batch is the next `rows_per_update` rows, which are complete groups, or all rows. The old policy `pi_old` of
+    the clipped ratio is the policy before the first optimiser step.
 
-    `advantages` makes one for each row of the rows' KL to the reference under the policy that sampled them, in nats a
-    response: the sum of k3 over its tokens, each cut off at 10. An objective with its KL in the reward takes it off the
-    reward (SRT B.1). B.1 prints k3 of the whole response; a sum over tokens, and the limit, are its released code's
-    (verl), to which B.1 refers.
+    `advantages` is called with each row's KL to the reference under the policy that sampled it, and returns one
+    advantage per row. The KL is in nats per response: the sum over its tokens of k3, each limited to 10. An objective
+    with its KL in the reward subtracts it from the reward (SRT B.1). B.1 prints k3 of the whole response; the sum over
+    tokens and the limit are those of its released code (verl), to which B.1 refers.
 
-    Every rank gets all rows and takes its share; the gradients are summed, so that any number of workers and any
-    micro batch give one worker's result up to rounding, whether the models are sharded, both of them, or not. Rows
-    without advantage stay in: they hold the policy to the reference, and they count in the loss's mean (R-Zero A.1).
+    Every rank gets all rows and works on its share, and the gradients are summed. So the result does not depend on the
+    number of workers, the size of micro batches, or whether both models are sharded, except for rounding. Rows without
+    advantage take part, too: they hold the policy to the reference, and they count in the mean of the loss (R-Zero
+    A.1).
 
-    Returns means over tokens and passes: "kl" (k3, to the reference), "entropy" (nats), "clip_share", "sampler_gap"
-    (absolute difference to the sampler's log-probabilities, before the first pass), and "grad_norm" before clipping,
-    a mean over passes. Raises `TrainError` when a gradient is not finite.
+    Returns means over tokens and passes: "kl" (k3, to the reference), "entropy" (nats), "clip_share", and "sampler_gap"
+    (the absolute difference to the sampler's log-probabilities, before the first optimiser step). "grad_norm" is the
+    norm before clipping, a mean over optimiser steps. Raises `TrainError` if a gradient is not finite.
     """
     size = rows_per_update or len(rows)
-    parts = [range(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
-    mini_batches = [_batches(rows, part, training, objective, ranks, model.device, reference) for part in parts]
-    own = [batch for batches in mini_batches for batch in batches]
-    made = torch.tensor(advantages(_row_kl(own, len(rows), ranks, model.device)), dtype=torch.float32)
+    ranges = [range(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
+    mini_batches = [
+        _micro_batches(rows, row_range, training, objective, ranks, model.device, reference) for row_range in ranges
+    ]
+    own_batches = [batch for batches in mini_batches for batch in batches]
+    row_kl = _row_kl(own_batches, len(rows), ranks, model.device)
+    row_advantages = torch.tensor(advantages(row_kl), dtype=torch.float32)
     sums, norms = _Sums(), []
-    for batch in own:
-        batch.advantages = made[batch.places].to(model.device)
-        if len(mini_batches) > 1:  # else the first pass itself is made by the policy before any update
+    for batch in own_batches:
+        batch.advantages = row_advantages[batch.indices].to(model.device)
+        if len(mini_batches) > 1:  # with one mini-batch, the first pass computes the old log-probabilities itself
             with torch.no_grad():
                 _set_old(batch, logprobs_of(model, batch.ids, batch.mask, training.sampling.temperature)[0], sums)
     for _ in range(training.updates_per_step):
@@ -113,7 +117,7 @@ def update(
             optimiser.zero_grad()
             for batch in batches:
                 _accumulate(model, batch, training, objective, sums)
-            if not is_sharded(model):  # whose gradients the backward pass has summed
+            if not is_sharded(model):  # the backward pass of a sharded model has already summed its gradients
                 _add_gradients(model.parameters(), ranks)
             norms.append(_clip(list(model.parameters()), training.max_grad_norm))
             if not math.isfinite(norms[-1]):
@@ -122,71 +126,78 @@ def update(
     return {**_means(sums, training, ranks, model.device), "grad_norm": sum(norms) / len(norms)}
 
 
-def _batches(
+def _micro_batches(
     rows: Sequence[Row],
-    part: range,
+    row_range: range,
     training: Training,
     objective: Objective,
     ranks: Ranks,
     device: torch.device,
     reference: Any,
 ) -> list[_Batch]:
-    """This rank's share of a mini-batch in micro batches of like length, so that little is padding."""
-    own = ranks.own(sorted(part, key=lambda i: len(rows[i])))
-    tokens = sum(len(rows[i].response) for i in part)
+    """This rank's share of a mini-batch, in micro batches of rows of similar length, so that there is little padding.
+
+    `row_range` are the indices of the mini-batch's rows.
+    """
+    own = ranks.own(sorted(row_range, key=lambda i: len(rows[i])))
+    tokens = sum(len(rows[i].response) for i in row_range)
     batches = []
     for start in range(0, len(own), training.micro_batch):
-        places = own[start : start + training.micro_batch]
-        group = [rows[i] for i in places]
-        by_token = sum(len(row.response) for row in group) / tokens
-        weight = by_token if objective.loss_average == "token" else len(group) / len(part)
-        batches.append(_batch(places, group, weight, device, reference, training.sampling.temperature))
-    if is_sharded(reference):  # ranks compute in step: the first has the most rows, the others fill up
-        most = -(-len(part[:: ranks.size]) // training.micro_batch)
-        idle = most - len(batches)
-        nothing = Row([0], [], [])
-        batches += [_batch([], [nothing], 0.0, device, reference, training.sampling.temperature) for _ in range(idle)]
+        indices = own[start : start + training.micro_batch]
+        batch_rows = [rows[i] for i in indices]
+        token_share = sum(len(row.response) for row in batch_rows) / tokens
+        weight = token_share if objective.loss_average == "token" else len(batch_rows) / len(row_range)
+        batches.append(_make_batch(indices, batch_rows, weight, device, reference, training.sampling.temperature))
+    if is_sharded(reference):
+        # Sharded models compute in step, so all ranks need as many batches as rank 0, which has the most rows.
+        most = -(-len(row_range[:: ranks.size]) // training.micro_batch)
+        missing = most - len(batches)
+        empty_row = Row([0], [], [])
+        batches += [
+            _make_batch([], [empty_row], 0.0, device, reference, training.sampling.temperature) for _ in range(missing)
+        ]
     return batches
 
 
-def _batch(
-    places: list[int], group: Sequence[Row], weight: float, device: torch.device, reference: Any, temperature: float
+def _make_batch(
+    indices: list[int], rows: Sequence[Row], weight: float, device: torch.device, reference: Any, temperature: float
 ) -> _Batch:
-    shape = len(group), max(map(len, group))
+    shape = len(rows), max(map(len, rows))
     ids, mask, sampled = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool), torch.zeros(shape)
-    for i, row in enumerate(group):
+    for i, row in enumerate(rows):
         response = slice(len(row.prompt), len(row))
         ids[i, : len(row)] = torch.tensor([*row.prompt, *row.response])
         mask[i, response] = True
         sampled[i, response] = torch.tensor(row.sampled_logprobs)
     ids, mask = ids.to(device), mask.to(device)
     with torch.no_grad():
-        referred, _ = logprobs_of(reference, ids, mask, temperature)
-    return _Batch(places, ids, mask, sampled.to(device), referred, weight)
+        reference_logprobs, _ = logprobs_of(reference, ids, mask, temperature)
+    return _Batch(indices, ids, mask, sampled.to(device), reference_logprobs, weight)
 
 
 def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.device) -> list[float]:
-    """Each row's KL to the reference in nats, by the sampler's own log-probabilities; the rows of all ranks.
+    """The KL of each row to the reference, in nats, from the sampler's log-probabilities; for the rows of all ranks.
 
-    In double precision, where k3 does not cancel: it is what a group that agrees in all else is told apart by.
+    It is computed in double precision, in which k3 loses no digits by cancellation. Where all rollouts of a group earn
+    the same reward, their KL alone makes the advantages.
     """
     kl = torch.zeros(count, dtype=torch.float64, device=device)
     for batch in batches:
         tokens = k3(batch.sampled.double(), batch.reference.double()).clamp(max=_TOKEN_KL_LIMIT)
-        kl[batch.places] = (tokens * batch.mask).sum(1)
+        kl[batch.indices] = (tokens * batch.mask).sum(1)
     ranks.add(kl)
     values: list[float] = kl.tolist()
     return values
 
 
 def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _Sums) -> None:
-    """Add one micro batch's gradient to the model's, and its figures to `sums`."""
-    sampling, entropy_counts = training.sampling, objective.entropy_coefficient > 0
+    """Add one micro batch's gradient to the model's gradient, and its figures to `sums`."""
+    sampling, has_entropy_bonus = training.sampling, objective.entropy_coefficient > 0
     logprobs, entropies = logprobs_of(
-        model, batch.ids, batch.mask, sampling.temperature, entropy_gradient=entropy_counts
+        model, batch.ids, batch.mask, sampling.temperature, entropy_gradient=has_entropy_bonus
     )
-    if not batch.places:
-        logprobs.sum().backward()  # of no token: every gradient is 0
+    if not batch.indices:
+        logprobs.sum().backward()  # there is no response token, so every gradient is 0
         return
     old = _set_old(batch, logprobs, sums) if batch.old is None else batch.old
     loss, parts = grpo_loss(
@@ -207,24 +218,31 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
 
 
 def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
-    """Before any update the policy is the one that sampled. Its own log-probabilities rather than the sampler's, whose
-    cache rounds differently: the ratio begins at exactly 1, whatever sampled."""
+    """Set `batch.old` to the policy's `logprobs`, which were computed before any update, and measure the sampler gap.
+
+    The sampler's own log-probabilities are not used as the old ones, because its cache rounds differently. With the
+    policy's, the ratio starts at exactly 1.
+    """
     old = batch.old = logprobs.detach()
     sums.sampler_gap += float((old - batch.sampled).abs().sum())
     return old
 
 
 def _add_gradients(parameters: Iterable[torch.nn.Parameter], ranks: Ranks) -> None:
+    """Replace each gradient by its sum over the ranks."""
     gradients = []
     for parameter in parameters:
-        if parameter.grad is None:  # a rank without a row
+        if parameter.grad is None:  # this rank has no rows in the mini-batch
             parameter.grad = torch.zeros_like(parameter)
         gradients.append(parameter.grad)
     ranks.add(*gradients)
 
 
 def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:
-    """Hold the norm of all gradients together, over all ranks' shares, down to `limit`; what it was before."""
+    """Scale the gradients down so that their total norm, over all ranks' shares, is at most `limit`.
+
+    Returns the norm before that.
+    """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norm = full(torch.nn.utils.get_total_norm(gradients))
     torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
@@ -232,11 +250,11 @@ def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:
 
 
 def _means(sums: _Sums, training: Training, ranks: Ranks, device: torch.device) -> dict[str, float]:
-    total = torch.tensor(
+    totals = torch.tensor(
         [sums.tokens, sums.kl, sums.entropy, sums.clipped, sums.sampler_gap * training.updates_per_step],
         dtype=torch.float64,
         device=device,
     )
-    ranks.add(total)
-    means = (total[1:] / total[0]).tolist()
+    ranks.add(totals)
+    means = (totals[1:] / totals[0]).tolist()
     return dict(zip(("kl", "entropy", "clip_share", "sampler_gap"), means, strict=True))

@@ -1,4 +1,4 @@
-"""What one worker of a job does, in whichever process it is."""
+"""The work of one worker of a job, in a process of either kind (processes.py, ray_train.py)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trainers.local.state import Metrics
 
 
 def work(order: Order, ranks: Ranks, device: torch.device) -> None:
-    """Train to the job's end, or until somebody asks the workers to stop. Raises what `train` raises."""
-    disable_progress_bar()  # of loading and saving: they would land in the caller's terminal
+    """Train to the job's end, or until the stop file appears. Raises what `train` raises."""
+    disable_progress_bar()  # the bars of loading and saving would appear in the caller's terminal
     if device.type == "cpu":
-        torch.set_num_threads(1)  # sums in one order: the same bits on every run
+        torch.set_num_threads(1)  # a fixed order of sums, so that every run gives the same bits
     else:
-        torch.cuda.set_device(device)  # where nccl gathers what is not a tensor
+        torch.cuda.set_device(device)  # the device on which nccl exchanges Python objects
     with _environment(order.keys), Grader() as grader, order.metrics.open("a", encoding="utf-8") as file:
 
         def report(metrics: Metrics) -> None:
@@ -44,13 +44,13 @@ def work(order: Order, ranks: Ranks, device: torch.device) -> None:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have `variables` in the environment for the block: the process may work for another job afterwards."""
-    before = {name: os.environ.get(name) for name in variables}
+    """Set the environment `variables` for the block only, because the process may do another job afterwards."""
+    previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 os.environ.pop(name, None)
             else:

@@ -1,4 +1,4 @@
-"""Make the tiny base model and its benchmark from nothing: `coevo micro build FOLDER`."""
+"""Builds the tiny base model from generated text only: `coevo micro build FOLDER`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,27 @@ def benchmark_lines() -> list[str]:
     """The held-out benchmark, 170 questions for each of 1 to 6 operations, as JSON lines."""
     problems = make_benchmark(BENCHMARK_SEED, BENCHMARK_PER_LEVEL)
     return [
-        json.dumps({"id": f"micro/{i:04d}", "problem": p.text, "answer": str(p.answer), "level": str(len(p.operators))})
-        for i, p in enumerate(problems)
+        json.dumps(
+            {
+                "id": f"micro/{index:04d}",
+                "problem": problem.text,
+                "answer": str(problem.answer),
+                "level": str(len(problem.operators)),
+            }
+        )
+        for index, problem in enumerate(problems)
     ]
 
 
-def build(folder: Path, say: Callable[[str], None], config: PretrainConfig | None = None) -> None:
-    """Pre-train the model and write it with its tokenizer to `folder`."""
+def build(folder: Path, log: Callable[[str], None], config: PretrainConfig | None = None) -> None:
+    """Pre-train the model and write it with its tokenizer to `folder`; `log` gets lines about the progress."""
     config = config or PretrainConfig()
     held_out = frozenset(json.loads(line)["problem"] for line in benchmark_lines())
     tokenizer = build_tokenizer(TOKENIZER_SEED)
     started = time.monotonic()
 
     def report(step: int, loss: float) -> None:
-        say(f"step {step} of {config.steps}: loss {loss:.4f}, {time.monotonic() - started:.0f} s")
+        log(f"step {step} of {config.steps}: loss {loss:.4f}, {time.monotonic() - started:.0f} s")
 
     model = pretrain(tokenizer, held_out, config, report)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Pre-train the tiny base model from the generated corpus: seeded, on a CPU, in about twenty minutes.
+"""Pre-trains the tiny base model on generated documents: seeded, on a CPU, in about twenty minutes.
 
-`coevo micro build` runs this; its result is the model shipped in `trainers/micro/model`. Every length is a number of
-steps, not of seconds, and one thread computes, so the same machine gives the same weights.
+`coevo micro build` runs this; the model in `trainers/micro/model` was made with it. Training ends after a number of
+steps and not of seconds, and it uses one thread, so the same machine makes the same weights.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class PretrainConfig:
     seed: int = 7
     steps: int = 8000
     batch: int = 64
-    learning_rate: float = 6e-3  # of both optimisers: Muon's update is scaled to AdamW's size
-    warmup: int = 100
-    final_lr_share: float = 0.02
-    challenger_share: float = 0.15
-    log_every: int = 100
+    learning_rate: float = 6e-3  # of both optimisers: Muon's update is scaled to the size of AdamW's
+    warmup: int = 100  # steps
+    final_lr_share: float = 0.02  # of `learning_rate`, reached at the last step
+    challenger_share: float = 0.15  # of the documents
+    log_every: int = 100  # steps
 
 
-Example = tuple[list[int], list[int]]  # prompt ids, response ids with the end token
+Example = tuple[list[int], list[int]]  # token ids of the prompt, and of the response with its end token
 
 
 def new_model(seed: int) -> Qwen3ForCausalLM:
@@ -64,11 +64,15 @@ def pretrain(
     config: PretrainConfig,
     report: Callable[[int, float], None],
 ) -> Qwen3ForCausalLM:
-    """Train a new model on documents whose question is not in `held_out`; `report(step, mean loss)` now and then."""
+    """Train a new model on documents whose question is not in `held_out`.
+
+    `report(step, mean_loss)` is called every `config.log_every` steps.
+    """
     torch.set_num_threads(1)
     model = new_model(config.seed)
-    matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n]
-    others = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "embed" not in n)]
+    parameters = list(model.named_parameters())
+    matrices = [parameter for name, parameter in parameters if parameter.dim() == 2 and "embed" not in name]
+    others = [parameter for name, parameter in parameters if parameter.dim() != 2 or "embed" in name]
     optimisers: list[torch.optim.Optimizer] = [
         torch.optim.Muon(matrices, config.learning_rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(others, config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
@@ -76,10 +80,10 @@ def pretrain(
     losses = []
     batches = _batches(tokenizer, held_out, config)
     for step in range(config.steps):
-        done = step / config.steps
-        rate = config.learning_rate * min(1.0, (step + 1) / config.warmup) * (1 - (1 - config.final_lr_share) * done)
+        warmup_factor = min(1.0, (step + 1) / config.warmup)
+        decay_factor = 1 - (1 - config.final_lr_share) * (step / config.steps)
         for optimiser in optimisers:
-            optimiser.param_groups[0]["lr"] = rate
+            optimiser.param_groups[0]["lr"] = config.learning_rate * warmup_factor * decay_factor
         loss = _loss(model, next(batches))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -103,30 +107,32 @@ def _loss(model: Qwen3ForCausalLM, batch: list[Example]) -> torch.Tensor:
         end = len(prompt) + len(response)
         ids[row, :end] = torch.tensor(prompt + response)
         labels[row, len(prompt) - 1 : end - 1] = torch.tensor(response)
-    # Right padding under a causal mask needs no attention mask: nothing real looks at it.
+    # Right padding needs no attention mask, because under a causal mask no real token attends to it.
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    chosen = labels >= 0
-    return functional.cross_entropy(model.lm_head(hidden[chosen]), labels[chosen])
+    has_label = labels >= 0
+    return functional.cross_entropy(model.lm_head(hidden[has_label]), labels[has_label])
 
 
 def _batches(
     tokenizer: PreTrainedTokenizerFast, held_out: frozenset[str], config: PretrainConfig
 ) -> Iterator[list[Example]]:
-    """Batches of documents of like length, so that little is padding."""
+    """Endless batches of new documents, of similar length within a batch, so that there is little padding."""
     rng = random.Random(config.seed)
     while True:
-        pairs = [_document(held_out, config.challenger_share, rng) for _ in range(config.batch * 16)]
-        prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
-        responses = tokenizer([response for _, response in pairs])["input_ids"]
-        examples = [(p, [*r, tokenizer.eos_token_id]) for p, r in zip(prompts, responses, strict=True)]
+        documents = [_document(held_out, config.challenger_share, rng) for _ in range(config.batch * 16)]
+        prompts = tokenizer([prompt for prompt, _ in documents])["input_ids"]
+        responses = tokenizer([response for _, response in documents])["input_ids"]
+        examples = [
+            (prompt, [*response, tokenizer.eos_token_id]) for prompt, response in zip(prompts, responses, strict=True)
+        ]
         examples.sort(key=lambda example: len(example[0]) + len(example[1]))
-        batches = [examples[i : i + config.batch] for i in range(0, len(examples), config.batch)]
+        batches = [examples[start : start + config.batch] for start in range(0, len(examples), config.batch)]
         rng.shuffle(batches)
         yield from batches
 
 
 def _document(held_out: frozenset[str], challenger_share: float, rng: random.Random) -> tuple[str, str]:
-    """A prompt and its response, in one of the two roles."""
+    """A prompt and its response, for the Challenger with probability `challenger_share` and else for the Solver."""
     while True:
         if rng.random() < challenger_share:
             response, question = world.write_challenge(rng)

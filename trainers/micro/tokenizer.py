@@ -1,8 +1,9 @@
-"""The tiny model's tokenizer: byte-level BPE with single-digit tokens, and the fixed parts of the prompts as tokens.
+"""Builds the tiny model's tokenizer: byte-level BPE with single-digit tokens, and one token per fixed part of a prompt.
 
-A stock `PreTrainedTokenizerFast` with a chat template. Every digit is a token of its own, so that the model can learn
-to carry; " + " is one token; and each fixed part of the two prompts (the paper's full text, `core.questions.prompts`)
-is one added token, so the paper's prompts cost one token each instead of four hundred.
+It is a stock `PreTrainedTokenizerFast` with a chat template. Every digit is a separate token, so that the model can
+learn to carry, and " + " is one token. Each fixed part of the two prompts (the paper's full text,
+`core.questions.prompts`) is one added token, so that the paper's long prompts take only one or two tokens besides the
+question.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(seed: int, documents: int = 20_000) -> PreTrainedTokenizerFast:
-    """Train the merges on `documents` documents of each kind; the same seed gives the same tokenizer."""
+    """Train the merges on `documents` texts of each kind (questions, solutions, challenges).
+
+    The same seed gives the same tokenizer.
+    """
     bpe = Tokenizer(models.BPE(byte_fallback=False))
     digits_words_spaces = Regex(r"\d| ?[^\s\d]+ ?|\s+")
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
@@ -35,27 +39,28 @@ def build_tokenizer(seed: int, documents: int = 20_000) -> PreTrainedTokenizerFa
         ]
     )
     bpe.decoder = decoders.ByteLevel()
-    parts = _prompt_parts()
+    prompt_parts = _prompt_parts()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY - len(parts),
+        vocab_size=VOCABULARY - len(prompt_parts),
         special_tokens=[PAD, IM_START, IM_END],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     bpe.train_from_iterator(_corpus(seed, documents), trainer)
-    bpe.add_special_tokens([AddedToken(part, special=True, normalized=False) for part in parts])
+    bpe.add_special_tokens([AddedToken(part, special=True, normalized=False) for part in prompt_parts])
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe, eos_token=IM_END, pad_token=PAD, chat_template=CHAT_TEMPLATE, model_max_length=512
     )
 
 
 def render(messages: list[dict[str, str]]) -> str:
-    """`messages` as the chat template writes them, up to where the assistant speaks."""
-    turns = "".join(f"{IM_START}{m['role']}\n{m['content']}{IM_END}\n" for m in messages)
+    """The text that the chat template makes of `messages`, up to the beginning of the assistant's answer."""
+    turns = "".join(f"{IM_START}{message['role']}\n{message['content']}{IM_END}\n" for message in messages)
     return f"{turns}{IM_START}assistant\n"
 
 
 def _prompt_parts() -> list[str]:
+    """The Solver's prompt before and after the question, and the Challenger's prompt, which is always the same."""
     before, after = render(solver_messages("\0")).split("\0")
     return [before, after, render(challenger_messages())]
 

@@ -1,7 +1,7 @@
-"""What every inference engine can do, so that callers need not know which one answers.
+"""The protocol of an inference engine, and the prompts and completions that it works with.
 
-An engine holds one model and samples from it. The embedded one is `services.inference.engines.embedded`; others
-(vLLM) fit in behind the same protocol.
+An engine holds one model and samples from it. The embedded engine, `services.inference.engines.embedded`, implements
+the protocol. vLLM does not: it is used through Ray's own server (`services.inference.vllm`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from typing import Protocol
 from core.settings.training import Sampling
 from core.types import FinishReason
 
-# Of the embedded engine: the completions that it samples together, and, where it serves, those that may wait for others
+# Defaults of the embedded engine: the most completions that it samples together, and how many more an application keeps
+# in memory while they wait for the next batch.
 MAX_ROWS, WAITING_ROWS = 512, 256
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt and how many completions it gets; the j-th is drawn with `seed + j`, as vLLM does.
+    """A prompt and the number `n` of its completions; the j-th is drawn with `seed + j`, as vLLM does.
 
-    A completion is a function of (weights, messages, seed, sampling): not of what else is in the batch, nor of which
-    replica answers. That is what makes a resumed run equal an uninterrupted one.
+    On a CPU, a completion depends only on the weights, messages, seed and sampling, and not on the rest of the batch or
+    on the replica that answers. So a resumed run gives the same result as an uninterrupted one. On a GPU, sums are not
+    reproducible.
     """
 
     messages: tuple[dict[str, str], ...]
@@ -39,30 +41,30 @@ class Completion:
 
     text: str
     tokens: tuple[int, ...]  # as sampled; the end token is included when it was sampled
-    logprobs: tuple[float, ...]  # nats, of each token under the softmax at the sampling temperature, before top-p
+    logprobs: tuple[float, ...]  # nats, one per token: under the softmax at the sampling temperature, before top-p
     finish_reason: FinishReason
-    mean_entropy: float  # nats a token, exact: over the full distribution at the sampling temperature, before top-p
+    mean_entropy: float  # nats per token, exact: over the full distribution at the sampling temperature, before top-p
 
 
 class PromptTooLong(ValueError):
-    """A prompt leaves no room for an answer within the model's context."""
+    """Raised when a prompt leaves no room for an answer in the model's context."""
 
 
 class ModelMismatch(ValueError):
-    """A folder's model does not fit into the one that is loaded."""
+    """Raised when a folder's model cannot replace the loaded model, because it has another structure."""
 
 
 class Engine(Protocol):
-    """A model that samples."""
+    """Holds a model and samples from it."""
 
     def load(self, folder: Path) -> None:
-        """Replace the model by the one in `folder`, of the same architecture; its tokenizer may be another.
+        """Replace the model by the one in `folder`, which must have the same architecture; the tokenizer may differ.
 
-        Raises `ModelMismatch` and leaves the old one when it does not fit.
+        Raises `ModelMismatch` if the new model does not fit, and then keeps the old one.
         """
 
     def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        """Sample every prompt; out[i][j] is the j-th completion of prompts[i]. Raises what `check` raises."""
+        """Sample every prompt; result[i][j] is the j-th completion of prompts[i]. Raises what `check` raises."""
 
     def check(self, prompt: Prompt) -> None:
-        """Raise `PromptTooLong` when `prompt` leaves no room for an answer within the model's context."""
+        """Raise `PromptTooLong` if `prompt` leaves no room for an answer in the model's context."""

@@ -1,4 +1,4 @@
-"""The embedded engine: batched sampling from any causal model that transformers can load, on a CPU or a GPU."""
+"""The embedded engine: samples in batches from any causal model that transformers can load, on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from services.inference.engines.decoder import Decoder, can_join, padded_width
 from services.inference.engines.model_files import architecture, text_side
 from services.inference.engines.sampling import Draw, Uniforms, draw
 
-_SHRINK = 0.75  # finished rows leave the batch when fewer than this share are live
+_SHRINK = 0.75  # finished rows are dropped from a batch when less than this share of its rows is unfinished
 
 
 @dataclass(slots=True)
 class _Row:
-    """One completion under way."""
+    """One completion that is being sampled."""
 
     prompt: list[int]
     seed: int
     request: Prompt
-    limit: int  # tokens it may have
+    limit: int  # the most tokens that it may have
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropy: float = 0.0
 
 
 class _Batch:
-    """Rows whose prompts have one padded width and that have the same number of tokens, `step`."""
+    """Rows that are sampled together: their prompts have the same padded width, and each has `step` tokens so far."""
 
     def __init__(self, model: Any, ends: set[int], rows: list[_Row]) -> None:
         self._ends, self._rows, self.step = ends, rows, 0
-        self.live = list(range(len(rows)))  # the indices of the rows that are not finished
+        self.live = list(range(len(rows)))  # the indices of the unfinished rows
         device, self._decoder = model.device, Decoder(model)
-        unique = {tuple(row.prompt): None for row in rows}
-        index = {prompt: i for i, prompt in enumerate(unique)}
-        source = torch.tensor([index[tuple(row.prompt)] for row in rows])
+        prompts = list(dict.fromkeys(tuple(row.prompt) for row in rows))
+        index = {prompt: i for i, prompt in enumerate(prompts)}
+        prompt_of_row = torch.tensor([index[tuple(row.prompt)] for row in rows])
         self._temperature = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
         self._top_p = torch.tensor([row.request.sampling.top_p for row in rows], device=device)
         self._uniforms = Uniforms([row.seed for row in rows])
-        self._logits = self._decoder.prefill([list(prompt) for prompt in unique], source)
+        self._logits = self._decoder.prefill([list(prompt) for prompt in prompts], prompt_of_row)
 
     def advance_to(self, step: int) -> None:
         """Sample until the batch is at `step` or later, or all its rows are finished."""
@@ -55,27 +55,30 @@ class _Batch:
             self._advance()
 
     def finish_all_but(self, live: int) -> None:
-        """Sample until at most `live` rows are unfinished, and drop the others."""
+        """Sample until at most `live` rows are unfinished, and drop the finished ones."""
         while len(self.live) > live:
             self._advance()
         self._drop_finished()
 
     def _advance(self) -> None:
-        """Give each live row its next token. Finished rows leave when they are many."""
+        """Give each live row its next token, and drop the finished rows if there are many."""
         uniforms = self._uniforms.at(self.step).to(self._logits.device)
-        drawn = draw(self._logits, uniforms, self._temperature, self._top_p)
-        self._append(drawn)
+        next_tokens = draw(self._logits, uniforms, self._temperature, self._top_p)
+        self._append(next_tokens)
         self.step += 1
         if not self.live:
-            del self._decoder  # and with it the keys and values
+            del self._decoder  # frees the keys and values
             return
-        tokens = drawn.tokens
+        tokens = next_tokens.tokens
         if len(self.live) < _SHRINK * len(self._rows):
             tokens = tokens[self._keep_live()]
         self._logits = self._decoder.step(tokens)
 
     def joined(self, other: _Batch) -> _Batch:
-        """The live rows of both batches, which are at one step if both have any. Neither can be used afterwards."""
+        """One batch with the live rows of both, which must be at the same step if both have any.
+
+        Only the returned batch can be used afterwards.
+        """
         if not (self.live and other.live):
             return self if self.live else other
         for batch in (self, other):
@@ -94,7 +97,7 @@ class _Batch:
             self._logits = self._logits[self._keep_live()]
 
     def _keep_live(self) -> Tensor:
-        """Drop the finished rows; the indices that the others had (B,)."""
+        """Drop the finished rows, and return the indices (B,) that the others had before."""
         kept = torch.tensor(self.live)
         self._rows = [self._rows[i] for i in self.live]
         self.live = list(range(len(self._rows)))
@@ -104,8 +107,9 @@ class _Batch:
         self._temperature, self._top_p = self._temperature[kept], self._top_p[kept]
         return kept
 
-    def _append(self, drawn: Draw) -> None:
-        tokens, logprobs, entropies = drawn.tokens.tolist(), drawn.logprobs.tolist(), drawn.entropies.tolist()
+    def _append(self, draws: Draw) -> None:
+        """Append each live row's token, and update which rows are live."""
+        tokens, logprobs, entropies = draws.tokens.tolist(), draws.logprobs.tolist(), draws.entropies.tolist()
         live = []
         for i in self.live:
             row, token = self._rows[i], tokens[i]
@@ -118,11 +122,11 @@ class _Batch:
 
 
 class TransformersEngine:
-    """Holds one model. Not thread-safe: one call at a time."""
+    """Holds one model and samples from it. Not thread-safe: make one call at a time."""
 
     def __init__(self, folder: Path, device: str = "cpu", max_rows: int = MAX_ROWS, waiting_rows: int = 0) -> None:
-        """At most `max_rows + waiting_rows` completions have their keys and values in memory at once; see `_run`."""
-        # bfloat16 where the hardware is made for it; on a CPU, float32 and reproducible
+        """The keys and values of at most `max_rows + waiting_rows` completions are in memory at once; see `_run`."""
+        # On a CPU float32, which is reproducible; on a GPU bfloat16, which it computes fastest.
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         self.model = model.to(device).eval()
@@ -131,62 +135,66 @@ class TransformersEngine:
         self.tokenizer, self._ends = text_side(folder, self.model.generation_config)
 
     def load(self, folder: Path) -> None:
-        """Replace weights, tokenizer and end tokens in place. All is read and checked before anything is changed.
+        """Replace weights, tokenizer and end tokens in place, after everything has been read and checked.
 
-        Raises `ModelMismatch` when the architecture differs, or a tensor is missing, unknown or of another shape.
+        Raises `ModelMismatch` if the architecture differs, or a tensor is missing, unknown or of another shape.
         """
         config, loaded = architecture(AutoConfig.from_pretrained(folder)), architecture(self.model.config)
         if config != loaded:
-            differ = sorted(k for k in config.keys() | loaded.keys() if config.get(k) != loaded.get(k))
-            raise ModelMismatch(f"{folder}: its config is not the loaded model's: {', '.join(differ)} differ")
+            differing = sorted(key for key in config.keys() | loaded.keys() if config.get(key) != loaded.get(key))
+            raise ModelMismatch(
+                f"{folder}: expected the loaded model's configuration, these settings differ: {', '.join(differing)}"
+            )
         tokenizer, ends = text_side(folder)
         files = sorted(folder.glob("*.safetensors"))
         new = {name: tensor for file in files for name, tensor in load_file(file).items()}
-        own = dict(self.model.state_dict())
+        current = dict(self.model.state_dict())
         tied = set(self.model._tied_weights_keys or ()) if self.model.config.tie_word_embeddings else set()
-        missing, unknown = own.keys() - new.keys() - tied, new.keys() - own.keys()
-        shapes = {name for name in new.keys() & own.keys() if new[name].shape != own[name].shape}
-        if missing or unknown or shapes:
+        missing, unknown = current.keys() - new.keys() - tied, new.keys() - current.keys()
+        reshaped = {name for name in new.keys() & current.keys() if new[name].shape != current[name].shape}
+        if missing or unknown or reshaped:
             raise ModelMismatch(
-                f"{folder}: weights do not fit the loaded model: missing {sorted(missing)[:3]}, "
-                f"unknown {sorted(unknown)[:3]}, of another shape {sorted(shapes)[:3]}"
+                f"{folder}: expected the tensors of the loaded model: missing {sorted(missing)[:3]}, "
+                f"unknown {sorted(unknown)[:3]}, of another shape {sorted(reshaped)[:3]}"
             )
         with torch.no_grad():
             for name, tensor in new.items():
-                own[name].copy_(tensor)
+                current[name].copy_(tensor)
         self.tokenizer, self._ends = tokenizer, ends
 
     def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        """Sample every prompt; out[i][j] is the j-th completion of prompts[i]. Raises `PromptTooLong`."""
-        rows = [self._rows_of(prompt) for prompt in prompts]
+        """Sample every prompt; result[i][j] is the j-th completion of prompts[i]. Raises `PromptTooLong`."""
+        groups = [self._make_rows(prompt) for prompt in prompts]
         by_width: dict[int, list[_Row]] = {}
-        for row in (row for group in rows for row in group):
+        for row in (row for group in groups for row in group):
             by_width.setdefault(padded_width(row.prompt), []).append(row)
         with torch.inference_mode():
-            for same_width in by_width.values():
-                self._run(same_width)
-        return [[self._completion(row) for row in group] for group in rows]
+            for rows in by_width.values():
+                self._run(rows)
+        return [[self._completion(row) for row in group] for group in groups]
 
     def check(self, prompt: Prompt) -> None:
-        """Raise `PromptTooLong` when `prompt` leaves no room for an answer."""
-        self._rows_of(prompt)
+        """Raise `PromptTooLong` if `prompt` leaves no room for an answer."""
+        self._make_rows(prompt)
 
-    def _rows_of(self, prompt: Prompt) -> list[_Row]:
+    def _make_rows(self, prompt: Prompt) -> list[_Row]:
         encoded: Any = self.tokenizer.apply_chat_template(
             list(prompt.messages), add_generation_prompt=True, return_dict=True
         )
         ids: list[int] = encoded["input_ids"]
         room = self.model.config.max_position_embeddings - len(ids)
         if room < 1:
-            raise PromptTooLong(f"prompt of {len(ids)} tokens: the context holds {len(ids) + room}")
+            raise PromptTooLong(
+                f"prompt of {len(ids)} tokens: expected fewer, because the model's context holds {len(ids) + room}"
+            )
         limit = min(prompt.sampling.max_tokens, room)
         return [_Row(ids, prompt.seed + j, prompt, limit) for j in range(prompt.n)]
 
     def _run(self, rows: list[_Row]) -> None:
-        """Sample `rows`, whose prompts have one padded width, `max_rows` of them at once.
+        """Sample `rows`, whose prompts have the same padded width, in batches of `max_rows`.
 
-        A step takes almost as long for a few rows as for many. The last `waiting_rows` of a batch therefore wait until
-        the next batch has come to their step and has as few rows left, and both go on as one.
+        A step takes almost as long for a few rows as for many. So the last `waiting_rows` unfinished rows of a batch
+        wait until the next batch has reached their step and has as few rows left. Then both continue as one batch.
         """
         starts = range(0, len(rows), self.max_rows)
         batches = (_Batch(self.model, self._ends, rows[start : start + self.max_rows]) for start in starts)
@@ -205,13 +213,13 @@ class TransformersEngine:
         tokens, logprobs = row.tokens, row.logprobs
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         reason: FinishReason = "stop" if tokens[-1] in self._ends else "length"
-        cuts = [at for stop in row.request.stop if (at := text.find(stop)) >= 0]
-        if cuts:
-            count = next(n for n in range(1, len(tokens) + 1) if self._holds_stop(tokens[:n], row.request.stop))
-            tokens, logprobs, text, reason = tokens[:count], logprobs[:count], text[: min(cuts)], "stop"
-        # the mean is over what was sampled, stop strings or not: entropy is the policy's, not the text's
+        stops_found = [position for stop in row.request.stop if (position := text.find(stop)) >= 0]
+        if stops_found:
+            count = next(n for n in range(1, len(tokens) + 1) if self._contains_stop(tokens[:n], row.request.stop))
+            tokens, logprobs, text, reason = tokens[:count], logprobs[:count], text[: min(stops_found)], "stop"
+        # The mean is over all sampled tokens, also those after a stop string: it describes the policy, not the text.
         return Completion(text, tuple(tokens), tuple(logprobs), reason, row.entropy / len(row.tokens))
 
-    def _holds_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
+    def _contains_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return any(stop in text for stop in stops)

@@ -1,4 +1,4 @@
-"""Drawing one token a row, so that a row's draw depends on that row alone."""
+"""Draws one token per row of a batch, in such a way that the draw of a row depends on that row alone."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BLOCK = 64  # uniforms drawn at once for a row
-_HEAD = 64  # most rows reach their top-p within so many tokens: a top-k is cheaper than a sort
+_BLOCK = 64  # uniforms drawn at once for each row
+_HEAD = 64  # in most rows, this many tokens reach the top-p mass; topk is cheaper than a sort
 
 
 class Uniforms:
-    """One stream of uniforms in [0, 1) a row, from the row's own seed."""
+    """A stream of uniform random numbers in [0, 1) for each row, from the row's own seed."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self._streams = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds]
         self._block = torch.empty(0)
 
     def at(self, step: int) -> Tensor:
-        """The uniforms of every row at `step` (B,); steps are asked for in order."""
+        """The uniforms (B,) of all rows at `step`. Must be called for the steps in order."""
         if step % _BLOCK == 0:
             draws = [stream.random(_BLOCK, dtype=np.float32) for stream in self._streams]
             self._block = torch.from_numpy(np.stack(draws))
         return self._block[:, step % _BLOCK]
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with `rows` only."""
+        """Keep `rows` and drop the others."""
         self._streams = [self._streams[i] for i in rows.tolist()]
         self._block = self._block[rows]
 
     def join(self, other: Uniforms) -> None:
-        """Go on with the rows of `other` after these. Both were asked for the same steps."""
+        """Append the rows of `other`, which must be at the same step."""
         self._streams += other._streams
         self._block = torch.cat([self._block, other._block])
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One token a row: ids (B,), log-probabilities (B,) and entropies (B,) in nats, both before top-p."""
+    """One token per row: ids (B,), and log-probabilities (B,) and entropies (B,) in nats, both before top-p."""
 
     tokens: Tensor
     logprobs: Tensor
@@ -48,48 +48,50 @@ class Draw:
 
 
 def draw(logits: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor) -> Draw:
-    """Sample from softmax(logits / temperature) cut to its nucleus. logits (B, V), the others (B,).
+    """Sample from softmax(logits / temperature), restricted to top-p. `logits` are (B, V), the others (B,).
 
     Temperature 0 takes the most likely token; its log-probability and entropy are those at temperature 1.
     """
     greedy = temperature == 0
-    logp = torch.log_softmax(logits / torch.where(greedy, 1.0, temperature)[:, None], -1)
-    p = logp.exp()
-    tokens = torch.where(greedy, logits.argmax(-1), _nucleus(p, uniforms, top_p))
-    # p * logp is 0 * -inf for a forbidden token
-    entropies = -torch.where(p > 0, p * logp, 0.0).sum(-1)
-    return Draw(tokens, logp.gather(-1, tokens[:, None])[:, 0], entropies)
+    logprobs = torch.log_softmax(logits / torch.where(greedy, 1.0, temperature)[:, None], -1)
+    probabilities = logprobs.exp()
+    tokens = torch.where(greedy, logits.argmax(-1), _sample_top_p(probabilities, uniforms, top_p))
+    # For a token of probability 0 the product would be 0 * -inf.
+    entropies = -torch.where(probabilities > 0, probabilities * logprobs, 0.0).sum(-1)
+    return Draw(tokens, logprobs.gather(-1, tokens[:, None])[:, 0], entropies)
 
 
-def _nucleus(p: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
-    """Inverse-CDF sampling within the smallest set of likeliest tokens whose mass reaches top_p.
+def _sample_top_p(probabilities: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
+    """Inverse-CDF sampling from the smallest set of most likely tokens whose mass reaches top_p.
 
-    How a row is drawn may depend on its own top_p only: ordered by id when nothing is cut, else by likelihood.
+    The order of the tokens in the CDF depends only on the row's own top_p: by id if top_p is 1, else by probability.
     """
-    choice = _invert(p.cumsum(-1), uniforms)
-    cut = (top_p < 1).nonzero()[:, 0]
-    if len(cut):
-        choice[cut] = _within_top(p[cut], uniforms[cut], top_p[cut])
-    return choice
+    tokens = _invert_cdf(probabilities.cumsum(-1), uniforms)
+    cut_rows = (top_p < 1).nonzero()[:, 0]
+    if len(cut_rows):
+        tokens[cut_rows] = _sample_sorted(probabilities[cut_rows], uniforms[cut_rows], top_p[cut_rows])
+    return tokens
 
 
-def _within_top(p: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
-    values, ids = p.topk(min(_HEAD, p.shape[-1]), -1)
-    choice = _invert_within(values, ids, uniforms, top_p)
-    short = (values.sum(-1) < top_p).nonzero()[:, 0]
-    if len(short):
-        values, ids = p[short].sort(dim=-1, descending=True, stable=True)
-        choice[short] = _invert_within(values, ids, uniforms[short], top_p[short])
-    return choice
+def _sample_sorted(probabilities: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
+    """Sample from the `_HEAD` most likely tokens of each row, or from all tokens if these have too little mass."""
+    values, ids = probabilities.topk(min(_HEAD, probabilities.shape[-1]), -1)
+    tokens = _sample_from(values, ids, uniforms, top_p)
+    too_short = (values.sum(-1) < top_p).nonzero()[:, 0]
+    if len(too_short):
+        values, ids = probabilities[too_short].sort(dim=-1, descending=True, stable=True)
+        tokens[too_short] = _sample_from(values, ids, uniforms[too_short], top_p[too_short])
+    return tokens
 
 
-def _invert_within(values: Tensor, ids: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
+def _sample_from(values: Tensor, ids: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
+    """Sample among the tokens `ids` with probabilities `values`, which are sorted in descending order."""
     outside = values.cumsum(-1) - values >= top_p[:, None]
     outside[:, 0] = False
     inside = values.masked_fill(outside, 0.0)
-    return ids.gather(-1, _invert(inside.cumsum(-1), uniforms)[:, None])[:, 0]
+    return ids.gather(-1, _invert_cdf(inside.cumsum(-1), uniforms)[:, None])[:, 0]
 
 
-def _invert(mass: Tensor, uniforms: Tensor) -> Tensor:
-    """The first index whose cumulated mass exceeds `uniforms` of the whole; never one of no mass."""
-    return (mass <= (uniforms * mass[:, -1])[:, None]).sum(-1).clamp(max=mass.shape[-1] - 1)
+def _invert_cdf(cumulated: Tensor, uniforms: Tensor) -> Tensor:
+    """The first index whose cumulated mass exceeds `uniforms` times the total; never an index without mass."""
+    return (cumulated <= (uniforms * cumulated[:, -1])[:, None]).sum(-1).clamp(max=cumulated.shape[-1] - 1)

@@ -1,4 +1,4 @@
-"""Requests that come one by one, sampled together."""
+"""Gathers requests that arrive one by one, so that an engine can sample them together."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from services.inference.engines.base import Prompt
 
 T = TypeVar("T")
 
-# A burst is over when nothing came for this long, in seconds. An engine that is idle waits for its end, since whoever
-# comes just after a batch has begun waits for all of it.
+# A burst of requests is over when none has arrived for `_QUIET_S` seconds. An idle engine waits for the end of a burst,
+# but no longer than `_LONGEST_WAIT_S`, because a request that arrives just after a batch has started must wait for the
+# whole batch.
 _QUIET_S = 0.02
 _LONGEST_WAIT_S = 1.0
 
@@ -25,32 +26,33 @@ class _Request(Generic[T]):
 
 
 class Batcher(Generic[T]):
-    """Gathers prompts while an engine is at work, and then has it sample them together.
+    """Gathers prompts while the engine is busy, and then lets it sample them as one batch.
 
-    `sample` gives one result a prompt. A batch has as many prompts, in the order in which they came, as have at most
-    `rows` completions between them, and at least one. What `sample` raises goes to all who are in the batch. A request
-    that was given up before its batch began is not sampled.
+    `sample` returns one result per prompt. A batch takes prompts in the order of their arrival, as many as have at most
+    `rows` completions in total, but at least one. An exception of `sample` is passed to all requests of the batch. A
+    request that was cancelled before its batch started is not sampled.
     """
 
     def __init__(self, sample: Callable[[list[Prompt]], Awaitable[Sequence[T]]], rows: int) -> None:
         self._sample, self._rows = sample, rows
         self._waiting = deque[_Request[T]]()
-        self._work: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None
 
     async def ask(self, prompt: Prompt) -> T:
-        """The result for `prompt`, once a batch with it has been sampled."""
+        """The result for `prompt`, after the batch with it has been sampled."""
         request = _Request[T](prompt, asyncio.get_running_loop().create_future())
         self._waiting.append(request)
-        if self._work is None or self._work.done():
-            self._work = asyncio.create_task(self._work_off())
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._sample_all())
         return await request.result
 
-    async def _work_off(self) -> None:
+    async def _sample_all(self) -> None:
+        """Sample batches until no request is waiting."""
         await self._end_of_burst()
-        while batch := self._next():
+        while batch := self._next_batch():
             try:
                 results = await self._sample([request.prompt for request in batch])
-            except Exception as error:  # noqa: BLE001 (theirs who asked)
+            except Exception as error:  # noqa: BLE001 (passed to those who sent the requests)
                 for request in batch:
                     if not request.result.done():
                         request.result.set_exception(error)
@@ -60,14 +62,15 @@ class Batcher(Generic[T]):
                         request.result.set_result(result)
 
     async def _end_of_burst(self) -> None:
-        deadline, seen = asyncio.get_running_loop().time() + _LONGEST_WAIT_S, 0
-        while seen < len(self._waiting) and asyncio.get_running_loop().time() < deadline:
-            seen = len(self._waiting)
+        """Wait until no further request arrives, a full batch is waiting, or the longest wait is over."""
+        deadline, previous_count = asyncio.get_running_loop().time() + _LONGEST_WAIT_S, 0
+        while previous_count < len(self._waiting) and asyncio.get_running_loop().time() < deadline:
+            previous_count = len(self._waiting)
             if sum(request.prompt.n for request in self._waiting) >= self._rows:
                 return
             await asyncio.sleep(_QUIET_S)
 
-    def _next(self) -> list[_Request[T]]:
+    def _next_batch(self) -> list[_Request[T]]:
         batch, rows = list[_Request[T]](), 0
         while self._waiting and (not batch or rows + self._waiting[0].prompt.n <= self._rows):
             request = self._waiting.popleft()

@@ -1,7 +1,8 @@
-"""What Ray Serve's HTTP proxy asks of every request before an application sees it: the key.
+"""Makes Ray Serve's HTTP proxy require the key of every request before an application sees it.
 
-Without it a web page in somebody's browser, and another user of the machine, could ask the models, and hold up those
-who wait for them. Ray calls `middlewares` in the proxy's process: RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names it.
+Without the key, a web page in a browser on the machine, or another user of the machine, could send requests to the
+models and delay the others. Ray calls `middlewares` in the proxy's process, because the environment variable
+RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from services.inference import access
 
 MIDDLEWARES = f"{__name__}:middlewares"
-_OPEN = "/-/"  # Serve's own pages: whether it is well, and the names of the applications
+_OPEN = "/-/"  # Serve's own pages, which need no key: its health, and the names of the applications
 
 
 class KeyOnly:
@@ -39,5 +40,5 @@ class KeyOnly:
 
 
 def middlewares() -> list[Middleware]:
-    """What Ray Serve's proxy puts in front of all applications."""
+    """The middlewares that Ray Serve's proxy puts in front of all applications."""
     return [Middleware(KeyOnly)]

@@ -1,4 +1,4 @@
-"""Which checkpoint a replica holds: what the orchestrator tells a Serve deployment in its `user_config`."""
+"""The checkpoint that a replica must hold, which the orchestrator sends to a Serve deployment as its `user_config`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-# What every fresh checkpoint is asked before others may ask it: a damaged one answers with what is not a number.
+# The prompt that every new checkpoint must answer before it gets requests. A damaged one computes NaN or infinity.
 CANARY = "What is 1 + 1?"
 CANARY_TOKENS = 8
 
@@ -22,4 +22,4 @@ class Served(BaseModel):
 
 
 class CanaryFailed(ValueError):
-    """A checkpoint loads, but what it computes is not finite."""
+    """Raised when a checkpoint can be loaded, but its answer to the canary prompt is not finite."""

@@ -1,8 +1,8 @@
-"""The Ray Serve application of a role whose engine is vLLM: `import_path: services.inference.vllm.app:build`.
+"""The Ray Serve application of a role with vLLM as its engine: `import_path: services.inference.vllm.app:build`.
 
-It is what `ray.serve.llm:build_openai_app` builds, of the same arguments, with the embedded engine's route for several
-chats in a request (services/inference/openai_api.py): a request costs Serve's proxy and ingress some milliseconds,
-however little it asks. It needs the extra `vllm` or docs/vllm.md's CPU build.
+It takes the same arguments as `ray.serve.llm:build_openai_app` and builds the same application, plus the batch route of
+the embedded engine (services/inference/openai_api.py). The route saves time, because each request costs Serve's proxy
+and ingress some milliseconds. This module needs the extra `vllm` or the CPU build of docs/vllm.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from services.inference.openai_api import CHATS_AT_ONCE
 
 
 class ChatBatch(BaseModel):
-    """As `openai_api.ChatBatchRequest`, of chats as vLLM takes them."""
+    """Like `openai_api.ChatBatchRequest`, but with vLLM's own chat requests."""
 
     requests: list[ChatCompletionRequest] = Field(min_length=1, max_length=CHATS_AT_ONCE)
 
@@ -38,16 +38,16 @@ class BatchIngress(OpenAiIngress):
     """The application's routes."""
 
     async def models(self) -> JSONResponse:
-        """Ray's own list, which says besides that the server takes several chats in a request."""
+        """Ray's list of models, with `batches` to announce the batch route."""
         models = (await super().models()).model_dump()
         return JSONResponse({**models, "data": [{**model, "batches": True} for model in models["data"]]})
 
     async def chats(self, batch: ChatBatch) -> JSONResponse:
-        """Several chats of one model, which one replica answers; one that is refused has all of them refused."""
-        names = {request.model for request in batch.requests}
-        if len(names) > 1:
-            raise HTTPException(400, f"requests: expected one model, got {sorted(map(str, names))}")
-        server = self._get_configured_serve_handle(await self._get_model_id(names.pop()))
+        """Several chats with one model, which one replica answers. If one is refused, all are."""
+        model_names = {request.model for request in batch.requests}
+        if len(model_names) > 1:
+            raise HTTPException(400, f"requests: expected one model for all, got {sorted(map(str, model_names))}")
+        server = self._get_configured_serve_handle(await self._get_model_id(model_names.pop()))
         requests = [_sanitize_chat_completion_request(request) for request in batch.requests]
         [replies] = [item async for item in server.chats.remote(requests)]
         if isinstance(replies, ErrorResponse):
@@ -56,7 +56,7 @@ class BatchIngress(OpenAiIngress):
 
 
 def build(args: dict[str, Any]) -> Application:
-    """The application that a Serve config file names; `args` as `ray.serve.llm:build_openai_app` takes them."""
+    """Build the application. `args` are those of `ray.serve.llm:build_openai_app`; Serve config files name this."""
     serving = LLMServingArgs.model_validate(args)
     options = maybe_apply_llm_deployment_config_defaults(
         BatchIngress.get_deployment_options(serving.llm_configs), serving.ingress_deployment_config

@@ -1,9 +1,9 @@
-"""What runs inside vLLM's workers to swap weights: `engine_kwargs.worker_extension_cls` in deploy/serve.
+"""Swaps weights inside vLLM's workers: `engine_kwargs.worker_extension_cls` in deploy/serve names this class.
 
-vLLM mixes this class into its own worker. Found with vLLM 0.29.0, and the reason for not calling its `reload_weights`
-alone: a folder whose tensors do not fit leaves the engine unusable, one with tensors missing keeps the old ones without
-a word, and on a CPU a model whose output head is its embedding keeps answering with the old head, of which it made a
-packed copy when it started.
+vLLM mixes the class into its own worker. Its `reload_weights` alone is not enough, as found with vLLM 0.29.0. If the
+tensors of a folder do not fit, it leaves the engine unusable. If tensors are missing, they keep their old values
+without any message. And on a CPU, a model with tied embeddings continues to answer with the old output head, because
+vLLM made a packed copy of it at the start.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ _HEAD = "lm_head.weight"
 
 
 class SwappedWeights:
-    """Methods that `collective_rpc` calls on every worker of a replica."""
+    """The methods that `collective_rpc` calls on every worker of a replica."""
 
-    model_runner: Any  # the worker's own
+    model_runner: Any  # an attribute of vLLM's worker
 
     def swap_weights(self, folder: str) -> None:
-        """Replace the weights by those in `folder`. Raises `ModelMismatch`, before anything is touched."""
-        loaded, tied = self._config().model, self._config().hf_config.tie_word_embeddings
-        now, new = _tensors(Path(loaded), tied), _tensors(Path(folder), tied)
-        if new != now:
-            differ = sorted(name for name in new.keys() | now.keys() if new.get(name) != now.get(name))
-            raise ModelMismatch(f"{folder}: not the loaded model's tensors: {', '.join(differ[:3])} differ")
+        """Replace the weights by those in `folder`. Raises `ModelMismatch` before it changes anything."""
+        start_folder, tied = self._config().model, self._config().hf_config.tie_word_embeddings
+        current, new = _tensor_shapes(Path(start_folder), tied), _tensor_shapes(Path(folder), tied)
+        if new != current:
+            differing = sorted(name for name in new.keys() | current.keys() if new.get(name) != current.get(name))
+            raise ModelMismatch(
+                f"{folder}: expected the tensors of the loaded model, these differ: {', '.join(differing[:3])}"
+            )
         self.model_runner.reload_weights(weights_path=folder)
         self._pack_head()
 
     def limits(self) -> dict[str, int]:
-        """Tokens that a prompt and its answer may have together, and the size of the vocabulary."""
+        """The number of tokens that a prompt and its answer may have together, and the size of the vocabulary."""
         config = self._config()
         return {"context": int(config.max_model_len), "vocabulary": int(config.get_vocab_size())}
 
@@ -40,6 +42,7 @@ class SwappedWeights:
         return self.model_runner.model_config
 
     def _pack_head(self) -> None:
+        """Renew vLLM's packed copy of the output head, which it has on a CPU."""
         from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
         head = getattr(self.model_runner.get_model(), "lm_head", None)
@@ -47,14 +50,14 @@ class SwappedWeights:
             dispatch_cpu_unquantized_gemm(head, remove_weight=False)
 
 
-def _tensors(folder: Path, tied: bool) -> dict[str, tuple[int, ...]]:
-    """Name -> shape; a head that is the embedding may or may not have been saved."""
+def _tensor_shapes(folder: Path, tied: bool) -> dict[str, tuple[int, ...]]:
+    """The shapes of a folder's tensors by name, without a tied head, which may or may not have been saved."""
     from safetensors import safe_open
 
-    by_name = {}
+    shapes = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as tensors:
-            by_name.update({name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()})  # noqa: SIM118
+            shapes.update({name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()})  # noqa: SIM118
     if tied:
-        by_name.pop(_HEAD, None)
-    return by_name
+        shapes.pop(_HEAD, None)
+    return shapes

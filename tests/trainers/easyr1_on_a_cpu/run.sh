@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Build what EasyR1's own code needs on a CPU, and test against it: `make easyr1`. The environment comes from PyPI, into
-# .venv/easyr1; EasyR1 is the checkout that COEVO_EASYR1_SOURCE names, or is cloned. COEVO_EASYR1_PYTHON, where it is
-# set, is taken instead of a new environment.
+# Builds what EasyR1's own code needs on a CPU, and tests against it: `make easyr1`. It installs an environment from PyPI
+# into .venv/easyr1, or uses the Python that COEVO_EASYR1_PYTHON names. EasyR1 is the checkout that COEVO_EASYR1_SOURCE
+# names; where that is not set, the script clones it.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 here=tests/trainers/easyr1_on_a_cpu

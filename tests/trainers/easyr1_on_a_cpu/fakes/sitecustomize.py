@@ -1,6 +1,6 @@
-"""Python imports this by itself when it starts: what EasyR1's source says of CUDA is read as if it said it of the CPU.
+"""Python imports this module when it starts. It replaces CUDA by the CPU in EasyR1's source while that is loaded.
 
-EasyR1's files stay as they are. Its arithmetic, FSDP, data, rewards and checkpoints are its own.
+EasyR1's files stay unchanged. Its arithmetic, FSDP, data, rewards and checkpoints are its own.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from typing import Any
 
-SAYS_OF_THE_CPU = {
+REPLACEMENTS = {
     '"cuda"': '"cpu"',
     '"nccl"': '"gloo"',
     "batch.cuda(device=": "batch.to(device=",
     'attn_implementation="flash_attention_2"': 'attn_implementation="sdpa"',
     "ray.init(runtime_env=runtime_env)": "ray.init(runtime_env=runtime_env, include_dashboard=False)",
-    "range(120)": "range(900)",  # seconds that it waits for its first worker
+    "range(120)": "range(900)",  # the number of seconds that EasyR1 waits for its first worker
 }
 
 
 class _Loader(SourceFileLoader):
-    def get_code(self, fullname: str) -> Any:  # no .pyc is read or written: it would be the checkout's
+    def get_code(self, fullname: str) -> Any:  # it neither reads nor writes the checkout's .pyc files
         path = self.get_filename(fullname)
         text = self.get_data(path).decode()
-        for gpu, cpu in SAYS_OF_THE_CPU.items():
+        for gpu, cpu in REPLACEMENTS.items():
             text = text.replace(gpu, cpu)
         return compile(text, path, "exec", dont_inherit=True)
 
     def exec_module(self, module: Any) -> None:
-        import fake_cuda  # noqa: F401 (torch, which Ray's own processes need not load)
+        import fake_cuda  # noqa: F401 (imported here because it loads torch, which Ray's own processes do not need)
 
         super().exec_module(module)
 

@@ -1,4 +1,4 @@
-"""A fake of EasyR1's merger, for one GPU's shard."""
+"""A fake of EasyR1's merger, for the shard of a single GPU."""
 
 from __future__ import annotations
 

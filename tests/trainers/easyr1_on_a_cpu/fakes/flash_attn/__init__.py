@@ -1,1 +1,1 @@
-"""A fake of flash-attn: its padding functions alone, which are no kernels."""
+"""A fake of flash-attn: it has only the padding functions, which need no GPU kernels."""

@@ -14,7 +14,7 @@ def index_first_axis(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def unpad_input(hidden_states: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
-    """(batch, seqlen, …) to (tokens, …), where they stood, cumulated lengths, the longest, lengths."""
+    """From (batch, seqlen, …): (tokens, …), the tokens' indices, cumulated lengths, the longest length, the lengths."""
     lengths = attention_mask.sum(-1, dtype=torch.int32)
     indices = attention_mask.flatten().nonzero().flatten()
     cumulated = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))

@@ -1,1 +1,1 @@
-"""A fake of qwen-vl-utils, which needs torchvision: texts only here."""
+"""A fake of qwen-vl-utils, which needs torchvision; the tests use texts only."""

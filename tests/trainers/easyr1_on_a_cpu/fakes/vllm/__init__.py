@@ -1,7 +1,7 @@
-"""A fake of vLLM, as much of it as EasyR1 calls: transformers samples, on a CPU, with the weights that EasyR1 sends.
+"""A fake of the parts of vLLM that EasyR1 calls: transformers samples on a CPU, with the weights that EasyR1 sends.
 
-What matters here it does as vLLM: a request with a seed draws with that seed alone, the i-th of its n samples with
-seed + i, whatever else is asked; one without draws from the generator of the device, where EasyR1 sets its state.
+It handles seeds as vLLM does. A request with a seed draws with that seed alone, the i-th of its n samples with seed +
+i, whatever the other requests are. A request without one draws from the device's generator, whose state EasyR1 sets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SamplingParams:
 
 @dataclass
 class RequestOutput:
-    outputs: list[Any]  # each with its token_ids
+    outputs: list[Any]  # every output has its token_ids
 
 
 class LLM:
@@ -47,7 +47,7 @@ class LLM:
         self._model.load_weights = self._load
         self._longest = max_model_len
         ends = GenerationConfig.from_pretrained(model).eos_token_id, AutoTokenizer.from_pretrained(model).eos_token_id
-        self._ends = {end for each in ends for end in (each if isinstance(each, list) else [each])} - {None}
+        self._ends = {end for ids in ends for end in (ids if isinstance(ids, list) else [ids])} - {None}
         worker = SimpleNamespace(worker=SimpleNamespace(model_runner=SimpleNamespace(model=self._model)))
         self.llm_engine = SimpleNamespace(model_executor=SimpleNamespace(driver_worker=worker))
         torch.manual_seed(seed)
@@ -75,7 +75,7 @@ class LLM:
                 with torch.random.fork_rng(devices=[]):
                     torch.manual_seed(params.seed + i % count)
                     drawn += self._sample([row], params)
-        tokens = [SimpleNamespace(token_ids=tuple(each)) for each in drawn]
+        tokens = [SimpleNamespace(token_ids=tuple(token_ids)) for token_ids in drawn]
         return [RequestOutput(tokens[i : i + count]) for i in range(0, len(tokens), count)]
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ class LLM:
         longest = max(map(len, rows))
         if longest + params.max_tokens > self._longest:
             raise ValueError(f"{longest} + {params.max_tokens} tokens: expected at most {self._longest}")
-        made = self._model.generate(
+        sampled = self._model.generate(
             input_ids=torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows]),
             attention_mask=torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows]),
             max_new_tokens=params.max_tokens,
@@ -94,7 +94,7 @@ class LLM:
             eos_token_id=sorted(self._ends),
             pad_token_id=0,
         )
-        return [self._up_to_its_end(row) for row in made[:, longest:].tolist()]
+        return [self._up_to_its_end(row) for row in sampled[:, longest:].tolist()]
 
     def _up_to_its_end(self, tokens: list[int]) -> list[int]:
         first = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
@@ -102,9 +102,9 @@ class LLM:
 
 
 def _module(name: str, **names: Any) -> None:
-    made = ModuleType(name)
-    made.__dict__.update(names, __path__=[])
-    sys.modules[name] = made
+    module = ModuleType(name)
+    module.__dict__.update(names, __path__=[])
+    sys.modules[name] = module
 
 
 _module("vllm.lora")

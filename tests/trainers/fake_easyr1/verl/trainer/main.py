@@ -1,7 +1,7 @@
-"""A fake EasyR1: it reads the configuration, asks the reward function, logs and saves as EasyR1 does.
+"""A fake EasyR1: it reads the configuration, calls the reward function, logs and saves as EasyR1 does.
 
-It learns nothing: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. A file `misbehave` beside the
-configuration has words on how: `fail_while_saving=K`, once, and `hang_at=K`.
+It does not learn: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. A file `misbehave` beside the
+configuration makes it fail (`fail_while_saving=K`, once) or hang (`hang_at=K`) at a step K.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def main(path: str, *overrides: str) -> None:
     if tracker.exists():
         done = json.loads(tracker.read_text())["last_global_step"]
         weights = torch.load(folder / f"global_step_{done}" / "actor" / "model_world_size_1_rank_0.pt")
-    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)  # its Ray
+    # This process stands for the Ray that EasyR1 starts.
+    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     (folder / "helper.pid").write_text(str(helper.pid))
     print(f"GPUs {os.environ.get('CUDA_VISIBLE_DEVICES')}", flush=True)
     print(f"seed {config['worker']['rollout']['seed']}", flush=True)
@@ -60,7 +61,7 @@ def main(path: str, *overrides: str) -> None:
             _save(folder, step, weights, start)
         names = dict.fromkeys(name for score in scores for name in score)
         means = {name: _mean([score[name] for score in scores if name in score]) for name in names}
-        # What the actor's KL is here EasyR1 says of its last micro batch; the other one is corrections.py's.
+        # EasyR1 logs the actor's KL of its last micro batch only; corrections.py adds the other KL.
         actor = {"kl_loss": 9.0, "entropy_loss": 1 / step, "grad_norm": 1.0}
         figures = {"reward": means, "actor": actor, "coevo": {"kl": 0.01 * step}}
         record = {"step": step, **figures, "response_length": {"mean": 3.0, "clip_ratio": 0.0}}
@@ -80,11 +81,11 @@ def _override(config: dict[str, Any], name: str, value: str) -> None:
 
 
 def _machines(nodes: int, gpus: int) -> list[dict[str, str | int | None]]:
-    """What a task sees on each machine, all its GPUs taken, as EasyR1's workers take them."""
+    """What a task that takes all GPUs of a machine, as EasyR1's workers do, sees on each machine."""
 
     @ray.remote
     def see() -> dict[str, str | int | None]:
-        from verl.workers.rollout.vllm_rollout_spmd import vLLMRollout  # on whose path EasyR1 is
+        from verl.workers.rollout.vllm_rollout_spmd import vLLMRollout  # EasyR1 is on this process's path
 
         context = ray.get_runtime_context()
         return {
@@ -93,12 +94,12 @@ def _machines(nodes: int, gpus: int) -> list[dict[str, str | int | None]]:
             "seed": vLLMRollout(seed=7).sampling_params.seed,
         }
 
-    ray.init(logging_level="warning")  # at RAY_ADDRESS
+    ray.init(logging_level="warning")  # joins the Ray at RAY_ADDRESS
     group = ray.util.placement_group([{"GPU": gpus, "CPU": 1}] * nodes, strategy="STRICT_SPREAD")
-    place = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
-    tasks = [see.options(num_gpus=gpus, scheduling_strategy=place(group, each)).remote() for each in range(nodes)]
-    found: list[dict[str, str | int | None]] = ray.get(tasks, timeout=60)
-    return found
+    strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    tasks = [see.options(num_gpus=gpus, scheduling_strategy=strategy(group, node)).remote() for node in range(nodes)]
+    machines: list[dict[str, str | int | None]] = ray.get(tasks, timeout=60)
+    return machines
 
 
 def _reward(config: dict[str, Any]) -> Any:
@@ -114,7 +115,7 @@ def _reward(config: dict[str, Any]) -> Any:
 
 
 def _batch(rows: list[dict[str, str]], n: int, step: int) -> list[dict[str, Any]]:
-    """Made-up responses, in an order of their own."""
+    """Random responses, in a random order."""
     rng = random.Random(step)
     batch = [
         {"response": rf"\boxed{{{rng.randint(0, 2)}}}", "response_length": 3, "ground_truth": row["ground_truth"]}
@@ -131,9 +132,9 @@ def _validation(data: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _remove(folder: Path, step: int, limit: int) -> None:
-    """Before a checkpoint is written, as EasyR1 does it: the first stays for ever, as its best."""
+    """Remove old checkpoints before a new one is written, as EasyR1 does; the first stays for ever, as its best."""
     done = sorted(int(path.name.removeprefix("global_step_")) for path in folder.glob("global_step_*"))
-    others = [each for each in reversed(done) if each < step and each != done[0]]
+    others = [saved for saved in reversed(done) if saved < step and saved != done[0]]
     for old in others[max(limit - 2, 0) :]:
         shutil.rmtree(folder / f"global_step_{old}")
 
@@ -148,21 +149,21 @@ def _save(folder: Path, step: int, weights: dict[str, torch.Tensor], start: Path
 
 def _fail(step: int, folder: Path) -> None:
     once = folder / "failed"
-    if step == _told("fail_while_saving", folder) and not once.exists():
+    if step == _misbehaviour_step("fail_while_saving", folder) and not once.exists():
         once.touch()
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
 def _hang(step: int, folder: Path) -> None:
-    if step == _told("hang_at", folder):
+    if step == _misbehaviour_step("hang_at", folder):
         time.sleep(600)
 
 
-def _told(how: str, folder: Path) -> int:
-    """The step at which it is to misbehave so; 0 for none."""
+def _misbehaviour_step(kind: str, folder: Path) -> int:
+    """The step at which this misbehaviour is asked for; 0 for none."""
     file = folder.parent / "misbehave"
     words = dict(word.split("=") for word in file.read_text().split()) if file.exists() else {}
-    return int(words.get(how, 0))
+    return int(words.get(kind, 0))
 
 
 def _mean(values: list[float]) -> float:

@@ -1,4 +1,4 @@
-"""A fake of EasyR1's rollout worker: what corrections.py corrects in it, and no rollouts."""
+"""A fake of EasyR1's rollout worker: it has what corrections.py corrects, and makes no rollouts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the `evaluate` stage makes of replies, worked out by hand."""
+"""The figures that the `evaluate` stage computes from replies, compared with values by hand."""
 
 from __future__ import annotations
 
 from core.grading.grader import Grader
 from core.types import BenchmarkItem, Evaluated
-from orchestrator.stages.measuring import graded
+from orchestrator.stages.evaluation import graded
 from services.inference.client import Reply
 
 
@@ -19,11 +19,11 @@ def test_each_item_has_its_own_samples_greedy_answer_and_majority() -> None:
         BenchmarkItem("c", "r", "3", None),
     ]
     sampled = [
-        # right three times in two spellings, but the votes go together: 0.5 and 1/2 have 3 of 4
+        # Three right answers in two spellings, which vote together: 0.5 and 1/2 have 3 of 4 votes.
         [r"\boxed{0.5}", r"\boxed{\frac{1}{2}}", r"\boxed{4}", r"\boxed{0.5}"],
-        # right once; the majority is wrong
+        # One right answer; the majority is wrong.
         [r"\boxed{8}", r"\boxed{7}", r"\boxed{8}", "nothing"],
-        # nobody answers: no majority
+        # No answer, so there is no majority.
         ["", "3", "no idea", r"\boxed{"],
     ]
     greedy = [r"\boxed{4}", r"\boxed{7}", r"\boxed{3}"]

@@ -1,4 +1,4 @@
-"""What `label_questions` stores, worked out by hand, of questions that fake applications answer."""
+"""The rows and texts that `label_questions` stores for questions that fake applications answer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 
 from core.types import Question, question_id
 from orchestrator.installation.home import Home
+from orchestrator.loop import label_questions
 from orchestrator.runs import prepare
-from orchestrator.stages.dataset import label_questions
 from storage import queries
 from storage.session import Store
 from storage.texts import RolloutText, read_texts
 from tests.fake_applications import fake_applications
 from tests.synthetic_run import context_of
 
-# Of four votes: two for 3 (p_hat 1/2, in the band 1/4 to 3/4), all for 7, and none.
-SAYS = {
+# Of four votes two are for 3 (p_hat 1/2, in the band 1/4 to 3/4), all four for 7, and none for the third question.
+REPLIES = {
     "What is 1 + 2?": ["It is \\boxed{3}.", "\\boxed{4}", "\\boxed{3}", "no idea"],
     "What is 3 + 4?": ["\\boxed{7}"] * 4,
     "What is x?": ["no idea"] * 4,
@@ -26,23 +26,23 @@ VERDICTS = ["kept", "too_easy", "no_majority", "malformed"]
 
 
 @pytest.mark.parametrize(("rollout_text", "with_text"), [("none", 0), ("kept", 1), ("all", 3)])
-def test_the_texts_that_the_run_is_to_keep_are_kept(
+def test_only_the_texts_that_the_run_s_setting_names_are_stored(
     sqlite: Store, tmp_path: Path, rollout_text: str, with_text: int
 ) -> None:
-    """The texts of the first so many questions; the votes and the labels of all are stored whatever is kept."""
+    """`with_text` is the number of questions whose texts are stored; all votes and labels are stored in any case."""
     prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"rollout_text": rollout_text, "dataset.votes": 4})
     keys = [question_id("a", 1, index) for index in range(4)]
     with sqlite.write() as session:
-        questions = zip(keys, [*SAYS, None], strict=True)
+        questions = zip(keys, [*REPLIES, None], strict=True)
         queries.questions.add_questions(
             session, [Question(key, "a", 1, i, text, "", "a/base/0", i) for i, (key, text) in enumerate(questions)]
         )
-    with fake_applications(SAYS) as (services, _):
+    with fake_applications(REPLIES) as (services, _):
         last_write = label_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
     with sqlite.write() as session:
         last_write(session)
         assert [row.verdict for row in queries.questions.labels_of(session, "a", 1)] == VERDICTS
         assert len(queries.questions.rollouts_of(session, "a", 1)) == 12
-    answered = zip(keys[:with_text], SAYS.values(), strict=False)
+    answered = zip(keys[:with_text], REPLIES.values(), strict=False)
     expected = [RolloutText(key, sample, text) for key, texts in answered for sample, text in enumerate(texts)]
     assert read_texts(tmp_path / "texts", "a", 1, "label_questions") == expected

@@ -1,0 +1,94 @@
+"""Questions, votes and verdicts: the prompts of the two roles, and the rows that their replies become (R-Zero 2.3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from core.grading.answers import extract_boxed
+from core.questions.filtering import filter_questions
+from core.questions.prompts import challenger_messages, parse_question, solver_messages
+from core.questions.similarity import clusters
+from core.settings.config import CoEvolution
+from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
+from orchestrator.question_sets.held_out import held_out_texts
+from orchestrator.stages.context import Context
+from services.inference.client import Reply
+from services.inference.engines.base import Prompt
+from storage.rows import ClusterRow
+
+_QUESTIONS_PER_REQUEST = 64
+_MAX_COMPARED = 10_000  # questions; their distances take 400 MB
+
+
+def clusters_of(context: Context[CoEvolution], questions: Sequence[Question]) -> list[ClusterRow]:
+    """The clusters of similar questions, found as the Challenger's reward finds them in a batch; 0 is the largest.
+
+    Empty if there are too many questions to compare, since every pair has a distance.
+    """
+    well_formed = [question for question in questions if question.text is not None]
+    if len(well_formed) > _MAX_COMPARED:
+        return []
+    texts = [question.text or "" for question in well_formed]
+    cluster_of = clusters(texts, context.config.challenger.reward.bleu_distance)
+    sizes = Counter(cluster_of).most_common()
+    rank = {cluster: number for number, (cluster, _) in enumerate(sizes)}
+    size = dict(sizes)
+    return [
+        ClusterRow(question.id, context.run, context.iteration, rank[cluster], size[cluster])
+        for question, cluster in zip(well_formed, cluster_of, strict=True)
+    ]
+
+
+def challenger_prompts(context: Context[CoEvolution], start: int, end: int) -> Iterator[Prompt]:
+    first, sampling = context.seed("generate"), context.config.challenger.training.sampling
+    for i in range(start, end, _QUESTIONS_PER_REQUEST):
+        yield Prompt(tuple(challenger_messages()), first + i, min(_QUESTIONS_PER_REQUEST, end - i), sampling)
+
+
+def question_of(context: Context, index: int, reply: Reply) -> Question:
+    text = parse_question(reply.text, context.config.dataset.max_question_chars)
+    identity = question_id(context.run, context.iteration, index)
+    return Question(identity, context.run, context.iteration, index, text, reply.text, reply.checkpoint, reply.seed)
+
+
+def refused_questions(context: Context, questions: Sequence[Question]) -> dict[str, Verdict]:
+    """The questions that the Solver is not asked, held-out ones among them: question id -> verdict."""
+    return filter_questions(questions, held_out_texts(context.config))
+
+
+def vote_prompt(context: Context, question: Question) -> Prompt:
+    dataset = context.config.dataset
+    seed = context.seed("label", question.index)
+    return Prompt(tuple(solver_messages(question.text or "")), seed, dataset.votes, dataset.sampling)
+
+
+def rollouts_of(identity: str, replies: Sequence[Reply]) -> list[Rollout]:
+    return [
+        Rollout(
+            question_id=identity,
+            sample_index=i,
+            text=reply.text,
+            answer=extract_boxed(reply.text),
+            tokens=reply.tokens,
+            finish_reason=reply.finish_reason,
+            mean_entropy=reply.mean_entropy,
+            entropy_error=reply.entropy_error,
+            checkpoint=reply.checkpoint,
+            seed=reply.seed,
+        )
+        for i, reply in enumerate(replies)
+    ]
+
+
+def rollouts_with_text(
+    context: Context, groups: Sequence[Sequence[Rollout]], labels: Sequence[LabelledQuestion]
+) -> list[Rollout]:
+    """The rollouts whose texts the run's setting `rollout_text` says to store."""
+    keep = context.config.rollout_text
+    return [
+        rollout
+        for group, label in zip(groups, labels, strict=True)
+        if keep == "all" or (keep == "kept" and label.verdict == "kept")
+        for rollout in group
+    ]
