@@ -180,7 +180,8 @@ export function useResponses(requests, interval = 0) {
 export function useResponse(path, parameters, interval = 0) {
   const request = /** @type {GetRequest} */ ([path, parameters]);
   const { data, error, refetch } = useResponses(path === null ? null : [request], interval);
-  return { data: /** @type {GetResponse<Path> | null} */ (data?.[0]), error, refetch };
+  const response = data === null ? null : data[0];
+  return { data: /** @type {GetResponse<Path> | null} */ (response), error, refetch };
 }
 
 /**

@@ -1,10 +1,6 @@
-// The frame around every page, and which page an address is.
+// The frame around every page, and the choice of the page that belongs to an address.
 import { html, render, useState } from "/static/preact.js";
-import { forgetKey, hasKey, useAnswer, useKey } from "./api.js";
-import { followLinks, useLocation } from "./router.js";
-import { Heading, Problem } from "./parts.js";
-import { ShortcutSwitch } from "./shortcuts.js";
-import { local } from "./stored.js";
+import { ApiError, forgetApiKey, hasApiKey, storeApiKey, useResponse } from "./api.js";
 import { AlertsPage } from "./pages/alerts.js";
 import { CheckpointPage } from "./pages/checkpoint.js";
 import { ComparePage } from "./pages/compare.js";
@@ -13,95 +9,116 @@ import { LabelPage } from "./pages/label.js";
 import { QuestionPage } from "./pages/question.js";
 import { RunPage } from "./pages/run.js";
 import { RunsPage } from "./pages/runs.js";
+import { ErrorMessage, Heading } from "./parts.js";
+import { interceptLinks, useLocation } from "./router.js";
+import { ShortcutSwitch } from "./shortcuts.js";
+import { browserStorage } from "./stored.js";
 
+/** @type {[pattern: RegExp, page: (props: any) => unknown][]} a pattern's groups become the properties of its page */
 const PAGES = [
   [/^\/$/, RunsPage],
   [/^\/compare$/, ComparePage],
   [/^\/alerts$/, AlertsPage],
   [/^\/label$/, LabelPage],
   [/^\/runs\/(?<run>[^/]+)$/, RunPage],
-  [/^\/runs\/(?<run>[^/]+)\/(?<t>\d+)$/, IterationPage],
-  [/^\/runs\/(?<run>[^/]+)\/(?<t>\d+)\/label$/, LabelPage],
-  [/^\/runs\/(?<run>[^/]+)\/(?<t>\d+)\/(?<index>\d+)$/, QuestionPage],
-  [/^\/runs\/(?<run>[^/]+)\/checkpoints\/(?<role>base|challenger|solver)\/(?<t>\d+)$/, CheckpointPage],
+  [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)$/, IterationPage],
+  [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/label$/, LabelPage],
+  [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/(?<index>\d+)$/, QuestionPage],
+  [/^\/runs\/(?<run>[^/]+)\/checkpoints\/(?<role>base|challenger|solver)\/(?<iteration>\d+)$/, CheckpointPage],
 ];
-const LINKS = [["Runs", "/", /^\/($|runs)/], ["Compare", "/compare", /^\/compare/], ["Alerts", "/alerts", /^\/alerts/]];
+/** @type {[name: string, href: string, currentPaths: RegExp][]} */
+const LINKS = [
+  ["Runs", "/", /^\/($|runs)/],
+  ["Compare", "/compare", /^\/compare/],
+  ["Alerts", "/alerts", /^\/alerts/],
+];
 
-// `coevo up` prints an address with its key. It stays out of the browser's history, and out of what a person copies.
-const given = new URLSearchParams(location.hash.slice(1)).get("key");
-if (given) {
-  useKey(given);
+// `coevo up` prints an address that contains the API key. The key is removed from the address, so that it is neither in
+// the browser's history nor in an address that a person copies.
+const keyInAddress = new URLSearchParams(location.hash.slice(1)).get("key");
+if (keyInAddress) {
+  storeApiKey(keyInAddress);
   history.replaceState(null, "", location.pathname + location.search);
 }
 
 function App() {
   const { path, query } = useLocation();
-  const { error, again } = useAnswer("/runs", { limit: 1 });
-  const locked = error && (error.status === 401 || (error.status === 403 && !hasKey()));
+  const { error, refetch } = useResponse("/runs", { limit: 1 }); // shows whether the API accepts the key
+  const status = error instanceof ApiError ? error.status : null;
+  const needsKey = status === 401 || (status === 403 && !hasApiKey());
   return html`
-    <a class="skip" href="#main">Skip to the page</a>
-    <${Bar} path=${path} />
-    <main id="main" tabindex="-1">${locked ? html`<${Unlock} error=${error} again=${again} />` : html`<${Page} path=${path} query=${query} />`}</main>
+    <a class="skip" href="#main">Skip to content</a>
+    <${TopBar} path=${path} />
+    <main id="main" tabindex="-1">${needsKey ? html`<${KeyForm} error=${error} refetch=${refetch} />` : html`<${Page} path=${path} query=${query} />`}</main>
     <footer class="foot"><${ShortcutSwitch} /></footer>
   `;
 }
 
+/** @param {{ path: string, query: URLSearchParams }} props */
 function Page({ path, query }) {
-  for (const [pattern, Found] of PAGES) {
+  for (const [pattern, PageComponent] of PAGES) {
     const match = pattern.exec(path);
-    if (match) return html`<${Found} key=${path} query=${query} ...${match.groups} />`;
+    if (match) return html`<${PageComponent} key=${path} query=${query} ...${match.groups} />`;
   }
-  return html`<${Heading} title="There is no such page">Nothing is at ${path}. <a href="/">All runs</a></${Heading}>`;
+  return html`<${Heading} title="Page not found">There is no page at ${path}. <a href="/">All runs</a></${Heading}>`;
 }
 
-function Bar({ path }) {
+/** @param {{ path: string }} props */
+function TopBar({ path }) {
+  function forgetKey() {
+    forgetApiKey();
+    location.reload();
+  }
   return html`<div class="bar">
     <a class="mark" href="/"><img src="/static/icon.svg" alt="" width="26" height="26" /><span>coevo</span></a>
     <nav aria-label="Pages">
-      ${LINKS.map(([name, href, here]) => html`<a key=${href} href=${href} aria-current=${here.test(path) ? "page" : null}>${name}<${Unread} of=${name} /></a>`)}
+      ${LINKS.map(([name, href, currentPaths]) => html`<a key=${href} href=${href} aria-current=${currentPaths.test(path) ? "page" : null}>${name}${name === "Alerts" && html`<${OpenAlerts} />`}</a>`)}
     </nav>
-    <${Theme} />
-    ${hasKey() && html`<button type="button" class="quiet forget" onClick=${() => (forgetKey(), location.reload())}>Forget key</button>`}
+    <${ThemeSwitch} />
+    ${hasApiKey() && html`<button type="button" class="quiet forget" onClick=${forgetKey}>Forget key</button>`}
   </div>`;
 }
 
-/** How many alerts nobody has acknowledged. */
-function Unread({ of }) {
-  const { data } = useAnswer(of === "Alerts" ? "/alerts" : null, { acknowledged: false, limit: 100 }, 15_000);
-  const count = data ? data.items.length : 0;
-  return count ? html`<span class="count">${count}${data.next ? "+" : ""}<span class="sr"> open</span></span>` : null;
+/** The number of alerts that nobody has acknowledged. */
+function OpenAlerts() {
+  const { data } = useResponse("/alerts", { acknowledged: false, limit: 100 }, 15_000);
+  if (!data || data.items.length === 0) return null;
+  return html`<span class="count">${data.items.length}${data.next ? "+" : ""}<span class="sr"> open</span></span>`;
 }
 
-function Theme() {
+function ThemeSwitch() {
   const [theme, setTheme] = useState(document.documentElement.dataset.theme);
-  const dark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  function change() {
-    const next = dark ? "light" : "dark";
-    local.set("theme", next);
-    document.documentElement.dataset.theme = next;
-    setTheme(next);
+  const isDark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const otherTheme = isDark ? "light" : "dark";
+  function switchTheme() {
+    browserStorage.set("theme", otherTheme);
+    document.documentElement.dataset.theme = otherTheme;
+    setTheme(otherTheme);
   }
-  return html`<button type="button" class="quiet theme" onClick=${change} aria-label=${`Use the ${dark ? "light" : "dark"} colours`}>
-    <span aria-hidden="true">${dark ? "☀" : "☾"}</span>
+  return html`<button type="button" class="quiet theme" onClick=${switchTheme} aria-label=${`Switch to the ${otherTheme} theme`}>
+    <span aria-hidden="true">${isDark ? "☀" : "☾"}</span>
   </button>`;
 }
 
-function Unlock({ error, again }) {
-  const [key, setKey] = useState("");
-  function unlock(event) {
+/** @param {{ error: Error | null, refetch: () => void }} props */
+function KeyForm({ error, refetch }) {
+  const [apiKey, setApiKey] = useState("");
+  /** @param {Event} event */
+  function onSubmit(event) {
     event.preventDefault();
-    useKey(key.trim());
-    again();
+    storeApiKey(apiKey.trim());
+    refetch();
   }
-  return html`<${Heading} title="This API asks for a key">
-      <code>coevo keys add NAME</code> makes one. It stays in this tab.
+  return html`<${Heading} title="API key required">
+      Create a key with <code>coevo keys add NAME</code>. It is kept until this tab is closed.
     </${Heading}>
-    <form class="card" onSubmit=${unlock}>
-      ${hasKey() && html`<${Problem} error=${error} />`}
-      <label>Key <input type="password" value=${key} onInput=${(event) => setKey(event.target.value)} autocomplete="off" required /></label>
-      <button>Use it</button>
+    <form class="card" onSubmit=${onSubmit}>
+      ${hasApiKey() && html`<${ErrorMessage} error=${error} />`}
+      <label>API key <input type="password" value=${apiKey} onInput=${(event) => setApiKey(event.target.value)} autocomplete="off" required /></label>
+      <button>Use this key</button>
     </form>`;
 }
 
-followLinks();
-render(html`<${App} />`, document.getElementById("app"));
+interceptLinks();
+const container = document.getElementById("app");
+if (container) render(html`<${App} />`, container);

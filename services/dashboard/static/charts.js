@@ -1,109 +1,199 @@
-// Pictures, drawn by Observable Plot as SVG: their colours are the page's, their points are links, their text is text.
+// Charts, drawn by Observable Plot as SVG. They use the page's colours, and a point or a bar may be a link.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { number, percent } from "./format.js";
+import { humanise, number, percent } from "./format.js";
 
-const MARGIN = { marginLeft: 48, marginRight: 16, marginTop: 14, marginBottom: 34 };
+/**
+ * A point of a figure over the iterations. `lo` and `hi` are its 95% interval, if it has one.
+ *
+ * @typedef {{
+ *   iteration: number,
+ *   value: number,
+ *   lo?: number | null,
+ *   hi?: number | null,
+ *   n: number,
+ *   estimated?: boolean,
+ *   href?: string,
+ * }} ChartPoint
+ */
+/** @typedef {{ name: string, colour: string, dash?: string, points: ChartPoint[] }} ChartLine */
+/** @typedef {{ iteration: number, step: number, value: number, lo?: number, hi?: number, n?: number }} StepPoint */
 
-/** Plot names its groups of marks for programmers: what is read aloud are the links, each by its title. */
-function readable(picture) {
-  for (const group of picture.querySelectorAll("g[aria-label]")) {
-    group.dataset.marks = group.getAttribute("aria-label");
+export const MARGIN = { marginLeft: 48, marginRight: 16, marginTop: 14, marginBottom: 34 };
+
+/**
+ * Makes a chart readable for screen readers. Plot labels each group of marks with a technical name, such as "dot"; the
+ * name is moved to `data-marks`, which app.css uses. Each link is labelled with its tooltip instead.
+ *
+ * @param {Element} chart
+ */
+function labelForScreenReaders(chart) {
+  for (const group of chart.querySelectorAll("g[aria-label]")) {
+    group.setAttribute("data-marks", group.getAttribute("aria-label") ?? "");
     group.removeAttribute("aria-label");
   }
-  for (const link of picture.querySelectorAll("a")) link.setAttribute("aria-label", link.querySelector("title")?.textContent ?? "");
-  return picture;
+  for (const link of chart.querySelectorAll("a")) {
+    link.setAttribute("aria-label", link.querySelector("title")?.textContent ?? "");
+  }
 }
 
-/** A picture as wide as its place; `draw(width)` gives it, and is called again when `of` or the width changes. */
-export function Picture({ draw, of, label }) {
-  const place = useRef();
+/**
+ * A chart as wide as its container. `draw(width)` is called again when `data` or the width changes.
+ *
+ * @param {{ draw: (width: number) => Element, data: unknown, label: string }} props
+ */
+export function Chart({ draw, data, label }) {
+  const container = useRef(/** @type {HTMLElement | null} */ (null));
   const [width, setWidth] = useState(0);
   useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
-    watch.observe(place.current);
-    return () => watch.disconnect();
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
+    if (container.current) observer.observe(container.current);
+    return () => observer.disconnect();
   }, []);
-  const key = JSON.stringify(of);
+  const key = JSON.stringify(data);
   useEffect(() => {
     if (!width) return;
-    const picture = readable(draw(width));
-    picture.setAttribute("aria-label", label);
-    picture.setAttribute("role", "group");
-    place.current.replaceChildren(picture);
+    const chart = draw(width);
+    labelForScreenReaders(chart);
+    chart.setAttribute("aria-label", label);
+    chart.setAttribute("role", "group");
+    container.current?.replaceChildren(chart);
   }, [key, width, label]);
-  return html`<div class="picture" ref=${place}></div>`;
+  return html`<div class="picture" ref=${container}></div>`;
 }
 
-/** Percents on an axis, with as many digits as tell its ticks apart. */
-function percents(values) {
+/**
+ * A format for the ticks of an axis in percent, with enough digits to tell the ticks apart.
+ *
+ * @param {number[]} values the values on the axis
+ */
+function percentFormat(values) {
   const span = Math.max(...values) - Math.min(...values);
   const digits = span > 0.04 || span === 0 ? 0 : span > 0.004 ? 1 : 2;
-  return (value) => percent(value, digits);
+  return (/** @type {number} */ value) => percent(value, digits);
 }
 
-const iterations = (points) => [...new Set(points.map((point) => point.iteration))].sort((a, b) => a - b);
+/** @param {ChartPoint} point */
+const hasInterval = (point) => point.lo !== null && point.lo !== undefined;
 
-/** A figure over the iterations, a line for each series, with the 95% band of each: `lines` of {name, colour, points}.
+/**
+ * The tooltip of a point.
  *
- * A point is {iteration, value, lo, hi, n, href, estimated}: an estimate is hollow. `share` writes the axis in percent.
+ * @param {ChartPoint & { name: string }} point
+ * @param {boolean} isShare
+ * @param {string} unit
  */
-export function Course({ lines, label, share = true, height = 260, unit = "" }) {
-  const points = lines.flatMap((line) =>
-    line.points.map((point) => ({ ...point, name: line.name, colour: line.colour, dash: line.dash ?? "none" })),
-  );
+function pointTitle(point, isShare, unit) {
+  const format = isShare ? percent : number;
+  const lines = [
+    `${point.name}, iteration ${point.iteration}`,
+    isShare ? percent(point.value) : `${number(point.value, 4)} ${unit}`,
+    hasInterval(point) ? `95%: ${format(point.lo)} to ${format(point.hi)}` : "",
+    `n ${number(point.n)}${point.estimated ? ", estimated" : ""}`,
+  ];
+  return lines.filter(Boolean).join("\n");
+}
+
+/**
+ * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow.
+ *
+ * @param {{ lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string }} props with `share`
+ *   the axis is in percent
+ */
+export function IterationChart({ lines, label, share = true, height = 260, unit = "" }) {
+  const points = lines.flatMap(({ name, colour, points }) => points.map((point) => ({ ...point, name, colour })));
+  /** @param {number} width */
   const draw = (width) => {
-    const at = iterations(points);
-    const sure = points.filter((point) => point.lo !== null && point.lo !== undefined);
-    const say = (point) =>
-      [
-        `${point.name}, iteration ${point.iteration}`,
-        share ? percent(point.value) : `${number(point.value, 4)} ${unit}`,
-        point.lo === null || point.lo === undefined
-          ? ""
-          : share
-            ? `95%: ${percent(point.lo)} to ${percent(point.hi)}`
-            : `95%: ${number(point.lo)} to ${number(point.hi)}`,
-        `n ${number(point.n)}${point.estimated ? ", estimated" : ""}`,
-      ]
-        .filter(Boolean)
-        .join("\n");
+    const iterations = [...new Set(points.map((point) => point.iteration))].sort((a, b) => a - b);
+    const first = iterations[0] ?? 0;
+    const last = Math.max(iterations.at(-1) ?? 1, first + 1);
+    const pointsWithInterval = points.filter(hasInterval);
+    const values = points.flatMap((point) => [point.value, point.lo ?? point.value, point.hi ?? point.value]);
     const channels = { x: "iteration", y: "value", z: "name", stroke: "colour" };
     return Plot.plot({
       width,
       height,
       ...MARGIN,
-      x: { label: "iteration", ticks: at.length > 12 ? 8 : at, tickFormat: "d", inset: 14, domain: [at[0] ?? 0, Math.max(at.at(-1) ?? 1, (at[0] ?? 0) + 1)] },
-      y: { label: null, grid: true, nice: true, ticks: 5, tickFormat: share ? percents(points.flatMap((point) => [point.value, point.lo ?? point.value, point.hi ?? point.value])) : undefined },
+      x: {
+        label: "iteration",
+        ticks: iterations.length > 12 ? 8 : iterations,
+        tickFormat: "d",
+        inset: 14,
+        domain: [first, last],
+      },
+      y: { label: null, grid: true, nice: true, ticks: 5, tickFormat: share ? percentFormat(values) : undefined },
       color: { type: "identity" },
       marks: [
-        Plot.areaY(sure, { x: "iteration", y1: "lo", y2: "hi", z: "name", fill: "colour", fillOpacity: 0.13 }),
-        Plot.ruleX(sure, { x: "iteration", y1: "lo", y2: "hi", stroke: "colour", strokeOpacity: 0.45 }),
+        Plot.areaY(pointsWithInterval, {
+          x: "iteration",
+          y1: "lo",
+          y2: "hi",
+          z: "name",
+          fill: "colour",
+          fillOpacity: 0.13,
+        }),
+        Plot.ruleX(pointsWithInterval, { x: "iteration", y1: "lo", y2: "hi", stroke: "colour", strokeOpacity: 0.45 }),
         ...lines.map((line) =>
-          Plot.lineY(points.filter((point) => point.name === line.name), { ...channels, stroke: line.colour, strokeWidth: 2, strokeDasharray: line.dash ?? "none" }),
+          Plot.lineY(
+            points.filter((point) => point.name === line.name),
+            { ...channels, stroke: line.colour, strokeWidth: 2, strokeDasharray: line.dash ?? "none" },
+          ),
         ),
-        Plot.dot(points, { ...channels, r: 4.5, fill: (point) => (point.estimated ? "var(--paper)" : point.colour), strokeWidth: 2, href: (point) => point.href ?? null, title: say }),
+        Plot.dot(points, {
+          ...channels,
+          r: 4.5,
+          fill: (point) => (point.estimated ? "var(--paper)" : point.colour),
+          strokeWidth: 2,
+          href: (point) => point.href ?? null,
+          title: (point) => pointTitle(point, share, unit),
+        }),
       ],
     });
   };
-  return html`<${Picture} draw=${draw} of=${[lines, share]} label=${label} />`;
+  return html`<${Chart} draw=${draw} data=${[lines, share]} label=${label} />`;
 }
 
-/** Questions by p_hat, coloured by verdict, before the band that is kept; a bar is a link. */
+/**
+ * The number of questions by p_hat, coloured by verdict, in front of the band that is kept. Each bar is a link.
+ *
+ * @param {{
+ *   bins: Schemas["Bin"][],
+ *   band: [number, number] | null,
+ *   m: number,
+ *   hrefOf: (bin: Schemas["Bin"]) => string,
+ *   label: string,
+ *   height?: number,
+ * }} props `m` is the number of votes for each question
+ */
 export function Histogram({ bins, band, m, hrefOf, label, height = 240 }) {
+  /** @param {number} width */
   const draw = (width) => {
-    const half = 0.4 / Math.max(m, 1);
-    const places = band ? bins.map((bin) => bin.p_hat).filter((p) => p >= band[0] && p <= band[1]) : [];
-    const kept = band && [Math.min(band[0], ...places.map((p) => p - half)), Math.max(band[1], ...places.map((p) => p + half))];
-    const bars = bins.map((bin) => ({ ...bin, from: bin.p_hat - half, to: bin.p_hat + half, colour: `var(--v-${bin.verdict})` }));
+    const halfWidth = 0.4 / Math.max(m, 1);
+    const bars = bins.map((bin) => ({
+      ...bin,
+      from: bin.p_hat - halfWidth,
+      to: bin.p_hat + halfWidth,
+      colour: `var(--v-${bin.verdict})`,
+    }));
+    // The band is drawn wide enough to contain the whole bars of the questions in it.
+    const barsInBand = band ? bars.filter((bar) => bar.p_hat >= band[0] && bar.p_hat <= band[1]) : [];
+    const drawnBand = band && [
+      Math.min(band[0], ...barsInBand.map((bar) => bar.from)),
+      Math.max(band[1], ...barsInBand.map((bar) => bar.to)),
+    ];
     return Plot.plot({
       width,
       height,
       ...MARGIN,
-      x: { label: "p̂", domain: [-half - 0.01, 1 + half + 0.01], ticks: 5, tickFormat: (value) => value.toFixed(1) },
+      x: {
+        label: "p̂",
+        domain: [-halfWidth - 0.01, 1 + halfWidth + 0.01],
+        ticks: 5,
+        tickFormat: (/** @type {number} */ value) => value.toFixed(1),
+      },
       y: { label: null, grid: true, nice: true, ticks: 5 },
       color: { type: "identity" },
       marks: [
-        kept ? Plot.rectX([kept], { x1: "0", x2: "1", fill: "var(--band)" }) : null,
+        drawnBand ? Plot.rectX([drawnBand], { x1: "0", x2: "1", fill: "var(--band)" }) : null,
         Plot.rectY(
           bars,
           Plot.stackY({
@@ -112,111 +202,98 @@ export function Histogram({ bins, band, m, hrefOf, label, height = 240 }) {
             y: "questions",
             fill: "colour",
             rx: 1,
-            href: (bin) => hrefOf(bin),
-            title: (bin) => `p̂ = ${number(bin.p_hat)}, ${bin.verdict.replaceAll("_", " ")}\n${number(bin.questions)} questions`,
+            href: hrefOf,
+            title: (/** @type {Schemas["Bin"]} */ bin) =>
+              `p̂ = ${number(bin.p_hat)}, ${humanise(bin.verdict)}\n${number(bin.questions)} questions`,
           }),
         ),
         Plot.ruleY([0], { stroke: "var(--line)" }),
       ],
     });
   };
-  return html`<${Picture} draw=${draw} of=${[bins, band, m]} label=${label} />`;
+  return html`<${Chart} draw=${draw} data=${[bins, band, m]} label=${label} />`;
 }
 
-/** What became of each iteration's questions, as parts of all: `rows` of {iteration, verdict, questions, share, href}. */
-export function Parts({ rows, label, height = 220 }) {
+/**
+ * The verdicts on each iteration's questions, as shares of all its questions.
+ *
+ * @typedef {{ iteration: number, verdict: string, questions: number, share: number, href: string }} VerdictShare
+ * @param {{ rows: VerdictShare[], label: string, height?: number }} props
+ */
+export function VerdictChart({ rows, label, height = 220 }) {
+  /** @param {number} width */
   const draw = (width) =>
     Plot.plot({
       width,
       height,
       ...MARGIN,
       x: { label: "iteration", type: "band", padding: 0.35 },
-      y: { label: null, ticks: 5, grid: true, tickFormat: (value) => `${Math.round(100 * value)}%` },
+      y: {
+        label: null,
+        ticks: 5,
+        grid: true,
+        tickFormat: (/** @type {number} */ value) => `${Math.round(100 * value)}%`,
+      },
       color: { type: "identity" },
       marks: [
-        Plot.barY(rows, Plot.stackY({
-          x: "iteration",
-          y: "share",
-          fill: (row) => `var(--v-${row.verdict})`,
-          href: "href",
-          title: (row) => `iteration ${row.iteration}, ${row.verdict.replaceAll("_", " ")}\n${number(row.questions)} questions, ${percent(row.share)}`,
-        })),
+        Plot.barY(
+          rows,
+          Plot.stackY({
+            x: "iteration",
+            y: "share",
+            fill: (/** @type {VerdictShare} */ row) => `var(--v-${row.verdict})`,
+            href: "href",
+            title: (/** @type {VerdictShare} */ row) =>
+              `iteration ${row.iteration}, ${humanise(row.verdict)}\n${number(row.questions)} questions, ${percent(row.share)}`,
+          }),
+        ),
       ],
     });
-  return html`<${Picture} draw=${draw} of=${rows} label=${label} />`;
+  return html`<${Chart} draw=${draw} data=${rows} label=${label} />`;
 }
 
-/** A training's figure over its steps, one line an iteration, later ones darker; a band where points have an interval. */
-export function Steps({ points, label, share = false, height = 170 }) {
+/**
+ * A figure over the steps of the trainings: one line for each iteration, darker for later ones, with a band where the
+ * points have an interval.
+ *
+ * @param {{ points: StepPoint[], label: string, share?: boolean, height?: number }} props with `share` the axis is in
+ *   percent
+ */
+export function StepChart({ points, label, share = false, height = 170 }) {
+  /** @param {number} width */
   const draw = (width) => {
-    const last = Math.max(1, ...points.map((point) => point.iteration));
-    const colour = (point) => `color-mix(in oklab, var(--early), var(--late) ${Math.round((100 * point.iteration) / last)}%)`;
-    const write = (value) => (share ? percent(value) : number(value, 4));
-    const say = (point) => {
-      const sure = point.lo === undefined ? "" : `\n95%: ${write(point.lo)} to ${write(point.hi)}\nn ${number(point.n)}`;
-      return `iteration ${point.iteration}, step ${point.step}\n${write(point.value)}${sure}`;
+    const lastIteration = Math.max(1, ...points.map((point) => point.iteration));
+    /** @param {StepPoint} point */
+    const colour = (point) => {
+      const late = Math.round((100 * point.iteration) / lastIteration);
+      return `color-mix(in oklab, var(--early), var(--late) ${late}%)`;
     };
+    /** @param {number | undefined} value */
+    const format = (value) => (share ? percent(value) : number(value, 4));
+    /** @param {StepPoint} point */
+    const title = (point) => {
+      const estimate =
+        point.lo === undefined ? "" : `\n95%: ${format(point.lo)} to ${format(point.hi)}\nn ${number(point.n)}`;
+      return `iteration ${point.iteration}, step ${point.step}\n${format(point.value)}${estimate}`;
+    };
+    const tickFormat = share ? percentFormat(points.map((point) => point.value)) : undefined;
     return Plot.plot({
       width,
       height,
       ...MARGIN,
       marginBottom: 30,
       x: { label: "step", ticks: 4, tickFormat: "d" },
-      y: { label: null, grid: true, nice: true, ticks: 4, tickFormat: share ? percents(points.map((point) => point.value)) : undefined },
+      y: { label: null, grid: true, nice: true, ticks: 4, tickFormat },
       color: { type: "identity" },
       marks: [
-        Plot.areaY(points.filter((point) => point.lo !== undefined), { x: "step", y1: "lo", y2: "hi", z: "iteration", fill: colour, fillOpacity: 0.13 }),
+        Plot.areaY(
+          points.filter((point) => point.lo !== undefined),
+          { x: "step", y1: "lo", y2: "hi", z: "iteration", fill: colour, fillOpacity: 0.13 },
+        ),
         Plot.lineY(points, { x: "step", y: "value", z: "iteration", stroke: colour, strokeWidth: 1.8 }),
-        Plot.dot(points, { x: "step", y: "value", r: 6, fill: "transparent", title: say }),
+        Plot.dot(points, { x: "step", y: "value", r: 6, fill: "transparent", title }),
       ],
     });
   };
-  return html`<${Picture} draw=${draw} of=${[points, share]} label=${label} />`;
-}
-
-const MOST_ROWS = 30; // the last iterations; the numbers have all
-const STAGE_COLOURS = {
-  train_challenger: "var(--c-challenger)",
-  generate_questions: "color-mix(in oklab, var(--c-challenger), var(--paper) 45%)",
-  label_questions: "color-mix(in oklab, var(--c-solver), var(--paper) 45%)",
-  train_solver: "var(--c-solver)",
-  evaluate: "var(--c-evaluate)",
-  audit_labels: "var(--c-audit)",
-  check_health: "var(--muted)",
-  read_prompts: "color-mix(in oklab, var(--c-challenger), var(--paper) 45%)",
-  ask_a_person: "var(--v-no_majority)",
-};
-export const stageColour = (stage) => STAGE_COLOURS[stage] ?? "var(--muted)";
-
-/** Stages one after the other, a row an iteration, from each iteration's own start: what the time went to. */
-export function Timeline({ stages, now, label }) {
-  const rows = [];
-  const shown = new Set([...new Set(stages.map((stage) => stage.iteration))].slice(-MOST_ROWS));
-  for (const stage of stages.filter((one) => shown.has(one.iteration))) {
-    const before = rows.findLast((row) => row.iteration === stage.iteration);
-    const took = stage.seconds ?? Math.max(0, (now - new Date(stage.started_at)) / 1000);
-    const from = before ? before.to : 0;
-    rows.push({ ...stage, from, to: from + took, took, colour: stageColour(stage.stage) });
-  }
-  const draw = (width) =>
-    Plot.plot({
-      width,
-      height: 46 + 30 * new Set(rows.map((row) => row.iteration)).size,
-      ...MARGIN,
-      x: { label: "seconds of work", ticks: 6, grid: true },
-      y: { label: null, type: "band", padding: 0.25, tickFormat: (t) => `t = ${t}` },
-      color: { type: "identity" },
-      marks: [
-        Plot.barX(rows, {
-          x1: "from",
-          x2: "to",
-          y: "iteration",
-          fill: "colour",
-          fillOpacity: (row) => (row.status === "done" ? 1 : 0.55),
-          insetLeft: 0.5,
-          title: (row) => `${row.stage.replaceAll("_", " ")} ${row.iteration}: ${row.status}\n${row.took.toFixed(1)} s, attempt ${row.attempt}`,
-        }),
-      ],
-    });
-  return html`<${Picture} draw=${draw} of=${rows} label=${label} />`;
+  return html`<${Chart} draw=${draw} data=${[points, share]} label=${label} />`;
 }

@@ -1,7 +1,12 @@
-// Numbers and times as people read them.
+// Formats numbers, times and names for people.
+
+/** @typedef {number | null | undefined} MaybeNumber */
+
+/** @param {MaybeNumber} share @param {number} [digits] */
 export const percent = (share, digits = 1) =>
   share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)}%`;
 
+/** @param {MaybeNumber} value @param {number} [digits] significant digits, if it is not an integer */
 export const number = (value, digits = 3) =>
   value === null || value === undefined
     ? "–"
@@ -9,9 +14,13 @@ export const number = (value, digits = 3) =>
       ? value.toLocaleString("en")
       : Number(value.toPrecision(digits)).toLocaleString("en", { maximumSignificantDigits: digits });
 
+/** @param {{ lo?: number | null, hi?: number | null }} estimate */
 export const interval = ({ lo, hi }) =>
-  lo === null || lo === undefined ? "no interval" : `${(100 * lo).toFixed(1)}–${(100 * hi).toFixed(1)}%`;
+  lo === null || lo === undefined || hi === null || hi === undefined
+    ? "no interval"
+    : `${(100 * lo).toFixed(1)}–${(100 * hi).toFixed(1)}%`;
 
+/** @param {MaybeNumber} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
@@ -20,15 +29,17 @@ export function duration(seconds) {
   return `${(seconds / 3600).toFixed(1)} h`;
 }
 
-export function ago(time, now = Date.now()) {
-  const seconds = Math.max(0, (now - new Date(time)) / 1000);
+/** @param {string} time as in ISO 8601 */
+export function timeAgo(time) {
+  const seconds = Math.max(0, (Date.now() - new Date(time).getTime()) / 1000);
   if (seconds < 60) return "just now";
   if (seconds < 3600) return `${Math.round(seconds / 60)} min ago`;
   if (seconds < 86400) return `${Math.round(seconds / 3600)} h ago`;
   return `${Math.round(seconds / 86400)} d ago`;
 }
 
-export const moment = (time) => new Date(time).toISOString().replace("T", " ").slice(0, 16) + " UTC";
+/** @param {string} time as in ISO 8601 */
+export const dateTime = (time) => `${new Date(time).toISOString().replace("T", " ").slice(0, 16)} UTC`;
 
-/** The words of a name: `too_easy` is read as "too easy". */
-export const words = (name) => name.replaceAll("_", " ");
+/** Replaces the underscores in a name by spaces: `too_easy` becomes "too easy". @param {string} name */
+export const humanise = (name) => name.replaceAll("_", " ");

@@ -1,8 +1,10 @@
-// Questions and answers as mathematics, where they say so. What a model wrote is text: never HTML, and bounded.
+// Shows questions and answers, with their mathematics typeset. Text from a model is shown as text, never as HTML, and
+// only texts of limited length are typeset.
 import { html, useLayoutEffect, useRef } from "/static/preact.js";
 
-const LONGEST = 4000; // characters that are typeset
-const OPTIONS = {
+const MAX_TYPESET_LENGTH = 4000; // characters; a longer text is shown as it is
+const MAX_ANSWER_LENGTH = 300; // characters; a longer answer is cut off
+const KATEX_OPTIONS = {
   delimiters: [
     { left: "$$", right: "$$", display: true },
     { left: "\\[", right: "\\]", display: true },
@@ -10,29 +12,38 @@ const OPTIONS = {
     { left: "$", right: "$", display: false },
   ],
   throwOnError: false,
-  errorCallback: () => {}, // what is no mathematics stays as it was written
+  errorCallback: () => {}, // text that is not valid mathematics is shown as it is
   strict: "ignore",
   trust: false, // no links, no images, no HTML
   maxSize: 20,
   maxExpand: 200,
 };
 
-/** What a model wrote, with its mathematics typeset. Marks of direction in it (U+202E and its like) end with it. */
-export function Typeset({ text, class: more = "", ...rest }) {
-  const place = useRef();
-  // Before anything is painted: no row is ever seen without its text.
+/**
+ * Text from a model, with its mathematics typeset. Unicode's direction marks in it (such as U+202E) have no effect on
+ * the text after it, because the class `written` isolates it.
+ *
+ * @param {{ text: string, class?: string }} props
+ */
+export function Typeset({ text, class: className = "", ...attributes }) {
+  const container = useRef(/** @type {HTMLElement | null} */ (null));
+  // A layout effect runs before the browser paints, so a row is never visible without its text.
   useLayoutEffect(() => {
-    place.current.textContent = text;
-    if (text.length <= LONGEST && /[$\\]/.test(text)) renderMathInElement(place.current, OPTIONS);
+    if (!container.current) return;
+    container.current.textContent = text;
+    if (text.length <= MAX_TYPESET_LENGTH && /[$\\]/.test(text)) renderMathInElement(container.current, KATEX_OPTIONS);
   }, [text]);
-  return html`<span ref=${place} class=${`written ${more}`} ...${rest}></span>`;
+  return html`<span ref=${container} class=${`written ${className}`} ...${attributes}></span>`;
 }
 
-/** An answer, which is mathematics as a whole where it has a command or a power in it. */
+/**
+ * An answer. If it contains a command, a power, an index or a group, all of it is typeset as mathematics.
+ *
+ * @param {{ text: string | null }} props
+ */
 export function Answer({ text }) {
   if (text === null) return html`<span class="none">no answer</span>`;
-  const shown = text.length > 300 ? `${text.slice(0, 300)}…` : text;
-  return /[\\^_{}]/.test(shown) && !shown.includes("$")
-    ? html`<${Typeset} class="answer" text=${`$${shown}$`} />`
-    : html`<${Typeset} class="answer" text=${shown} />`;
+  const shown = text.length > MAX_ANSWER_LENGTH ? `${text.slice(0, MAX_ANSWER_LENGTH)}…` : text;
+  const isFormula = /[\\^_{}]/.test(shown) && !shown.includes("$");
+  return html`<${Typeset} class="answer" text=${isFormula ? `$${shown}$` : shown} />`;
 }

@@ -1,61 +1,106 @@
-// The questions before and after one, in the list that an address names: its filters, its order, its page.
+// Finds the previous and the next question in the list that an address describes: its filters, its order and its page.
 import { useEffect, useState } from "/static/preact.js";
-import { ApiError, get } from "./api.js";
+import { ApiError, get, isAbort } from "./api.js";
 
-export const PAGE = 50; // questions a page of the list
-const MOST_PAGES = 200; // that are looked through for a question
+export const PAGE_SIZE = 50; // questions on a page of the list
+const MAX_PAGES = 200; // that are searched for a question
+const QUESTIONS = "/runs/{run}/iterations/{iteration}/questions";
 
-/** `{before, after, missing}` of question `index` in the list at `path`; null until it is known.
+/**
+ * `cursor` is the parameter `after` of the list's page that contains the question; null for the first page.
  *
- * Each is `{index, page}`, where `page` is the `after` of the list's page that has it, or null where there is none.
- * `missing` says that the list has not got the question itself.
+ * @typedef {{ index: number, cursor: string | null }} ListedQuestion
  */
-export function useNeighbours(path, wanted, index) {
-  const key = JSON.stringify([path, wanted, index]);
-  const [state, setState] = useState({ key: null, found: null });
+/** @typedef {{ previous: ListedQuestion | null, next: ListedQuestion | null }} Neighbours */
+/** @typedef {import("./pages/questions.js").QuestionFilters} QuestionFilters */
+/** @typedef {{ run: string, iteration: string }} RunIteration */
+
+/**
+ * The neighbours of question `index` in the filtered list, where null marks the end of the list. "missing" means that
+ * the list does not contain the question, and null that the answer is not known yet.
+ *
+ * @param {RunIteration} runIteration
+ * @param {QuestionFilters} listFilters
+ * @param {number} index
+ * @returns {Neighbours | "missing" | null}
+ */
+export function useNeighbours(runIteration, listFilters, index) {
+  const key = JSON.stringify([runIteration, listFilters, index]);
+  const [state, setState] = useState(
+    /** @returns {{ key: string | null, neighbours: Neighbours | "missing" | null }} */
+    () => ({ key: null, neighbours: null }),
+  );
   useEffect(() => {
-    const stop = new AbortController();
-    const { after, ...filters } = wanted;
-    const looked = Object.keys(filters).length ? inList(path, filters, after ?? null, index, stop.signal) : inOrder(path, index, stop.signal);
-    looked.then(
-      (found) => setState({ key, found: found ?? { before: null, after: null, missing: true } }),
+    const abortController = new AbortController();
+    const { after = null, ...filters } = listFilters;
+    const search = { runIteration, filters, index, signal: abortController.signal };
+    const result = Object.keys(filters).length ? findInList(search, after) : findByIndex(search);
+    result.then(
+      (neighbours) => setState({ key, neighbours: neighbours ?? "missing" }),
       (error) => {
-        // Without an answer there are no steps; the page's own question says why.
-        if (!(error instanceof ApiError) && error.name !== "AbortError") throw error;
+        // Without a response there are no links to the neighbours. The page shows the error of the question itself.
+        if (!(error instanceof ApiError) && !isAbort(error)) throw error;
       },
     );
-    return () => stop.abort();
+    return () => abortController.abort();
   }, [key]);
-  return state.key === key ? state.found : null;
+  return state.key === key ? state.neighbours : null;
 }
 
-/** Without a filter they are numbered from 0. */
-async function inOrder(path, index, signal) {
-  const { items } = await get(path, { sort: "-index", limit: 1 }, signal);
-  const last = items.length ? items[0].index : -1;
-  const at = (number) => (number >= 0 && number <= last ? { index: number, page: null } : null);
-  return { before: at(Math.min(index - 1, last)), after: at(index + 1) };
+/**
+ * @typedef {{ runIteration: RunIteration, filters: Omit<QuestionFilters, "after">, index: number, signal: AbortSignal }} Search
+ */
+
+/**
+ * Neighbours in the list without filters, where the questions are numbered from 0.
+ *
+ * @param {Search} search
+ * @returns {Promise<Neighbours>}
+ */
+async function findByIndex({ runIteration, index, signal }) {
+  const { items } = await get(QUESTIONS, { ...runIteration, sort: "-index", limit: 1 }, signal);
+  const lastIndex = items.length ? items[0].index : -1;
+  /** @param {number} other */
+  const question = (other) => (other >= 0 && other <= lastIndex ? { index: other, cursor: null } : null);
+  return { previous: question(Math.min(index - 1, lastIndex)), next: question(index + 1) };
 }
 
-/** From a page of the list on; one that has it first does not say what is before it, so then from the beginning. */
-async function inList(path, filters, from, index, signal) {
-  let before = null;
-  let page = from;
-  for (let count = 0; count < MOST_PAGES; count += 1) {
-    const { items, next } = await get(path, { ...filters, after: page, limit: PAGE }, signal);
-    const rows = items.map((item) => ({ index: item.index, page }));
-    const at = rows.findIndex((row) => row.index === index);
-    before = rows[at - 1] ?? before;
-    if (at >= 0 && (before || from === null)) return { before, after: rows[at + 1] ?? (await first(path, filters, next, signal)) };
-    if (at >= 0 || !next) break;
-    before = rows.at(-1) ?? before;
-    page = next;
+/**
+ * Neighbours in the filtered list, which is read from the page `startCursor` on. If the question is the first one on
+ * that page, the page does not tell what precedes it, so the list is then read again from its beginning.
+ *
+ * @param {Search} search
+ * @param {string | null} startCursor
+ * @returns {Promise<Neighbours | null>}
+ */
+async function findInList(search, startCursor) {
+  const { runIteration, filters, index, signal } = search;
+  /** @type {ListedQuestion | null} */
+  let previous = null;
+  let cursor = startCursor;
+  for (let count = 0; count < MAX_PAGES; count += 1) {
+    const parameters = { ...runIteration, ...filters, after: cursor, limit: PAGE_SIZE };
+    const page = await get(QUESTIONS, parameters, signal);
+    const questions = page.items.map((item) => ({ index: item.index, cursor }));
+    const position = questions.findIndex((question) => question.index === index);
+    previous = questions[position - 1] ?? previous;
+    if (position >= 0 && (previous || startCursor === null)) {
+      return { previous, next: questions[position + 1] ?? (await firstOfPage(search, page.next)) };
+    }
+    if (position >= 0 || !page.next) break;
+    previous = questions.at(-1) ?? previous;
+    cursor = page.next;
   }
-  return from === null ? null : inList(path, filters, null, index, signal);
+  return startCursor === null ? null : findInList(search, null);
 }
 
-async function first(path, filters, page, signal) {
-  if (!page) return null;
-  const { items } = await get(path, { ...filters, after: page, limit: 1 }, signal);
-  return items.length ? { index: items[0].index, page } : null;
+/**
+ * @param {Search} search
+ * @param {string | null} cursor
+ * @returns {Promise<ListedQuestion | null>}
+ */
+async function firstOfPage({ runIteration, filters, signal }, cursor) {
+  if (!cursor) return null;
+  const { items } = await get(QUESTIONS, { ...runIteration, ...filters, after: cursor, limit: 1 }, signal);
+  return items.length ? { index: items[0].index, cursor } : null;
 }

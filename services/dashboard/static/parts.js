@@ -1,85 +1,155 @@
-// The small pieces that pages are made of.
+// Components that several pages use.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { download } from "./api.js";
-import { ago, interval, number, percent, words } from "./format.js";
-import { arrive } from "./router.js";
+import { download, toError } from "./api.js";
+import { humanise, interval, number, percent, timeAgo } from "./format.js";
+import { focusHeading } from "./router.js";
 
+/** @typedef {Schemas["FlowRunState"]} FlowRunState */
+/** @typedef {Schemas["Estimate"]} Estimate */
+/**
+ * A share with its 95% interval, which a series may lack; `estimated` if it was not measured but estimated from p_hat.
+ *
+ * @typedef {{ value: number, lo: number | null, hi: number | null, n: number, estimated?: boolean }} ShareEstimate
+ */
+
+/**
+ * The settings of a run that the pages show. The API's description does not list them, since each kind of run has
+ * others; the fields of `dataset` but for `votes` belong to co-evolution.
+ *
+ * @typedef {{
+ *   kind: string,
+ *   solver: { reward: { type: string } },
+ *   dataset: { votes: number, filtered?: boolean, band?: [number, number] | null, delta?: number },
+ * }} RunConfig
+ */
+
+/** @type {NonNullable<Schemas["QuestionSummary"]["verdict"]>[]} */
 export const VERDICTS = ["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"];
-export const SAID = ["right", "wrong", "ill_posed", "unknown"];
-const LIVE = new Set(["created", "running", "paused"]);
+/** @type {Schemas["OracleLabel"]["verdict"][]} */
+export const ORACLE_VERDICTS = ["right", "wrong", "ill_posed", "unknown"];
 
-export const isLive = (run) => LIVE.has(run.status);
+/** @param {Schemas["RunDetail"]} run */
+export const configOf = (run) => /** @type {RunConfig} */ (/** @type {unknown} */ (run.config));
 
-export const Status = ({ status }) => html`<span class="status is-${status}">${words(status)}</span>`;
+/** Whether the run can still change without being resumed. @param {{ status: string }} run */
+export const isLive = (run) => ["created", "running", "paused"].includes(run.status);
 
-const STARTS = { SCHEDULED: "waiting", PENDING: "starting", RUNNING: "starting", PAUSED: "paused", CANCELLING: "cancelled", CANCELLED: "cancelled", FAILED: "failed", CRASHED: "failed" };
-const FAILED = ["FAILED", "CRASHED"];
+/** @param {{ status: string }} props */
+export const Status = ({ status }) => html`<span class="status is-${status}">${humanise(status)}</span>`;
 
-/** Flow runs of which the store has nothing yet. One that was cancelled before it began is nobody's concern. */
-export const notBegun = (flowRuns) => (flowRuns ?? []).filter((one) => !one.begun && one.state !== "CANCELLED");
+/** @type {Record<string, string>} the status that is shown for each of Prefect's states */
+const FLOW_RUN_STATUS = {
+  SCHEDULED: "waiting",
+  PENDING: "starting",
+  RUNNING: "starting",
+  PAUSED: "paused",
+  CANCELLING: "cancelled",
+  CANCELLED: "cancelled",
+  FAILED: "failed",
+  CRASHED: "failed",
+};
 
-/** A flow run of Prefect's that waits to begin, or failed before it began. */
+/**
+ * The flow runs that the store has no trace of yet, without those that were cancelled before they started.
+ *
+ * @param {FlowRunState[] | null} flowRuns
+ */
+export const notStarted = (flowRuns) =>
+  (flowRuns ?? []).filter((flowRun) => !flowRun.begun && flowRun.state !== "CANCELLED");
+
+/**
+ * A flow run in Prefect that waits to start, or failed before it started.
+ *
+ * @param {{ flowRun: FlowRunState, children?: Children }} props
+ */
 export function FlowRun({ flowRun, children }) {
-  const failed = FAILED.includes(flowRun.state);
-  const what = failed ? "It failed before it changed anything in the store" : flowRun.state === "SCHEDULED" ? "It waits for a flow runner" : "Its flow is starting";
+  const hasFailed = ["FAILED", "CRASHED"].includes(flowRun.state);
+  const isWaiting = flowRun.state === "SCHEDULED";
+  const explanation = isWaiting ? "Waiting for a flow runner" : "The flow is starting";
+  const hint =
+    flowRun.name === "Late" ? html`. It is late: <code>coevo status</code> shows whether a flow runner is up` : "";
+  const failure = html`<p class="problem"><b>Failed before it changed anything in the store:</b> ${flowRun.message ?? "Prefect gave no reason."}</p>`;
   return html`<div class="flow-run">
-    <p>${children} <${Status} status=${STARTS[flowRun.state] ?? "starting"} /></p>
-    ${failed
-      ? html`<p class="problem"><b>${what}:</b> ${flowRun.message ?? "Prefect has no message."}</p>`
-      : html`<p class="meta">${what}${flowRun.name === "Late" ? ", which is late: `coevo status` says whether one runs" : ""}.</p>`}
-    <p class="meta">${ago(flowRun.since)} · <a href=${flowRun.url} target="_blank" rel="noopener">its flow run in Prefect</a></p>
+    <p>${children} <${Status} status=${FLOW_RUN_STATUS[flowRun.state] ?? "starting"} /></p>
+    ${hasFailed ? failure : html`<p class="meta">${explanation}${hint}.</p>`}
+    <p class="meta">${timeAgo(flowRun.since)} · <a href=${flowRun.url} target="_blank" rel="noopener">Flow run in Prefect</a></p>
   </div>`;
 }
 
+/** @param {{ verdict: string | null }} props */
 export const Verdict = ({ verdict }) =>
   verdict === null
     ? html`<span class="none">not labelled</span>`
-    : html`<span class="verdict"><i class="swatch v-${verdict}"></i>${words(verdict)}</span>`;
+    : html`<span class="verdict"><i class="swatch v-${verdict}"></i>${humanise(verdict)}</span>`;
 
-export const Said = ({ said }) =>
-  html`<span class="said s-${said.verdict}">${words(said.verdict)}<small> by ${words(said.oracle)}</small></span>`;
+/** @param {{ label: Schemas["OracleLabel"] }} props */
+export const OracleVerdict = ({ label }) =>
+  html`<span class="said s-${label.verdict}">${humanise(label.verdict)}<small> by ${humanise(label.oracle)}</small></span>`;
 
-/** A share with its interval and what it rests on; nothing is shown without them. */
-export function Share({ estimate, of = "n" }) {
+/**
+ * A share with its interval and its n, without which no share is shown.
+ *
+ * @param {{ estimate: ShareEstimate | null | undefined, countLabel?: string }} props
+ */
+export function Share({ estimate, countLabel = "n" }) {
   if (!estimate) return html`<span class="none">–</span>`;
   const { n, value, estimated } = estimate;
   return html`<span class="share">
-    <b>${percent(value)}</b> <small>${interval(estimate)} · ${of} ${number(n)}${estimated ? " · estimated" : ""}</small>
+    <b>${percent(value)}</b> <small>${interval(estimate)} · ${countLabel} ${number(n)}${estimated ? " · estimated" : ""}</small>
   </span>`;
 }
 
-/** A headline figure. */
+/**
+ * One of the figures at the top of a page; `children` replace the value of `estimate`.
+ *
+ * @param {{ label: string, estimate?: ShareEstimate | null, note?: Children, children?: Children }} props
+ */
 export function Tile({ label, estimate, note, children }) {
+  const value = estimate ? html`<b>${percent(estimate.value)}</b>` : html`<b class="none">–</b>`;
+  const details = estimate
+    ? `${interval(estimate)} · n ${number(estimate.n)}${estimate.estimated ? " · estimated from p̂" : ""}`
+    : "";
   return html`<div class="tile">
     <dt>${label}</dt>
     <dd>
-      ${children ?? (estimate ? html`<b>${percent(estimate.value)}</b>` : html`<b class="none">–</b>`)}
-      <small>${estimate ? `${interval(estimate)} · n ${number(estimate.n)}${estimate.estimated ? " · estimated from p̂" : ""}` : ""}${note ? html`<br />${note}` : ""}</small>
+      ${children ?? value}
+      <small>${details}${note ? html`<br />${note}` : ""}</small>
     </dd>
   </div>`;
 }
 
-/** What a colour stands for: `items` of [name, colour, whether its line is dashed]. */
-export const Legend = ({ items }) =>
-  html`<ul class="legend">
-    ${items.map(([name, colour, dashed]) => html`<li key=${name}>
-      <i class=${dashed ? "dashed" : "swatch"} style=${dashed ? { color: colour } : { background: colour }}></i>${name}
-    </li>`)}
-  </ul>`;
+/**
+ * What the colours of a chart stand for.
+ *
+ * @param {{ items: [name: string, colour: string, isDashed?: boolean][] }} props
+ */
+export function Legend({ items }) {
+  const rows = items.map(([name, colour, isDashed]) => {
+    const style = isDashed ? { color: colour } : { background: colour };
+    return html`<li key=${name}><i class=${isDashed ? "dashed" : "swatch"} style=${style}></i>${name}</li>`;
+  });
+  return html`<ul class="legend">${rows}</ul>`;
+}
 
-/** A picture in a frame, with a heading, a word on how to read it, and its numbers as a table. */
+/**
+ * A framed part of a page: a heading, a description, and the data of its chart as a table.
+ *
+ * @typedef {{ head: string[], rows: (string | number | null)[][] }} TableData
+ * @param {{ title: string, about?: string, wide?: boolean, children?: Children, table?: TableData, id?: string }} props
+ */
 export function Panel({ title, about, wide, children, table, id }) {
   return html`<section class=${`panel${wide ? " wide" : ""}`} id=${id}>
     <h2>${title}</h2>
     ${about && html`<p class="about">${about}</p>`} ${children}
-    ${table && table.rows.length > 0 && html`<${Numbers} ...${table} title=${title} />`}
+    ${table && table.rows.length > 0 && html`<${DataTable} ...${table} title=${title} />`}
   </section>`;
 }
 
-function Numbers({ head, rows, title }) {
+/** @param {TableData & { title: string }} props */
+function DataTable({ head, rows, title }) {
   return html`<details class="numbers">
-    <summary>Numbers<span class="sr"> of ${title}</span></summary>
-    <div class="scroll" tabindex="0" role="region" aria-label=${`Numbers of ${title}`}>
+    <summary>Data table<span class="sr"> of ${title}</span></summary>
+    <div class="scroll" tabindex="0" role="region" aria-label=${`Data table of ${title}`}>
       <table>
         <thead><tr>${head.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
         <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
@@ -88,53 +158,71 @@ function Numbers({ head, rows, title }) {
   </details>`;
 }
 
-export const Problem = ({ error }) => (error ? html`<p class="problem" role="alert">${error.message}</p>` : null);
+/** @param {{ error: Error | null }} props */
+export const ErrorMessage = ({ error }) => (error ? html`<p class="problem" role="alert">${error.message}</p>` : null);
 
+/**
+ * Shows `children` once `data` has arrived, and the error of the latest request.
+ *
+ * @param {{ data: unknown, error: Error | null, children?: Children }} props
+ */
 export function Loading({ data, error, children }) {
-  if (data === null) {
-    return error ? html`<${Problem} error=${error} />` : html`<p class="loading" aria-busy="true">Asking the API…</p>`;
-  }
-  return html`<${Problem} error=${error} />${children}`;
+  if (data !== null) return html`<${ErrorMessage} error=${error} />${children}`;
+  return error ? html`<${ErrorMessage} error=${error} />` : html`<p class="loading" aria-busy="true">Loading…</p>`;
 }
 
+/** Shown in place of an empty list or chart. @param {{ children?: Children }} props */
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
-/** Where one is: links to what is above, and the page's own name, which is the document's too. */
-export function Heading({ trail = [], title, children, aside }) {
-  const place = useRef();
-  const above = trail.slice(1).map(([name]) => name).filter((name) => !title.includes(name));
-  const named = [title, ...above.reverse(), "coevo"].join(" · ");
+/**
+ * The heading of a page, with links to the pages above it, and the document's title.
+ *
+ * @param {{ breadcrumbs?: [name: string, href: string][], title: string, children?: Children, aside?: Children }} props
+ */
+export function Heading({ breadcrumbs = [], title, children, aside }) {
+  const heading = useRef(/** @type {HTMLElement | null} */ (null));
+  const namesAbove = breadcrumbs.slice(1).map(([name]) => name);
+  const missingNames = namesAbove.filter((name) => !title.includes(name)).reverse();
+  const documentTitle = [title, ...missingNames, "coevo"].join(" · ");
   useEffect(() => {
-    document.title = named;
-  }, [named]);
-  useEffect(() => arrive(place.current), []);
+    document.title = documentTitle;
+  }, [documentTitle]);
+  useEffect(() => focusHeading(heading.current), []);
+  const links = breadcrumbs.map(
+    ([name, href]) => html`<a key=${href} href=${href}>${name}</a><span aria-hidden="true">/</span>`,
+  );
   return html`<header class="heading">
-    ${trail.length > 0 &&
-    html`<nav aria-label="Where you are">
-      ${trail.map(([name, href]) => html`<a key=${href} href=${href}>${name}</a><span aria-hidden="true">/</span>`)}
-    </nav>`}
-    <div class="title"><h1 ref=${place} tabindex="-1">${title}</h1>${aside}</div>
+    ${links.length > 0 && html`<nav aria-label="Breadcrumbs">${links}</nav>`}
+    <div class="title"><h1 ref=${heading} tabindex="-1">${title}</h1>${aside}</div>
     ${children && html`<p class="meta">${children}</p>`}
   </header>`;
 }
 
-/** A button whose work takes a while and may be refused. */
-export function Action({ children, work, kind = "", disabled = false }) {
-  const [state, setState] = useState({ busy: false, error: null });
+/**
+ * A button that is disabled while its action runs, and shows the error if the action fails.
+ *
+ * @param {{ children?: Children, action: () => Promise<void>, class?: string, disabled?: boolean }} props
+ */
+export function ActionButton({ children, action, class: className = "", disabled = false }) {
+  const [state, setState] = useState(
+    /** @returns {{ busy: boolean, error: Error | null }} */
+    () => ({ busy: false, error: null }),
+  );
   async function run() {
     setState({ busy: true, error: null });
     try {
-      await work();
+      await action();
       setState({ busy: false, error: null });
     } catch (error) {
-      setState({ busy: false, error });
+      setState({ busy: false, error: toError(error) });
     }
   }
   return html`<span class="action">
-    <button type="button" class=${kind} disabled=${disabled || state.busy} onClick=${run}>${children}</button>
-    <${Problem} error=${state.error} />
+    <button type="button" class=${className} disabled=${disabled || state.busy} onClick=${run}>${children}</button>
+    <${ErrorMessage} error=${state.error} />
   </span>`;
 }
 
-export const Download = ({ path, query, name, children }) =>
-  html`<${Action} kind="quiet" work=${() => download(path, query, name)}>${children}</${Action}>`;
+/** @param {{ path: string, parameters: object, name: string, children?: Children }} props */
+export const DownloadButton = ({ path, parameters, name, children }) =>
+  html`<${ActionButton} class="quiet" action=${() => download(path, parameters, name)}>${children}</${ActionButton}>`;

@@ -1,5 +1,8 @@
-// Preact, its hooks and htm, which index.html loads as their authors published them, under the names that modules import.
+// Exports Preact, its hooks and htm, which index.html loads as globals, so that the modules can import them by name.
 const { h, render } = window.preact;
 const { useEffect, useLayoutEffect, useRef, useState } = window.preactHooks;
-const html = window.htm.bind(h);
+
+/** @typedef {(strings: TemplateStringsArray, ...values: TemplateValue[]) => import("preact").VNode} Html */
+const html = /** @type {Html} */ (window.htm.bind(h));
+
 export { html, render, useEffect, useLayoutEffect, useRef, useState };

@@ -1,48 +1,81 @@
-// Pages have addresses: a click on a link changes the address and draws, without loading anything anew.
+// Client-side navigation: a click on a link changes the address and redraws, without loading the page again.
 import { useEffect, useState } from "/static/preact.js";
 
-let path = location.pathname; // of the page that was come to last
-let arriving = false; // at a page that has no heading yet
+const NAVIGATED = "coevo:navigated";
+let currentPath = location.pathname;
+let headingNeedsFocus = false; // after a change of page, until the new page has drawn its heading
 
-export function go(url, { replace = false } = {}) {
+/**
+ * @param {string} url
+ * @param {{ replace?: boolean }} [options] with `replace`, the browser's history gets no new entry
+ */
+export function navigate(url, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", url);
-  dispatchEvent(new Event("coevo:moved"));
+  dispatchEvent(new Event(NAVIGATED));
 }
 
-const main = () => document.getElementById("main");
+/** @param {string} run */
+export const runUrl = (run) => `/runs/${encodeURIComponent(run)}`;
 
-/** On another page the keyboard begins at its top, and a screen reader reads it; another filter is no other page. */
-function leave() {
-  if (location.pathname === path) return;
-  path = location.pathname;
-  arriving = true;
-  main()?.focus({ preventScroll: true });
+/** @param {string} checkpoint its id, "run/role/iteration" */
+export function checkpointUrl(checkpoint) {
+  const [run, role, iteration] = checkpoint.split("/");
+  return `${runUrl(run)}/checkpoints/${role}/${iteration}`;
 }
 
-/** The page that was gone to has its heading, which takes the focus, unless a person was quicker. */
-export function arrive(heading) {
-  if (!arriving) return;
-  arriving = false;
-  if ([main(), document.body].includes(document.activeElement)) heading.focus({ preventScroll: true });
+/** `path` with the query, if there is any. @param {string} path @param {URLSearchParams} query */
+export const withQuery = (path, query) => `${path}${String(query) && `?${query}`}`;
+
+const mainElement = () => document.getElementById("main");
+
+/**
+ * After a change of page, the focus moves to the page's content: the keyboard starts at its top, and a screen reader
+ * reads it. A change of the query only, such as another filter, leaves the focus where it is.
+ */
+function moveFocusToNewPage() {
+  if (location.pathname === currentPath) return;
+  currentPath = location.pathname;
+  headingNeedsFocus = true;
+  mainElement()?.focus({ preventScroll: true });
 }
 
-/** The address's path and query, as they are now. */
+/**
+ * Moves the focus to the heading of a page that was just navigated to, unless the user has focused something else by
+ * then.
+ *
+ * @param {HTMLElement | null} heading
+ */
+export function focusHeading(heading) {
+  if (!headingNeedsFocus) return;
+  headingNeedsFocus = false;
+  const focused = document.activeElement;
+  if (focused === document.body || focused === mainElement()) heading?.focus({ preventScroll: true });
+}
+
+/** The path and query of the current address. The component is drawn again when they change. */
 export function useLocation() {
   const [, setCount] = useState(0);
   useEffect(() => {
-    const moved = () => (leave(), setCount((n) => n + 1));
-    addEventListener("coevo:moved", moved);
-    addEventListener("popstate", moved);
+    function onNavigation() {
+      moveFocusToNewPage();
+      setCount((count) => count + 1);
+    }
+    addEventListener(NAVIGATED, onNavigation);
+    addEventListener("popstate", onNavigation);
     return () => {
-      removeEventListener("coevo:moved", moved);
-      removeEventListener("popstate", moved);
+      removeEventListener(NAVIGATED, onNavigation);
+      removeEventListener("popstate", onNavigation);
     };
   }, []);
-  return { path: decoded(location.pathname), query: new URLSearchParams(location.search) };
+  return { path: decodePath(location.pathname), query: new URLSearchParams(location.search) };
 }
 
-/** The path as people read it; as it stands where its escapes are not UTF-8, so that it is a page that is not there. */
-function decoded(path) {
+/**
+ * The decoded path. If its escapes are not UTF-8 it stays as it is, and leads to the "page not found" page.
+ *
+ * @param {string} path
+ */
+function decodePath(path) {
   try {
     return decodeURI(path);
   } catch (error) {
@@ -51,18 +84,19 @@ function decoded(path) {
   }
 }
 
-/** Links within the dashboard, those in pictures too, move without loading. */
-export function followLinks() {
+/** Makes clicks on links within the dashboard, including those in charts, navigate without loading the page again. */
+export function interceptLinks() {
   addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
-    const link = event.composedPath().find((node) => node.localName === "a");
-    if (!link || link.hasAttribute("download") || link.getAttribute("target")) return;
+    const link = event.composedPath().find((target) => target instanceof Element && target.localName === "a");
+    if (!(link instanceof HTMLAnchorElement || link instanceof SVGAElement)) return;
+    if (link.hasAttribute("download") || link.getAttribute("target")) return;
     const href = typeof link.href === "string" ? link.href : link.href.baseVal;
     const url = new URL(href, location.href);
     if (url.origin !== location.origin || url.pathname.startsWith("/api/")) return;
     if (url.hash && url.pathname === location.pathname && url.search === location.search) return;
     event.preventDefault();
-    go(url.pathname + url.search);
+    navigate(url.pathname + url.search);
     scrollTo(0, 0);
   });
 }

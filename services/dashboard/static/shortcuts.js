@@ -1,50 +1,64 @@
-// Keys that act without a modifier. Whoever speaks to their computer, or hits keys by accident, can turn them off.
+// Single-key shortcuts, without a modifier. Users can turn them off: with speech input, or when keys are pressed by
+// accident, they would act unintentionally.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { local } from "./stored.js";
+import { browserStorage } from "./stored.js";
 
-const NAME = "coevo-shortcuts";
+const STORAGE_KEY = "coevo-shortcuts";
 const CHANGED = "coevo:shortcuts";
-const TAKES_TEXT = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), select, textarea, [contenteditable]";
+const TAKES_TEXT =
+  "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), select, textarea, [contenteditable]";
 const TAKES_ENTER = "a, button, summary";
 
-const areOn = () => local.get(NAME) !== "off";
+const shortcutsEnabled = () => browserStorage.get(STORAGE_KEY) !== "off";
 
-function useAreOn() {
-  const [on, setOn] = useState(areOn());
+function useShortcutsEnabled() {
+  const [enabled, setEnabled] = useState(shortcutsEnabled());
   useEffect(() => {
-    const changed = () => setOn(areOn());
-    addEventListener(CHANGED, changed);
-    return () => removeEventListener(CHANGED, changed);
+    const onChange = () => setEnabled(shortcutsEnabled());
+    addEventListener(CHANGED, onChange);
+    return () => removeEventListener(CHANGED, onChange);
   }, []);
-  return on;
+  return enabled;
 }
 
-/** Do `acts[key]`, of lower-case keys, where that key is meant for the page: not written into a field, nor held down. */
-export function useShortcuts(acts) {
-  const latest = useRef(acts);
-  latest.current = acts;
+/**
+ * Calls `actions[key]` when a key is pressed that is meant for the page: not typed into a field, and not held down.
+ *
+ * @param {Record<string, () => void>} actions by key, in lower case
+ */
+export function useShortcuts(actions) {
+  const latestActions = useRef(actions);
+  latestActions.current = actions;
   useEffect(() => {
-    function onKey(event) {
-      if (!areOn() || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || event.repeat) return;
-      if (event.target.closest(TAKES_TEXT) || (event.key === "Enter" && event.target.closest(TAKES_ENTER))) return;
-      const act = latest.current[event.key.toLowerCase()];
-      if (!act) return;
+    /** @param {KeyboardEvent} event */
+    function onKeyDown(event) {
+      if (!shortcutsEnabled() || event.repeat) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+      const target = event.target instanceof Element ? event.target : document.body;
+      if (target.closest(TAKES_TEXT) || (event.key === "Enter" && target.closest(TAKES_ENTER))) return;
+      const action = latestActions.current[event.key.toLowerCase()];
+      if (!action) return;
       event.preventDefault();
-      act();
+      action();
     }
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
   }, []);
 }
 
-/** A key beside what it does, while it does it. */
-export const Key = ({ children }) => (useAreOn() ? html`<kbd>${children}</kbd>` : null);
+/**
+ * The key that triggers an action, shown beside it while shortcuts are enabled.
+ *
+ * @param {{ children?: Children }} props
+ */
+export const KeyHint = ({ children }) => (useShortcutsEnabled() ? html`<kbd>${children}</kbd>` : null);
 
 export function ShortcutSwitch() {
-  const on = useAreOn();
-  function change(event) {
-    local.set(NAME, event.target.checked ? "on" : "off");
+  const enabled = useShortcutsEnabled();
+  /** @param {EventOn<HTMLInputElement>} event */
+  function onChange(event) {
+    browserStorage.set(STORAGE_KEY, event.target.checked ? "on" : "off");
     dispatchEvent(new Event(CHANGED));
   }
-  return html`<label><input type="checkbox" checked=${on} onChange=${change} /> Single-key shortcuts</label>`;
+  return html`<label><input type="checkbox" checked=${enabled} onChange=${onChange} /> Single-key shortcuts</label>`;
 }

@@ -1,21 +1,52 @@
-// What this browser is to remember. Where it keeps no storage, or has no room, that is until the page is left.
-const instead = new Map();
+// Values that this browser remembers. If it allows no storage, or the storage is full, they last until the page is
+// left.
 
-function tried(work, otherwise) {
+/** @type {Map<string, string>} */
+const fallback = new Map();
+
+/**
+ * The result of `action`, or that of `onRefusal` if the browser refuses access to its storage.
+ *
+ * @template Result
+ * @param {() => Result} action
+ * @param {() => Result} onRefusal
+ */
+function tryStorage(action, onRefusal) {
   try {
-    return work();
+    return action();
   } catch (error) {
-    if (error instanceof DOMException) return otherwise();
+    if (error instanceof DOMException) return onRefusal();
     throw error;
   }
 }
 
-const remembering = (storage) => ({
-  get: (name) => instead.get(name) ?? tried(() => globalThis[storage].getItem(name), () => null),
-  set: (name, value) => tried(() => globalThis[storage].setItem(name, value), () => instead.set(name, value)),
-  remove: (name) => (instead.delete(name), tried(() => globalThis[storage].removeItem(name), () => {})),
+/** @param {"localStorage" | "sessionStorage"} storage */
+const storageWithFallback = (storage) => ({
+  /** @param {string} key @returns {string | null} */
+  get: (key) =>
+    fallback.get(key) ??
+    tryStorage(
+      () => globalThis[storage].getItem(key),
+      () => null,
+    ),
+  /** @param {string} key @param {string} value */
+  set(key, value) {
+    fallback.delete(key);
+    tryStorage(
+      () => globalThis[storage].setItem(key, value),
+      () => void fallback.set(key, value),
+    );
+  },
+  /** @param {string} key */
+  remove(key) {
+    fallback.delete(key);
+    tryStorage(
+      () => globalThis[storage].removeItem(key),
+      () => {},
+    );
+  },
 });
 
-export const local = remembering("localStorage");
-export const ofTab = remembering("sessionStorage");
-export const PERSON = "coevo-name"; // of the person at this browser
+export const browserStorage = storageWithFallback("localStorage");
+export const tabStorage = storageWithFallback("sessionStorage");
+export const USER_NAME_KEY = "coevo-name"; // the name of the person who uses this browser

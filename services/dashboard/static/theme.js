@@ -1,6 +1,7 @@
-// Before anything is drawn: the colours that this browser was told to use, or those of its system.
+// Applies the colour theme that was chosen in this browser before anything is drawn. Without a choice, the system's
+// theme applies.
 try {
   document.documentElement.dataset.theme = localStorage.getItem("theme") ?? "";
 } catch (error) {
-  if (!(error instanceof DOMException)) throw error; // it keeps no storage
+  if (!(error instanceof DOMException)) throw error; // a DOMException means that the browser allows no storage
 }

@@ -1,69 +1,110 @@
-// What `coevo audit show` shows: who was asked of what, how far to trust what is estimated, and who agrees with whom.
+// The panel of a run's audits, with the same content as `coevo audit show`: the figures of each oracle and the
+// questions that they are based on, the reliability of the estimates, and the agreement between oracles and between
+// annotators.
 import { html } from "/static/preact.js";
-import { number, words } from "../format.js";
+import { humanise, number } from "../format.js";
 import { Panel, Share } from "../parts.js";
 
-/** What a figure of label accuracy rests on; without it a sample looks like all, and an estimate like either. */
-export function frameOf({ frame, figure, population, over }) {
+/** @typedef {Schemas["Accuracy"]} Accuracy */
+/** @typedef {Schemas["RunAudits"]} RunAudits */
+
+/**
+ * The questions that a figure of label accuracy is based on. It is always shown beside the figure, which otherwise does
+ * not tell whether it comes from a sample, from all questions, or from an estimate.
+ *
+ * @param {Accuracy} accuracy
+ */
+export function basisOf({ frame, figure, population, over }) {
   const kept = over === "kept" ? " kept" : "";
   if (frame === null) return "estimate from p̂";
   if (frame === "sample") return `a sample: ${number(figure.n)} of ${number(population)}${kept}`;
-  return figure.n < population ? `${number(figure.n)} of all ${number(population)}${kept} so far` : `all ${number(population)}${kept}`;
+  return figure.n < population
+    ? `${number(figure.n)} of all ${number(population)}${kept} so far`
+    : `all ${number(population)}${kept}`;
 }
 
-/** The frame of what one oracle measured in an iteration, once the audits are known; an estimate says so itself. */
-export function frameAt(audits, { iteration, oracle, over }) {
-  const same = (each) => each.iteration === iteration && each.oracle === oracle && each.over === over;
-  const found = audits?.measured.find(same);
-  return found ? frameOf(found) : null;
+/**
+ * The basis of what one oracle measured in one iteration; null if the audits have not been loaded yet, and for an
+ * estimate, which is marked as one anyway.
+ *
+ * @param {RunAudits | null} audits
+ * @param {{ iteration: number, oracle: string, over: string }} point
+ */
+export function basisOfPoint(audits, { iteration, oracle, over }) {
+  const accuracy = audits?.measured.find(
+    (measured) => measured.iteration === iteration && measured.oracle === oracle && measured.over === over,
+  );
+  return accuracy ? basisOf(accuracy) : null;
 }
 
-/** Nothing where nothing was audited. */
-export function Audits({ audits, place }) {
-  const figures = audits ? [...audits.measured, ...audits.estimated] : [];
+/** Shows nothing if nothing was audited. @param {{ audits: RunAudits | null, url: string }} props `url` is the run's */
+export function Audits({ audits, url }) {
+  if (!audits) return null;
+  const figures = [...audits.measured, ...audits.estimated];
   if (figures.length === 0) return null;
-  const { checks, oracles, annotators } = audits;
-  return html`<${Panel} title="Audits" wide id="audits" about="Who was asked, and of what. Different oracles err differently: one is compared with itself only.">
+  const { checks, estimated, oracles, annotators } = audits;
+  return html`<${Panel} title="Audits" wide id="audits" about="Label accuracy by each oracle, and the questions that it graded. Oracles make different errors, so compare an oracle only with itself.">
     <div class="audits">
-      <${Figures} figures=${figures} place=${place} />
+      <${Figures} figures=${figures} url=${url} />
       <div>
-        ${checks.length > 0 && html`<h3>Whether to trust the estimates from p̂</h3><ul class="remarks">${checks.map((check) => html`<${Check} key=${`${check.oracle}/${check.over}`} check=${check} />`)}</ul>`}
-        ${checks.length === 0 && audits.estimated.length > 0 && html`<h3>Whether to trust the estimates from p̂</h3><p class="about">It cannot be told before two iterations are audited.</p>`}
-        <${Kappas} title="How far oracles agree" pairs=${oracles} />
-        <${Kappas} title="How far annotators agree" pairs=${annotators} />
-        ${oracles.length + annotators.length > 0 && html`<p class="about">κ is Cohen's: 1 is complete agreement, 0 is what chance would give.</p>`}
+        ${(checks.length > 0 || estimated.length > 0) && html`<h3>Reliability of the estimates from p̂</h3>`}
+        ${checks.length > 0 && html`<ul class="remarks">${checks.map((check) => html`<${Check} key=${`${check.oracle}/${check.over}`} check=${check} />`)}</ul>`}
+        ${checks.length === 0 && estimated.length > 0 && html`<p class="about">It can be checked once two iterations have been audited.</p>`}
+        <${Agreements} title="Agreement between oracles" pairs=${oracles} />
+        <${Agreements} title="Agreement between annotators" pairs=${annotators} />
+        ${oracles.length + annotators.length > 0 && html`<p class="about">κ is Cohen's kappa: 1 is complete agreement, 0 is the agreement that is expected by chance.</p>`}
       </div>
     </div>
   </${Panel}>`;
 }
 
-const inOrder = (a, b) => a.oracle.localeCompare(b.oracle) || b.over.localeCompare(a.over) || a.iteration - b.iteration;
+/** @param {Accuracy} a @param {Accuracy} b */
+const byOracleAndIteration = (a, b) =>
+  a.oracle.localeCompare(b.oracle) || b.over.localeCompare(a.over) || a.iteration - b.iteration;
 
-function Figures({ figures, place }) {
+/** @param {{ figures: Accuracy[], url: string }} props */
+function Figures({ figures, url }) {
+  const sorted = [...figures].sort(byOracleAndIteration);
   return html`<div class="scroll tall" tabindex="0" role="region" aria-label="Label accuracy by oracle">
     <table>
-      <caption class="sr">Label accuracy by oracle, questions and iteration, and what each figure rests on</caption>
-      <thead><tr><th scope="col">by</th><th scope="col">over</th><th scope="col"><abbr title="iteration">t</abbr></th><th scope="col">label accuracy</th><th scope="col">asked of</th></tr></thead>
-      <tbody>${figures.sort(inOrder).map((each) => html`<tr key=${`${each.oracle}/${each.over}/${each.iteration}`}>
-        <td>${words(each.oracle)}</td><td>${each.over}</td>
-        <th scope="row"><a href=${`${place}/${each.iteration}`}><span class="sr">iteration </span>${each.iteration}</a></th>
-        <td><${Share} estimate=${{ ...each.figure, estimated: each.frame === null }} /></td><td>${frameOf(each)}</td>
-      </tr>`)}</tbody>
+      <caption class="sr">Label accuracy by oracle, questions and iteration, and what each figure is based on</caption>
+      <thead><tr><th scope="col">oracle</th><th scope="col">questions</th><th scope="col"><abbr title="iteration">t</abbr></th><th scope="col">label accuracy</th><th scope="col">based on</th></tr></thead>
+      <tbody>${sorted.map((accuracy) => html`<${FigureRow} key=${`${accuracy.oracle}/${accuracy.over}/${accuracy.iteration}`} accuracy=${accuracy} url=${url} />`)}</tbody>
     </table>
   </div>`;
 }
 
-const points = (share) => (100 * share).toFixed(1);
-
-function Check({ check }) {
-  const { oracle, over, error, bias, held, folds } = check;
-  const leaning = Number(points(bias)) === 0 ? "without leaning either way" : `${points(Math.abs(bias))} too ${bias > 0 ? "high" : "low"} on the whole`;
-  return html`<li><b>${words(oracle)}, ${over}:</b> each audited iteration, estimated from the others, is off by ${points(error)} points on average, ${leaning}; the interval held ${held} of ${folds.length}.</li>`;
+/** @param {{ accuracy: Accuracy, url: string }} props */
+function FigureRow({ accuracy, url }) {
+  const { oracle, over, iteration, figure, frame } = accuracy;
+  return html`<tr>
+    <td>${humanise(oracle)}</td><td>${over}</td>
+    <th scope="row"><a href=${`${url}/${iteration}`}><span class="sr">iteration </span>${iteration}</a></th>
+    <td><${Share} estimate=${{ ...figure, estimated: frame === null }} /></td><td>${basisOf(accuracy)}</td>
+  </tr>`;
 }
 
-function Kappas({ title, pairs }) {
+/** A share in percentage points. @param {number} share */
+const points = (share) => (100 * share).toFixed(1);
+
+/** @param {{ check: Schemas["EstimateCheck"] }} props */
+function Check({ check }) {
+  const { oracle, over, error, bias, held, folds } = check;
+  const direction = bias > 0 ? "too high" : "too low";
+  const biasText =
+    Number(points(bias)) === 0 ? "without a bias" : `and on the whole ${points(Math.abs(bias))} points ${direction}`;
+  return html`<li><b>${humanise(oracle)}, ${over}:</b> each audited iteration was also estimated from the other ones. The estimates were off by ${points(error)} percentage points on average, ${biasText}. Their interval contained the measured value in ${held} of ${folds.length} iterations.</li>`;
+}
+
+/** Cohen's kappa of pairs of oracles or annotators. @param {{ title: string, pairs: Schemas["Agreement"][] }} props */
+function Agreements({ title, pairs }) {
   if (pairs.length === 0) return null;
   return html`<h3>${title}</h3>
-    <dl class="pairs kappas">${pairs.map(({ first, second, kappa }) => html`<dt key=${`${first}/${second}`}>${words(first)} and ${words(second)}</dt>
-      <dd>${kappa ? html`κ <b>${kappa.value.toFixed(2)}</b> <small>${kappa.lo.toFixed(2)} to ${kappa.hi.toFixed(2)} · n ${number(kappa.n)}</small>` : html`<small>cannot be told: both say the same of everything</small>`}</dd>`)}</dl>`;
+    <dl class="pairs kappas">${pairs.map((pair) => html`<${Pair} key=${`${pair.first}/${pair.second}`} ...${pair} />`)}</dl>`;
+}
+
+/** @param {Schemas["Agreement"]} props */
+function Pair({ first, second, kappa }) {
+  return html`<dt>${humanise(first)} and ${humanise(second)}</dt>
+    <dd>${kappa ? html`κ <b>${kappa.value.toFixed(2)}</b> <small>${kappa.lo.toFixed(2)} to ${kappa.hi.toFixed(2)} · n ${number(kappa.n)}</small>` : html`<small>undefined: both gave one and the same verdict on every question</small>`}</dd>`;
 }

@@ -1,154 +1,230 @@
-// Labelling by hand: one question after the other, by keyboard, and blind: no votes, no p_hat, nobody else's word.
+// Labelling by hand, one question after the other, by keyboard. It is blind: the page shows no votes, no p_hat and no
+// other verdicts.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { post, useAnswer } from "../api.js";
+import { post, toError, useResponse } from "../api.js";
 import { number } from "../format.js";
-import { Action, Empty, Heading, Loading, Panel, Problem } from "../parts.js";
 import { Answer, Typeset } from "../math.js";
-import { Key, useShortcuts } from "../shortcuts.js";
-import { local, PERSON } from "../stored.js";
+import { ActionButton, Empty, ErrorMessage, Heading, Loading, Panel } from "../parts.js";
+import { runUrl } from "../router.js";
+import { KeyHint, useShortcuts } from "../shortcuts.js";
+import { browserStorage, USER_NAME_KEY } from "../stored.js";
 
-const UNDO_MS = 1_500; // a word cannot be taken back once it is sent
+/** @typedef {Schemas["Labelling"]} LabellingState */
+/** @typedef {Schemas["OracleLabel"]["verdict"]} Verdict */
+/** @typedef {{ run: string, iteration: string }} RunIteration */
+
+const UNDO_MS = 1_500; // how long a verdict can be undone; after that it is sent, and cannot be taken back
+/** @type {[verdict: Verdict, key: string, name: string, description: string][]} */
 const CHOICES = [
-  ["right", "r", "Right", "The answer is the question's answer."],
-  ["wrong", "w", "Wrong", "The question has another answer."],
-  ["ill_posed", "i", "Ill-posed", "The question has no one answer."],
-  ["unknown", "s", "Skip", "I cannot say."],
+  ["right", "r", "Right", "The pseudo-label is the answer to the question."],
+  ["wrong", "w", "Wrong", "The question has a different answer."],
+  ["ill_posed", "i", "Ill-posed", "The question does not have exactly one answer."],
+  ["unknown", "s", "Skip", "I cannot tell."],
 ];
 
-export function LabelPage({ run, t }) {
-  const [name, setName] = useState(local.get(PERSON) ?? "");
-  if (!run) return html`<${Heading} title="Label by hand">Choose an iteration of a run: its page leads here. <a href="/">All runs</a></${Heading}>`;
-  const place = `/runs/${encodeURIComponent(run)}`;
+/** @param {{ run?: string, iteration?: string }} props which are missing at the address /label */
+export function LabelPage({ run, iteration }) {
+  const [annotator, setAnnotator] = useState(browserStorage.get(USER_NAME_KEY) ?? "");
+  if (!run || !iteration) {
+    return html`<${Heading} title="Label by hand">Open an iteration of a run and click “Label a sample by hand”. <a href="/">All runs</a></${Heading}>`;
+  }
+  /** @param {string} name */
+  function onName(name) {
+    browserStorage.set(USER_NAME_KEY, name);
+    setAnnotator(name);
+  }
+  const url = runUrl(run);
   return html`
-    <${Heading} trail=${[["Runs", "/"], [run, place], [`iteration ${t}`, `${place}/${t}`]]} title="Label by hand">
-      Is the pseudo-label the right answer to its question? Two people's word settles it.
+    <${Heading} breadcrumbs=${[["Runs", "/"], [run, url], [`iteration ${iteration}`, `${url}/${iteration}`]]} title="Label by hand">
+      Is the pseudo-label the right answer to the question? A verdict is settled when two people agree.
     </${Heading}>
-    ${name ? html`<${Labelling} api=${`${place}/iterations/${t}`} name=${name} rename=${() => setName("")} />` : html`<${WhoAreYou} say=${(given) => (local.set(PERSON, given), setName(given))} />`}
+    ${annotator ? html`<${Labelling} run=${run} iteration=${iteration} annotator=${annotator} changeName=${() => setAnnotator("")} />` : html`<${NameForm} onName=${onName} />`}
   `;
 }
 
-function WhoAreYou({ say }) {
+/** @param {{ onName: (name: string) => void }} props */
+function NameForm({ onName }) {
   const [name, setName] = useState("");
-  return html`<form class="card form" onSubmit=${(event) => (event.preventDefault(), say(name.trim()))}>
+  /** @param {Event} event */
+  function onSubmit(event) {
+    event.preventDefault();
+    onName(name.trim());
+  }
+  return html`<form class="card form" onSubmit=${onSubmit}>
     <label>Your name <input value=${name} onInput=${(event) => setName(event.target.value)} required maxlength="100" /></label>
-    <p class="about">It is kept with what you say.</p>
-    <button>Begin</button>
+    <p class="about">It is stored with each of your verdicts.</p>
+    <button>Start</button>
   </form>`;
 }
 
-function Labelling({ api, name, rename }) {
-  const { data: first, error, again } = useAnswer(`${api}/labelling/next`, { annotator: name });
-  const [after, setAfter] = useState(null); // what the last word was answered with: the next question
-  const [problem, setProblem] = useState(null);
+/** @param {RunIteration & { annotator: string, changeName: () => void }} props */
+function Labelling({ run, iteration, annotator, changeName }) {
+  const next = useResponse("/runs/{run}/iterations/{iteration}/labelling/next", { run, iteration, annotator });
+  // The response to the last verdict, which contains the next question.
+  const [postResponse, setPostResponse] = useState(/** @type {LabellingState | null} */ (null));
+  const [postError, setPostError] = useState(/** @type {Error | null} */ (null));
   const [note, setNote] = useState("");
-  const [said, setSaid] = useState(0);
-  const data = after ?? first;
+  const [sentCount, setSentCount] = useState(0);
+  const [chosen, setChosen] = useState(/** @type {Verdict | null} */ (null)); // the verdict that is about to be sent
+  // The question of the last verdict. While that is being sent, the question takes no other verdict.
+  const sentIndex = useRef(/** @type {number | null} */ (null));
+  const data = postResponse ?? next.data;
   const question = data?.question ?? null;
-  const [chosen, setChosen] = useState(null); // the verdict that is about to be sent
-  const sent = useRef(null); // the question that the last word was of: no other word is, while it is on its way
 
-  async function send() {
-    if (!waits()) return;
-    const about = question;
-    sent.current = about.index;
+  const isOpen = () => question !== null && question.index !== sentIndex.current;
+
+  async function sendVerdict() {
+    if (question === null || chosen === null || !isOpen()) return;
+    sentIndex.current = question.index;
     setChosen(null);
     try {
-      setAfter(await post(`${api}/labelling/${about.index}`, { annotator: name, verdict: chosen, note }, { keepalive: true }));
-      setProblem(null);
+      const path = "/runs/{run}/iterations/{iteration}/labelling/{index}";
+      const parameters = { run, iteration, index: question.index };
+      const body = { annotator, verdict: chosen, note };
+      setPostResponse(await post(path, parameters, body, { keepalive: true }));
+      setPostError(null);
       setNote("");
-      setSaid((count) => count + 1);
-    } catch (failed) {
-      sent.current = null;
-      setProblem(failed);
-      setAfter(null);
-      again();
+      setSentCount((count) => count + 1);
+    } catch (error) {
+      sentIndex.current = null;
+      setPostError(toError(error));
+      reload();
     }
   }
 
-  function drawn() {
-    setAfter(null);
-    again();
+  function reload() {
+    setPostResponse(null);
+    next.refetch();
   }
 
-  const waits = () => question !== null && question.index !== sent.current;
-
-  /** One key is enough; the same once more does not wait. */
+  /**
+   * Chooses a verdict, which is sent after a moment. Choosing the same one again sends it at once.
+   *
+   * @param {Verdict} verdict
+   */
   function choose(verdict) {
-    if (!waits()) return;
-    if (verdict === chosen) send();
+    if (!isOpen()) return;
+    if (verdict === chosen) sendVerdict();
     else setChosen(verdict);
   }
 
   const undo = () => setChosen(null);
-  useLater(send, chosen === null ? null : `${chosen} ${note}`);
-  useShortcuts({ ...Object.fromEntries(CHOICES.map(([verdict, key]) => [key, () => choose(verdict)])), ...(chosen && { u: undo, enter: send }) });
+  useDelayed(sendVerdict, chosen === null ? null : `${chosen} ${note}`);
+  useShortcuts({
+    ...Object.fromEntries(CHOICES.map(([verdict, key]) => [key, () => choose(verdict)])),
+    ...(chosen !== null && { u: undo, enter: sendVerdict }),
+  });
 
-  return html`<${Loading} data=${data} error=${error}>
-    ${data && html`<${Progress} progress=${data.progress} said=${said} name=${data.annotator} rename=${rename} />`}
-    <${Problem} error=${problem} />
-    ${data && (question
-      ? html`<section class="panel labelling" aria-live="polite">
-          <h2 class="sr">Question ${question.index}</h2>
-          <p class="prose"><${Typeset} text=${question.text} /></p>
-          <p class="claimed"><span>Pseudo-label</span> <${Answer} text=${question.label} /></p>
-          ${question.answers.length > 1 && html`<p class="about">Answers that were given: ${question.answers.map((answer, i) => html`${i ? ", " : ""}<${Answer} key=${answer} text=${answer} />`)}</p>`}
-          <div class="choices">
-            ${CHOICES.map(([verdict, key, word, about]) => html`<button key=${verdict} type="button" class=${`s-${verdict}`} aria-pressed=${chosen === verdict} onClick=${() => choose(verdict)} title=${about}><${Key}>${key}</${Key}>${word}</button>`)}
-          </div>
-          <${Pending} chosen=${chosen} undo=${undo} />
-          <label class="note">Note <input value=${note} onInput=${(event) => setNote(event.target.value)} maxlength="2000" placeholder="kept with your word" /></label>
-        </section>`
-      : html`<${Done} api=${api} progress=${data.progress} again=${drawn} />`)}
+  if (data === null) return html`<${Loading} data=${data} error=${next.error} />`;
+  const form = html`<${VerdictForm} question=${question} chosen=${chosen} choose=${choose} undo=${undo} note=${note} setNote=${setNote} />`;
+  const end = html`<${NothingToLabel} run=${run} iteration=${iteration} progress=${data.progress} reload=${reload} />`;
+  return html`<${Loading} data=${data} error=${next.error}>
+    <${Progress} progress=${data.progress} sentCount=${sentCount} annotator=${data.annotator} changeName=${changeName} />
+    <${ErrorMessage} error=${postError} />
+    ${question ? form : end}
   </${Loading}>`;
 }
 
-/** Do `work` a moment after `what` has changed, or at once where the page is left; null is nothing to do. */
-function useLater(work, what) {
-  const latest = useRef(work);
-  latest.current = what === null ? null : work;
-  const now = () => latest.current?.();
+/**
+ * @param {{
+ *   question: Schemas["ToLabel"],
+ *   chosen: Verdict | null,
+ *   choose: (verdict: Verdict) => void,
+ *   undo: () => void,
+ *   note: string,
+ *   setNote: (note: string) => void,
+ * }} props
+ */
+function VerdictForm({ question, chosen, choose, undo, note, setNote }) {
+  const { index, text, label, answers } = question;
+  const buttons = CHOICES.map(
+    ([verdict, key, name, description]) =>
+      html`<button key=${verdict} type="button" class=${`s-${verdict}`} aria-pressed=${chosen === verdict} onClick=${() => choose(verdict)} title=${description}><${KeyHint}>${key}</${KeyHint}>${name}</button>`,
+  );
+  return html`<section class="panel labelling" aria-live="polite">
+    <h2 class="sr">Question ${index}</h2>
+    <p class="prose"><${Typeset} text=${text} /></p>
+    <p class="claimed"><span>Pseudo-label</span> <${Answer} text=${label} /></p>
+    ${answers.length > 1 && html`<p class="about">All answers of the Solver: ${answers.map((answer, i) => html`${i ? ", " : ""}<${Answer} key=${answer} text=${answer} />`)}</p>`}
+    <div class="choices">${buttons}</div>
+    <${PendingVerdict} chosen=${chosen} undo=${undo} />
+    <label class="note">Note <input value=${note} onInput=${(event) => setNote(event.target.value)} maxlength="2000" placeholder="stored with your verdict" /></label>
+  </section>`;
+}
+
+/**
+ * Calls `action` after `UNDO_MS`, or at once if the page is left before. A new `key` starts the time again; null stops
+ * it.
+ *
+ * @param {() => void} action
+ * @param {string | null} key
+ */
+function useDelayed(action, key) {
+  const latestAction = useRef(/** @type {(() => void) | null} */ (null));
+  latestAction.current = key === null ? null : action;
+  const callNow = () => latestAction.current?.();
   useEffect(() => {
-    if (what === null) return undefined;
-    const timer = setTimeout(now, UNDO_MS);
+    if (key === null) return undefined;
+    const timer = setTimeout(callNow, UNDO_MS);
     return () => clearTimeout(timer);
-  }, [what]);
+  }, [key]);
   useEffect(() => {
-    addEventListener("pagehide", now);
+    addEventListener("pagehide", callNow);
     return () => {
-      removeEventListener("pagehide", now);
-      now();
+      removeEventListener("pagehide", callNow);
+      callNow();
     };
   }, []);
 }
 
-function Pending({ chosen, undo }) {
-  function takeBack(event) {
-    // The button goes, and the keyboard with it, unless it is led back to the choice.
-    event.target.closest("section").querySelector("[aria-pressed=true]").focus();
+/** @param {{ chosen: Verdict | null, undo: () => void }} props */
+function PendingVerdict({ chosen, undo }) {
+  /** @param {EventOn<HTMLButtonElement>} event */
+  function onUndo(event) {
+    // The button disappears and would take the focus with it, so the focus moves to the chosen verdict first.
+    /** @type {HTMLElement | null | undefined} */
+    const chosenButton = event.target.closest("section")?.querySelector("[aria-pressed=true]");
+    chosenButton?.focus();
     undo();
   }
-  if (chosen === null) return html`<p class="pending">What you choose is sent after a moment; until then it can be changed.</p>`;
-  const [, , word] = CHOICES.find(([verdict]) => verdict === chosen);
-  return html`<p class="pending"><b class=${`s-${chosen}`}>${word}</b> is being sent. <button type="button" class="quiet" onClick=${takeBack}>Undo <${Key}>u</${Key}></button></p>`;
+  const choice = CHOICES.find(([verdict]) => verdict === chosen);
+  if (!choice) {
+    return html`<p class="pending">A verdict is sent ${UNDO_MS / 1000} seconds after you choose it. Until then you can change it.</p>`;
+  }
+  const [verdict, , name] = choice;
+  return html`<p class="pending"><b class=${`s-${verdict}`}>${name}</b> is being sent. <button type="button" class="quiet" onClick=${onUndo}>Undo <${KeyHint}>u</${KeyHint}></button></p>`;
 }
 
-function Progress({ progress, said, name, rename }) {
+/**
+ * @param {{
+ *   progress: Schemas["Progress"], sentCount: number, annotator: string, changeName: () => void,
+ * }} props `sentCount` is the number of verdicts since the page was opened
+ */
+function Progress({ progress, sentCount, annotator, changeName }) {
+  const { drawn, said, settled } = progress;
   return html`<div class="now">
-    <b>${name}</b> <button type="button" class="quiet" onClick=${rename}>not you?</button>
-    <progress max=${Math.max(1, progress.drawn)} value=${progress.said} aria-label="What you have said something about"></progress>
-    <span>${number(progress.said)} of ${number(progress.drawn)} by you · ${number(progress.settled)} settled${said ? ` · ${said} now` : ""}</span>
+    <b>${annotator}</b> <button type="button" class="quiet" onClick=${changeName}>Change name</button>
+    <progress max=${Math.max(1, drawn)} value=${said} aria-label="Questions that you have labelled"></progress>
+    <span>${number(said)} of ${number(drawn)} labelled by you · ${number(settled)} settled${sentCount ? ` · ${sentCount} in this session` : ""}</span>
   </div>`;
 }
 
-function Done({ api, progress, again }) {
-  const [size, setSize] = useState(progress.drawn + 50);
+/**
+ * Shown when no question is left for the annotator, with a form to draw a sample or a larger one.
+ *
+ * @param {RunIteration & { progress: Schemas["Progress"], reload: () => void }} props
+ */
+function NothingToLabel({ run, iteration, progress, reload }) {
+  const { drawn, said, settled } = progress;
+  const [size, setSize] = useState(drawn + 50);
   async function draw() {
-    await post(`${api}/samples`, { oracle: "human", size: Number(size) });
-    again();
+    const path = "/runs/{run}/iterations/{iteration}/samples";
+    await post(path, { run, iteration }, { oracle: "human", size: Number(size) });
+    reload();
   }
-  return html`<${Panel} title=${progress.drawn ? "Nothing is left for you" : "No sample has been drawn yet"}>
-    <${Empty}>${progress.drawn ? `Of ${number(progress.drawn)} questions ${number(progress.settled)} are settled; you have said something about ${number(progress.said)}.` : "A sample is drawn at random from each stretch of p̂, in proportion."}</${Empty}>
-    <label>Questions in all <input type="number" min="1" max="100000" value=${size} onInput=${(event) => setSize(event.target.value)} /></label>
-    <${Action} work=${draw}>${progress.drawn ? "Draw more" : "Draw a sample"}</${Action}>
+  return html`<${Panel} title=${drawn ? "No questions left to label" : "No sample has been drawn yet"}>
+    <${Empty}>${drawn ? `The sample has ${number(drawn)} questions: ${number(settled)} are settled, and you have labelled ${number(said)}.` : "A sample is drawn at random from each range of p̂, in proportion to the number of questions in it."}</${Empty}>
+    <label>Sample size <input type="number" min="1" max="100000" value=${size} onInput=${(event) => setSize(event.target.value)} /></label>
+    <${ActionButton} action=${draw}>${drawn ? "Draw more" : "Draw a sample"}</${ActionButton}>
   </${Panel}>`;
 }

@@ -1,73 +1,130 @@
-// R-Zero's Table 4: every Solver of a run on every iteration's questions.
+// Table 4 of the R-Zero paper: the accuracy of every Solver of a run on every iteration's questions.
 import { html } from "/static/preact.js";
-import { useAnswer } from "../api.js";
-import { Picture } from "../charts.js";
-import { interval, number, percent, words } from "../format.js";
+import { useResponse } from "../api.js";
+import { Chart } from "../charts.js";
+import { humanise, interval, number, percent } from "../format.js";
 import { Panel } from "../parts.js";
+import { runUrl } from "../router.js";
 
-const EVERY = 60_000; // `coevo matrix` may be at it
-const ROW = 54;
-const WIDE = 116; // a cell that has room for its interval
-const HEAD = ["questions of iteration", "Solver", "right", "95% interval", "n", "by"];
+/** @typedef {Schemas["Estimate"] & { questionSet: number, solver: number, oracle: string }} Cell */
 
-/** The evaluations on question sets, in order; those on benchmarks are shown elsewhere. */
+const POLL_MS = 60_000; // `coevo matrix` may be adding cells
+const ROW_HEIGHT = 54;
+const MIN_WIDTH_FOR_INTERVAL = 116; // of a cell, so that its interval fits
+const TABLE_HEAD = ["questions of iteration", "Solver", "right", "95% interval", "n", "oracle"];
+
+/**
+ * The evaluations on question sets, sorted. Those on benchmarks are left out; the run's accuracy chart shows them.
+ *
+ * @param {Schemas["Evaluation"][]} evaluations
+ * @returns {Cell[]}
+ */
 function cellsOf(evaluations) {
-  return evaluations.flatMap(({ checkpoint, benchmark, greedy }) => {
-    const set = /^questions\/(\d+)\/(.+)$/.exec(benchmark);
-    return set && greedy ? [{ ...greedy, questions: Number(set[1]), oracle: set[2], solver: Number(checkpoint.split("/").at(-1)) }] : [];
-  }).sort((a, b) => a.questions - b.questions || a.solver - b.solver);
+  const cells = evaluations.flatMap(({ checkpoint, benchmark, greedy }) => {
+    const match = /^questions\/(\d+)\/(.+)$/.exec(benchmark);
+    if (!match || !greedy) return [];
+    return [
+      { ...greedy, questionSet: Number(match[1]), oracle: match[2], solver: Number(checkpoint.split("/").at(-1)) },
+    ];
+  });
+  return cells.sort((a, b) => a.questionSet - b.questionSet || a.solver - b.solver);
 }
 
-/** Nothing where no Solver was asked; `place` is the run's, in the API and in the page. */
-export function Matrix({ place }) {
-  const { data } = useAnswer(`${place}/evaluations`, {}, EVERY);
-  const cells = cellsOf(data ?? []);
+/** Shows nothing if there are no such evaluations. @param {{ run: string }} props */
+export function Matrix({ run }) {
+  const { data: evaluations } = useResponse("/runs/{run}/evaluations", { run }, POLL_MS);
+  const cells = cellsOf(evaluations ?? []);
   if (cells.length === 0) return null;
   const oracles = [...new Set(cells.map((cell) => cell.oracle))];
-  const rows = cells.map((cell) => [cell.questions, `S(${cell.solver})`, percent(cell.value), interval(cell), number(cell.n), words(cell.oracle)]);
-  return html`<${Panel} title="Every Solver on every question set" wide id="matrix" table=${{ head: HEAD, rows }}
-    about="The share of a sample of each iteration's questions that a Solver gets right, answering once and greedily. Down a column the questions change, along a row the Solver; framed is the one that was trained on them.">
-    ${oracles.map((oracle) => html`<div key=${oracle}>
-      ${oracles.length > 1 && html`<h3>by ${words(oracle)}</h3>`}
-      <${Heat} cells=${cells.filter((cell) => cell.oracle === oracle)} place=${place} />
-    </div>`)}
+  const rows = cells.map((cell) => [
+    cell.questionSet,
+    `S(${cell.solver})`,
+    percent(cell.value),
+    interval(cell),
+    number(cell.n),
+    humanise(cell.oracle),
+  ]);
+  const heatmaps = oracles.map(
+    (oracle) => html`<div key=${oracle}>
+      ${oracles.length > 1 && html`<h3>by ${humanise(oracle)}</h3>`}
+      <${Heatmap} cells=${cells.filter((cell) => cell.oracle === oracle)} url=${runUrl(run)} />
+    </div>`,
+  );
+  return html`<${Panel} title="Every Solver on every question set" wide id="matrix" table=${{ head: TABLE_HEAD, rows }}
+    about="The share of a sample of each iteration's questions that a Solver answers right, with one greedy answer per question. Each row is a question set and each column a Solver. A frame marks the Solver that was trained on the questions.">
+    ${heatmaps}
   </${Panel}>`;
 }
 
-function Heat({ cells, place }) {
+/** @param {{ cells: Cell[], url: string }} props `url` is the run's */
+function Heatmap({ cells, url }) {
   const values = cells.map((cell) => cell.value);
-  const [low, span] = [Math.min(...values), Math.max(...values) - Math.min(...values)];
-  // At most half of the colour, so that the text on it can be read, in the dark too.
-  const colour = (cell) => `color-mix(in oklab, var(--paper), var(--c-solver) ${Math.round(8 + (span && (42 * (cell.value - low)) / span))}%)`;
-  const say = (cell) =>
-    `questions of iteration ${cell.questions}, S(${cell.solver})\n${percent(cell.value)} right by ${words(cell.oracle)}\n95%: ${interval(cell)}\nn ${number(cell.n)}`;
-  const at = { x: "solver", y: "questions" };
+  const lowest = Math.min(...values);
+  const span = Math.max(...values) - lowest;
+  /** @param {Cell} cell */
+  const colour = (cell) => {
+    // The colour has a share of at most 50%, so that the text on it stays readable in both themes.
+    const share = 8 + (span && (42 * (cell.value - lowest)) / span);
+    return `color-mix(in oklab, var(--paper), var(--c-solver) ${Math.round(share)}%)`;
+  };
+  /** @param {Cell} cell */
+  const title = (cell) =>
+    [
+      `questions of iteration ${cell.questionSet}, S(${cell.solver})`,
+      `${percent(cell.value)} right by ${humanise(cell.oracle)}`,
+      `95%: ${interval(cell)}`,
+      `n ${number(cell.n)}`,
+    ].join("\n");
+  const position = { x: "solver", y: "questionSet" };
+  const text = { ...position, fill: "var(--ink)", pointerEvents: "none" };
+  /** @param {number} width */
   const draw = (width) => {
-    const roomy = (width - 64) / new Set(cells.map((cell) => cell.solver)).size > WIDE;
+    const cellWidth = (width - 64) / new Set(cells.map((cell) => cell.solver)).size;
+    const showInterval = cellWidth > MIN_WIDTH_FOR_INTERVAL;
     return Plot.plot({
       width,
-      height: 52 + ROW * new Set(cells.map((cell) => cell.questions)).size,
+      height: 52 + ROW_HEIGHT * new Set(cells.map((cell) => cell.questionSet)).size,
       marginLeft: 48,
       marginRight: 16,
       marginTop: 14,
       marginBottom: 38,
-      x: { label: "Solver", type: "band", padding: 0.03, tickFormat: (t) => `S(${t})`, tickSize: 0 },
-      y: { label: null, type: "band", padding: 0.06, tickFormat: (t) => `t = ${t}`, tickSize: 0 },
+      x: {
+        label: "Solver",
+        type: "band",
+        padding: 0.03,
+        tickFormat: (/** @type {number} */ t) => `S(${t})`,
+        tickSize: 0,
+      },
+      y: {
+        label: null,
+        type: "band",
+        padding: 0.06,
+        tickFormat: (/** @type {number} */ t) => `t = ${t}`,
+        tickSize: 0,
+      },
       color: { type: "identity" },
       marks: [
         Plot.cell(cells, {
-          ...at,
+          ...position,
           fill: colour,
-          stroke: (cell) => (cell.solver === cell.questions ? "var(--ink)" : "transparent"),
+          stroke: (cell) => (cell.solver === cell.questionSet ? "var(--ink)" : "transparent"),
           strokeWidth: 1.2,
           rx: 4,
-          href: (cell) => `${place}/${cell.questions}`,
-          title: say,
+          href: (cell) => `${url}/${cell.questionSet}`,
+          title,
         }),
-        Plot.text(cells, { ...at, text: (cell) => percent(cell.value, 0), fill: "var(--ink)", fontSize: 15, fontWeight: 600, dy: roomy ? -8 : 0, pointerEvents: "none" }),
-        roomy ? Plot.text(cells, { ...at, text: (cell) => `${interval(cell)} · n ${number(cell.n)}`, fill: "var(--ink)", dy: 11, pointerEvents: "none" }) : null,
+        Plot.text(cells, {
+          ...text,
+          text: (cell) => percent(cell.value, 0),
+          fontSize: 15,
+          fontWeight: 600,
+          dy: showInterval ? -8 : 0,
+        }),
+        showInterval
+          ? Plot.text(cells, { ...text, text: (cell) => `${interval(cell)} · n ${number(cell.n)}`, dy: 11 })
+          : null,
       ],
     });
   };
-  return html`<${Picture} draw=${draw} of=${[cells, place]} label="Share right by Solver and question set" />`;
+  return html`<${Chart} draw=${draw} data=${[cells, url]} label="Share right by Solver and question set" />`;
 }

@@ -1,142 +1,203 @@
-// One question: what was asked, every vote, what they came to, what oracles say, and where it went.
+// The page of one question: its text, its votes, the answers they are grouped into, its audits, and its lineage.
 import { html, useState } from "/static/preact.js";
-import { useAnswer, useAnswers } from "../api.js";
-import { moment, number, percent, words } from "../format.js";
-import { Empty, Heading, Loading, Panel, Problem, Said, Verdict } from "../parts.js";
+import { useResponse } from "../api.js";
+import { dateTime, humanise, number, percent } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { useNeighbours } from "../neighbours.js";
-import { go } from "../router.js";
-import { Key, useShortcuts } from "../shortcuts.js";
-import { wantedOf } from "./iteration.js";
+import { Empty, ErrorMessage, Heading, Loading, OracleVerdict, Panel, Verdict } from "../parts.js";
+import { checkpointUrl, navigate, runUrl, withQuery } from "../router.js";
+import { KeyHint, useShortcuts } from "../shortcuts.js";
+import { filtersIn } from "./questions.js";
 
-const href = (id) => {
-  const [run, role, t] = id.split("/");
-  return `/runs/${encodeURIComponent(run)}/checkpoints/${role}/${t}`;
-};
-const Checkpoint = ({ id }) => html`<a href=${href(id)}>${id}</a>`;
+/** @typedef {Schemas["QuestionDetail"]} QuestionDetail */
+/** @typedef {{ run: string, iteration: string }} RunIteration */
 
-export function QuestionPage({ run, t, index, query }) {
-  const place = `/runs/${encodeURIComponent(run)}/${t}`;
-  const api = `/runs/${encodeURIComponent(run)}/iterations/${t}/questions/${index}`;
-  const { data, error } = useAnswer(api);
-  const back = String(query) && `?${query}`;
+/** @param {{ id: string }} props */
+const CheckpointLink = ({ id }) => html`<a href=${checkpointUrl(id)}>${id}</a>`;
+
+/** @param {RunIteration & { index: string, query: URLSearchParams }} props */
+export function QuestionPage({ run, iteration, index, query }) {
+  const parameters = { run, iteration, index };
+  const { data, error } = useResponse("/runs/{run}/iterations/{iteration}/questions/{index}", parameters);
+  const urlOfRun = runUrl(run);
+  const iterationUrl = `${urlOfRun}/${iteration}`;
+  const breadcrumbs = [
+    ["Runs", "/"],
+    [run, urlOfRun],
+    [`iteration ${iteration}`, withQuery(iterationUrl, query)],
+  ];
   return html`
-    <${Heading} trail=${[["Runs", "/"], [run, `/runs/${encodeURIComponent(run)}`], [`iteration ${t}`, `${place}${back}`]]} title=${`Question ${index}`}
-      aside=${html`<${Steps} place=${place} list=${`/runs/${encodeURIComponent(run)}/iterations/${t}/questions`} index=${Number(index)} query=${query} />`} />
-    <${Loading} data=${data} error=${error}>${data && html`<${Question} question=${data} api=${api} place=${place} />`}</${Loading}>
+    <${Heading} breadcrumbs=${breadcrumbs} title=${`Question ${index}`}
+      aside=${html`<${NeighbourLinks} run=${run} iteration=${iteration} index=${Number(index)} query=${query} />`} />
+    <${Loading} data=${data} error=${error}>${data && html`<${Question} question=${data} iterationUrl=${iterationUrl} />`}</${Loading}>
   `;
 }
 
-/** To the questions before and after it, of those that the address filters; at an end it says so. */
-function Steps({ place, list, index, query }) {
-  const wanted = wantedOf(query);
-  const found = useNeighbours(list, wanted, index);
-  const [said, setSaid] = useState("");
-  const hrefOf = ({ index: other, page }) => {
-    const next = new URLSearchParams(query);
-    next.delete("after");
-    if (page) next.set("after", page);
-    return `${place}/${other}${String(next) && `?${next}`}`;
+/**
+ * Links to the previous and the next question in the list that the address filters. At an end of the list, the
+ * shortcuts show a message.
+ *
+ * @param {RunIteration & { index: number, query: URLSearchParams }} props
+ */
+function NeighbourLinks({ run, iteration, index, query }) {
+  const filters = filtersIn(query);
+  const neighbours = useNeighbours({ run, iteration }, filters, index);
+  const [message, setMessage] = useState("");
+  const isFiltered = Object.keys(filters).some((name) => name !== "after");
+  /** @param {import("../neighbours.js").ListedQuestion} question */
+  const urlOf = (question) => {
+    const newQuery = new URLSearchParams(query);
+    newQuery.delete("after");
+    if (question.cursor) newQuery.set("after", question.cursor);
+    return withQuery(`${runUrl(run)}/${iteration}/${question.index}`, newQuery);
   };
-  const filtered = Object.keys(wanted).some((name) => name !== "after");
-  const end = (which) => (found.missing ? "It is not in the list that was filtered." : `It is the ${which} ${filtered ? "of the list" : "question"}.`);
-  const step = (to, which) => () => found && (to ? go(hrefOf(to)) : setSaid(end(which)));
-  const { before, after } = found ?? {};
-  useShortcuts({ k: step(before, "first"), j: step(after, "last") });
+  /** @param {"previous" | "next"} direction */
+  const goTo = (direction) => () => {
+    if (neighbours === null) return;
+    const position = direction === "previous" ? "first" : "last";
+    if (neighbours === "missing") setMessage("This question is not in the filtered list.");
+    else if (neighbours[direction]) navigate(urlOf(neighbours[direction]));
+    else setMessage(`This is the ${position} question${isFiltered ? " in the filtered list" : ""}.`);
+  };
+  useShortcuts({ k: goTo("previous"), j: goTo("next") });
+  const { previous, next } = neighbours === null || neighbours === "missing" ? {} : neighbours;
   return html`<nav class="steps" aria-label="Questions">
-    <span role="status">${said}</span>
-    ${before && html`<a href=${hrefOf(before)} rel="prev">← ${before.index} <${Key}>k</${Key}></a>`}
-    ${after && html`<a href=${hrefOf(after)} rel="next">${after.index} → <${Key}>j</${Key}></a>`}
+    <span role="status">${message}</span>
+    ${previous && html`<a href=${urlOf(previous)} rel="prev">← ${previous.index} <${KeyHint}>k</${KeyHint}></a>`}
+    ${next && html`<a href=${urlOf(next)} rel="next">${next.index} → <${KeyHint}>j</${KeyHint}></a>`}
   </nav>`;
 }
 
-/** The place of the label's class: the one with its answer, else the largest. */
-function ofLabel(question) {
-  const found = question.classes.findIndex((group) => group.answer === question.answer);
-  return Math.max(found, 0);
+/**
+ * The index in `classes` of the class that contains the pseudo-label: the one that is spelled like it, otherwise the
+ * largest, which is the first.
+ *
+ * @param {QuestionDetail} question
+ */
+function labelClassOf({ classes, answer }) {
+  return Math.max(
+    classes.findIndex((answerClass) => answerClass.answer === answer),
+    0,
+  );
 }
 
-function Question({ question, api, place }) {
+/** @param {{ question: QuestionDetail, iterationUrl: string }} props */
+function Question({ question, iterationUrl }) {
+  const { text, verdict, oracles } = question;
   return html`
     <section class="panel wide asked">
       <h2 class="sr">The question</h2>
-      ${question.text === null ? html`<p class="none">Malformed: no question could be read from what the Challenger wrote.</p>` : html`<p class="prose"><${Typeset} text=${question.text} /></p>`}
+      ${text === null ? html`<p class="none">Malformed: no question could be read from the Challenger's output.</p>` : html`<p class="prose"><${Typeset} text=${text} /></p>`}
       <p class="meta">
-        <${Verdict} verdict=${question.verdict} />
-        ${question.m !== null && html` · pseudo-label <b><${Answer} text=${question.answer} /></b> · p̂ ${number(question.p_hat)}: ${question.votes} of ${question.denominator === "all" ? question.m : question.parsed} ${question.denominator === "all" ? "rollouts" : "answers"}`}
-        ${question.oracles.map((said) => html` · <${Said} key=${said.oracle} said=${said} />`)}
+        <${Verdict} verdict=${verdict} />
+        ${question.m !== null && html`<${PseudoLabel} question=${question} />`}
+        ${oracles.map((label) => html` · <${OracleVerdict} key=${label.oracle} label=${label} />`)}
       </p>
     </section>
     <div class="panels">
-      <${Groups} question=${question} />
-      <${Audit} question=${question} />
-      <${Votes} question=${question} api=${api} />
-      <${Lineage} question=${question} place=${place} />
+      <${Answers} question=${question} />
+      <${Audits} question=${question} />
+      <${Votes} question=${question} />
+      <${Lineage} question=${question} iterationUrl=${iterationUrl} />
     </div>`;
 }
 
-function Groups({ question }) {
-  const unanswered = question.m === null ? 0 : question.m - question.parsed;
-  const label = ofLabel(question);
-  return html`<${Panel} title="Answers" about="The rollouts' answers, grouped where the grader finds them equal.">
-    ${question.classes.length === 0 && html`<${Empty}>Nobody answered it.</${Empty}>`}
+/** @param {{ question: QuestionDetail }} props */
+function PseudoLabel({ question: { answer, p_hat, votes, denominator, m, parsed } }) {
+  const voters = denominator === "all" ? `${m} rollouts` : `${parsed} answers`;
+  return html` · pseudo-label <b><${Answer} text=${answer} /></b> · p̂ ${number(p_hat)}: ${votes} of ${voters}`;
+}
+
+/** @param {{ question: QuestionDetail }} props */
+function Answers({ question }) {
+  const { classes, parsed, unknown } = question;
+  const m = question.m ?? 0;
+  const unanswered = m - (parsed ?? 0);
+  const labelClass = labelClassOf(question);
+  return html`<${Panel} title="Answers" about="The answers of the rollouts. Those that the grader finds equal are grouped.">
+    ${classes.length === 0 && html`<${Empty}>No rollout gave an answer.</${Empty}>`}
     <ol class="groups">
-      ${question.classes.map((group, i) => html`<li key=${group.answer} class=${i === label ? "first" : ""}>
-        <span><${Answer} text=${group.answer} /></span>
-        <i class="track"><i style=${{ width: percent(group.votes / question.m) }}></i></i>
-        <b>${group.votes}</b>
-      </li>`)}
-      ${unanswered > 0 && html`<li class="unanswered"><span>no answer</span><i class="track"><i style=${{ width: percent(unanswered / question.m) }}></i></i><b>${unanswered}</b></li>`}
+      ${classes.map(({ answer, votes }, i) => html`<${AnswerBar} key=${answer} class=${i === labelClass ? "first" : ""} votes=${votes} m=${m}><${Answer} text=${answer} /></${AnswerBar}>`)}
+      ${unanswered > 0 && html`<${AnswerBar} class="unanswered" votes=${unanswered} m=${m}>no answer</${AnswerBar}>`}
     </ol>
-    ${question.unknown > 0 && html`<p class="about">${question.unknown} comparisons could not be decided; they abstain.</p>`}
+    ${unknown !== null && unknown > 0 && html`<p class="about">The grader could not decide ${unknown} comparisons of two answers. These do not put answers into one group.</p>`}
   </${Panel}>`;
 }
 
-function Audit({ question }) {
-  return html`<${Panel} title="Audits" about="What oracles say of the pseudo-label. Training never sees it.">
-    ${question.oracles.length + question.annotations.length === 0 && html`<${Empty}>No oracle has said anything.</${Empty}>`}
+/**
+ * An answer with its share of the votes.
+ *
+ * @param {{ class: string, votes: number, m: number, children?: Children }} props
+ */
+function AnswerBar({ class: className, votes, m, children }) {
+  return html`<li class=${className}>
+    <span>${children}</span>
+    <i class="track"><i style=${{ width: percent(votes / m) }}></i></i>
+    <b>${votes}</b>
+  </li>`;
+}
+
+/** @param {{ question: QuestionDetail }} props */
+function Audits({ question: { oracles, annotations, given_answer } }) {
+  return html`<${Panel} title="Audits" about="The verdicts of the oracles on the pseudo-label. Training never uses them.">
+    ${oracles.length + annotations.length === 0 && html`<${Empty}>No oracle has graded this question.</${Empty}>`}
     <dl class="pairs">
-      ${question.oracles.map((said) => html`<dt key=${said.oracle}>${words(said.oracle)}</dt><dd><span class=${`said s-${said.verdict}`}>${words(said.verdict)}</span>${said.truth !== null && html` · its answer <${Answer} text=${said.truth} />`}</dd>`)}
-      ${question.annotations.map((word) => html`<dt key=${word.annotator}><bdi>${word.annotator}</bdi>, by hand</dt><dd><span class=${`said s-${word.verdict}`}>${word.verdict === "unknown" ? "skipped" : words(word.verdict)}</span>
-        <small> ${moment(word.made_at)}${word.note && html` · <bdi>${word.note}</bdi>`}</small></dd>`)}
-      ${question.given_answer !== null && html`<dt>given with the prompt</dt><dd><${Answer} text=${question.given_answer} /></dd>`}
+      ${oracles.map(({ oracle, verdict, truth }) => html`<dt key=${oracle}>${humanise(oracle)}</dt><dd><span class=${`said s-${verdict}`}>${humanise(verdict)}</span>${truth !== null && html` · its answer <${Answer} text=${truth} />`}</dd>`)}
+      ${annotations.map((annotation) => html`<${Annotation} key=${annotation.annotator} annotation=${annotation} />`)}
+      ${given_answer !== null && html`<dt>given with the prompt</dt><dd><${Answer} text=${given_answer} /></dd>`}
     </dl>
   </${Panel}>`;
 }
 
-function Votes({ question, api }) {
-  const label = ofLabel(question); // other spellings of its answer are in its class too
-  return html`<${Panel} title="Votes" wide about="Every rollout of the Solver. A vote opens what it wrote, where the run keeps it.">
-    ${question.rollouts.length === 0
-      ? html`<${Empty}>It was not put to the Solver.</${Empty}>`
-      : html`<div class="votes">${question.rollouts.map((vote) => html`<${Vote} key=${vote.sample_index} vote=${vote} agrees=${vote.in_class === label} api=${api} />`)}</div>`}
+/** @param {{ annotation: Schemas["AnnotationRow"] }} props */
+function Annotation({ annotation: { annotator, verdict, made_at, note } }) {
+  return html`<dt><bdi>${annotator}</bdi>, by hand</dt>
+    <dd><span class=${`said s-${verdict}`}>${verdict === "unknown" ? "skipped" : humanise(verdict)}</span>
+      <small> ${dateTime(made_at)}${note && html` · <bdi>${note}</bdi>`}</small></dd>`;
+}
+
+/** @param {{ question: QuestionDetail }} props */
+function Votes({ question }) {
+  // A vote agrees with the pseudo-label if it is in the same class, even if it is spelled differently.
+  const labelClass = labelClassOf(question);
+  const votes = question.rollouts.map(
+    (vote) =>
+      html`<${Vote} key=${vote.sample_index} question=${question} vote=${vote} agrees=${vote.in_class === labelClass} />`,
+  );
+  return html`<${Panel} title="Votes" wide about="All rollouts of the Solver. Open a vote to read its text, if the run stores it.">
+    ${votes.length === 0 ? html`<${Empty}>The Solver was not asked this question.</${Empty}>` : html`<div class="votes">${votes}</div>`}
   </${Panel}>`;
 }
 
-function Vote({ vote, agrees, api }) {
-  const [open, setOpen] = useState(location.hash === `#vote-${vote.sample_index}`);
-  const { data, error } = useAnswer(open ? `${api}/votes/${vote.sample_index}` : null);
-  return html`<details class="vote" id=${`vote-${vote.sample_index}`} open=${open} onToggle=${(event) => setOpen(event.target.open)}>
+/** @param {{ question: QuestionDetail, vote: Schemas["Vote"], agrees: boolean }} props */
+function Vote({ question: { run, iteration, index }, vote, agrees }) {
+  const { sample_index, answer, tokens, finish_reason, mean_entropy, checkpoint, seed } = vote;
+  const [open, setOpen] = useState(location.hash === `#vote-${sample_index}`);
+  const path = "/runs/{run}/iterations/{iteration}/questions/{index}/votes/{sample_index}";
+  const { data, error } = useResponse(open ? path : null, { run, iteration, index, sample_index });
+  return html`<details class="vote" id=${`vote-${sample_index}`} open=${open} onToggle=${(event) => setOpen(event.target.open)}>
     <summary>
-      <span class="nr">${vote.sample_index}</span>
-      <span class=${agrees ? "with" : ""}><${Answer} text=${vote.answer} /></span>
-      <small>${number(vote.tokens)} tokens${vote.finish_reason === "length" ? ", cut off" : ""}${vote.mean_entropy === null ? "" : ` · ${number(vote.mean_entropy)} nats a token`}</small>
+      <span class="nr">${sample_index}</span>
+      <span class=${agrees ? "with" : ""}><${Answer} text=${answer} /></span>
+      <small>${number(tokens)} tokens${finish_reason === "length" ? ", cut off" : ""}${mean_entropy === null ? "" : ` · ${number(mean_entropy)} nats per token`}</small>
     </summary>
-    <${Problem} error=${error} />
-    ${data && (data.text === null ? html`<p class="none">Its text is not kept: the run keeps those that <code>rollout_text</code> says.</p>` : html`<p class="prose"><${Typeset} text=${data.text} /></p>`)}
-    <p class="meta">by <${Checkpoint} id=${vote.checkpoint} /> · seed ${vote.seed}</p>
+    <${ErrorMessage} error=${error} />
+    ${data && (data.text === null ? html`<p class="none">The text of this vote is not stored. The setting <code>rollout_text</code> decides which texts a run stores.</p>` : html`<p class="prose"><${Typeset} text=${data.text} /></p>`)}
+    <p class="meta">by <${CheckpointLink} id=${checkpoint} /> · seed ${seed}</p>
   </details>`;
 }
 
-function Lineage({ question, place }) {
-  const voters = [...new Set(question.rollouts.map((vote) => vote.checkpoint))];
-  return html`<${Panel} title="Where it comes from, and where it went" wide>
+/** @param {{ question: QuestionDetail, iterationUrl: string }} props */
+function Lineage({ question, iterationUrl }) {
+  const { checkpoint, seed, raw, cluster, rollouts, trained_on } = question;
+  const voters = [...new Set(rollouts.map((vote) => vote.checkpoint))];
+  return html`<${Panel} title="Lineage" wide>
     <ol class="lineage">
-      <li><b>Written</b> ${question.checkpoint ? html`by <${Checkpoint} id=${question.checkpoint} />, seed ${question.seed}` : "by nobody: a given prompt"}
-        <details><summary>What was written</summary><pre tabindex="0">${question.raw}</pre></details></li>
-      ${question.cluster && html`<li><b>Compared:</b> ${question.cluster.size > 1 ? html`one of <a href=${`${place}?cluster=${question.cluster.number}`}>${number(question.cluster.size)} that are alike</a>` : "like no other of its iteration"}</li>`}
-      ${voters.length > 0 && html`<li><b>Voted on</b> by ${voters.map((id) => html`<${Checkpoint} key=${id} id=${id} /> `)}</li>`}
-      <li><b>Trained on</b> ${question.trained_on.length === 0 ? "by nobody" : question.trained_on.map((row) => html`<span key=${row.checkpoint}>by <${Checkpoint} id=${row.checkpoint} />${` at ${row.steps.length === 1 ? "step" : "steps"} ${row.steps.join(", ")}`} </span>`)}</li>
+      <li><b>Written</b> ${checkpoint ? html`by <${CheckpointLink} id=${checkpoint} />, seed ${seed}` : "by no model: it is a given prompt"}
+        <details><summary>Original text</summary><pre tabindex="0">${raw}</pre></details></li>
+      ${cluster && html`<li><b>Compared:</b> ${cluster.size > 1 ? html`one of <a href=${`${iterationUrl}?cluster=${cluster.number}`}>${number(cluster.size)} similar questions</a>` : "not similar to any other question of its iteration"}</li>`}
+      ${voters.length > 0 && html`<li><b>Voted on</b> by ${voters.map((id) => html`<${CheckpointLink} key=${id} id=${id} /> `)}</li>`}
+      <li><b>Trained on</b> ${trained_on.length === 0 ? "by no checkpoint" : trained_on.map((row) => html`<span key=${row.checkpoint}>by <${CheckpointLink} id=${row.checkpoint} />${` at ${row.steps.length === 1 ? "step" : "steps"} ${row.steps.join(", ")}`} </span>`)}</li>
     </ol>
   </${Panel}>`;
 }

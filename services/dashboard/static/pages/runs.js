@@ -1,141 +1,187 @@
-// All runs, the newest first, and a form that starts one.
+// The list of all runs, the newest first, and a form that starts a run.
 import { html, useState } from "/static/preact.js";
-import { address, post, useAnswer, useAnswers } from "../api.js";
-import { Course } from "../charts.js";
-import { ago, words } from "../format.js";
-import { Empty, FlowRun, Heading, isLive, Legend, Loading, notBegun, Panel, Problem, Share, Status } from "../parts.js";
-import { accuracyOf, courses, latest } from "../series.js";
-import { go } from "../router.js";
+import { post, toError, useResponse, useResponses } from "../api.js";
+import { IterationChart } from "../charts.js";
+import { humanise, timeAgo } from "../format.js";
+import {
+  Empty,
+  ErrorMessage,
+  FlowRun,
+  Heading,
+  isLive,
+  Legend,
+  Loading,
+  notStarted,
+  Panel,
+  Share,
+  Status,
+} from "../parts.js";
+import { runUrl } from "../router.js";
+import { benchmarkAccuracy, latestPoint, seriesNamed } from "../series.js";
 
-const EVERY = 5_000;
-const PREFECT_EVERY = 10_000;
+/** @typedef {Schemas["IterationSummary"]} IterationSummary */
 
+const POLL_MS = 5_000;
+const PREFECT_POLL_MS = 10_000;
+const MAX_DOTS = 24;
+
+/** @param {{ query: URLSearchParams }} props */
 export function RunsPage({ query }) {
   const after = query.get("after");
-  const { data, error } = useAnswer("/runs", { limit: 20, after }, EVERY);
+  const { data, error } = useResponse("/runs", { limit: 20, after }, POLL_MS);
   return html`
-    <${Heading} title="Runs" aside=${html`<${Start} />`}>
-      Each run lets a Challenger and a Solver learn from each other, iteration after iteration.
+    <${Heading} title="Runs" aside=${html`<${StartRun} />`}>
+      In each run, a Challenger and a Solver learn from each other, iteration after iteration.
     </${Heading}>
-    ${!after && html`<${NotBegun} />`}
+    ${!after && html`<${RunsNotStarted} />`}
     <${Loading} data=${data} error=${error}>
-      ${data && data.items.length === 0 && html`<${Empty}>No run yet. <code>coevo run demo</code> makes one, or the button above.</${Empty}>`}
-      <div class="cards">${data && data.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>
+      ${data?.items.length === 0 && html`<${Empty}>No runs yet. Start one with the button above, or with <code>coevo run demo</code>.</${Empty}>`}
+      <div class="cards">${data?.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>
       <nav class="pager" aria-label="Pages of runs">
-        ${after && html`<a href="/">Newest</a>`}
+        ${after && html`<a href="/">Newest runs</a>`}
         ${data?.next && html`<a href=${`/?after=${encodeURIComponent(data.next)}`}>Older runs</a>`}
       </nav>
     </${Loading}>
   `;
 }
 
-/** What was accepted and is not at work: a run that waits in Prefect, or failed there, is in no list of the store. */
-function NotBegun() {
-  const { data, error } = useAnswer("/flow-runs", {}, PREFECT_EVERY);
-  const flowRuns = notBegun(data);
-  if (error) return html`<p class="meta">Which runs wait to begin is not known: ${error.message}</p>`;
+/** Runs that were accepted but wait in Prefect, or failed there. The store does not contain them yet. */
+function RunsNotStarted() {
+  const { data, error } = useResponse("/flow-runs", {}, PREFECT_POLL_MS);
+  const flowRuns = notStarted(data);
+  if (error) return html`<p class="meta">The runs that wait to start cannot be listed: ${error.message}</p>`;
   if (flowRuns.length === 0) return null;
-  return html`<${Panel} title="Not begun yet" id="not-begun" about="Prefect has them; a run is listed below once its flow has begun.">
-    ${flowRuns.map((one) => html`<${FlowRun} key=${one.flow_run} flowRun=${one}><a href=${`/runs/${encodeURIComponent(one.run)}`}>${one.run}</a></${FlowRun}>`)}
+  return html`<${Panel} title="Not started yet" id="not-begun" about="Prefect has accepted these runs. A run is listed below once its flow has started.">
+    ${flowRuns.map((flowRun) => html`<${FlowRun} key=${flowRun.flow_run} flowRun=${flowRun}><a href=${runUrl(flowRun.run)}>${flowRun.run}</a></${FlowRun}>`)}
   </${Panel}>`;
 }
 
+/** Whether the last stage of the iteration is done. @param {IterationSummary} summary */
+const isComplete = ({ iteration, stages }) =>
+  iteration > 0 && stages.some(({ stage, status }) => stage === "check_health" && status === "done");
+
+/** @param {{ run: Schemas["Run"] }} props */
 function RunCard({ run }) {
-  const every = isLive(run) ? EVERY : 0;
-  const place = `/runs/${encodeURIComponent(run.name)}`;
-  const figures = ["label_accuracy", "training_label_accuracy", "held_out", "test_time"];
-  const { data } = useAnswers([[`${place}/iterations`], ...figures.map((name) => [`${place}/series`, { name }])], every);
-  const [iterations, ...series] = data ?? [[]];
-  const kept = courses(series.flat(), "label_accuracy").find((course) => course.over === "kept");
-  const accuracy = kept ?? courses(series.flat(), "training_label_accuracy")[0];
-  const which = kept ? "kept" : "in training";
-  const { title, points } = accuracyOf(series.flat());
-  const passAt1 = title.replace("accuracy", "pass@1");
-  const now = iterations.findLast((one) => one.now);
-  const done = iterations.filter((one) => one.iteration > 0 && one.stages.some((stage) => stage.stage === "check_health" && stage.status === "done")).length;
-  const lines = [
-    accuracy && { name: `label accuracy, ${which}, by ${words(accuracy.oracle)}`, colour: "var(--c-kept)", points: accuracy.points },
-    points.length > 0 && { name: passAt1.toLowerCase(), colour: "var(--c-held-out)", points },
-  ].filter(Boolean);
+  const { name, preset, seed, status, updated_at } = run;
+  const url = runUrl(name);
+  const { data } = useResponses(
+    [
+      ["/runs/{run}/iterations", { run: name }],
+      ["/runs/{run}/series", { run: name, name: "label_accuracy" }],
+      ["/runs/{run}/series", { run: name, name: "training_label_accuracy" }],
+      ["/runs/{run}/series", { run: name, name: "held_out" }],
+      ["/runs/{run}/series", { run: name, name: "test_time" }],
+    ],
+    isLive(run) ? POLL_MS : 0,
+  );
+  const [iterations, ...seriesPointsByName] = data ?? [[]];
+  const seriesPoints = seriesPointsByName.flat();
+  const ofKept = seriesNamed(seriesPoints, "label_accuracy").find((series) => series.over === "kept");
+  const accuracy = ofKept ?? seriesNamed(seriesPoints, "training_label_accuracy")[0];
+  const accuracyNote = accuracy && `${ofKept ? "kept" : "in training"}, by ${humanise(accuracy.oracle)}`;
+  const benchmark = benchmarkAccuracy(seriesPoints);
+  const benchmarkName = benchmark.title.replace("accuracy", "pass@1");
+  const lines = [];
+  if (accuracy) {
+    lines.push({ name: `label accuracy, ${accuracyNote}`, colour: "var(--c-kept)", points: accuracy.points });
+  }
+  if (benchmark.points.length > 0) {
+    lines.push({ name: benchmarkName.toLowerCase(), colour: "var(--c-held-out)", points: benchmark.points });
+  }
+  const chartLabel = `Label accuracy and ${benchmark.title.toLowerCase()} of ${name}`;
+  const chart = html`<${IterationChart} lines=${lines} height=${170} label=${chartLabel} />
+    <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
   return html`<article class="card run">
     <div class="words">
-      <h2><a href=${place}>${run.name}</a> <${Status} status=${run.status} /></h2>
-      <p class="meta">${run.preset ?? "no preset"} · seed ${run.seed} · ${ago(run.updated_at)}</p>
-      <${Dots} done=${done} of=${run.iterations} now=${now} />
+      <h2><a href=${url}>${name}</a> <${Status} status=${status} /></h2>
+      <p class="meta">${preset ?? "no preset"} · seed ${seed} · ${timeAgo(updated_at)}</p>
+      <${Dots} done=${iterations.filter(isComplete).length} total=${run.iterations} current=${iterations.findLast(({ now }) => now)} />
       <dl class="pairs">
-        <dt>Label accuracy${accuracy ? html` <small>${which}, by ${words(accuracy.oracle)}</small>` : ""}</dt>
-        <dd><${Share} estimate=${latest(accuracy)} of="n" /></dd>
-        <dt>${passAt1}</dt>
-        <dd><${Share} estimate=${points.at(-1)} of="questions" /></dd>
+        <dt>Label accuracy${accuracyNote ? html` <small>${accuracyNote}</small>` : ""}</dt>
+        <dd><${Share} estimate=${latestPoint(accuracy)} /></dd>
+        <dt>${benchmarkName}</dt>
+        <dd><${Share} estimate=${benchmark.points.at(-1)} countLabel="questions" /></dd>
       </dl>
     </div>
     <div class="glance">
-      ${lines.length > 0
-        ? html`<${Course} lines=${lines} height=${170} label=${`Label accuracy and ${title.toLowerCase()} of ${run.name}`} />
-            <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`
-        : html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
+      ${lines.length > 0 ? chart : html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
     </div>
   </article>`;
 }
 
-function Dots({ done, of, now }) {
-  const shown = Math.min(of, 24);
-  const at = now ? now.iteration : 0;
+/**
+ * A dot for each iteration, and the stage that is running.
+ *
+ * @param {{ done: number, total: number, current?: IterationSummary }} props
+ */
+function Dots({ done, total, current }) {
+  const count = Math.min(total, MAX_DOTS);
+  const currentIteration = current?.iteration ?? 0;
+  /** @param {number} i */
+  const className = (i) => (i < done ? "done" : i + 1 === currentIteration ? "current" : "");
   return html`<p class="dots">
-    ${Array.from({ length: shown }, (_, i) => html`<i key=${i} class=${i < done ? "done" : i + 1 === at ? "current" : ""}></i>`)}
-    <span>${done} of ${of} iterations${now ? ` · ${now.now.replaceAll("_", " ")} ${now.iteration}` : ""}</span>
+    ${Array.from({ length: count }, (_, i) => html`<i key=${i} class=${className(i)}></i>`)}
+    <span>${done} of ${total} iterations${current?.now ? ` · ${humanise(current.now)} ${current.iteration}` : ""}</span>
   </p>`;
 }
 
-function Start() {
+function StartRun() {
   const [open, setOpen] = useState(false);
   return html`<div class="start">
-    <button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Not now" : "Start a run"}</button>
+    <button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Close" : "Start a run"}</button>
     ${open && html`<${StartForm} />`}
   </div>`;
 }
 
 function StartForm() {
-  const { data: presets, error } = useAnswer("/presets");
-  const [wanted, setWanted] = useState({ preset: "demo", name: "", iterations: "", settings: "" });
-  const [problem, setProblem] = useState(null);
-  const [started, setStarted] = useState(null);
-  const set = (name) => (event) => setWanted({ ...wanted, [name]: event.target.value });
-  async function start(event) {
+  const { data: presets, error: presetsError } = useResponse("/presets", {});
+  const [fields, setFields] = useState({ preset: "demo", name: "", iterations: "", settings: "" });
+  const [startError, setStartError] = useState(/** @type {Error | null} */ (null));
+  const [flowRun, setFlowRun] = useState(/** @type {Schemas["Triggered"] | null} */ (null));
+  /** @param {string} name @returns {(event: EventOn<HTMLInputElement>) => void} */
+  const setField = (name) => (event) => setFields({ ...fields, [name]: event.target.value });
+  /** @param {Event} event */
+  async function onSubmit(event) {
     event.preventDefault();
-    setProblem(null);
+    setStartError(null);
+    const { preset, name, iterations, settings } = fields;
+    const request = { name: name || preset, preset, overrides: parseSettings(settings) };
     try {
-      const body = { name: wanted.name || wanted.preset, preset: wanted.preset, overrides: settings(wanted.settings) };
-      if (wanted.iterations) body.iterations = Number(wanted.iterations);
-      const triggered = await post("/runs", body);
-      setStarted({ ...triggered, run: body.name });
-    } catch (failed) {
-      setProblem(failed);
+      setFlowRun(await post("/runs", {}, iterations ? { ...request, iterations: Number(iterations) } : request));
+    } catch (error) {
+      setStartError(toError(error));
     }
   }
-  const about = presets?.find((preset) => preset.name === wanted.preset)?.about;
-  if (started) {
+  if (flowRun) {
     return html`<div class="card form" role="status">
-      <p><b>${started.run}</b> is ${started.state ? started.state.toLowerCase() : "triggered"} in Prefect. The list below says how it fares.</p>
-      <p>${started.url && html`<a href=${started.url} target="_blank" rel="noopener">Its flow run in Prefect</a> · `}<a href=${`/runs/${encodeURIComponent(started.run)}`}>Its page</a></p>
+      <p><b>${flowRun.run}</b> is ${flowRun.state ? flowRun.state.toLowerCase() : "triggered"} in Prefect. The list below shows its progress.</p>
+      <p>${flowRun.url && html`<a href=${flowRun.url} target="_blank" rel="noopener">Flow run in Prefect</a> · `}<a href=${runUrl(flowRun.run)}>Page of the run</a></p>
     </div>`;
   }
-  return html`<form class="card form" onSubmit=${start}>
-    <${Problem} error=${error ?? problem} />
+  const about = presets?.find(({ name }) => name === fields.preset)?.about;
+  return html`<form class="card form" onSubmit=${onSubmit}>
+    <${ErrorMessage} error=${presetsError ?? startError} />
     <label>Preset
-      <select value=${wanted.preset} onChange=${set("preset")}>${presets?.map((one) => html`<option key=${one.name} value=${one.name}>${one.name}</option>`)}</select>
+      <select value=${fields.preset} onChange=${setField("preset")}>${presets?.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}</select>
     </label>
     ${about && html`<p class="about">${about}</p>`}
-    <label>Name <input value=${wanted.name} onInput=${set("name")} placeholder=${wanted.preset} pattern="[a-z0-9][a-z0-9._\\-]*" maxlength="64" /></label>
-    <label>Iterations <input type="number" min="1" value=${wanted.iterations} onInput=${set("iterations")} placeholder="as the preset says" /></label>
-    <label>Settings <textarea rows="2" value=${wanted.settings} onInput=${set("settings")} placeholder="dataset.candidates = 320"></textarea></label>
-    <button>Start it</button>
+    <label>Name <input value=${fields.name} onInput=${setField("name")} placeholder=${fields.preset} pattern="[a-z0-9][a-z0-9._\\-]*" maxlength="64" /></label>
+    <label>Iterations <input type="number" min="1" value=${fields.iterations} onInput=${setField("iterations")} placeholder="from the preset" /></label>
+    <label>Settings <textarea rows="2" value=${fields.settings} onInput=${setField("settings")} placeholder="dataset.candidates = 320"></textarea></label>
+    <button>Start run</button>
   </form>`;
 }
 
-/** Lines of `name = value` as overrides; a value is JSON where it can be read so, else a word. */
-function settings(text) {
-  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+/**
+ * The overrides in lines of the form `name = value`. A value that is not valid JSON is taken as text.
+ *
+ * @param {string} text
+ */
+function parseSettings(text) {
+  const lines = text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
   return Object.fromEntries(
     lines.map((line) => {
       const [name, ...rest] = line.split("=");

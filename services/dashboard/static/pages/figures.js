@@ -1,0 +1,216 @@
+// The panels of a run's figures: charts by iteration, by training step and by stage.
+import { html } from "/static/preact.js";
+import { IterationChart, StepChart, VerdictChart } from "../charts.js";
+import { duration, humanise, number, percent } from "../format.js";
+import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
+import { benchmarkAccuracy, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
+import { stageColour, Timeline } from "../timeline.js";
+
+/** @typedef {Schemas["IterationSummary"]} IterationSummary */
+/** @typedef {Schemas["Stage"]} Stage */
+/** @typedef {Schemas["Checkpoint"]} Checkpoint */
+/** @typedef {Schemas["StepLabelFigures"]} StepLabelFigures */
+/** @typedef {Schemas["TrainMetric"]} TrainMetric */
+/** @typedef {import("../series.js").SeriesPoint} SeriesPoint */
+
+const ORACLE_COLOURS = ["var(--c-kept)", "var(--c-held-out)", "var(--c-audit)", "var(--c-challenger)"];
+const TRAINING_LABEL_SERIES = [
+  ["training_label_accuracy", "right labels", "var(--c-kept)"],
+  ["training_labelled_share", "labelled prompts", "var(--c-audit)"],
+  ["negative_label_accuracy", "accuracy of negative labels", "var(--c-challenger)"],
+];
+/** @type {[name: string, title: string, unit: string, isShare: boolean][]} */
+const SIGNALS = [
+  ["policy_entropy", "Policy entropy", "nats per token", false],
+  ["kl", "KL to the reference", "nats per token", false],
+  ["pseudo_reward", "Pseudo-reward", "", false],
+  ["response_length", "Tokens per vote", "tokens", false],
+  ["vote_entropy", "Entropy of the votes", "nats", false],
+  ["unparsed_share", "Votes without an answer", "", true],
+  ["ill_posed_share", "Ill-posed questions", "", true],
+  ["duplicate_share", "Duplicates", "", true],
+];
+
+/**
+ * @param {{ url: string, seriesPoints: SeriesPoint[], run: string }} props `url` is the page of the run, in all panels
+ */
+export function LabelAccuracy({ url, seriesPoints, run }) {
+  const allSeries = seriesNamed(seriesPoints, "label_accuracy");
+  const oracles = [...new Set(allSeries.map(({ oracle }) => oracle))];
+  const lines = allSeries.map(({ oracle, over, points }) => {
+    const wrongLabels = `?oracle=${oracle}&oracle_verdict=wrong${over === "kept" ? "&verdict=kept" : ""}`;
+    return {
+      name: `${over} by ${humanise(oracle)}`,
+      colour: ORACLE_COLOURS[oracles.indexOf(oracle) % ORACLE_COLOURS.length],
+      dash: over === "all" ? "4 4" : "none",
+      // An estimate has no graded labels to list, so its point links to the iteration.
+      points: points.map((point) => ({
+        ...point,
+        href: `${url}/${point.iteration}${point.estimated ? "" : wrongLabels}`,
+      })),
+    };
+  });
+  const chart = html`<${IterationChart} lines=${lines} height=${300} label="Pseudo-label accuracy by iteration" />
+    <${Legend} items=${lines.map((line) => [line.name, line.colour, line.dash !== "none"])} />`;
+  const empty = html`<${Empty}>No label has been audited yet. If the run was made by a version of coevo that did not store series, compute them with <code>coevo series ${run} --refresh</code>.</${Empty}>`;
+  return html`<${Panel} title="Pseudo-label accuracy" wide id="label-accuracy" table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}
+    about="The share of audited pseudo-labels that an oracle agrees with. Solid lines are the kept questions, dashed lines are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate and links to its iteration.">
+    ${lines.length ? chart : empty}
+  </${Panel}>`;
+}
+
+/**
+ * The accuracy of the labels that the Solver's method makes itself at every training step.
+ *
+ * @param {{ steps: StepLabelFigures[], seriesPoints: SeriesPoint[] }} props
+ */
+export function TrainingLabels({ steps, seriesPoints }) {
+  const lines = TRAINING_LABEL_SERIES.flatMap(([name, title, colour]) =>
+    seriesNamed(seriesPoints, name).map(({ points }) => ({ name: title, colour, points })),
+  );
+  const stepPoints = steps.flatMap(({ iteration, step, accuracy }) =>
+    accuracy ? [{ iteration, step, ...accuracy }] : [],
+  );
+  const rows = stepPoints.map(({ iteration, step, value, lo, hi, n }) => [
+    iteration,
+    step,
+    percent(value),
+    `${percent(lo)} – ${percent(hi)}`,
+    n,
+  ]);
+  const source = steps[0].oracle === "given" ? "compared with the prompts' own answers" : "graded by the exact oracle";
+  const byStep = html`<${StepChart} points=${stepPoints} share label="Right labels by training step" />`;
+  const byIteration = html`<h3>By iteration</h3><${IterationChart} lines=${lines} height=${170} label="Labels made in training, by iteration" />
+    <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
+  return html`<${Panel} title="Labels made in training" table=${{ head: ["iteration", "step", "right labels", "95% interval", "n"], rows }}
+    about=${`The share of right labels among those that the Solver's method made in training, ${source}. Prompts without a label do not count. Later iterations are darker.`}>
+    <h3>By step</h3>
+    ${stepPoints.length ? byStep : html`<${Empty}>No prompt was labelled.</${Empty}>`}
+    ${lines.length > 0 && byIteration}
+  </${Panel}>`;
+}
+
+/** @param {{ url: string, seriesPoints: SeriesPoint[], checkpoints: Checkpoint[] }} props */
+export function BenchmarkAccuracy({ url, seriesPoints, checkpoints }) {
+  // The base model is the Solver of iteration 0.
+  const solvers = new Map(
+    checkpoints.filter(({ role }) => role !== "challenger").map((checkpoint) => [checkpoint.iteration, checkpoint]),
+  );
+  const { title, about, points } = benchmarkAccuracy(seriesPoints);
+  const line = {
+    name: "pass@1",
+    colour: "var(--c-held-out)",
+    points: points.map((point) => {
+      const solver = solvers.get(point.iteration);
+      return { ...point, href: solver && `${url}/checkpoints/${solver.role}/${solver.iteration}` };
+    }),
+  };
+  return html`<${Panel} title=${title} about=${about} table=${{ head: TABLE_HEAD, rows: tableRows([line], percent) }}>
+    ${points.length ? html`<${IterationChart} lines=${[line]} label=${`${title} by iteration`} />` : html`<${Empty}>No evaluation yet.</${Empty}>`}
+  </${Panel}>`;
+}
+
+/** @param {{ url: string, seriesPoints: SeriesPoint[] }} props */
+export function Difficulty({ url, seriesPoints }) {
+  const lines = seriesNamed(seriesPoints, "p_hat").map(({ over, points }, i) => ({
+    name: over || "all",
+    colour: i ? "var(--c-kept)" : "var(--c-challenger)",
+    points: points.map((point) => ({ ...point, href: `${url}/${point.iteration}` })),
+  }));
+  const chart = html`<${IterationChart} lines=${lines} label="Mean p-hat by iteration" /><${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
+  return html`<${Panel} title="Difficulty" about="Mean p̂, which shows how far the Solver's votes agree. The Solver learns most at ½." table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}>
+    ${lines.length ? chart : html`<${Empty}>No questions have been labelled yet.</${Empty}>`}
+  </${Panel}>`;
+}
+
+/** @param {{ url: string, iterations: IterationSummary[] }} props */
+export function Verdicts({ url, iterations }) {
+  const rows = iterations.flatMap(({ iteration, verdicts, questions }) =>
+    VERDICTS.filter((verdict) => verdicts[verdict]).map((verdict) => ({
+      iteration,
+      verdict,
+      questions: verdicts[verdict],
+      share: verdicts[verdict] / (questions ?? 0),
+      href: `${url}/${iteration}?verdict=${verdict}`,
+    })),
+  );
+  const table = {
+    head: ["iteration", "verdict", "questions", "share"],
+    rows: rows.map((row) => [row.iteration, humanise(row.verdict), number(row.questions), percent(row.share)]),
+  };
+  const chart = html`<${VerdictChart} rows=${rows} height=${330} label="Verdicts by iteration" />
+    <${Legend} items=${VERDICTS.map((verdict) => [humanise(verdict), `var(--v-${verdict})`])} />`;
+  return html`<${Panel} title="Verdicts on the questions" table=${table}>
+    ${rows.length ? chart : html`<${Empty}>No questions have been labelled yet.</${Empty}>`}
+  </${Panel}>`;
+}
+
+/** @param {{ metrics: TrainMetric[] }} props the mean reward of each step */
+export function Rewards({ metrics }) {
+  /** @param {string} role */
+  const pointsOf = (role) => metrics.filter((metric) => metric.role === role && metric.value !== null);
+  return html`<${Panel} title="Reward in training" about="The mean reward of each step. Later iterations are darker.">
+    ${["challenger", "solver"].map((role) =>
+      pointsOf(role).length
+        ? html`<h3>${role === "solver" ? "Solver" : "Challenger"}</h3><${StepChart} points=${pointsOf(role)} label=${`Reward of the ${role} by step`} />`
+        : null,
+    )}
+    ${metrics.length === 0 && html`<${Empty}>No training has ended yet.</${Empty}>`}
+  </${Panel}>`;
+}
+
+/** @param {{ seriesPoints: SeriesPoint[] }} props */
+export function Signals({ seriesPoints }) {
+  const signals = SIGNALS.map(([name, title, unit, isShare]) => {
+    const lines = seriesNamed(seriesPoints, name).map(({ over, oracle, points }, i) => ({
+      name: [over, oracle && `by ${humanise(oracle)}`].filter(Boolean).join(" ") || title,
+      colour: ORACLE_COLOURS[i % ORACLE_COLOURS.length],
+      points,
+    }));
+    return { name, title, unit, isShare, lines };
+  }).filter(({ lines }) => lines.length);
+  const rows = signals.flatMap(({ title, isShare, lines }) =>
+    tableRows(
+      lines.map((line) => ({ ...line, name: `${title}: ${line.name}` })),
+      isShare ? percent : number,
+    ),
+  );
+  return html`<${Panel} title="Signs of collapse" wide table=${{ head: TABLE_HEAD, rows }}
+    about="Signs that a training collapses: falling entropy, a KL that jumps together with the pseudo-reward, answers that get much shorter or longer, and repeated questions.">
+    ${signals.length === 0 && html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
+    <div class="small-multiples">
+      ${signals.map((signal) => html`<${Signal} key=${signal.name} ...${signal} />`)}
+    </div>
+  </${Panel}>`;
+}
+
+/** @param {{ title: string, unit: string, isShare: boolean, lines: import("../charts.js").ChartLine[] }} props */
+function Signal({ title, unit, isShare, lines }) {
+  return html`<div>
+    <h3>${title}${unit && html` <small>${unit}</small>`}</h3>
+    <${IterationChart} lines=${lines} share=${isShare} unit=${unit} height=${150} label=${title} />
+  </div>`;
+}
+
+/** @param {{ stages: Stage[], iterations: IterationSummary[], url: string }} props */
+export function Stages({ stages, iterations, url }) {
+  const names = [...new Set(stages.map(({ stage }) => stage))];
+  const table = {
+    head: ["iteration", "stage", "status", "attempt", "duration", "error"],
+    rows: stages.map(({ iteration, stage, status, attempt, seconds, error }) => [
+      iteration,
+      humanise(stage),
+      status,
+      attempt,
+      duration(seconds),
+      error ?? "",
+    ]),
+  };
+  const chart = html`<${Timeline} stages=${stages} now=${Date.now()} label="Stages by iteration" /><${Legend} items=${names.map((name) => [humanise(name), stageColour(name)])} />`;
+  return html`<${Panel} title="Time by stage" wide table=${table}>
+    ${stages.length ? chart : html`<${Empty}>No stage has started yet.</${Empty}>`}
+    <ul class="links">
+      ${iterations.filter(({ questions }) => questions).map(({ iteration, questions, seconds }) => html`<li key=${iteration}><a href=${`${url}/${iteration}`}>Iteration ${iteration}</a> <small>${number(questions)} questions, ${duration(seconds)}</small></li>`)}
+    </ul>
+  </${Panel}>`;
+}

@@ -1,0 +1,68 @@
+// A chart of the time that the stages of a run took.
+import { html } from "/static/preact.js";
+import { Chart, MARGIN } from "./charts.js";
+import { humanise } from "./format.js";
+
+const MAX_TIMELINE_ROWS = 30; // the last iterations; the table below the chart has all of them
+/** @type {Record<string, string>} */
+const STAGE_COLOURS = {
+  train_challenger: "var(--c-challenger)",
+  generate_questions: "color-mix(in oklab, var(--c-challenger), var(--paper) 45%)",
+  label_questions: "color-mix(in oklab, var(--c-solver), var(--paper) 45%)",
+  train_solver: "var(--c-solver)",
+  evaluate: "var(--c-evaluate)",
+  audit_labels: "var(--c-audit)",
+  check_health: "var(--muted)",
+  read_prompts: "color-mix(in oklab, var(--c-challenger), var(--paper) 45%)",
+  ask_a_person: "var(--v-no_majority)",
+};
+/** @param {string} stage */
+export const stageColour = (stage) => STAGE_COLOURS[stage] ?? "var(--muted)";
+
+/** @typedef {Schemas["Stage"] & { from: number, to: number, colour: string }} TimelineBar */
+
+/**
+ * The stages of each iteration one after the other, as bars that show how long they worked; one row for each iteration.
+ *
+ * @param {Schemas["Stage"][]} stages
+ * @param {number} now in ms; a stage that is running has worked until then
+ */
+function timelineBars(stages, now) {
+  const shownIterations = new Set([...new Set(stages.map((stage) => stage.iteration))].slice(-MAX_TIMELINE_ROWS));
+  /** @type {TimelineBar[]} */
+  const bars = [];
+  for (const stage of stages.filter(({ iteration }) => shownIterations.has(iteration))) {
+    const from = bars.findLast((bar) => bar.iteration === stage.iteration)?.to ?? 0;
+    const seconds = stage.seconds ?? Math.max(0, (now - new Date(stage.started_at).getTime()) / 1000);
+    bars.push({ ...stage, from, to: from + seconds, colour: stageColour(stage.stage) });
+  }
+  return bars;
+}
+
+/** @param {{ stages: Schemas["Stage"][], now: number, label: string }} props */
+export function Timeline({ stages, now, label }) {
+  const bars = timelineBars(stages, now);
+  /** @param {number} width */
+  const draw = (width) =>
+    Plot.plot({
+      width,
+      height: 46 + 30 * new Set(bars.map((bar) => bar.iteration)).size,
+      ...MARGIN,
+      x: { label: "seconds of work", ticks: 6, grid: true },
+      y: { label: null, type: "band", padding: 0.25, tickFormat: (/** @type {number} */ t) => `t = ${t}` },
+      color: { type: "identity" },
+      marks: [
+        Plot.barX(bars, {
+          x1: "from",
+          x2: "to",
+          y: "iteration",
+          fill: "colour",
+          fillOpacity: (bar) => (bar.status === "done" ? 1 : 0.55),
+          insetLeft: 0.5,
+          title: (bar) =>
+            `${humanise(bar.stage)} ${bar.iteration}: ${bar.status}\n${(bar.to - bar.from).toFixed(1)} s, attempt ${bar.attempt}`,
+        }),
+      ],
+    });
+  return html`<${Chart} draw=${draw} data=${bars} label=${label} />`;
+}
