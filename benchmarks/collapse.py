@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.tiny_training import Arm, Outcome, outcomes
 from core.statistics.guard import Guard
 
-SEEDS, GUARDED_SEEDS, SEEN = (1, 2, 3), tuple(range(1, 11)), 6
+SEEDS, GUARDED_SEEDS = (1, 2, 3), tuple(range(1, 11))
 _PUSHED: dict[str, Any] = {"prompts": 128, "steps": 60, "learning_rate": 1e-3}
 _FREE: dict[str, Any] = {"kl_coefficient": 0.0}
 ARMS: dict[str, Arm] = {

@@ -1,4 +1,4 @@
-"""What the queries give back where `core.types` has no word for it."""
+"""The rows that the queries return, where they are not one of the types of `core.types`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from core.types import (
 
 # A seed has up to 63 bits. In JSON it is a string, since the numbers of JavaScript, and of other readers, have 53.
 Seed = Annotated[int, PlainSerializer(str, when_used="json")]
-# "stopped": the guard, early stopping or a person ended it
+# "stopped": the guard, early stopping or a person ended the run
 RunStatus = Literal["created", "running", "paused", "stopped", "done", "failed", "cancelled"]
 StageStatus = Literal["running", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as it was created; `core.settings.parsing.parse_config` makes a `RunConfig` of `config`."""
+    """A run. `core.settings.parsing.parse_config` makes a `RunConfig` of its `config`."""
 
     name: str
     preset: str | None
@@ -45,7 +45,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class RunLease:
-    """Which process works on a run, and until when it is believed to be alive, in UTC."""
+    """The process that works on a run, and the time (UTC) until which it counts as alive."""
 
     run: str
     owner: str
@@ -54,7 +54,7 @@ class RunLease:
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """An entry of the ledger. Times are in UTC; `started_at` is that of the latest attempt, the first being 1."""
+    """An entry of the ledger. Times are in UTC. `started_at` is of the latest attempt; the first attempt is 1."""
 
     run: str
     iteration: int
@@ -67,7 +67,7 @@ class StageRow:
     finished_at: datetime | None
     result: Mapping[str, Any] | None
     error: str | None
-    progress_done: int | None = None  # of `progress_total`, in what `progress_note` names
+    progress_done: int | None = None  # out of `progress_total`; `progress_note` names the unit
     progress_total: int | None = None
     progress_note: str | None = None
 
@@ -77,7 +77,7 @@ Scope = Literal["read", "run", "label", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """An API key, without the key."""
+    """The stored facts about an API key. The key itself is not stored."""
 
     name: str
     scopes: list[Scope]
@@ -99,8 +99,8 @@ class PoolRow:
     kind: ResourceKind
     units: float
     status: PoolStatus
-    since: datetime  # in this status
-    used: float  # unit-seconds, in all
+    since: datetime  # when it got this status
+    used: float  # unit-seconds in total
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +120,17 @@ class RolloutRow:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSummary:
-    """A question as one of a list: with neither what the Challenger wrote around it nor all classes of its votes."""
+    """A question as an entry of a list: without the Challenger's whole text and without the classes of its votes."""
 
     id: str
     run: str
     iteration: int
     index: int
     text: str | None
-    checkpoint: str | None  # that wrote it; None for a given prompt
+    checkpoint: str | None  # the Challenger that wrote it; None for a given prompt
     seed: Seed
     verdict: Verdict | None  # None: not labelled yet
-    answer: str | None  # this and the next six are the pseudo-label's; None where there is none
+    answer: str | None  # this field and the next six are the pseudo-label; None if there is none
     votes: int | None
     m: int | None
     parsed: int | None
@@ -142,17 +142,17 @@ class QuestionSummary:
 
 @dataclass(frozen=True, slots=True)
 class QuestionEntry:
-    """A question with what was made of it so far."""
+    """A question with its label, verdict and oracle labels so far."""
 
     question: Question
     verdict: Verdict | None  # None: not labelled yet
-    label: PseudoLabel | None  # None where it was never asked too
+    label: PseudoLabel | None  # None also if the Solver was never asked
     oracles: tuple[OracleLabel, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCount:
-    """How many pseudo-labels of an iteration and verdict an oracle gave one and the same verdict."""
+    """The number of pseudo-labels of one iteration and verdict that an oracle gave the verdict `said`."""
 
     iteration: int
     oracle: str
@@ -163,7 +163,7 @@ class AuditCount:
 
 @dataclass(frozen=True, slots=True)
 class TrainMetric:
-    """One figure of one optimiser step; `value` is None where it was not a number."""
+    """One figure of one optimiser step. `value` is None if it was not a number."""
 
     iteration: int
     role: Role
@@ -178,7 +178,7 @@ Severity = Literal["warning", "critical"]
 
 @dataclass(frozen=True, slots=True)
 class SampleRow:
-    """A pseudo-label drawn for an oracle; `position` counts from 0 in the order in which they are asked."""
+    """A pseudo-label drawn for an oracle. `position`, from 0, is the order in which the oracle is asked."""
 
     question_id: str
     oracle: str
@@ -190,7 +190,7 @@ class SampleRow:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationRow:
-    """What one person said of a pseudo-label; `unknown` is skipped."""
+    """One person's verdict on a pseudo-label. `unknown`: the person skipped it."""
 
     question_id: str
     annotator: str
@@ -222,12 +222,12 @@ class SeriesPoint:
     iteration: int
     name: str
     over: Over
-    oracle: str  # empty: the figure has none
+    oracle: str  # empty if no oracle is involved
     value: float
-    lo: float | None  # the 95% interval; None: a figure without one
+    lo: float | None  # 95% interval; None for a figure without one
     hi: float | None
     n: int
-    estimated: bool = False  # from p_hat and earlier audits, not measured
+    estimated: bool = False  # from p_hat and the audits of other iterations, not measured
 
     @property
     def estimate(self) -> Estimate | None:
@@ -252,7 +252,7 @@ class StepLabelFigures:
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """What a rule found. `id` is natural: the same finding has the same."""
+    """A finding of a rule. `id` derives from the finding, so the same finding has the same id."""
 
     id: str
     run: str
@@ -266,7 +266,7 @@ class AlertRow:
     lo: float | None
     hi: float | None
     n: int | None
-    reference: float | None  # what `value` is compared with
+    reference: float | None  # the value that `value` is compared with
     threshold: float | None
     text: str
     raised_at: datetime

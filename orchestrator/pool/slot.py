@@ -90,7 +90,7 @@ def _refuse_impossible(context: Context, demand: Demand, holds_applications: boo
         f"{LIMIT} allows": _limit,
     }
     if holds_applications:
-        limits["besides the inference applications there are"] = lambda: _units_besides_applications(context, demand)
+        limits["the inference applications leave"] = lambda: _units_besides_applications(context, demand)
     for limit, units_of in limits.items():
         if demand.units > (units := units_of()):
             request = f"run {context.run}: the training requests {demand.units:g} {demand.kind}"

@@ -1,4 +1,4 @@
-"""What the API answers with, where it is not a carrier of `core` or a row of the store as it stands."""
+"""The API's answers, where they are not types of `core` or rows of the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Run(BaseModel):
     preset: str | None
     seed: Seed
     status: RunStatus
-    iterations: int  # that it is to have
+    iterations: int  # planned
     created_at: datetime
     updated_at: datetime
 
@@ -51,7 +51,7 @@ class Run(BaseModel):
 
 class RunPage(BaseModel):
     items: list[Run]
-    next: str | None  # the `after` of the next page; none after the last
+    next: str | None  # the `after` of the next page; null on the last page
 
 
 class RunDetail(Run):
@@ -63,7 +63,7 @@ class RunDetail(Run):
 
 
 class Stage(BaseModel):
-    """An entry of the ledger; times are of its latest attempt."""
+    """An entry of the ledger. Times are of the latest attempt."""
 
     iteration: int
     stage: StageName
@@ -73,7 +73,7 @@ class Stage(BaseModel):
     finished_at: datetime | None
     seconds: float | None
     error: str | None
-    progress_done: int | None  # of `progress_total`, in what `progress_note` names
+    progress_done: int | None  # out of `progress_total`; `progress_note` names the unit
     progress_total: int | None
     progress_note: str | None
 
@@ -84,16 +84,16 @@ class Stage(BaseModel):
 
 
 class IterationSummary(BaseModel):
-    """An iteration that was begun; iteration 0 is the base model's evaluation."""
+    """An iteration that has begun. Iteration 0 is the evaluation of the base model."""
 
     iteration: int
     stages: list[Stage]
-    now: str | None  # the stage that somebody is at; one that was cut off is running, but not now
+    now: str | None  # the stage that a live process runs; an interrupted one has the status "running" but is not here
     questions: int | None  # null until they are labelled
     verdicts: dict[Verdict, int]
     kept: Estimate | None
     mean_p_hat: float | None
-    seconds: float  # of the stages that ended, their latest attempts
+    seconds: float  # of the latest attempts of the stages that ended
 
     @classmethod
     def of(cls, iteration: int, rows: Sequence[StageRow], stats: FilterStats | None, time: datetime) -> Self:
@@ -120,18 +120,18 @@ class CheckpointDetail(BaseModel):
 
 
 class Evaluation(BaseModel):
-    """How a checkpoint did on a benchmark; n are its items."""
+    """The accuracy of a checkpoint on a benchmark. Each n counts benchmark items."""
 
     checkpoint: str
     benchmark: str
-    samples: int  # an item
+    samples: int  # answers per item
     pass_at_1: Estimate
     greedy: Estimate
     majority: Estimate
 
 
 class Manifest(BaseModel):
-    """What an export holds, and what made it."""
+    """The contents of an export, and the checkpoints and settings that they come from."""
 
     run: str
     iteration: int
@@ -139,11 +139,11 @@ class Manifest(BaseModel):
     format: str
     rows: int
     verdicts: dict[Verdict, int]
-    audited: dict[str, int]  # oracle -> rows of which it has said something
+    audited: dict[str, int]  # oracle -> rows with a verdict of it
     columns: list[str]
     bytes: int
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    asked_by: dict[str, str]  # checkpoint that wrote questions -> sha256; none of given prompts
+    asked_by: dict[str, str]  # checkpoint that wrote questions -> sha256; empty for given prompts
     voted_by: dict[str, str]
     config: dict[str, Any]
 
@@ -169,23 +169,23 @@ class Preset(BaseModel):
 
 
 class Triggered(BaseModel):
-    """A flow run of Prefect's, which works on a run, is to, or did."""
+    """A Prefect flow run that works on a run, will do so, or did."""
 
     run: str
     flow_run: str
-    state: str  # Prefect's word: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, CANCELLED
+    state: str  # Prefect's type of state: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, CANCELLED
     url: str  # of its page in Prefect's UI
 
 
 class FlowRunState(BaseModel):
-    """A flow run of Prefect's, and how it is."""
+    """A Prefect flow run and its state."""
 
     run: str
     flow_run: str
-    state: str  # Prefect's word: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, FAILED, CRASHED, CANCELLED
-    name: str  # Prefect's name of the state, such as Late of one that is scheduled and that no worker took
-    message: str | None  # why it failed, or was cancelled
-    since: datetime  # in this state
+    state: str  # Prefect's type: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, FAILED, CRASHED, CANCELLED
+    name: str  # Prefect's name of the state, for example Late: scheduled, but no worker has taken it
+    message: str | None  # why it failed or was cancelled
+    since: datetime  # when it got this state
     begun: bool  # whether the run is in the store and this flow run has changed its status
     url: str  # of its page in Prefect's UI
 

@@ -181,10 +181,15 @@ class InferenceClient:
                     return failure
                 raise InferenceError(f"{self.url}: {failure}")
             content = await response.read()
-        if single:
-            chats = [ChatResponse.model_validate_json(content)]
-        else:
-            chats = ChatBatchResponse.model_validate_json(content).responses
+        try:
+            if single:
+                chats = [ChatResponse.model_validate_json(content)]
+            else:
+                chats = ChatBatchResponse.model_validate_json(content).responses
+        except ValidationError as error:
+            raise InferenceError(f"{self.url}: HTTP 200 with a body that is not a completion: {error}"[:500]) from error
+        if len(chats) != len(prompts):
+            return f"expected {len(prompts)} completions, got {len(chats)}"
         for chat, prompt in zip(chats, prompts, strict=True):
             if chat.policy_version != checkpoint or len(chat.choices) != prompt.n:
                 return (

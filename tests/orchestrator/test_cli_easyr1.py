@@ -38,7 +38,7 @@ def test_the_files_of_a_preset_s_first_training(tmp_path: Path) -> None:
     code, output = render("--preset", "micro", "--out", str(out), *sets(SETTINGS))
     assert code == 0, output
     assert "10 steps of 32 x 8 rollouts" in output
-    assert "rollouts are vLLM's" in output
+    assert "vLLM samples the rollouts" in output
     names = {"config.yaml", "train.parquet", "validation.parquet", "chat_template.jinja", "job.json", "reward_shim.py"}
     assert {path.name for path in out.iterdir()} == {*names, "start"}
     config = yaml.safe_load((out / "config.yaml").read_text())

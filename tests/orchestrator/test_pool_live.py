@@ -95,11 +95,10 @@ def test_a_training_that_could_never_have_its_slot_is_refused_at_once(live: Live
     serving = Serving(applications=str(tmp_path / "cpus.yaml"))
     serve_checkpoints(live.services, {"solver": base_checkpoint(live)}, serving)
     refusals = {
-        "greedy 7 train_solver": "run greedy: the training asks for 7 CPU, the cluster has 2",
-        "limited 2 train_solver 1": "run limited: the training asks for 2 CPU, COEVO_POOL_LIMIT allows 1",
+        "greedy 7 train_solver": "run greedy: the training requests 7 CPU, but the cluster has 2",
+        "limited 2 train_solver 1": "run limited: the training requests 2 CPU, but COEVO_POOL_LIMIT allows 1",
         "misled 2 train_solver one": "COEVO_POOL_LIMIT: expected a number, got 'one'",
-        "beside 2 train_challenger": "run beside: the training asks for 2 CPU, beside the inference applications there "
-        "are 1",
+        "beside 2 train_challenger": "run beside: the training requests 2 CPU, but the inference applications leave 1",
     }
     with pool_driver(live) as driver:
         assert {request: send_line(driver, request) for request in refusals} == refusals

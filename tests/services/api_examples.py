@@ -1,4 +1,4 @@
-"""A run of two iterations, small enough to work its figures out by hand."""
+"""A run of two iterations, small enough to compute its figures by hand."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from storage.rows import AlertRow, ClusterRow
 from storage.session import Store
 
 RUN = "demo"
-ODD = "\ud83d\0"  # a lone surrogate, which UTF-8 has none of, and NUL, which PostgreSQL has none of
-SHOWN = "\ufffd\0"  # the same as the API shows it
-# text, verdict, votes of 4 for the label, what the exact oracle says of it
-MADE: tuple[tuple[str | None, Verdict, int | None, OracleVerdict | None], ...] = (
+ODD = "\ud83d\0"  # a lone surrogate, which UTF-8 cannot encode, and NUL, which PostgreSQL cannot store
+SHOWN = "\ufffd\0"  # ODD as the API shows it
+# For each question: text, verdict, votes of 4 for the label, verdict of the exact oracle.
+QUESTIONS: tuple[tuple[str | None, Verdict, int | None, OracleVerdict | None], ...] = (
     ("What is 1 + 2?", "kept", 2, "right"),
     ("What is 3 + 4?", "kept", 3, "wrong"),
     ("What is 5 * 6?", "too_easy", 4, "right"),
@@ -36,20 +36,22 @@ MADE: tuple[tuple[str | None, Verdict, int | None, OracleVerdict | None], ...] =
 
 
 def fill(store: Store) -> None:
-    """Iteration 1 as it is made above, iteration 2 not labelled yet."""
+    """Store the run: iteration 1 with the questions of QUESTIONS, and iteration 2, which is not labelled yet."""
     with store.write() as session:
         queries.runs.create_run(session, name=RUN, config=CoEvolution(iterations=2), preset="demo")
         base = Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m/base", "aa", None)
         queries.checkpoints.add_checkpoint(session, base, {"model.safetensors": "00"})
         trained = Checkpoint(f"{RUN}/solver/1", RUN, "solver", 1, 20, "/m/solver", "bb", base.id)
         queries.checkpoints.add_checkpoint(session, trained, {"model.safetensors": "11"})
-        questions, labels = zip(*map(_made, range(len(MADE))), strict=True)
+        questions, labels = zip(*map(_question_and_label, range(len(QUESTIONS))), strict=True)
         queries.questions.add_questions(session, questions)
         queries.questions.add_labels(session, labels)
-        votes = [_vote(i, sample, n) for i, (_, _, n, _) in enumerate(MADE) if n is not None for sample in range(4)]
+        votes = [
+            _vote(i, sample, n) for i, (_, _, n, _) in enumerate(QUESTIONS) if n is not None for sample in range(4)
+        ]
         queries.questions.add_rollouts(session, votes)
-        said = [(i, verdict) for i, (*_, verdict) in enumerate(MADE) if verdict]
-        truths = [OracleLabel(question_id(RUN, 1, i), "exact", verdict, _answer(i, "3")) for i, verdict in said]
+        verdicts = [(i, verdict) for i, (*_, verdict) in enumerate(QUESTIONS) if verdict]
+        truths = [OracleLabel(question_id(RUN, 1, i), "exact", verdict, _answer(i, "3")) for i, verdict in verdicts]
         queries.questions.add_oracle_labels(session, truths)
         queries.traces.add_clusters(session, [ClusterRow(question_id(RUN, 1, 4), RUN, 1, 0, 1)])
         queries.figures.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
@@ -66,18 +68,18 @@ def fill(store: Store) -> None:
         )
 
 
-def _made(index: int) -> tuple[Question, LabelledQuestion]:
-    text, verdict, votes, _ = MADE[index]
+def _question_and_label(index: int) -> tuple[Question, LabelledQuestion]:
+    text, verdict, votes, _ = QUESTIONS[index]
     key = question_id(RUN, 1, index)
     answer = _answer(index, "3")
-    classes = tuple(each for each in ((answer, votes or 0), (_answer(index, "4"), 4 - (votes or 0))) if each[1])
+    classes = tuple(class_ for class_ in ((answer, votes or 0), (_answer(index, "4"), 4 - (votes or 0))) if class_[1])
     label = None if votes is None else PseudoLabel(answer, votes, 4, 4, 0, votes / 4, "all", classes)
-    asked = Question(key, RUN, 1, index, text, f"<question>{text}</question>", f"{RUN}/base/0", index)
-    return asked, LabelledQuestion(key, text, label, verdict)
+    question = Question(key, RUN, 1, index, text, f"<question>{text}</question>", f"{RUN}/base/0", index)
+    return question, LabelledQuestion(key, text, label, verdict)
 
 
 def _answer(index: int, answer: str) -> str:
-    return answer + (ODD if ODD in (MADE[index][0] or "") else "")
+    return answer + (ODD if ODD in (QUESTIONS[index][0] or "") else "")
 
 
 def _vote(index: int, sample: int, votes: int) -> Rollout:
@@ -86,7 +88,7 @@ def _vote(index: int, sample: int, votes: int) -> Rollout:
 
 
 def alert(key: str) -> AlertRow:
-    """One that a rule found in iteration 1."""
+    """An alert that a rule raised in iteration 1."""
     return AlertRow(
         id=key,
         run=RUN,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_examples import MADE, ODD, RUN, SHOWN, fill
+from api_examples import ODD, QUESTIONS, RUN, SHOWN, fill
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -40,7 +40,7 @@ def get(api: TestClient, path: str, **parameters: Any) -> Any:
     return response.json()
 
 
-def test_runs(api: TestClient, store: Store) -> None:
+def test_runs_are_described_and_listed_in_pages(api: TestClient, store: Store) -> None:
     [run] = get(api, "/runs")["items"]
     assert (run["name"], run["preset"], run["status"], run["iterations"]) == (RUN, "demo", "created", 2)
     assert get(api, f"/runs/{RUN}")["config"]["dataset"]["votes"] == 10
@@ -50,17 +50,20 @@ def test_runs(api: TestClient, store: Store) -> None:
             queries.runs.create_run(session, name=name, config=parse_config(config, "a test"))
     first = get(api, "/runs", limit=2)
     rest = get(api, "/runs", limit=2, after=first["next"])
-    assert ([each["name"] for each in first["items"] + rest["items"]], rest["next"]) == (["b", "a", RUN], None)
+    assert ([item["name"] for item in first["items"] + rest["items"]], rest["next"]) == (
+        ["b", "a", RUN],
+        None,
+    )
 
 
-def test_stages_and_their_times(api: TestClient) -> None:
+def test_stages_are_listed_with_their_durations(api: TestClient) -> None:
     first, second = get(api, f"/runs/{RUN}/stages")
     assert (first["stage"], second["stage"]) == ("label_questions", "evaluate")
     assert (second["iteration"], second["status"], second["attempt"]) == (1, "done", 1)
     assert second["seconds"] >= 0
 
 
-def test_iterations_and_what_became_of_them(api: TestClient, store: Store) -> None:
+def test_iterations_are_listed_with_their_figures_and_stages(api: TestClient, store: Store) -> None:
     with store.write() as session:
         for stage, lease in (("read_prompts", 0), ("generate_questions", 60)):
             queries.ledger.claim_stage(session, run=RUN, iteration=2, stage=stage, owner="me", lease_seconds=lease)
@@ -69,25 +72,25 @@ def test_iterations_and_what_became_of_them(api: TestClient, store: Store) -> No
     assert (first["kept"]["value"], first["kept"]["n"], first["mean_p_hat"]) == (0.4, 5, 0.625)
     assert [stage["stage"] for stage in first["stages"]] == ["label_questions", "evaluate"]
     assert first["seconds"] == pytest.approx(sum(stage["seconds"] for stage in first["stages"]))
-    # The first of the second iteration was cut off: its lease has run out.
+    # The first stage of iteration 2 was cut off: its lease has expired. The second is the one that runs now.
     assert [stage["status"] for stage in second["stages"]] == ["running", "running"]
     assert (second["now"], second["questions"], second["kept"]) == ("generate_questions", None, None)
 
 
-def test_questions_filtered_sorted_and_in_pages(api: TestClient) -> None:
-    every = get(api, f"{ITERATION}/questions")
-    assert [each["text"] for each in every["items"]] == [asked and asked.replace(ODD, SHOWN) for asked, *_ in MADE]
-    assert every["next"] is None
-    first = every["items"][0]
+def test_questions_can_be_filtered_sorted_and_read_in_pages(api: TestClient) -> None:
+    whole_page = get(api, f"{ITERATION}/questions")
+    assert [row["text"] for row in whole_page["items"]] == [text and text.replace(ODD, SHOWN) for text, *_ in QUESTIONS]
+    assert whole_page["next"] is None
+    first = whole_page["items"][0]
     assert (first["verdict"], first["answer"], first["votes"], first["m"], first["p_hat"]) == ("kept", "3", 2, 4, 0.5)
     assert (first["denominator"], first["parsed"]) == ("all", 4)
     verdict = {"question_id": f"{RUN}/1/000000", "oracle": "exact", "verdict": "right", "truth": "3"}
     assert first["oracles"] == [verdict]
-    malformed = every["items"][3]
+    malformed = whole_page["items"][3]
     assert (malformed["verdict"], malformed["p_hat"], malformed["oracles"]) == ("malformed", None, [])
 
-    def indices(**wanted: Any) -> list[int]:
-        return [each["index"] for each in get(api, f"{ITERATION}/questions", **wanted)["items"]]
+    def indices(**parameters: Any) -> list[int]:
+        return [row["index"] for row in get(api, f"{ITERATION}/questions", **parameters)["items"]]
 
     assert indices(verdict=["kept", "too_easy"]) == [0, 1, 2]
     assert indices(sort="-p_hat") == [2, 1, 0, 4]
@@ -96,15 +99,15 @@ def test_questions_filtered_sorted_and_in_pages(api: TestClient) -> None:
     assert indices(oracle="exact", oracle_verdict="right") == [0, 2]
     page = get(api, f"{ITERATION}/questions", sort="p_hat", limit=3)
     rest = get(api, f"{ITERATION}/questions", sort="p_hat", limit=3, after=page["next"])
-    assert [each["index"] for each in page["items"] + rest["items"]] == [4, 0, 1, 2]
+    assert [row["index"] for row in page["items"] + rest["items"]] == [4, 0, 1, 2]
     [later] = get(api, f"/runs/{RUN}/iterations/2/questions")["items"]
     assert (later["text"], later["verdict"]) == ("later", None)
 
 
-def test_one_question_with_every_vote(api: TestClient) -> None:
-    found = get(api, f"{ITERATION}/questions/1")
-    assert [vote["answer"] for vote in found["rollouts"]] == ["3", "3", "3", "4"]
-    assert found["rollouts"][0] == {
+def test_one_question_is_answered_with_every_vote(api: TestClient) -> None:
+    question = get(api, f"{ITERATION}/questions/1")
+    assert [vote["answer"] for vote in question["rollouts"]] == ["3", "3", "3", "4"]
+    assert question["rollouts"][0] == {
         "question_id": f"{RUN}/1/000001",
         "sample_index": 0,
         "answer": "3",
@@ -116,40 +119,41 @@ def test_one_question_with_every_vote(api: TestClient) -> None:
         "checkpoint": f"{RUN}/base/0",
         "seed": "0",
     }
-    assert found["classes"] == [{"answer": "3", "votes": 3}, {"answer": "4", "votes": 1}]
-    assert [vote["in_class"] for vote in found["rollouts"]] == [0, 0, 0, 1]
+    assert question["classes"] == [{"answer": "3", "votes": 3}, {"answer": "4", "votes": 1}]
+    assert [vote["in_class"] for vote in question["rollouts"]] == [0, 0, 0, 1]
     assert get(api, f"{ITERATION}/questions/1/votes/3")["in_class"] == 1
-    assert (found["raw"], found["checkpoint"]) == ("<question>What is 3 + 4?</question>", f"{RUN}/base/0")
+    assert (question["raw"], question["checkpoint"]) == ("<question>What is 3 + 4?</question>", f"{RUN}/base/0")
     assert get(api, f"{ITERATION}/questions/3")["rollouts"] == []
 
 
-def test_what_a_model_wrote_is_shown_whatever_characters_are_in_it(store: Store, tmp_path: Path) -> None:
-    """Lone surrogates, which no UTF-8 has, by every route that has such texts."""
+def test_texts_of_a_model_are_answered_whatever_characters_they_contain(store: Store, tmp_path: Path) -> None:
+    """Lone surrogates, which UTF-8 cannot encode, are replaced by every route that answers with such texts."""
     fill(store)
-    odd, exports = len(MADE) - 1, tmp_path / "exports"
-    key, asked, wrong = question_id(RUN, 1, odd), f"What is <b>7</b> of 8?{SHOWN}", f"4{SHOWN}"
+    odd, exports = len(QUESTIONS) - 1, tmp_path / "exports"
+    key, shown_text, wrong_answer = question_id(RUN, 1, odd), f"What is <b>7</b> of 8?{SHOWN}", f"4{SHOWN}"
     writer = TextWriter(tmp_path, RUN, 1, "label_questions")
     writer.add(0, [Rollout(key, 3, f"so{ODD}", f"4{ODD}", 7, "stop", 0.25, 0.0, f"{RUN}/base/0", 3)])
     writer.finish()
     draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:
-        for index in range(odd):  # who labels has seen all but this one
-            said = AnnotationRow(question_id(RUN, 1, index), "ann", "unknown", "", datetime.now(UTC))
-            queries.audits.add_annotation(session, said)
-        place = {"run": RUN, "iteration": 2, "stage": "generate_questions", "owner": "me"}
-        queries.ledger.claim_stage(session, **place, lease_seconds=60)
-        queries.ledger.fail_stage(session, **place, error=f"a reply of{ODD}")
+        for index in range(odd):  # so that the question with odd characters is the annotator's next one
+            annotation = AnnotationRow(question_id(RUN, 1, index), "ann", "unknown", "", datetime.now(UTC))
+            queries.audits.add_annotation(session, annotation)
+        stage = {"run": RUN, "iteration": 2, "stage": "generate_questions", "owner": "me"}
+        queries.ledger.claim_stage(session, **stage, lease_seconds=60)
+        queries.ledger.fail_stage(session, **stage, error=f"a reply of{ODD}")
     api = TestClient(create_app(store, exports, ask_for_keys=False, texts=tmp_path), "http://localhost")
     assert get(api, f"{ITERATION}/questions", text="<b>7")["items"][0]["answer"] == f"3{SHOWN}"
     detail = get(api, f"{ITERATION}/questions/{odd}")
-    assert (detail["text"], detail["raw"]) == (asked, f"<question>{asked}</question>")
-    assert (detail["classes"][0]["answer"], detail["rollouts"][3]["answer"]) == (f"3{SHOWN}", wrong)
+    assert (detail["text"], detail["raw"]) == (shown_text, f"<question>{shown_text}</question>")
+    assert (detail["classes"][0]["answer"], detail["rollouts"][3]["answer"]) == (f"3{SHOWN}", wrong_answer)
     [cluster] = get(api, f"{ITERATION}/clusters")
-    assert cluster["example"] == asked
+    assert cluster["example"] == shown_text
     vote = get(api, f"{ITERATION}/questions/{odd}/votes/3")
-    assert (vote["text"], vote["answer"]) == (f"so{SHOWN}", wrong)
-    following = get(api, f"{ITERATION}/labelling/next", annotator="ann")["question"]
-    assert (following["text"], following["label"], following["answers"]) == (asked, f"3{SHOWN}", [f"3{SHOWN}", wrong])
+    assert (vote["text"], vote["answer"]) == (f"so{SHOWN}", wrong_answer)
+    next_question = get(api, f"{ITERATION}/labelling/next", annotator="ann")["question"]
+    assert (next_question["text"], next_question["label"]) == (shown_text, f"3{SHOWN}")
+    assert next_question["answers"] == [f"3{SHOWN}", wrong_answer]
     assert get(api, f"/runs/{RUN}/stages")[-1]["error"] == get(api, f"/runs/{RUN}/iterations")[-1]["stages"][0]["error"]
 
 
@@ -162,13 +166,13 @@ def test_a_seed_is_text_since_json_numbers_have_fewer_bits(store: Store, tmp_pat
     assert get(api, "/runs")["items"][0]["seed"] == str(largest)
 
 
-def test_statistics_and_the_histogram(api: TestClient) -> None:
-    found = get(api, f"{ITERATION}/statistics")
-    assert found["verdicts"] == {"kept": 2, "too_easy": 1, "malformed": 1, "too_hard": 1}
+def test_statistics_have_verdict_counts_and_a_histogram_of_p_hat(api: TestClient) -> None:
+    statistics = get(api, f"{ITERATION}/statistics")
+    assert statistics["verdicts"] == {"kept": 2, "too_easy": 1, "malformed": 1, "too_hard": 1}
     lo, hi = wilson(2, 5) or (0, 0)
-    assert found["kept"] == pytest.approx({"value": 0.4, "lo": lo, "hi": hi, "n": 5})
-    assert found["mean_p_hat"] == pytest.approx((0.5 + 0.75 + 1 + 0.25) / 4)
-    assert [(each["p_hat"], each["verdict"], each["questions"]) for each in found["histogram"]] == [
+    assert statistics["kept"] == pytest.approx({"value": 0.4, "lo": lo, "hi": hi, "n": 5})
+    assert statistics["mean_p_hat"] == pytest.approx((0.5 + 0.75 + 1 + 0.25) / 4)
+    assert [(bar["p_hat"], bar["verdict"], bar["questions"]) for bar in statistics["histogram"]] == [
         (0.25, "too_hard", 1),
         (0.5, "kept", 1),
         (0.75, "kept", 1),
@@ -176,26 +180,30 @@ def test_statistics_and_the_histogram(api: TestClient) -> None:
     ]
 
 
-def test_evaluations_metrics_and_the_pool(api: TestClient) -> None:
-    [found] = get(api, f"/runs/{RUN}/evaluations")
-    assert (found["checkpoint"], found["benchmark"], found["samples"]) == (f"{RUN}/solver/1", "micro", 8)
-    assert (found["pass_at_1"]["value"], found["pass_at_1"]["n"]) == (pytest.approx(0.375), 4)  # 0, 2, 4, 6 of 8
-    assert (found["greedy"]["value"], found["majority"]["value"]) == (0.5, 0.75)
-    assert [(each["name"], each["value"]) for each in get(api, f"/runs/{RUN}/metrics", role="solver")] == [
+def test_evaluations_and_metrics_are_answered_and_the_pool_is_empty(api: TestClient) -> None:
+    [evaluation] = get(api, f"/runs/{RUN}/evaluations")
+    assert (evaluation["checkpoint"], evaluation["benchmark"], evaluation["samples"]) == (f"{RUN}/solver/1", "micro", 8)
+    # Of the 8 samples of each of the 4 items 0, 2, 4 and 6 are correct.
+    assert (evaluation["pass_at_1"]["value"], evaluation["pass_at_1"]["n"]) == (pytest.approx(0.375), 4)
+    assert (evaluation["greedy"]["value"], evaluation["majority"]["value"]) == (0.5, 0.75)
+    assert [(metric["name"], metric["value"]) for metric in get(api, f"/runs/{RUN}/metrics", role="solver")] == [
         ("kl", None),
         ("reward_mean", 0.5),
     ]
     assert get(api, f"/runs/{RUN}/metrics", name="nosuch") == []
-    assert get(api, f"/runs/{RUN}/training-labels") == []  # its labels were made before
+    assert get(api, f"/runs/{RUN}/training-labels") == []  # this run makes its labels before training, not during it
     assert get(api, "/pool") == []
 
 
-def test_checkpoints_and_where_they_come_from(api: TestClient) -> None:
-    assert [each["id"] for each in get(api, f"/runs/{RUN}/checkpoints")] == [f"{RUN}/base/0", f"{RUN}/solver/1"]
+def test_a_checkpoint_is_answered_with_its_ancestors_and_children(api: TestClient) -> None:
+    assert [checkpoint["id"] for checkpoint in get(api, f"/runs/{RUN}/checkpoints")] == [
+        f"{RUN}/base/0",
+        f"{RUN}/solver/1",
+    ]
     solver = get(api, f"/runs/{RUN}/checkpoints/solver/1")
-    assert ([each["id"] for each in solver["ancestors"]], solver["children"]) == ([f"{RUN}/base/0"], [])
+    assert ([checkpoint["id"] for checkpoint in solver["ancestors"]], solver["children"]) == ([f"{RUN}/base/0"], [])
     base = get(api, f"/runs/{RUN}/checkpoints/base/0")
-    assert ([each["id"] for each in base["children"]], base["manifest"]) == (
+    assert ([checkpoint["id"] for checkpoint in base["children"]], base["manifest"]) == (
         [f"{RUN}/solver/1"],
         {"model.safetensors": "00"},
     )
@@ -224,7 +232,7 @@ def test_checkpoints_and_where_they_come_from(api: TestClient) -> None:
         ("/nothing", 404, "Not Found"),
     ],
 )
-def test_what_cannot_be_answered_is_said_as_a_problem(api: TestClient, path: str, status: int, detail: str) -> None:
+def test_a_refused_request_is_answered_with_a_problem(api: TestClient, path: str, status: int, detail: str) -> None:
     response = api.get(PREFIX + path)
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
@@ -234,7 +242,7 @@ def test_what_cannot_be_answered_is_said_as_a_problem(api: TestClient, path: str
         assert problem["errors"][0]["field"] == problem["detail"].split(": ")[0]
 
 
-def test_a_database_that_does_not_answer_is_no_secret_of_ours(sqlite: Store, tmp_path: Path) -> None:
+def test_a_failing_database_is_answered_with_503_and_without_the_cause(sqlite: Store, tmp_path: Path) -> None:
     with sqlite.write() as session:
         session.execute(text("DROP TABLE pool_jobs"))
     response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
@@ -242,7 +250,7 @@ def test_a_database_that_does_not_answer_is_no_secret_of_ours(sqlite: Store, tmp
     assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"
 
 
-def test_a_process_without_a_free_connection_says_so(
+def test_an_exhausted_connection_pool_is_answered_with_503(
     sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_connection(_session: object) -> list[PoolRow]:
@@ -254,7 +262,7 @@ def test_a_process_without_a_free_connection_says_so(
     assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"
 
 
-def test_what_nobody_foresaw_is_a_problem_too_and_its_traceback_in_the_log(
+def test_an_unexpected_error_is_answered_with_500_and_its_traceback_is_logged(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(store)
@@ -275,7 +283,7 @@ def test_what_nobody_foresaw_is_a_problem_too_and_its_traceback_in_the_log(
     assert "NotADirectoryError" in caplog.text
 
 
-def test_an_export_that_somebody_deleted_is_made_anew(api: TestClient, tmp_path: Path) -> None:
+def test_a_deleted_export_is_written_again(api: TestClient, tmp_path: Path) -> None:
     path = f"{PREFIX}{ITERATION}/exports/jsonl"
     first = api.get(path)
     for name in ("demo-1-all-*.jsonl", "demo-1-all-*.manifest.json"):
@@ -292,7 +300,7 @@ def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
     manifest = get(api, f"{ITERATION}/exports/jsonl/manifest")
     assert hashlib.sha256(whole.content).hexdigest() == manifest["sha256"] == whole.headers["etag"].strip('"')
     assert whole.headers["content-disposition"].startswith('attachment; filename="demo-1-all-')
-    assert (manifest["rows"], manifest["bytes"]) == (len(MADE), len(whole.content))
+    assert (manifest["rows"], manifest["bytes"]) == (len(QUESTIONS), len(whole.content))
     rest = api.get(f"{path}/jsonl", headers={"Range": "bytes=100-", "If-Range": whole.headers["etag"]})
     assert (rest.status_code, rest.content) == (206, whole.content[100:])
     assert [json.loads(line)["index"] for line in api.get(f"{path}/jsonl?only=kept").text.splitlines()] == [0, 1]
@@ -304,15 +312,15 @@ def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
     assert api.get(f"{PREFIX}/runs/nobody/iterations/2/exports/csv").status_code == 404
 
 
-def test_prompts_that_nobody_votes_on_are_exported_and_have_nothing_to_audit(api: TestClient, store: Store) -> None:
+def test_prompts_without_votes_are_exported_but_cannot_be_audited(api: TestClient, store: Store) -> None:
     with store.write() as session:
         queries.runs.create_run(session, name="given", config=CoEvolution())
         prompt = Question(question_id("given", 0, 0), "given", 0, 0, "What is 1 + 2?", "What is 1 + 2?", None, 0, "3")
         queries.questions.add_questions(session, [prompt])
         queries.questions.add_labels(session, [LabelledQuestion(prompt.id, prompt.text, None, "kept")])
-        place = {"run": "given", "iteration": 0, "stage": "read_prompts", "owner": "me"}
-        queries.ledger.claim_stage(session, **place, lease_seconds=60)
-        queries.ledger.finish_stage(session, **place, result={})
+        stage = {"run": "given", "iteration": 0, "stage": "read_prompts", "owner": "me"}
+        queries.ledger.claim_stage(session, **stage, lease_seconds=60)
+        queries.ledger.finish_stage(session, **stage, result={})
     [row] = map(json.loads, api.get(f"{PREFIX}/runs/given/iterations/0/exports/jsonl").text.splitlines())
     assert (row["question"], row["verdict"], row["answer"], row["p_hat"]) == ("What is 1 + 2?", "kept", None, None)
     refused = api.post(f"{PREFIX}/runs/given/iterations/0/samples", json={"oracle": "human", "size": 1})
@@ -323,8 +331,8 @@ def test_prompts_that_nobody_votes_on_are_exported_and_have_nothing_to_audit(api
 
 
 def test_the_description_names_every_error(store: Store, tmp_path: Path) -> None:
-    described = create_app(store, tmp_path, ask_for_keys=True).openapi()
-    for path, methods in described["paths"].items():
+    description = create_app(store, tmp_path, ask_for_keys=True).openapi()
+    for path, methods in description["paths"].items():
         if path.startswith(PREFIX):
             for method in methods.values():
                 assert {"401", "403", "422"} <= method["responses"].keys(), path

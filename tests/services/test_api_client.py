@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from api_examples import MADE, RUN, alert, fill
+from api_examples import QUESTIONS, RUN, alert, fill
 from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
@@ -124,7 +124,7 @@ def test_a_damaged_part_is_not_used(api: ApiClient, tmp_path: Path, content: byt
             api.export(RUN, 1, "jsonl", target)
         assert not target.exists()
     api.export(RUN, 1, "jsonl", target)
-    assert len(target.read_text().splitlines()) == len(MADE)
+    assert len(target.read_text().splitlines()) == len(QUESTIONS)
 
 
 class Interrupting:

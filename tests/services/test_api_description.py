@@ -1,4 +1,4 @@
-"""The description shows what each answer looks like, and an answer may look so."""
+"""The OpenAPI description has an example for each answer, and each example is a valid answer."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from storage.session import Store
 
 
 @pytest.fixture
-def described(sqlite: Store, tmp_path: Path) -> dict[str, Any]:
+def description(sqlite: Store, tmp_path: Path) -> dict[str, Any]:
     return create_app(sqlite, tmp_path, ask_for_keys=True).openapi()
 
 
-def test_every_answer_has_an_example_that_is_whole_and_valid(described: dict[str, Any]) -> None:
-    answers = list(_answers(described))
+def test_every_answer_has_a_complete_and_valid_example(description: dict[str, Any]) -> None:
+    answers = list(_answers(description))
     assert len(answers) >= 34
-    assert [said for said, answer in answers if "example" not in answer] == []
-    schemas = {"components": {"schemas": _strict(described["components"]["schemas"])}}
-    for said, answer in answers:
-        found = [
+    assert [operation for operation, answer in answers if "example" not in answer] == []
+    schemas = {"components": {"schemas": _strict(description["components"]["schemas"])}}
+    for operation, answer in answers:
+        errors = [
             error.message for error in Draft202012Validator(answer["schema"] | schemas).iter_errors(answer["example"])
         ]
-        assert found == [], said
+        assert errors == [], operation
 
 
-def test_no_example_is_of_something_else(described: dict[str, Any]) -> None:
-    shown = [answer.get("example") for _, answer in _answers(described)]
-    singly = [each[0] if isinstance(each, list) else each for each in shown]
-    assert [name for name, example in EXAMPLES.items() if example not in singly] == []
+def test_every_example_is_the_example_of_some_answer(description: dict[str, Any]) -> None:
+    examples = [answer.get("example") for _, answer in _answers(description)]
+    # The example of a list is a list with one element.
+    single_examples = [example[0] if isinstance(example, list) else example for example in examples]
+    assert [name for name, example in EXAMPLES.items() if example not in single_examples] == []
 
 
-def _answers(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path, methods in described["paths"].items():
+def _answers(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in description["paths"].items():
         for method, operation in methods.items():
             for status, response in operation["responses"].items():
                 if status.startswith("2") and "application/json" in response.get("content", {}):
@@ -47,9 +48,9 @@ def _answers(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _strict(schemas: dict[str, Any]) -> dict[str, Any]:
-    """With nothing left out, and nothing that is no longer there."""
-    found = deepcopy(schemas)
-    for schema in found.values():
+    """The same schemas, with every property required and no others allowed."""
+    strict = deepcopy(schemas)
+    for schema in strict.values():
         if "properties" in schema:
             schema |= {"required": list(schema["properties"]), "additionalProperties": False}
-    return found
+    return strict

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from api_examples import MADE, RUN, fill
+from api_examples import QUESTIONS, RUN, fill
 from scipy.stats import norm
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -45,7 +45,7 @@ def test_the_series_of_an_iteration_by_hand(store: Store) -> None:
     assert figure(by_key["ill_posed_share", "kept", "exact"]) == share(0, 2)
     assert figure(by_key["ill_posed_share", "all", "exact"]) == share(1, 4)
     for name, count in (("kept_share", 2), ("malformed_share", 1), ("duplicate_share", 0)):
-        assert figure(by_key[name, "all", ""]) == share(count, len(MADE))
+        assert figure(by_key[name, "all", ""]) == share(count, len(QUESTIONS))
     for over, p_hats in (("kept", [0.5, 0.75]), ("all", [0.5, 0.75, 1.0, 0.25])):
         expected, point = mean_share(p_hats), by_key["p_hat", over, ""]
         assert (point.value, point.lo, point.hi, point.n) == pytest.approx(

@@ -101,6 +101,16 @@ def test_a_permanent_error_fails_at_once_with_the_service_s_message() -> None:
     assert given_outcomes == [400]
 
 
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_reply_that_is_no_completion_is_an_error_with_the_service_s_address(batches: bool) -> None:
+    with (
+        fake_service(200, batches=batches) as (url, given_outcomes),
+        pytest.raises(InferenceError, match=rf"{url}: HTTP 200 with a body that is not a completion"),
+    ):
+        InferenceClient(url, "solver").generate([PROMPT] * 2, "wanted")
+    assert set(given_outcomes) == {200}
+
+
 def test_a_redirection_is_not_followed_because_the_key_would_be_sent_too() -> None:
     with (
         fake_service("wanted") as (url, given_outcomes),

@@ -179,7 +179,7 @@ def test_there_are_metrics_of_runs_stages_questions_alerts_and_the_pool(api: Tes
     assert value(metrics, "coevo_stage_duration_seconds", run=RUN, stage="check_health") == 180
     assert value(metrics, "coevo_stage_running_seconds", run=RUN, stage="train_solver") >= 3600
     assert value(metrics, "coevo_stage_lease_seconds", run=RUN, stage="train_solver") <= -1200
-    # The first iteration has 2 kept questions (api_examples.MADE), the second has 5.
+    # The first iteration has 2 kept questions (api_examples.QUESTIONS), the second has 5.
     assert value(metrics, "coevo_questions_total", run=RUN, verdict="kept") == 7
     assert value(metrics, "coevo_questions_total", run=RUN, verdict="no_majority") == 0
     assert value(metrics, "coevo_alerts", run=RUN, severity="critical", acknowledged="false") == 1

@@ -16,8 +16,8 @@ from storage.queries.audits import AlreadyAnnotated
 from storage.rows import AnnotationRow, SampleRow
 from storage.session import Store
 
-# verdict, votes of 10 for the label (None: never asked), whether anybody answered
-MADE: tuple[tuple[Verdict, int | None, bool], ...] = (
+# For each question: verdict, votes of 10 for the label (None: nobody voted on it), whether any vote had an answer.
+VALUES_OF_QUESTIONS: tuple[tuple[Verdict, int | None, bool], ...] = (
     ("kept", 5, True),
     ("kept", 5, True),
     ("kept", 4, True),
@@ -31,19 +31,19 @@ MADE: tuple[tuple[Verdict, int | None, bool], ...] = (
 
 @pytest.fixture
 def run(store: Store) -> str:
-    """A run whose first iteration is MADE."""
+    """A run whose first iteration has the questions of VALUES_OF_QUESTIONS."""
     name = fresh_run(store)
     with store.write() as session:
-        queries.questions.add_questions(session, [question(name, index) for index in range(len(MADE))])
-        queries.questions.add_labels(session, [_labelled(name, index) for index in range(len(MADE))])
+        queries.questions.add_questions(session, [question(name, index) for index in range(len(VALUES_OF_QUESTIONS))])
+        queries.questions.add_labels(session, [_labelled(name, index) for index in range(len(VALUES_OF_QUESTIONS))])
     return name
 
 
-def test_what_can_be_audited_was_voted_on_and_has_a_label(store: Store, run: str) -> None:
+def test_only_questions_with_votes_and_a_label_can_be_audited(store: Store, run: str) -> None:
     with store.read() as session:
-        found = queries.audits.auditable(session, run, 1)
+        rows = queries.audits.auditable(session, run, 1)
         assert queries.audits.auditable(session, run, 2) == []
-    assert [(p_hat, verdict) for _, p_hat, verdict in found] == [
+    assert [(p_hat, verdict) for _, p_hat, verdict in rows] == [
         (0.5, "kept"),
         (0.5, "kept"),
         (0.4, "kept"),
@@ -51,10 +51,10 @@ def test_what_can_be_audited_was_voted_on_and_has_a_label(store: Store, run: str
         (0.9, "too_easy"),
         (0.1, "too_hard"),
     ]
-    assert [key for key, *_ in found] == [question_id(run, 1, index) for index in range(6)]
+    assert [key for key, *_ in rows] == [question_id(run, 1, index) for index in range(6)]
 
 
-def test_a_sample_grows_and_keeps_its_places(store: Store, run: str) -> None:
+def test_a_sample_can_grow_and_its_questions_keep_their_positions(store: Store, run: str) -> None:
     first, more = _sample(run, [2, 0]), _sample(run, [2, 0, 3])
     with store.write() as session:
         queries.audits.add_samples(session, first)
@@ -69,19 +69,20 @@ def test_a_sample_grows_and_keeps_its_places(store: Store, run: str) -> None:
         queries.audits.lock_sample(session, question_id(run, 1, 5), "human")
 
 
-def test_an_annotator_speaks_once_of_a_question(store: Store, run: str) -> None:
-    said = _said(run, 0, "ann", "right")
+def test_an_annotator_can_annotate_a_question_only_once(store: Store, run: str) -> None:
+    annotation = _annotation(run, 0, "ann", "right")
     with store.write() as session:
-        queries.audits.add_annotation(session, said)
-        queries.audits.add_annotation(session, _said(run, 0, "bob", "wrong", minutes=-1))
+        queries.audits.add_annotation(session, annotation)
+        queries.audits.add_annotation(session, _annotation(run, 0, "bob", "wrong", minutes=-1))
     with store.write() as session:
         with pytest.raises(AlreadyAnnotated, match="'ann' has annotated it already"):
-            queries.audits.add_annotation(session, _said(run, 0, "ann", "wrong"))
-        queries.audits.add_annotation(session, _said(run, 2, "ann", "unknown"))  # the transaction goes on
+            queries.audits.add_annotation(session, _annotation(run, 0, "ann", "wrong"))
+        # The refused annotation does not end the transaction.
+        queries.audits.add_annotation(session, _annotation(run, 2, "ann", "unknown"))
     with store.read() as session:
-        found = queries.audits.annotations_of(session, [question_id(run, 1, 0)])
-        assert [(each.annotator, each.verdict) for each in found] == [("bob", "wrong"), ("ann", "right")]
-        assert found[1] == said
+        annotations = queries.audits.annotations_of(session, [question_id(run, 1, 0)])
+        assert [(row.annotator, row.verdict) for row in annotations] == [("bob", "wrong"), ("ann", "right")]
+        assert annotations[1] == annotation
         assert (
             len(queries.audits.annotations_in(session, run)) == len(queries.audits.annotations_in(session, run, 1)) == 3
         )
@@ -93,29 +94,29 @@ def test_an_annotator_speaks_once_of_a_question(store: Store, run: str) -> None:
         assert queries.audits.annotator_agreement(session, run) == {("ann", "bob"): Counter({("right", "wrong"): 1})}
 
 
-def test_the_next_question_is_by_place_and_open(store: Store, run: str) -> None:
-    def following(annotator: str) -> int | None:
+def test_the_next_question_is_the_first_of_the_sample_still_to_be_annotated(store: Store, run: str) -> None:
+    def next_index(annotator: str) -> int | None:
         with store.read() as session:
             entry = queries.audits.next_to_label(session, run, 1, annotator)
         return None if entry is None else entry.question.index
 
-    assert following("ann") is None
+    assert next_index("ann") is None
     with store.write() as session:
         queries.audits.add_samples(session, _sample(run, [4, 0, 2]))
         queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 4), "exact", "right", "3")])
-    assert (following("ann"), following("bob")) == (4, 4)  # what others have graded is open to people
+    assert (next_index("ann"), next_index("bob")) == (4, 4)  # a label of another oracle does not settle the question
     with store.write() as session:
-        queries.audits.add_annotation(session, _said(run, 4, "ann", "unknown"))
-    assert (following("ann"), following("bob")) == (0, 4)
+        queries.audits.add_annotation(session, _annotation(run, 4, "ann", "unknown"))
+    assert (next_index("ann"), next_index("bob")) == (0, 4)
     with store.write() as session:
         queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
-    assert (following("ann"), following("bob")) == (2, 4)
+    assert (next_index("ann"), next_index("bob")) == (2, 4)
     with store.read() as session:
         assert queries.audits.sample_progress(session, run, 1, "human") == (3, 1)
         assert queries.audits.sample_progress(session, run, 1, "judge") == (0, 0)
 
 
-def test_a_sample_is_over_when_each_of_it_is_settled_or_enough_have_spoken(store: Store, run: str) -> None:
+def test_a_sample_is_over_when_each_question_has_a_label_or_enough_annotations(store: Store, run: str) -> None:
     def is_over(needed: int = 2) -> bool:
         with store.read() as session:
             return queries.audits.sample_is_over(session, run, 1, "human", needed)
@@ -125,21 +126,21 @@ def test_a_sample_is_over_when_each_of_it_is_settled_or_enough_have_spoken(store
         queries.audits.add_samples(session, [*_sample(run, [0, 2]), *_sample(run, [4], oracle="judge")])
         queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
         queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 2), "judge", "right", None)])
-        queries.audits.add_annotation(session, _said(run, 2, "ann", "wrong"))
+        queries.audits.add_annotation(session, _annotation(run, 2, "ann", "wrong"))
         assert queries.audits.has_label(session, question_id(run, 1, 0), "human")
         assert not queries.audits.has_label(session, question_id(run, 1, 2), "human")
     assert (is_over(), is_over(1)) == (False, True)
     with store.write() as session:
-        queries.audits.add_annotation(session, _said(run, 2, "bob", "unknown"))
+        queries.audits.add_annotation(session, _annotation(run, 2, "bob", "unknown"))
     assert (is_over(), is_over(3)) == (True, False)
 
 
-def test_strata_of_a_sample_count_the_sample_only(store: Store, run: str) -> None:
+def test_strata_count_only_the_sampled_questions_of_an_oracle_with_a_sample(store: Store, run: str) -> None:
     with store.write() as session:
         queries.audits.add_samples(session, _sample(run, [0, 3, 5]))
-        said: list[tuple[int, OracleVerdict]] = [(0, "right"), (1, "right"), (3, "unknown"), (4, "right")]
+        verdicts: list[tuple[int, OracleVerdict]] = [(0, "right"), (1, "right"), (3, "unknown"), (4, "right")]
         queries.questions.add_oracle_labels(
-            session, [OracleLabel(question_id(run, 1, i), "human", v, None) for i, v in said]
+            session, [OracleLabel(question_id(run, 1, i), "human", v, None) for i, v in verdicts]
         )
     with store.read() as session:
         # 1 and 4 were graded and not drawn; 5 was drawn and is not graded; 6 has no label.
@@ -153,20 +154,20 @@ def test_strata_of_a_sample_count_the_sample_only(store: Store, run: str) -> Non
         assert len(over["all"]) == 3
 
 
-def test_strata_of_an_oracle_that_was_asked_of_everything(store: Store, run: str) -> None:
-    said: list[OracleVerdict] = ["right", "wrong", "ill_posed", "right", "right", "wrong", "unknown"]
+def test_strata_of_an_oracle_without_a_sample_count_every_question(store: Store, run: str) -> None:
+    verdicts: list[OracleVerdict] = ["right", "wrong", "ill_posed", "right", "right", "wrong", "unknown"]
     with store.write() as session:
-        labels = [OracleLabel(question_id(run, 1, i), "exact", verdict, "3") for i, verdict in enumerate(said)]
+        labels = [OracleLabel(question_id(run, 1, i), "exact", verdict, "3") for i, verdict in enumerate(verdicts)]
         queries.questions.add_oracle_labels(session, labels)
     with store.read() as session:
         strata = {
-            "not kept 0.0-0.2": Stratum(1, 1, 0),  # without the one that nobody answered
+            "not kept 0.0-0.2": Stratum(1, 1, 0),  # without the question that no vote answered
             "kept 0.4-0.6": Stratum(3, 3, 1),
             "not kept 0.8-1.0": Stratum(2, 2, 2),
         }
         assert queries.audits.named_strata_of(session, run, 1, "exact") == strata
-        with_it = {**strata, "not kept 0.0-0.2": Stratum(2, 2, 0)}
-        assert queries.audits.named_strata_of(session, run, 1, "exact", unanswered=True) == with_it
+        with_unanswered = {**strata, "not kept 0.0-0.2": Stratum(2, 2, 0)}
+        assert queries.audits.named_strata_of(session, run, 1, "exact", unanswered=True) == with_unanswered
         assert queries.audits.named_strata_of(session, run, 2, "exact") == {}
         assert queries.audits.oracles_of(session, run) == {"exact": [1]}
         assert queries.audits.audited_cells(session, run, "exact", kept_only=True) == [
@@ -176,8 +177,8 @@ def test_strata_of_an_oracle_that_was_asked_of_everything(store: Store, run: str
         assert queries.audits.audited_cells(session, run, "exact")[0] == Cell(1, 0.1, 1, 0)
 
 
-def test_what_another_oracle_drew_and_graded_changes_nothing(store: Store, run: str) -> None:
-    """The samples of people and of a judge share question 0; each graded one that only the other drew."""
+def test_the_sample_and_verdicts_of_one_oracle_do_not_change_those_of_another(store: Store, run: str) -> None:
+    """The samples of people and of a judge share question 0; each graded a question that only the other drew."""
     verdicts: dict[str, dict[int, OracleVerdict]] = {
         "human": {0: "right", 3: "wrong", 5: "right"},
         "judge": {0: "wrong", 5: "right", 3: "right"},
@@ -202,13 +203,13 @@ def test_what_another_oracle_drew_and_graded_changes_nothing(store: Store, run: 
         assert queries.audits.audited_cells(session, run, "human") == cells
 
 
-def test_the_p_hats_are_those_of_pseudo_labels(store: Store, run: str) -> None:
+def test_the_p_hats_of_a_run_are_counted_by_iteration(store: Store, run: str) -> None:
     with store.read() as session:
         assert queries.audits.p_hats_of(session, run) == {1: {0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
         assert queries.audits.p_hats_of(session, run, kept_only=True) == {1: {0.4: 1, 0.5: 2}}
 
 
-def test_agreement_is_over_what_both_said(store: Store, run: str) -> None:
+def test_agreement_counts_only_the_questions_that_both_oracles_graded(store: Store, run: str) -> None:
     judge: list[OracleVerdict] = ["right", "right", "wrong"]
     exact: list[OracleVerdict] = ["right", "right", "right", "wrong"]
     with store.write() as session:
@@ -228,39 +229,39 @@ def test_agreement_is_over_what_both_said(store: Store, run: str) -> None:
         assert queries.audits.oracles_of(session, run) == {"exact": [1], "judge": [1]}
 
 
-def test_one_at_a_time_works_on_a_sampled_question(store: Store, run: str) -> None:
-    """The second waits at the lock until the first has committed, and then sees what it wrote."""
-    key, locked, seen = question_id(run, 1, 0), threading.Event(), []
+def test_a_locked_question_of_a_sample_makes_the_next_annotator_wait(store: Store, run: str) -> None:
+    """The second transaction waits at the lock until the first has committed, and then sees its annotation."""
+    key, locked, annotations = question_id(run, 1, 0), threading.Event(), []
     with store.write() as session:
         queries.audits.add_samples(session, _sample(run, [0]))
 
-    def second() -> None:
+    def annotate_later() -> None:
         locked.wait(timeout=30)
         with store.write() as session:
             queries.audits.lock_sample(session, key, "human")
-            seen.extend(queries.audits.annotations_of(session, [key]))
+            annotations.extend(queries.audits.annotations_of(session, [key]))
 
-    other = threading.Thread(target=second)
+    other = threading.Thread(target=annotate_later)
     other.start()
     with store.write() as session:
         queries.audits.lock_sample(session, key, "human")
         locked.set()
-        queries.audits.add_annotation(session, _said(run, 0, "ann", "right"))
+        queries.audits.add_annotation(session, _annotation(run, 0, "ann", "right"))
     other.join(timeout=60)
-    assert [each.annotator for each in seen] == ["ann"]
+    assert [row.annotator for row in annotations] == ["ann"]
 
 
 def _labelled(run: str, index: int) -> LabelledQuestion:
-    verdict, votes, answered = MADE[index]
+    verdict, votes, answered = VALUES_OF_QUESTIONS[index]
     answer, classes = ("3", (("3", votes or 0),)) if answered else (None, ())
     label = None if votes is None else PseudoLabel(answer, votes, 10, votes, 0, votes / 10, "all", classes)
     return LabelledQuestion(question_id(run, 1, index), "What is 1 + 2?", label, verdict)
 
 
 def _sample(run: str, indices: list[int], oracle: str = "human") -> list[SampleRow]:
-    return [SampleRow(question_id(run, 1, i), oracle, run, 1, "a", place) for place, i in enumerate(indices)]
+    return [SampleRow(question_id(run, 1, i), oracle, run, 1, "a", position) for position, i in enumerate(indices)]
 
 
-def _said(run: str, index: int, annotator: str, verdict: OracleVerdict, minutes: int = 0) -> AnnotationRow:
+def _annotation(run: str, index: int, annotator: str, verdict: OracleVerdict, minutes: int = 0) -> AnnotationRow:
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
     return AnnotationRow(question_id(run, 1, index), annotator, verdict, "a note", at)

@@ -101,7 +101,9 @@ def _entry(
 def _summary(entry: QuestionEntry) -> QuestionSummary:
     row, empty_label = entry.question, dict.fromkeys(asdict(label("r", 0).label))
     label_values = asdict(entry.label) if entry.label else empty_label
-    question_values = {name: getattr(row, name) for name in ("id", "run", "iteration", "index", "text", "checkpoint", "seed")}
+    question_values = {
+        name: getattr(row, name) for name in ("id", "run", "iteration", "index", "text", "checkpoint", "seed")
+    }
     del label_values["classes"]
     return QuestionSummary(**question_values, **label_values, verdict=entry.verdict, oracles=entry.oracles)
 
@@ -115,7 +117,9 @@ def _write(store: Store, entries: Sequence[QuestionEntry]) -> None:
             if entry.verdict
         ]
         queries.questions.add_labels(session, labels)
-        queries.questions.add_oracle_labels(session, [oracle_label for entry in entries for oracle_label in entry.oracles])
+        queries.questions.add_oracle_labels(
+            session, [oracle_label for entry in entries for oracle_label in entry.oracles]
+        )
 
 
 def matches(entry: QuestionEntry, filter_: QuestionFilter) -> bool:

@@ -89,7 +89,7 @@ def test_the_use_of_a_running_job_is_kept_when_it_queues_again(store: Store) -> 
     assert job(store, run).used >= 100
 
 
-@pytest.mark.parametrize("how", ["its lease ran out", "its stage failed", "another took it over"])
+@pytest.mark.parametrize("cause", ["its lease ran out", "its stage failed", "another took it over"])
 def test_a_job_whose_owner_lost_its_stage_is_dropped(store: Store, cause: str) -> None:
     run, other = fresh_run(store), fresh_run(store)
     join(store, run, "ann", lease_seconds=0 if cause != "its stage failed" else 600)

@@ -18,58 +18,58 @@ from storage.queries.tables import is_postgresql
 from storage.rows import AnnotationRow, RolloutRow
 from storage.session import Store
 
-# The store is shared by the examples; each has a run of its own.
+# All examples share one store, and each example creates its own run.
 shared_store = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-# What a model may write: NUL and the escape character of the store are in it.
+# Texts that a model may write; among them are NUL and the character that the store escapes it with.
 any_text = st.text() | st.sampled_from(["\0", "\ue0000000", "\\boxed{\0}"])
 
 
 @shared_store
 @given(text=any_text, raw=any_text, answer=any_text)
-def test_what_a_model_wrote_comes_back_as_it_was(store: Store, text: str, raw: str, answer: str) -> None:
+def test_any_text_of_a_model_is_read_back_unchanged(store: Store, text: str, raw: str, answer: str) -> None:
     run = fresh_run(store)
-    asked = replace(question(run, 0), text=text, raw=raw)
+    stored_question = replace(question(run, 0), text=text, raw=raw)
     vote = replace(rollout(run, 0, 0), answer=answer)
     voted = PseudoLabel(answer, 1, 1, 1, 0, 1.0, "parsed", ((answer, 1),))
-    labelled = LabelledQuestion(asked.id, text, voted, "too_easy")
-    oracle = OracleLabel(asked.id, "exact", "wrong", answer)
+    labelled = LabelledQuestion(stored_question.id, text, voted, "too_easy")
+    oracle = OracleLabel(stored_question.id, "exact", "wrong", answer)
     with store.write() as session:
-        queries.questions.add_questions(session, [asked])
+        queries.questions.add_questions(session, [stored_question])
         queries.questions.add_rollouts(session, [vote])
         queries.questions.add_labels(session, [labelled])
         queries.questions.add_oracle_labels(session, [oracle])
     with store.read() as session:
-        assert queries.questions.questions_of(session, run, 1) == [asked]
-        assert queries.questions.rollouts_of_question(session, asked.id)[0].answer == answer
+        assert queries.questions.questions_of(session, run, 1) == [stored_question]
+        assert queries.questions.rollouts_of_question(session, stored_question.id)[0].answer == answer
         assert queries.questions.labels_of(session, run, 1) == [labelled]
         assert queries.questions.oracle_labels_of(session, run, 1, "exact") == [oracle]
 
 
 def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
-    """UTF-8 has none, so no file and no answer could hold them."""
-    lone, held = "a\ud83d\0", "a\ufffd\0"
+    """UTF-8 cannot encode them, so no exported file and no answer of the API could contain them."""
+    lone, replaced = "a\ud83d\0", "a\ufffd\0"
     run = fresh_run(store)
-    asked = replace(question(run, 0), text=lone, raw=lone)
+    question_row = replace(question(run, 0), text=lone, raw=lone)
     voted = PseudoLabel(lone, 1, 1, 1, 0, 1.0, "parsed", ((lone, 1),))
-    said = AnnotationRow(asked.id, lone, "right", lone, datetime.now(UTC))
+    annotation = AnnotationRow(question_row.id, lone, "right", lone, datetime.now(UTC))
     item = Evaluated(lone, lone, 8, 3, True, False)
     stage = {"run": run, "iteration": 1, "stage": "evaluate", "owner": "me"}
     with store.write() as session:
-        queries.questions.add_questions(session, [asked])
-        queries.questions.add_labels(session, [LabelledQuestion(asked.id, lone, voted, "too_easy")])
-        queries.questions.add_oracle_labels(session, [OracleLabel(asked.id, "judge", "wrong", lone)])
-        queries.audits.add_annotation(session, said)
+        queries.questions.add_questions(session, [question_row])
+        queries.questions.add_labels(session, [LabelledQuestion(question_row.id, lone, voted, "too_easy")])
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_row.id, "judge", "wrong", lone)])
+        queries.audits.add_annotation(session, annotation)
         queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=lone, items=[item])
         queries.ledger.claim_stage(session, **stage, lease_seconds=60)
         queries.ledger.finish_stage(session, **stage, result={lone: [lone]})
     with store.read() as session:
-        assert queries.questions.questions_of(session, run, 1) == [replace(asked, text=held, raw=held)]
-        found = queries.questions.labels_of(session, run, 1)[0].label
-        assert found == replace(voted, answer=held, classes=((held, 1),))
-        assert queries.questions.oracle_labels_of(session, run, 1, "judge")[0].truth == held
-        assert queries.audits.annotations_in(session, run) == [replace(said, annotator=held, note=held)]
-        assert session.execute(select(Evaluations.item_id, Evaluations.level)).one() == (held, held)
-        assert queries.ledger.stages_of(session, run)[0].result == {held: [held]}
+        assert queries.questions.questions_of(session, run, 1) == [replace(question_row, text=replaced, raw=replaced)]
+        stored_label = queries.questions.labels_of(session, run, 1)[0].label
+        assert stored_label == replace(voted, answer=replaced, classes=((replaced, 1),))
+        assert queries.questions.oracle_labels_of(session, run, 1, "judge")[0].truth == replaced
+        assert queries.audits.annotations_in(session, run) == [replace(annotation, annotator=replaced, note=replaced)]
+        assert session.execute(select(Evaluations.item_id, Evaluations.level)).one() == (replaced, replaced)
+        assert queries.ledger.stages_of(session, run)[0].result == {replaced: [replaced]}
 
 
 def test_lone_surrogates_that_an_older_version_stored_are_replaced(store: Store) -> None:
@@ -81,9 +81,9 @@ def test_lone_surrogates_that_an_older_version_stored_are_replaced(store: Store)
         session.execute(text("UPDATE pseudo_labels SET classes = :classes"), {"classes": r'[["a\ud83d\u0000", 6]]'})
     with store.read() as session:
         assert queries.questions.questions_of(session, run, 1)[0].raw == "a\ufffdb\0"
-        found = queries.questions.labels_of(session, run, 1)[0].label
-        assert found is not None
-        assert found.classes == (("a\ufffd\0", 6),)
+        stored_label = queries.questions.labels_of(session, run, 1)[0].label
+        assert stored_label is not None
+        assert stored_label.classes == (("a\ufffd\0", 6),)
 
 
 _QUESTIONS, _VOTES = 4, 3
@@ -91,7 +91,7 @@ _QUESTIONS, _VOTES = 4, 3
 
 @shared_store
 @given(cuts=st.sets(st.integers(1, _QUESTIONS * _VOTES - 1)), data=st.data())
-def test_any_split_in_any_order_any_number_of_times_gives_the_same_rows(
+def test_the_stored_rows_do_not_depend_on_batches_order_or_repetition(
     store: Store, cuts: set[int], data: st.DataObject
 ) -> None:
     run = fresh_run(store)
@@ -111,7 +111,7 @@ def test_any_split_in_any_order_any_number_of_times_gives_the_same_rows(
         assert len(queries.questions.labels_of(session, run, 1)) == _QUESTIONS
 
 
-def test_the_first_write_of_a_key_stays(store: Store) -> None:
+def test_a_row_that_exists_is_not_overwritten(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
         queries.questions.add_questions(session, [question(run, 0)])
@@ -122,15 +122,15 @@ def test_the_first_write_of_a_key_stays(store: Store) -> None:
         assert [vote.answer for vote in queries.questions.rollouts_of(session, run, 1)] == [None, "3"]
 
 
-def test_every_kind_of_label_comes_back(store: Store) -> None:
+def test_every_kind_of_label_is_read_back_unchanged(store: Store) -> None:
     run = fresh_run(store)
-    nobody = PseudoLabel(None, 0, 10, 0, 0, 0.0, "all")
-    split = PseudoLabel("1/3", 3, 10, 9, 2, 1 / 3, "parsed", (("1/3", 3), ("2", 3), ("π", 1)))
+    no_votes = PseudoLabel(None, 0, 10, 0, 0, 0.0, "all")
+    tied = PseudoLabel("1/3", 3, 10, 9, 2, 1 / 3, "parsed", (("1/3", 3), ("2", 3), ("π", 1)))
     keys = [question_id(run, 1, index) for index in range(3)]
     labelled = [
         LabelledQuestion(keys[0], None, None, "malformed"),
-        LabelledQuestion(keys[1], "What is 1 + 2?", nobody, "no_majority"),
-        LabelledQuestion(keys[2], "What is 1 + 2?", split, "kept"),
+        LabelledQuestion(keys[1], "What is 1 + 2?", no_votes, "no_majority"),
+        LabelledQuestion(keys[2], "What is 1 + 2?", tied, "kept"),
     ]
     with store.write() as session:
         queries.questions.add_questions(session, [question(run, 0, None), question(run, 1), question(run, 2)])
@@ -142,7 +142,7 @@ def test_every_kind_of_label_comes_back(store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
-def test_pages_make_the_whole(store: Store, size: int) -> None:
+def test_pages_together_contain_every_row_in_order(store: Store, size: int) -> None:
     run = fresh_run(store)
     with store.write() as session:
         # Out of order, and past the sixth digit, where the order of the ids is no longer that of the indices.
@@ -150,23 +150,23 @@ def test_pages_make_the_whole(store: Store, size: int) -> None:
         queries.questions.add_questions(session, [question(run, index) for index in indices])
         queries.questions.add_rollouts(session, [rollout(run, index, sample) for index in indices for sample in (1, 0)])
         queries.questions.add_labels(session, [label(run, index) for index in indices])
-    asked, votes, labelled, after = [], [], [], -1
+    questions, votes, labelled, after = [], [], [], -1
     with store.read() as session:
         while page := queries.questions.questions_of(session, run, 1, after=after, limit=size):
-            asked += page
+            questions += page
             votes += queries.questions.rollouts_of(session, run, 1, after=after, limit=size)
             labelled += queries.questions.labels_of(session, run, 1, after=after, limit=size)
             after = page[-1].index
-        assert [each.index for each in asked] == sorted(indices)
-        assert asked == queries.questions.questions_of(session, run, 1)
+        assert [row.index for row in questions] == sorted(indices)
+        assert questions == queries.questions.questions_of(session, run, 1)
         assert votes == queries.questions.rollouts_of(session, run, 1)
         assert labelled == queries.questions.labels_of(session, run, 1)
         assert [(vote.question_id, vote.sample_index) for vote in votes] == [
-            (each.id, sample) for each in asked for sample in (0, 1)
+            (row.id, sample) for row in questions for sample in (0, 1)
         ]
 
 
-def test_counts_are_of_one_iteration(store: Store) -> None:
+def test_counts_are_those_of_one_run_and_iteration(store: Store) -> None:
     run, other = fresh_run(store), fresh_run(store)
     with store.write() as session:
         for name in (run, other):
@@ -179,7 +179,7 @@ def test_counts_are_of_one_iteration(store: Store) -> None:
         assert queries.questions.count_verdicts(session, run, 1) == {}
 
 
-def test_a_vote_needs_its_question_and_its_checkpoint(store: Store) -> None:
+def test_a_rollout_needs_a_stored_question_and_checkpoint(store: Store) -> None:
     run = fresh_run(store)
     with pytest.raises(IntegrityError), store.write() as session:
         queries.questions.add_rollouts(session, [rollout(run, 0, 0)])
@@ -189,7 +189,7 @@ def test_a_vote_needs_its_question_and_its_checkpoint(store: Store) -> None:
         queries.questions.add_rollouts(session, [replace(rollout(run, 0, 0), checkpoint="nobody/solver/1")])
 
 
-def test_more_rows_than_one_statement_takes(store: Store) -> None:
+def test_more_rows_than_fit_in_one_statement_can_be_added(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
         queries.questions.add_questions(session, (question(run, index) for index in range(5_001)))
@@ -202,7 +202,7 @@ def _row(vote: object) -> RolloutRow:
     return RolloutRow(**{name: getattr(vote, name) for name in RolloutRow.__dataclass_fields__})
 
 
-def test_the_planner_learns_of_a_new_run(store: Store) -> None:
+def test_gathering_statistics_makes_a_new_run_known_to_the_query_planner(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
         queries.questions.add_questions(session, [question(run, index) for index in range(20)])
@@ -210,11 +210,11 @@ def test_the_planner_learns_of_a_new_run(store: Store) -> None:
         queries.questions.gather_statistics(session)
     with store.read() as session:
         if not is_postgresql(session):
-            return  # there is nothing to learn
-        known = session.scalar(
+            return  # only PostgreSQL has these statistics
+        most_common_runs = session.scalar(
             text(
                 "SELECT most_common_vals::text FROM pg_stats WHERE schemaname = current_schema() AND "
                 "tablename = 'pseudo_labels' AND attname = 'run'"
             )
         )
-    assert known == f"{{{run}}}"
+    assert most_common_runs == f"{{{run}}}"

@@ -35,7 +35,9 @@ def fill(store: Store) -> str:
         keys = [question_id(run, 1, i) for i in range(len(VALUES_OF_QUESTIONS) + 1)]
         questions = [Question(key, run, 1, i, "q", "q", f"{run}/base/0", i) for i, key in enumerate(keys)]
         queries.questions.add_questions(session, questions)
-        queries.questions.add_labels(session, [_label(key, *values[:3]) for key, values in zip(keys, VALUES_OF_QUESTIONS, strict=False)])
+        queries.questions.add_labels(
+            session, [_label(key, *values[:3]) for key, values in zip(keys, VALUES_OF_QUESTIONS, strict=False)]
+        )
         queries.questions.add_labels(session, [LabelledQuestion(keys[-1], None, None, "malformed")])
         votes = [
             Rollout(key, i, "", None, tokens, "length" if i == 0 and end == "length" else "stop", None, None, x, i)

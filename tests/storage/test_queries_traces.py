@@ -24,8 +24,8 @@ def test_the_largest_clusters_are_listed_with_their_first_question(store: Store)
     with store.read() as session:
         assert queries.traces.largest_clusters(session, run, 1, 2) == [(0, 2, "b"), (1, 1, "c")]
         assert queries.traces.largest_clusters(session, run, 2, 2) == []
-        cluster_row = queries.traces.cluster_of(session, keys[2])
-        assert (cluster_row and (cluster_row.cluster, cluster_row.size), queries.traces.cluster_of(session, keys[3])) == ((0, 2), None)
+        row = queries.traces.cluster_of(session, keys[2])
+        assert (row and (row.cluster, row.size), queries.traces.cluster_of(session, keys[3])) == ((0, 2), None)
 
 
 def test_the_checkpoints_that_trained_on_a_question_are_listed_in_order(store: Store) -> None:

@@ -168,7 +168,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
         return answer
 
     for job in jobs:
-        monkeypatch.setattr(LocalTrainer, "_is_alone", lambda _self, job=job: job is not jobs[2])
+        monkeypatch.setattr(LocalTrainer, "_uses_this_machine_only", lambda _self, job=job: job is not jobs[2])
         with fake_service(kill_one(job)) as (service, _):
             job_with_service = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
             results.append(LocalTrainer().train(job_with_service, lambda step, _: steps.append(step)))

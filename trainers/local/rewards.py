@@ -85,8 +85,10 @@ def challenger_reward(
     ]
     well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
 
+    seed = partial(seed_for, job.run_seed, job.key, job.steps_before + step, "vote")
+
     def vote(own: list[tuple[int, str]]) -> list[PseudoLabel]:
-        return solver_votes(own, config, service, partial(seed_for, job.run_seed, job.key, step, "vote"), ask, grader)
+        return solver_votes(own, config, service, seed, ask, grader)
 
     labels = dict(zip((index for index, _ in well_formed), ranks.map(well_formed, vote), strict=True))
     return Rewarded(*challenger_groups(questions, labels, config, len(completions[0])))

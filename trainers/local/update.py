@@ -178,8 +178,8 @@ def _make_batch(
 def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.device) -> list[float]:
     """The KL of each row to the reference, in nats, from the sampler's log-probabilities; for the rows of all ranks.
 
-    It is computed in double precision, in which k3 loses no digits by cancellation. Where all rollouts of a group earn
-    the same reward, their KL alone makes the advantages.
+    It is computed in double precision, because in single precision k3 loses digits by cancellation. Where all rollouts
+    of a group earn the same reward, their KL alone makes the advantages.
     """
     kl = torch.zeros(count, dtype=torch.float64, device=device)
     for batch in batches:
