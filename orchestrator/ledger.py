@@ -19,9 +19,9 @@ from sqlalchemy.orm import Session
 from core.types import Stage
 from orchestrator.installation import processes
 from storage import queries
-from storage.errors import DATABASE_ERRORS, LeaseLost, RunHeld, StageHeld
+from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.rows import RunLease, StageRow
-from storage.session import Store
+from storage.session import DATABASE_ERRORS, Store
 
 Result = Mapping[str, Any]
 LastWrite = Callable[[Session], Result]  # writes the stage's last rows and returns the stage's result

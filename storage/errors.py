@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-
 from core.errors import CoevoError
-
-# What a transaction raises while the database is busy or gone, or while all of this process's connections are in use.
-DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
 
 
 class StoreError(CoevoError):

@@ -37,7 +37,8 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     except OSError as error:
         raise ConfigError(f"preset {path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"preset {path}: expected text in UTF-8, got the byte {error.object[error.start]:#04x}") from error
+        byte = f"{error.object[error.start]:#04x}"
+        raise ConfigError(f"preset {path}: expected text in UTF-8, got the byte {byte}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
     # Each `type` is set first, because the other overrides of its table are meant for the new variant.

@@ -20,9 +20,8 @@ from typing import Protocol
 import httpx
 
 from storage import queries
-from storage.errors import DATABASE_ERRORS
 from storage.rows import AlertRow
-from storage.session import Store
+from storage.session import DATABASE_ERRORS, Store
 
 log = logging.getLogger(__name__)
 

@@ -210,8 +210,3 @@ def test_the_error_for_self_training_without_prompts_names_the_missing_table() -
 def test_the_error_for_an_unknown_kind_lists_both_kinds() -> None:
     with pytest.raises(ConfigError, match="kind: expected co_evolve or self_train, got 'both'"):
         load_config(RUNS / "demo.toml", {"kind": "both"})
-
-
-def test_a_configuration_stored_with_every_setting_is_read_back_unchanged() -> None:
-    config = load_config(RUNS / "micro.toml", {"solver.reward.type": "srt"})
-    assert parse_config(config.model_dump(mode="json"), "stored") == config

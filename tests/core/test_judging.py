@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -181,7 +182,7 @@ def test_any_replies_of_a_judge_give_a_verdict(grader: Grader, replies: list[str
         if reply is not None:
             opinion = parse_opinion(reply, question)
             assert opinion is None or opinion.answer is None or opinion.answer in reply
-            assert parse_yes_no(reply) in {True, False, None}
+            assert parse_yes_no(reply) is None or re.search("yes|no", reply, re.IGNORECASE)
 
 
 def world_questions(seed: int) -> list[str]:

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.rollouts.strategies import DEGENERATE, judge_messages, parse_clusters, skeleton_clusters, skeleton_of
@@ -67,8 +67,12 @@ def test_any_other_reply_gives_no_clusters(text: str) -> None:
     assert parse_clusters(text, 2) is None
 
 
-@given(st.text(), st.integers(1, 5))
-def test_the_parser_survives_any_reply(text: str, n: int) -> None:
+CLUSTERS = st.dictionaries(st.integers(0, 6).map(str), st.fixed_dictionaries({"cluster_id": st.integers(0, 6)}))
+
+
+@given(st.text() | CLUSTERS.map(json.dumps), st.integers(1, 5))
+@example('{"1": {"cluster_id": 3}, "2": {"cluster_id": 3}}', 2)
+def test_a_reply_gives_every_rollout_a_cluster_or_none(text: str, n: int) -> None:
     clusters = parse_clusters(text, n)
     assert clusters is None or len(clusters) == n
 

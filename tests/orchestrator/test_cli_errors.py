@@ -37,7 +37,7 @@ def coevo(*arguments: str) -> Result:
 
 def assert_refused(result: Result, *words: str) -> None:
     assert result.exit_code == 1, result.output
-    assert not isinstance(result.exception, Exception) or isinstance(result.exception, SystemExit)
+    assert isinstance(result.exception, SystemExit)
     for word in words:
         assert word in result.stderr
 

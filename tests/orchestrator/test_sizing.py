@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.settings.config import RunConfig
 from core.settings.parsing import load_config
 from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, Plan, advice, calculate, work
@@ -246,5 +245,5 @@ def test_every_preset_has_a_plan() -> None:
     assert len(presets) > 10
     for path in presets:
         plan = calculate(path.stem, load_config(path), Assumptions())
-        assert isinstance(plan.config, RunConfig)
+        assert plan.stages
         assert plan.hours[1] > 0

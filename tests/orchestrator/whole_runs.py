@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, select
+from sqlalchemy import select
 
 from storage import queries
 from storage.models import Base
@@ -80,10 +80,6 @@ def rows(live: Live, run: str) -> dict[str, list[Any]]:
             )
     assert all(by_table[name] for name in ("questions", "rollouts", "pseudo_labels", "checkpoints", "evaluations"))
     return by_table
-
-
-def _is_of(run: str, row: RowMapping) -> bool:
-    return any(isinstance(value, str) and value.split("/")[0] == run for value in row.values())
 
 
 def texts(live: Live, run: str) -> list[tuple[str, int, str]]:

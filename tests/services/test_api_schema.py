@@ -61,7 +61,8 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         path = case.path_parameters  # with the generated values nearly all responses would be 404
         path.update({name: RUN for name in path if name == "run"})
         path.update({name: 1 for name in path if name == "iteration"})
-        path.update({name: path[name] % 7 for name in path if name in ("index", "sample_index")})
+        path.update({name: path[name] % 2 for name in path if name in ("index", "sample_index")})
+        path.update({name: "solver" for name in path if name == "role"})
         path.update({name: "spare" for name in path if name == "key"})
         path.update({name: _ALERT for name in path if name == "alert"})
         if isinstance(case.body, dict) and "preset" in case.body:

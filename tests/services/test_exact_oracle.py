@@ -33,7 +33,7 @@ def test_the_oracle_solves_every_question_of_the_world(seed: int, operations: in
 @settings(max_examples=1000)
 def test_every_question_that_the_world_breaks_is_ill_posed(seed: int, how: int) -> None:
     # Every way to break a question removes a number or its end, and no question may lack these.
-    broken = world._break(world.make_problem(random.Random(seed)).text, random.Random(how))
+    broken = world._make_ill_posed(world.make_problem(random.Random(seed)).text, random.Random(how))
     assert solve(broken) is None
     assert difficulty(broken) is None
 

@@ -210,7 +210,7 @@ def test_gathering_statistics_makes_a_new_run_known_to_the_query_planner(store: 
         queries.questions.gather_statistics(session)
     with store.read() as session:
         if not is_postgresql(session):
-            return  # only PostgreSQL has these statistics
+            pytest.skip("only PostgreSQL has these statistics")
         most_common_runs = session.scalar(
             text(
                 "SELECT most_common_vals::text FROM pg_stats WHERE schemaname = current_schema() AND "
