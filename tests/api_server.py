@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from services.api.connections import UVICORN
+from services.api.access.connections import UVICORN
 
 
 @contextmanager

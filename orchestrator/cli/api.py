@@ -52,8 +52,8 @@ def api(
     """Serve the REST API and the dashboard until interrupted. `coevo up` starts this too."""
     import uvicorn  # imported here, as others below, so that no other command waits for it
 
+    from services.api.access.connections import UVICORN
     from services.api.app import PREFIX
-    from services.api.connections import UVICORN
     from services.drift.outbox import delivering
 
     with clear_errors():
@@ -93,8 +93,8 @@ def api(
 def worker_app() -> FastAPI:
     """The application that each process of `coevo api` serves. Its settings are in environment variables."""
     from orchestrator.readiness import refuse_as_the_api_can
+    from services.api.access.connections import Spreading
     from services.api.app import create_app
-    from services.api.connections import Spreading
 
     coevo_home = home()
     app = create_app(
@@ -125,7 +125,7 @@ def add(
     ] = None,
 ) -> None:
     """Make a key and print it. It is shown only this once, because the store keeps just its hash."""
-    from services.api.keys import new_key
+    from services.api.access.keys import new_key
 
     with clear_errors():
         store = open_store(home().database)
@@ -156,7 +156,7 @@ def revoke(name: KeyName) -> None:
 
 def _own_key(home: Home, store: Store) -> str:
     """The home's own key, after making the store accept it."""
-    from services.api.keys import accept_home_key
+    from services.api.access.keys import accept_home_key
 
     accept_home_key(store, home.api_key)
     return home.api_key

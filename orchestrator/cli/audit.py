@@ -94,7 +94,9 @@ def show(run: RunName, as_json: AsJson = False) -> None:
             queries.runs.get_run(session, run)
             audits = audits_of(session, run)
         if as_json:
-            from services.api.audits import RunAudits  # imported here, because FastAPI takes half a second to import
+            from services.api.routes.audits import (
+                RunAudits,  # imported here, because FastAPI takes half a second to import
+            )
 
             print(RunAudits.of(audits).model_dump_json(indent=1, ensure_ascii=True))
             return

@@ -6,32 +6,30 @@ from pathlib import Path
 
 from fastapi import Depends, FastAPI
 
-from services.api import (
+from services.api import examples, metrics, problems
+from services.api.access.body_limit import BodyLimit
+from services.api.access.headers import SafeHeaders
+from services.api.access.keys import needs
+from services.api.access.origins import REFUSALS, OwnMachineOnly
+from services.api.dependencies import in_own_threads
+from services.api.problems import documented
+from services.api.routes import (
     administration,
     alerts,
     audits,
     checkpoints,
-    examples,
     exports,
     figures,
     flow_runs,
     labelling,
-    metrics,
-    problems,
     questions,
     runs,
     series,
     traces,
     triggers,
 )
-from services.api.body_limit import BodyLimit
-from services.api.dependencies import in_own_threads
-from services.api.headers import SafeHeaders
-from services.api.keys import needs
-from services.api.origins import REFUSALS, OwnMachineOnly
-from services.api.problems import documented
+from services.api.routes.triggers import RefuseUnready
 from services.api.schemas import Health
-from services.api.triggers import RefuseUnready
 from services.dashboard import pages as dashboard
 from services.prefect_server import PrefectServer
 from storage.session import Store
@@ -55,8 +53,8 @@ def create_app(
 ) -> FastAPI:
     """Make the API of a store. It writes its exports into `folder`.
 
-    With `ask_for_keys`, /metrics and every route under /api need a key (services/api/keys.py), except the description
-    at /api/openapi.json, which is public. Without it, only requests to this machine are answered (origins.py).
+    With `ask_for_keys`, /metrics and every route under /api need a key (access/keys.py), except the description at
+    /api/openapi.json, which is public. Without it, only requests to this machine are answered (access/origins.py).
 
     Prefect (`prefect`) starts runs from the preset files in `presets`; if either is None, no run can be started.
     `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import TypeAdapter
 
 from core.types import Checkpoint, OracleVerdict, Role
-from services.api.administration import NewKey
-from services.api.alerts import AlertDetail
-from services.api.audits import Agreements, RunAudits, Sample
-from services.api.labelling import Labelling
 from services.api.pages import LARGEST_PAGE
 from services.api.question_schemas import QuestionDetail, Statistics
+from services.api.routes.administration import NewKey
+from services.api.routes.alerts import AlertDetail
+from services.api.routes.audits import Agreements, RunAudits, Sample
+from services.api.routes.labelling import Labelling
+from services.api.routes.traces import ClusterSummary, VoteText
 from services.api.schemas import (
     CheckpointDetail,
     Evaluation,
@@ -33,7 +34,6 @@ from services.api.schemas import (
     Stage,
     Triggered,
 )
-from services.api.traces import ClusterSummary, VoteText
 from services.api.transport import ApiError, Transport
 from storage.rows import AlertRow, KeyRow, QuestionSummary, Scope, SeriesPoint, StepLabelFigures, TrainMetric
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
-from services.api.headers import SAFE
+from services.api.access.headers import SAFE
 from storage.errors import NotThere
 
 log = logging.getLogger(__name__)

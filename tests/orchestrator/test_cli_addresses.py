@@ -13,8 +13,8 @@ from orchestrator.cli import app
 from orchestrator.cli.addresses import addresses, client
 from orchestrator.installation import cluster, processes
 from orchestrator.installation.home import Home, Services
+from services.api.access.keys import accept_home_key
 from services.api.app import create_app
-from services.api.keys import accept_home_key
 from storage.session import open_store
 from tests.api_server import served
 from tests.synthetic_run import fill_run

@@ -22,8 +22,8 @@ from orchestrator.cli import app
 from orchestrator.cli.api import _targets
 from orchestrator.cli.question import show
 from orchestrator.installation.home import Home
+from services.api.access.keys import accept_home_key
 from services.api.examples import EXAMPLES
-from services.api.keys import accept_home_key
 from services.api.question_schemas import QuestionDetail
 from services.drift.prefect_events import PrefectEvents
 from services.drift.webhook import Webhook

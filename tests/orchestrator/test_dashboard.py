@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from services.api.access.keys import new_key
 from services.api.app import create_app
-from services.api.keys import new_key
 from services.oracles.accuracy import measured
 from storage import queries
 from storage.rows import AlertRow

@@ -10,9 +10,9 @@ import pytest
 from api_examples import RUN, fill
 from fastapi.testclient import TestClient
 
+from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
 from services.api.client import ApiClient, ApiError
-from services.api.keys import new_key
 from services.drift.series import refresh
 from storage import queries
 from storage.rows import AlertRow

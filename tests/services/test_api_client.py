@@ -15,9 +15,9 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from core.types import OracleLabel, question_id
+from services.api.access.keys import new_key
 from services.api.app import create_app
 from services.api.client import ApiClient, ApiError
-from services.api.keys import new_key
 from storage import queries
 from storage.session import Store
 from tests.api_server import served

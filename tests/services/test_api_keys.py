@@ -10,8 +10,8 @@ from api_examples import RUN, fill
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.keys import new_key
 from storage import queries
 from storage.errors import StoreError
 from storage.rows import Scope

@@ -15,8 +15,8 @@ from prefect_server import prefect_at
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
+from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.keys import new_key
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import Scope

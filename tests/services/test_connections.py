@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from services.api.connections import LIMITS_S, Spreading
+from services.api.access.connections import LIMITS_S, Spreading
 from tests.api_server import served
 
 POST = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\n"

@@ -16,9 +16,9 @@ from core.statistics.audits import AuditError, Drawn, stratified_share
 from core.statistics.audits import draw as core_draw
 from core.statistics.estimates import wilson
 from core.types import OracleLabel, OracleVerdict, question_id
+from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.audits import LARGEST_SAMPLE
-from services.api.keys import new_key
+from services.api.routes.audits import LARGEST_SAMPLE
 from services.oracles import samples
 from services.oracles.human import settled
 from services.oracles.samples import draw_sample
@@ -293,7 +293,7 @@ def _index(key: str) -> int:
 def tested_iterations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The runs and iterations for which the drift rules were tested, in order."""
     tested: list[tuple[str, int]] = []
-    monkeypatch.setattr("services.api.labelling.raise_alerts", lambda _session, run, t: tested.append((run, t)))
+    monkeypatch.setattr("services.api.routes.labelling.raise_alerts", lambda _session, run, t: tested.append((run, t)))
     return tested
 
 

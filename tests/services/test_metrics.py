@@ -19,9 +19,9 @@ from core.questions.filtering import FilterStats
 from core.settings.alerts import Tested
 from core.settings.config import CoEvolution
 from orchestrator.installation.home import ROOT
+from services.api.access.keys import new_key
 from services.api.app import create_app
 from services.api.figure_metrics import FIGURES, figure_of
-from services.api.keys import new_key
 from services.api.metrics import LARGEST
 from services.drift.outbox import ATTEMPTS
 from services.drift.series import points_of

@@ -10,8 +10,8 @@ from api_examples import fill
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.keys import new_key
 from storage.rows import Scope
 from storage.session import Store
 

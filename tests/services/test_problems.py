@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
+from services.api.access.body_limit import LARGEST
 from services.api.app import PREFIX, create_app
-from services.api.body_limit import LARGEST
 from storage.session import Store
 
 

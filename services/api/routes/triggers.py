@@ -13,11 +13,11 @@ from core.settings.bounds import Iterations
 from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
 from core.types import Flow
+from services.api.access.origins import same_site
 from services.api.dependencies import RunName, StoreDependency
-from services.api.origins import same_site
 from services.api.prefect import FlowRun, Prefect
-from services.api.presets import Override, Presets, Setting, about, configured
 from services.api.problems import documented, invalid
+from services.api.routes.presets import Override, Presets, Setting, about, configured
 from services.api.schemas import Preset, Triggered
 from storage import queries
 from storage.errors import NotThere, StoreError

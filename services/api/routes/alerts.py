@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.api.access.origins import same_site
 from services.api.dependencies import Limit, ReadSession
-from services.api.origins import same_site
 from services.api.problems import documented, invalid
 from storage import queries
 from storage.errors import AlreadyAcknowledged, NotThere

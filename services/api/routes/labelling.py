@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from core.types import OracleVerdict, question_id
+from services.api.access.origins import same_site
 from services.api.dependencies import Index, Iteration, ReadSession, RunName
-from services.api.origins import same_site
 from services.api.problems import documented
 from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.api.access.keys import new_key
+from services.api.access.origins import same_site
 from services.api.dependencies import ReadSession, StoreDependency
-from services.api.keys import new_key
-from services.api.origins import same_site
 from services.api.problems import documented
 from storage import queries
 from storage.errors import StoreError

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from core.statistics.audits import AuditError
 from core.statistics.calibration import Fold
 from core.statistics.estimates import Estimate
+from services.api.access.origins import same_site
 from services.api.dependencies import Iteration, ReadSession, RunName
-from services.api.origins import same_site
 from services.api.problems import documented
 from services.oracles.accuracy import (
     Accuracy,

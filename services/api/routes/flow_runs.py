@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query
 from services.api.dependencies import StoreDependency
 from services.api.prefect import FlowRun
 from services.api.problems import documented
+from services.api.routes.triggers import PrefectDependency
 from services.api.schemas import FlowRunState
-from services.api.triggers import PrefectDependency
 from storage import queries
 from storage.queries.runs import RUN_NAME
 

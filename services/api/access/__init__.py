@@ -1,0 +1,1 @@
+"""Who may ask the API, and how much: keys, origins, headers, and limits of bodies and connections."""
