@@ -1,6 +1,6 @@
 """Measures how fast the store writes and reads one iteration, 8,000 questions with 10 votes each, on both databases.
 
-The rows are written as `label_questions` writes them: in batches, each in a durable transaction.
+The rows are written as `label_questions` writes them: in batches, with one durable transaction for every batch.
 """
 
 from __future__ import annotations

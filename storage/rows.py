@@ -152,12 +152,12 @@ class QuestionEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditCount:
-    """The number of pseudo-labels of one iteration and verdict that an oracle gave the verdict `said`."""
+    """The number of pseudo-labels of one iteration and verdict that an oracle gave the verdict `oracle_verdict`."""
 
     iteration: int
     oracle: str
     verdict: Verdict
-    said: OracleVerdict
+    oracle_verdict: OracleVerdict
     count: int
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -192,9 +192,9 @@ def _training(session: Session, run: str, t: int, role: Role, rng: random.Random
         queries.figures.add_train_metrics(session, run=run, iteration=t, role=role, step=step, metrics=metrics)
 
 
-def _checkpoint(session: Session, run: str, role: Role | str, t: int, parent: str | None) -> None:
-    key = f"{run}/{role}/{t}"
-    queries.checkpoints.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})  # type: ignore[arg-type]
+def _checkpoint(session: Session, run: str, role: Role | Literal["base"], t: int, parent: str | None) -> None:
+    key = checkpoint_id(run, role, t)
+    queries.checkpoints.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})
 
 
 def context_of(

@@ -31,7 +31,7 @@ class AuditError(CoevoError):
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A question of a sample. `position` is its place in the sample, from 0."""
+    """A question of a sample. `position` is its index in the sample, from 0."""
 
     question_id: str
     stratum: str

@@ -92,7 +92,7 @@ class _Figure:
 def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> list[Finding]:
     """The changes in a run's series. The points of each series must be in order of iteration.
 
-    What is found in an iteration depends only on that iteration, on those before it, and on which series there are.
+    The findings of an iteration depend only on that iteration, on those before it, and on which series exist.
     """
     changes: list[Finding] = []
     for name, rule in settings.rules.items():

@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI
 
 from services.api import examples, metrics, problems
 from services.api.access.body_limit import BodyLimit
-from services.api.access.headers import SafeHeaders
+from services.api.access.headers import SAFE, DefaultHeaders
 from services.api.access.keys import needs
 from services.api.access.origins import REFUSALS, OwnMachineOnly
 from services.api.dependencies import in_own_threads
@@ -89,7 +89,7 @@ def create_app(
     app.add_middleware(BodyLimit)
     if not ask_for_keys:
         app.add_middleware(OwnMachineOnly)
-    app.add_middleware(SafeHeaders)
+    app.add_middleware(DefaultHeaders, headers=SAFE)
 
     app.include_router(metrics.router, dependencies=may_read, responses=refusals)
 

@@ -271,7 +271,7 @@ EXAMPLES: dict[str, Any] = {
             "label": "22",
             "answers": ["22", "36"],
         },
-        "progress": {"drawn": 160, "settled": 150, "said": 158, "skipped": 4},
+        "progress": {"drawn": 160, "settled": 150, "annotated": 158, "skipped": 4},
     },
     "Preset": {"name": "demo", "about": "The demo: three iterations of R-Zero on the tiny shipped model."},
     "Triggered": {

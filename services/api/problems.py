@@ -91,7 +91,7 @@ def _no_database(_request: Request, error: Exception) -> JSONResponse:
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s: unexpected error", request.method, request.url.path, exc_info=error)
-    # Starlette sends this answer outside of all middleware, so it needs the headers of `SafeHeaders`.
+    # Starlette sends this answer outside of all middleware, so it needs the headers of `DefaultHeaders`.
     return _answer(500, "unexpected error; its traceback is in the API's log", headers=SAFE)
 
 

@@ -1,4 +1,4 @@
-"""What the API answers with about questions: lists of them, one with its votes, and what became of them."""
+"""The API's answers about questions: a page of them, one with its votes, and statistics of their verdicts."""
 
 from __future__ import annotations
 

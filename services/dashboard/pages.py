@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import FileResponse
-from starlette.datastructures import MutableHeaders
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.api.access.headers import DefaultHeaders
 
 HERE = Path(__file__).parent
 # What Observable Plot puts into each of its pictures: one style sheet of its own, known by its hash.
@@ -48,23 +48,8 @@ def page() -> FileResponse:
     return FileResponse(HERE / "static" / "index.html", headers=_HEADERS)
 
 
-class _WithHeaders:
-    """Static files with the page's headers."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
-
-
 def install(app: FastAPI) -> None:
     """Have the application serve the dashboard beside its API."""
     app.include_router(router)
     for name in ("static", "vendor"):
-        app.mount(f"/{name}", _WithHeaders(StaticFiles(directory=HERE / name)), name=name)
+        app.mount(f"/{name}", DefaultHeaders(StaticFiles(directory=HERE / name), _HEADERS), name=name)

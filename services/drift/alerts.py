@@ -52,7 +52,7 @@ def record(session: Session, run: str, iteration: int, alarms: Sequence[Alarm] =
 def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
     """Test the measured series of an iteration as they are stored, and raise alerts for what the rules find.
 
-    Returns the iteration's alerts, the newest first, followed by those that were found in later iterations. An
+    Returns the iteration's alerts, the newest first, followed by the new ones of later iterations. An
     iteration is compared only with earlier ones, and not with those from which the run was rolled back. Raises
     `NotThere`.
 

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psutil
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.states import Cancelling, Pending, Running
 
 from core.settings.parsing import load_config
@@ -52,13 +53,13 @@ def store(sqlite: Store) -> Store:
     return sqlite
 
 
-def flow_run(prefect: SyncPrefectClient, run: str, state: object, **labels: str) -> UUID:
+def flow_run(prefect: SyncPrefectClient, run: str, state: State[Any], **labels: str) -> UUID:
     """Create a flow run of the server's deployment, in a state in which a worker or a flow would have left it."""
     deployment = prefect.read_deployment_by_name("co-evolve/coevo")
     created = prefect.create_flow_run_from_deployment(deployment.id, parameters={"run": run}, name=run)
     prefect.update_flow_run(created.id, infrastructure_pid="1")
     prefect.update_flow_run_labels(created.id, {name.replace("_", "."): value for name, value in labels.items()})
-    prefect.set_flow_run_state(created.id, state, force=True)  # type: ignore[arg-type]
+    prefect.set_flow_run_state(created.id, state, force=True)
     return created.id
 
 

@@ -107,3 +107,25 @@ def alert(key: str) -> AlertRow:
         text="label accuracy fell",
         raised_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
+
+
+def audited_run(store: Store, right: list[int | None], n: int = 300) -> str:
+    """Create a run whose iterations have n kept questions; `right` has the number of right labels of each iteration, or
+    None where there is no audit."""
+    label = PseudoLabel("3", 6, 10, 10, 0, 0.6, "all", (("3", 6), ("4", 4)))
+    with store.write() as session:
+        queries.runs.create_run(session, name=RUN, config=CoEvolution(iterations=10))
+        queries.checkpoints.add_checkpoint(
+            session, Checkpoint(f"{RUN}/base/0", RUN, "base", 0, 0, "/m", "aa", None), {}
+        )
+        for t, count in enumerate(right, 1):
+            keys = [question_id(RUN, t, i) for i in range(n)]
+            queries.questions.add_questions(
+                session, [Question(k, RUN, t, i, "q", "q", None, i) for i, k in enumerate(keys)]
+            )
+            queries.questions.add_labels(session, [LabelledQuestion(key, "q", label, "kept") for key in keys])
+            if count is not None:
+                labels = [OracleLabel(k, "exact", "right" if i < count else "wrong", None) for i, k in enumerate(keys)]
+                queries.questions.add_oracle_labels(session, labels)
+        queries.questions.gather_statistics(session)
+    return RUN

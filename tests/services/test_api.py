@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from api_examples import ODD, QUESTIONS, RUN, SHOWN, fill
 from fastapi.testclient import TestClient
-from sqlalchemy import text
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.settings.config import CoEvolution
 from core.settings.parsing import parse_config
@@ -21,7 +19,7 @@ from core.types import LabelledQuestion, Question, Rollout, question_id
 from services.api.app import PREFIX, create_app
 from services.oracles.samples import draw_sample
 from storage import queries
-from storage.rows import AnnotationRow, PoolRow
+from storage.rows import AnnotationRow
 from storage.session import Store
 from storage.texts import TextWriter
 
@@ -210,79 +208,6 @@ def test_a_checkpoint_is_answered_with_its_ancestors_and_children(api: TestClien
         {"model.safetensors": "00"},
     )
     assert base["descendants"] == base["children"]
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "detail"),
-    [
-        ("/runs/nobody", 404, "run nobody: no such run; the store has demo"),
-        ("/runs/nobody/series", 404, "run nobody: no such run"),
-        (f"{ITERATION}/questions/99", 404, f"question '{RUN}/1/000099': no question has this id"),
-        (f"/runs/{RUN}/checkpoints/solver/7", 404, f"checkpoint {RUN}/solver/7: no such checkpoint"),
-        (f"{ITERATION}/questions?limit=201", 422, "query.limit: Input should be less than or equal to 200"),
-        (f"{ITERATION}/questions?verdict=nice", 422, "query.verdict.0: Input should be 'kept'"),
-        (f"{ITERATION}/questions?p_hat_min=nan", 422, "query.p_hat_min: Input should be a finite number"),
-        (f"{ITERATION}/questions?colour=red", 422, "query.colour: Extra inputs are not permitted"),
-        (f"{ITERATION}/questions?after=%00x", 400, "after: expected `next` of a page in the same order"),
-        (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after: expected `next` of a page in the same order"),
-        (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after: expected `next`"),
-        (f"{ITERATION}/questions?after=WzFlOTk5XQ", 400, "after: expected `next`"),
-        ("/runs?after=WzFlMzAsICJkZW1vIl0", 400, "after: expected `next` of a previous page"),  # [1e30, "demo"]
-        ("/runs?after=nobody", 400, "after: expected `next` of a previous page, got 'nobody'"),
-        ("/runs/%00", 422, "path.run: String should match pattern"),
-        ("/runs/demo/iterations/99999999999/questions", 422, "path.iteration: Input should be less than or equal to"),
-        ("/nothing", 404, "Not Found"),
-    ],
-)
-def test_a_refused_request_is_answered_with_a_problem(api: TestClient, path: str, status: int, detail: str) -> None:
-    response = api.get(PREFIX + path)
-    assert response.headers["content-type"] == "application/problem+json"
-    problem = response.json()
-    assert (response.status_code, problem["status"]) == (status, status)
-    assert detail in problem["detail"]
-    if status == 422:
-        assert problem["errors"][0]["field"] == problem["detail"].split(": ")[0]
-
-
-def test_a_failing_database_is_answered_with_503_and_without_the_cause(sqlite: Store, tmp_path: Path) -> None:
-    with sqlite.write() as session:
-        session.execute(text("DROP TABLE pool_jobs"))
-    response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
-    assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
-    assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"
-
-
-def test_an_exhausted_connection_pool_is_answered_with_503(
-    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_connection(_session: object) -> list[PoolRow]:
-        raise PoolTimeoutError("QueuePool limit of size 20 overflow 0 reached")
-
-    monkeypatch.setattr(queries.pool, "pool_jobs", no_connection)
-    response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
-    assert response.status_code == 503
-    assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"
-
-
-def test_an_unexpected_error_is_answered_with_500_and_its_traceback_is_logged(
-    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    fill(store)
-    (tmp_path / "exports").write_text("a file where a folder should be")
-    api = TestClient(
-        create_app(store, tmp_path / "exports", ask_for_keys=False), "http://localhost", raise_server_exceptions=False
-    )
-    response = api.get(f"{PREFIX}{ITERATION}/exports/jsonl")
-    assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
-    assert response.json() == {
-        "type": "about:blank",
-        "title": "Internal Server Error",
-        "status": 500,
-        "detail": "unexpected error; its traceback is in the API's log",
-        "errors": [],
-    }
-    assert f"GET {PREFIX}{ITERATION}/exports/jsonl: unexpected error" in caplog.text
-    assert "NotADirectoryError" in caplog.text
 
 
 def test_a_deleted_export_is_written_again(api: TestClient, tmp_path: Path) -> None:

@@ -10,47 +10,20 @@ from typing import Any
 import pytest
 from api_examples import RUN, fill
 from fastapi.testclient import TestClient
+from labelling_requests import ITERATION, LABELLING, annotate, draw, next_question, samples_drawn
 
-from core.settings.config import CoEvolution
-from core.statistics.audits import AuditError, Drawn, stratified_share
-from core.statistics.audits import draw as core_draw
-from core.statistics.estimates import wilson
 from core.types import OracleLabel, OracleVerdict, question_id
 from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.routes.audits import LARGEST_SAMPLE
-from services.oracles import samples
 from services.oracles.human import settled
-from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import Store
-
-ITERATION = f"{PREFIX}/runs/{RUN}/iterations/1"
-LABELLING = f"{ITERATION}/labelling"
 
 
 @pytest.fixture
 def api(store: Store, tmp_path: Path) -> TestClient:
     fill(store)
     return TestClient(create_app(store, tmp_path, ask_for_keys=False), base_url="http://localhost")
-
-
-def draw(api: TestClient, size: int = 3, status: int = 201, **more: Any) -> Any:
-    response = api.post(f"{ITERATION}/samples", json={"oracle": "human", "size": size, **more})
-    assert response.status_code == status, response.text
-    return response.json()
-
-
-def next_question(api: TestClient, annotator: str) -> Any:
-    response = api.get(f"{LABELLING}/next", params={"annotator": annotator})
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-def annotate(api: TestClient, index: int, annotator: str, verdict: str, status: int = 201, **more: Any) -> Any:
-    response = api.post(f"{LABELLING}/{index}", json={"annotator": annotator, "verdict": verdict, **more})
-    assert response.status_code == status, response.text
-    return response.json()
 
 
 @pytest.mark.parametrize(
@@ -94,25 +67,30 @@ def test_an_annotator_is_shown_the_question_and_no_verdict_of_others(api: TestCl
         "label": "3",
         "answers": ["3", "4"],
     }
-    assert shown["progress"] == {"drawn": 4, "settled": 0, "said": 0, "skipped": 0}
+    assert shown["progress"] == {"drawn": 4, "settled": 0, "annotated": 0, "skipped": 0}
     assert "secret" not in json.dumps(shown)
 
 
 def test_two_equal_verdicts_settle_a_label_and_a_third_person_decides_a_dispute(api: TestClient, store: Store) -> None:
     draw(api, 3)
-    order = [_index(row.question_id) for row in _samples(store)]
+    order = [_index(row.question_id) for row in samples_drawn(store)]
     first, second, third = order
     assert [next_question(api, "ann")["question"]["index"]] == [first]
     after = annotate(api, first, "ann", "right")
-    assert (after["annotator"], after["question"]["index"], after["progress"]["said"]) == ("ann", second, 1)
-    assert annotate(api, first, "bob", "right")["progress"] == {"drawn": 3, "settled": 1, "said": 1, "skipped": 0}
+    assert (after["annotator"], after["question"]["index"], after["progress"]["annotated"]) == ("ann", second, 1)
+    assert annotate(api, first, "bob", "right")["progress"] == {"drawn": 3, "settled": 1, "annotated": 1, "skipped": 0}
     assert next_question(api, "carol")["question"]["index"] == second  # the first is settled
     annotate(api, second, "ann", "wrong")
     annotate(api, second, "bob", "ill_posed")
     annotate(api, third, "ann", "unknown")
     assert annotate(api, third, "bob", "unknown")["question"] is None
     assert _human(store) == {first: "right"}
-    assert annotate(api, second, "carol", "wrong")["progress"] == {"drawn": 3, "settled": 2, "said": 1, "skipped": 0}
+    assert annotate(api, second, "carol", "wrong")["progress"] == {
+        "drawn": 3,
+        "settled": 2,
+        "annotated": 1,
+        "skipped": 0,
+    }
     assert annotate(api, third, "carol", "unknown")["progress"]["skipped"] == 1
     annotate(api, first, "carol", "wrong")  # it is stored and changes nothing
     assert _human(store) == {first: "right", second: "wrong"}
@@ -123,9 +101,9 @@ def test_two_equal_verdicts_settle_a_label_and_a_third_person_decides_a_dispute(
 
 def test_an_annotation_is_accepted_once_and_only_for_a_question_of_the_sample(api: TestClient, store: Store) -> None:
     draw(api, 2)
-    inside = _index(_samples(store)[0].question_id)
+    inside = _index(samples_drawn(store)[0].question_id)
     outside = next(
-        i for i in (0, 1, 2, 4) if question_id(RUN, 1, i) not in {row.question_id for row in _samples(store)}
+        i for i in (0, 1, 2, 4) if question_id(RUN, 1, i) not in {row.question_id for row in samples_drawn(store)}
     )
     annotate(api, inside, "ann", "right")
     assert "'ann' has annotated it already" in annotate(api, inside, "ann", "wrong", status=409)["detail"]
@@ -154,7 +132,7 @@ def test_an_annotation_is_accepted_once_and_only_for_a_question_of_the_sample(ap
 def test_two_simultaneous_annotations_settle_a_label(api: TestClient, store: Store) -> None:
     """The second transaction sees the first, whichever that is, and writes the label."""
     draw(api, 4)
-    for index in (_index(row.question_id) for row in _samples(store)):
+    for index in (_index(row.question_id) for row in samples_drawn(store)):
         together, codes = threading.Barrier(2, timeout=30), []
 
         def post_verdict(name: str, index: int = index, together: Any = together, codes: Any = codes) -> None:
@@ -169,89 +147,6 @@ def test_two_simultaneous_annotations_settle_a_label(api: TestClient, store: Sto
         assert codes == [201, 201]
     assert set(_human(store).values()) == {"ill_posed"}
     assert len(_human(store)) == 4
-
-
-def test_a_sample_can_be_drawn_and_extended(api: TestClient, store: Store) -> None:
-    empty = api.get(f"{ITERATION}/samples/human").json()
-    assert (empty["drawn"], empty["settled"], empty["measured"], empty["annotators"]) == (0, 0, [], {})
-    drawn = draw(api, 2)
-    sample = _samples(store)
-    assert (drawn["drawn"], [row.position for row in sample]) == (2, [0, 1])
-    assert draw(api, 100)["drawn"] == 4  # the malformed question cannot be audited
-    assert _samples(store)[:2] == sample
-    assert draw(api, 1)["drawn"] == 4
-    assert [(stratum["stratum"], stratum["size"], stratum["drawn"]) for stratum in draw(api)["strata"]] == [
-        ("not kept 0.2-0.4", 1, 1),
-        ("kept 0.4-0.6", 1, 1),
-        ("kept 0.6-0.8", 1, 1),
-        ("not kept 0.8-1.0", 1, 1),
-    ]
-    for index in (0, 1, 2, 4):
-        for name in ("ann", "bob"):
-            annotate(api, index, name, "right" if index < 2 else "wrong")
-    done = api.get(f"{ITERATION}/samples/human").json()
-    assert (done["settled"], done["annotators"]) == (4, {"ann": 4, "bob": 4})
-    kept, every = done["measured"]
-    assert (kept["over"], kept["label_accuracy"]["value"], kept["population"]) == ("kept", 1, 2)
-    lo, hi = wilson(2, 4) or (0, 0)
-    assert every["label_accuracy"] == pytest.approx({"value": 0.5, "lo": lo, "hi": hi, "n": 4})
-    with store.read() as session:
-        assert stratified_share(queries.audits.strata_of(session, RUN, 1, "human")["all"]).n == 4
-
-
-def test_a_sample_that_cannot_be_drawn_is_refused_with_the_reason(api: TestClient, store: Store) -> None:
-    assert draw(api, 0, status=422)["errors"][0]["field"] == "body.size"
-    assert draw(api, status=422, oracle="judge")["errors"][0]["field"] == "body.oracle"
-    later = api.post(f"{PREFIX}/runs/{RUN}/iterations/2/samples", json={"oracle": "human", "size": 5})
-    assert (later.status_code, later.json()["detail"]) == (
-        409,
-        "run demo, iteration 2: its questions are not all labelled yet",
-    )
-    assert (
-        api.post(f"{PREFIX}/runs/nobody/iterations/1/samples", json={"oracle": "human", "size": 5}).status_code == 404
-    )
-    too_many = draw(api, LARGEST_SAMPLE + 1, status=422)
-    assert too_many["detail"] == "body.size: Input should be less than or equal to 10000"
-    with pytest.raises(AuditError, match="exact has graded it without a sample already"):
-        draw_sample(store, RUN, 1, "exact", 2)
-    assert [row.question_id for row in draw_sample(store, RUN, 1, "judge", 4)] == [
-        row.question_id for row in draw_sample(store, RUN, 1, "human", 4)
-    ]
-
-
-def test_others_can_write_while_a_draw_is_computed(
-    api: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLite has one write lock, which a draw from an iteration with many questions would otherwise hold for
-    seconds."""
-    drawn: list[int] = []
-
-    def while_others_write(*arguments: Any) -> list[Drawn]:
-        with store.write() as session:  # it fails after a wait while another transaction is writing
-            queries.runs.create_run(session, name="other", config=CoEvolution())
-        drawn.append(len(arguments[0]))
-        return core_draw(*arguments)
-
-    monkeypatch.setattr(samples, "draw", while_others_write)
-    assert draw(api, 3)["drawn"] == 3
-    assert drawn == [4]
-
-
-def test_agreement_is_reported_between_oracles_and_between_annotators(api: TestClient) -> None:
-    assert api.get(f"{PREFIX}/runs/{RUN}/agreement").json() == {"oracles": [], "annotators": []}
-    draw(api, 4)
-    for index, ann, bob in ((0, "right", "right"), (1, "wrong", "wrong"), (2, "right", "right"), (4, "right", "wrong")):
-        annotate(api, index, "ann", ann)
-        annotate(api, index, "bob", bob)
-    agreement = api.get(f"{PREFIX}/runs/{RUN}/agreement").json()
-    [oracles], [annotators] = agreement["oracles"], agreement["annotators"]
-    # ann and bob agree on 3 of 4; by chance they would agree on 3/4 * 1/2 + 1/4 * 1/2 = 1/2.
-    assert (annotators["first"], annotators["second"]) == ("ann", "bob")
-    assert (annotators["kappa"]["value"], annotators["kappa"]["n"]) == (pytest.approx(0.5), 4)
-    # The settled labels, 0 right, 1 wrong and 2 right, are those of the exact oracle.
-    assert (oracles["first"], oracles["second"], oracles["kappa"]["n"]) == ("exact", "human", 3)
-    assert (oracles["kappa"]["value"], oracles["kappa"]["hi"]) == (1, 1)
-    assert oracles["kappa"]["lo"] < 0.5
 
 
 def test_with_keys_the_annotator_is_the_key_s_name(store: Store, tmp_path: Path) -> None:
@@ -271,11 +166,6 @@ def test_with_keys_the_annotator_is_the_key_s_name(store: Store, tmp_path: Path)
     annotate(api, index, "x", "right", status=403)
     assert api.get(f"{LABELLING}/next").status_code == 403
     assert api.get(f"{ITERATION}/samples/human").status_code == 200
-
-
-def _samples(store: Store) -> list[Any]:
-    with store.read() as session:
-        return queries.audits.samples_of(session, RUN, 1, "human")
 
 
 def _human(store: Store) -> dict[int, str]:
@@ -313,7 +203,7 @@ def test_an_annotator_who_stopped_early_does_not_delay_the_rules(
     api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 3)
-    first, second, third = (_index(row.question_id) for row in _samples(store))
+    first, second, third = (_index(row.question_id) for row in samples_drawn(store))
     annotate(api, second, "carol", "right")  # carol annotates nothing else
     for name, verdicts in {"ann": ("right", "right", "right"), "bob": ("right", "right", "wrong")}.items():
         for index, verdict in zip((first, second, third), verdicts, strict=True):
@@ -326,7 +216,7 @@ def test_the_rules_are_tested_again_when_a_later_annotation_changes_the_figures(
     api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 2)
-    first, second = (_index(row.question_id) for row in _samples(store))
+    first, second = (_index(row.question_id) for row in samples_drawn(store))
     for name, verdict in (("ann", "right"), ("bob", "wrong")):
         annotate(api, first, name, verdict)
         annotate(api, second, name, "right")
@@ -344,7 +234,7 @@ def test_skipped_questions_complete_a_sample_and_settle_no_label(
     api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 2)
-    first, second = (_index(row.question_id) for row in _samples(store))
+    first, second = (_index(row.question_id) for row in samples_drawn(store))
     for name, verdict in (("ann", "right"), ("bob", "unknown")):
         annotate(api, second, name, "unknown")
         annotate(api, first, name, verdict)
@@ -357,11 +247,11 @@ def test_the_rules_are_tested_again_when_an_extended_sample_is_completed(
     api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
 ) -> None:
     draw(api, 1)
-    [first] = (_index(row.question_id) for row in _samples(store))
+    [first] = (_index(row.question_id) for row in samples_drawn(store))
     annotate(api, first, "ann", "right")
     annotate(api, first, "bob", "right")
     draw(api, 2)
-    second = _index(_samples(store)[1].question_id)
+    second = _index(samples_drawn(store)[1].question_id)
     annotate(api, second, "ann", "right")
     assert tested_iterations == [(RUN, 1)]
     annotate(api, second, "bob", "right")

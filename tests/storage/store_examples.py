@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Literal
 from uuid import uuid4
 
 from sqlalchemy.orm import Session
@@ -16,6 +17,7 @@ from core.types import (
     OracleLabel,
     PseudoLabel,
     Question,
+    Role,
     Rollout,
     checkpoint_id,
     question_id,
@@ -27,9 +29,11 @@ from storage.rows import AlertRow, AnnotationRow, ClusterRow, DeliveryRow, Sampl
 from storage.session import Store
 
 
-def checkpoint(run: str, role: str = "base", iteration: int = 0, parent: str | None = None) -> Checkpoint:
-    key = checkpoint_id(run, role, iteration)  # type: ignore[arg-type]
-    return Checkpoint(key, run, role, iteration, 0, f"/models/{key}", f"sha of {key}", parent)  # type: ignore[arg-type]
+def checkpoint(
+    run: str, role: Role | Literal["base"] = "base", iteration: int = 0, parent: str | None = None
+) -> Checkpoint:
+    key = checkpoint_id(run, role, iteration)
+    return Checkpoint(key, run, role, iteration, 0, f"/models/{key}", f"sha of {key}", parent)
 
 
 def question(run: str, index: int, text: str | None = "What is 1 + 2?") -> Question:

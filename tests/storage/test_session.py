@@ -173,8 +173,9 @@ def test_reading_and_writing_in_a_write_session_is_atomic_on_sqlite(tmp_path: Pa
         for _ in range(10):
             with mine.write() as session:
                 step = len(queries.figures.train_metrics_of(session, run))
-                key = {"run": run, "iteration": 1, "role": "solver", "step": step}
-                queries.figures.add_train_metrics(session, **key, metrics={"reward": 1.0})  # type: ignore[arg-type]
+                queries.figures.add_train_metrics(
+                    session, run=run, iteration=1, role="solver", step=step, metrics={"reward": 1.0}
+                )
         mine.close()
 
     threads = [threading.Thread(target=count_up) for _ in range(4)]

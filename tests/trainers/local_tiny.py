@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from core.methods import LossAverage
 from core.methods.rzero import ChallengerReward, RZero
 from core.settings.training import Sampling, Training
 from core.types import Checkpoint
@@ -121,3 +122,13 @@ def tiny_challenger(work: Path, solver: SolverService, votes: int = 4, **changes
         solver=solver,
         work_dir=work / "job",
     )
+
+
+SETTINGS: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "kl_coefficient": 0.1}
+
+
+AVERAGES: list[LossAverage] = ["sequence", "token", "max_length"]
+
+
+def objective(average: LossAverage, **changes: Any) -> RZero:
+    return RZero(loss_average=average, **{**SETTINGS, **changes})

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +10,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_tiny import VOCABULARY, save_tiny, tiny_model, tiny_tokenizer, tiny_training
+from local_tiny import AVERAGES, SETTINGS, VOCABULARY, objective, save_tiny, tiny_model, tiny_tokenizer
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
 from core.methods import LossAverage
-from core.methods.rzero import RZero
-from core.settings.training import Training
 from trainers.local.grpo import grpo_loss, k3, token_logprobs
-from trainers.local.ranks import Ranks
-from trainers.local.update import Row, make_optimiser, update
 
-SETTINGS: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "kl_coefficient": 0.1}
-AVERAGES: list[LossAverage] = ["sequence", "token", "max_length"]
 MAX_TOKENS = 8
-
-
-def objective(average: LossAverage, **changes: Any) -> RZero:
-    return RZero(loss_average=average, **{**SETTINGS, **changes})
 
 
 def hand_worked() -> dict[str, Tensor]:
@@ -92,8 +79,9 @@ def test_the_entropy_bonus_by_hand(average: LossAverage) -> None:
     loss.backward()
     assert loss.item() == pytest.approx(EXPECTED[average][0] + ENTROPY_BONUS[average], abs=1e-6)
     weights = {"token": (1 / 3,) * 3, "sequence": (1 / 4, 1 / 4, 1 / 2), "max_length": (1 / 16,) * 3}[average]
-    gradient = inputs["entropies"].grad[inputs["mask"]]  # type: ignore[index]
-    torch.testing.assert_close(gradient, torch.tensor([-0.2 * weight for weight in weights]))
+    gradient = inputs["entropies"].grad
+    assert gradient is not None
+    torch.testing.assert_close(gradient[inputs["mask"]], torch.tensor([-0.2 * weight for weight in weights]))
 
 
 @pytest.mark.parametrize("average", AVERAGES)
@@ -143,143 +131,6 @@ def test_token_logprobs_of_a_batch_equal_a_forward_pass_of_each_row_alone() -> N
         torch.testing.assert_close(entropy[row, begin:end], distribution.entropy()[begin - 1 :], atol=1e-5, rtol=0)
     assert not logprobs[~mask].any()
     assert not entropy[~mask].any()
-
-
-def some_rows(count: int = 11) -> list[Row]:
-    """Rows of different lengths; the sampler's log-probabilities are all 0."""
-    generator = torch.Generator().manual_seed(2)
-
-    def tokens(length: int) -> list[int]:
-        return torch.randint(VOCABULARY, (length,), generator=generator).tolist()
-
-    rows = []
-    for i in range(count):
-        response = tokens(1 + (5 * i) % 7)
-        rows.append(Row(tokens(1 + (3 * i) % 4), response, [0.0] * len(response)))
-    return rows
-
-
-def some_advantages(kl: Sequence[float]) -> list[float]:
-    return [(-1.0) ** i * (i % 3) for i in range(len(kl))]
-
-
-@pytest.mark.parametrize("average", AVERAGES)
-@pytest.mark.parametrize("passes", [1, 3])
-def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage, passes: int) -> None:
-    reference, results = tiny_model(seed=5), []
-    for size in (100, 3):
-        model = tiny_model()
-        training = tiny_training(micro_batch=size, updates_per_step=passes)
-        method = objective(average, kl_coefficient=0.3, entropy_coefficient=0.1)
-        optimiser = make_optimiser(model, training)
-        figures = update(model, reference, optimiser, some_rows(), training, method, some_advantages, ranks=Ranks())
-        results.append((figures, [p.grad for p in model.parameters()], list(model.parameters())))
-
-    (whole, gradient, weights), (split, split_gradient, split_weights) = results
-    assert split == pytest.approx(whole, abs=1e-5)
-    assert whole["kl"] > 0.01
-    assert whole["grad_norm"] > 0.01
-    # Later passes begin from weights that AdamW has moved, where a gradient is nearly 0 by its sign only.
-    if passes == 1:
-        torch.testing.assert_close(split_gradient, gradient, atol=1e-6, rtol=0)
-    torch.testing.assert_close(split_weights, weights, atol=1e-4, rtol=0)
-
-
-def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
-    """A step takes two optimiser steps: the second uses the clipped gradient at the weights after the first."""
-    rows, reference = some_rows(8), tiny_model(seed=5)
-    training = tiny_training(micro_batch=100, learning_rate=0.05, weight_decay=0.0)
-    method = objective("sequence", clip_low=0.01, clip_high=0.01)
-    model = tiny_model()
-    optimiser = make_optimiser(model, training)
-    both = update(
-        model, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks(), rows_per_update=4
-    )
-    assert both["clip_share"] > 0  # the first mini-batch's optimiser step moved the policy before the second
-
-    alone = tiny_model()
-    optimiser = make_optimiser(alone, training)
-    first = update(alone, reference, optimiser, rows[:4], training, method, some_advantages, ranks=Ranks())
-    assert first["clip_share"] == 0
-    whole = tiny_model()
-    optimiser = make_optimiser(whole, training)
-    one = update(whole, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks(), rows_per_update=8)
-    assert one["clip_share"] == 0
-    assert both["sampler_gap"] == pytest.approx(one["sampler_gap"], abs=1e-5)
-
-
-def row_kl(rows: Sequence[Row], reference: Qwen3ForCausalLM, training: Training) -> list[float]:
-    """The KL of each row that `update` gives to the advantages of an objective with the KL in the reward."""
-    row_values: list[float] = []
-
-    def advantages(kl: Sequence[float]) -> list[float]:
-        row_values.extend(kl)
-        return [0.0] * len(kl)
-
-    model, method = tiny_model(), objective("sequence", kl_in="reward")
-    update(model, reference, make_optimiser(model, training), rows, training, method, advantages, ranks=Ranks())
-    return row_values
-
-
-def response_logprobs(model: Qwen3ForCausalLM, row: Row, training: Training) -> Tensor:
-    ids = torch.tensor([[*row.prompt, *row.response]])
-    mask = torch.arange(len(row))[None, :] >= len(row.prompt)
-    return token_logprobs(model, ids, mask, training.sampling.temperature)[0][0, len(row.prompt) :].detach()
-
-
-def test_each_row_s_kl_is_that_between_the_sampler_and_the_reference() -> None:
-    """It is the sum of k3 over a response's tokens, whatever its batch is, in the order of the rows (SRT B.1)."""
-    rows, reference, training = some_rows(), tiny_model(seed=5), tiny_training(micro_batch=3)
-    for row, kl in zip(rows, row_kl(rows, reference, training), strict=True):
-        reference_logprobs_ = response_logprobs(reference, row, training)
-        assert kl == pytest.approx(k3(torch.tensor(row.sampled_logprobs), reference_logprobs_).sum().item(), rel=1e-4)
-
-
-def test_a_token_s_kl_counts_up_to_ten_nats() -> None:
-    """The sampler agrees with the reference except at each response's last token, whose probability it has as e^-30: k3
-    is above e^10 there, and 0 elsewhere."""
-    reference, training, rows = tiny_model(seed=5), tiny_training(), []
-    for row in some_rows():
-        reference_logprobs_ = response_logprobs(reference, row, training)
-        assert reference_logprobs_[-1] > -20
-        rows.append(replace(row, sampled_logprobs=[*reference_logprobs_[:-1].tolist(), -30.0]))
-    assert row_kl(rows, reference, training) == pytest.approx([10.0] * len(rows), abs=1e-6)
-
-
-def test_the_gap_to_the_sampler_is_a_mean_over_tokens_for_any_number_of_passes() -> None:
-    """The sampler's log-probabilities are 0, so the gap is the mean of the policy's own before it moved."""
-    rows, gaps = some_rows(), []
-    for passes in (1, 3):
-        model, training = tiny_model(), tiny_training(updates_per_step=passes)
-        figures = update(
-            model,
-            tiny_model(seed=5),
-            make_optimiser(model, training),
-            rows,
-            training,
-            objective("sequence"),
-            some_advantages,
-            ranks=Ranks(),
-        )
-        gaps.append(figures["sampler_gap"])
-    own = torch.cat([response_logprobs(tiny_model(), row, training) for row in rows])
-    assert gaps == pytest.approx([own.abs().mean().item()] * 2, rel=1e-5)
-
-
-def test_groups_without_variance_leave_the_weights_alone() -> None:
-    model, training = tiny_model(), tiny_training(weight_decay=0.0)
-    figures = update(
-        model,
-        copy.deepcopy(model),
-        make_optimiser(model, training),
-        some_rows(),
-        training,
-        objective("sequence", kl_coefficient=0.0),
-        lambda kl: [0.0] * len(kl),
-        ranks=Ranks(),
-    )
-    assert figures["grad_norm"] == 0
-    torch.testing.assert_close(model.state_dict(), tiny_model().state_dict(), atol=0, rtol=0)
 
 
 def trl_loss(model: Any, batch: dict[str, Tensor], average: str, folder: Path) -> Tensor:

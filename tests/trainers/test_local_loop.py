@@ -22,7 +22,7 @@ from core.methods.ttrl import Ttrl
 from core.settings.training import Sampling
 from core.statistics.guard import Guard
 from core.types import Scored
-from trainers.base import TrainError, TrainJob
+from trainers.base import SolverJob, TrainError, TrainJob
 from trainers.local.checkpoints import save_step
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
@@ -189,39 +189,23 @@ def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Pa
     guard = Guard(window=1, one_answer="stop", one_answer_share=0.5)
     job = replace(job_in(tmp_path, start, steps=6), guard=guard)
     reported: list[Metrics] = []
-    train(
-        job,
-        reward_with_label_shares(SHARES),
-        ranks=Ranks(),
-        device="cpu",
-        report=reported.append,
-        stopped=lambda: False,
-    )
+
+    def train_on(job: SolverJob) -> None:
+        reward = reward_with_label_shares(SHARES)
+        train(job, reward, ranks=Ranks(), device="cpu", report=reported.append, stopped=lambda: False)
+
+    train_on(job)
     assert [step["step"] for step in reported] == [1, 2, 3]
     last = newest_step(job)
     assert last is not None
     assert last.name == "step_3"
     assert (job.work_dir / "final/model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
 
-    train(
-        job,
-        reward_with_label_shares(SHARES),
-        ranks=Ranks(),
-        device="cpu",
-        report=reported.append,
-        stopped=lambda: False,
-    )
+    train_on(job)
     assert len(reported) == 3  # the job does not go on when it is resumed
 
     warned = replace(job_in(tmp_path / "warned", start, steps=6), guard=guard.model_copy(update={"one_answer": "warn"}))
-    train(
-        warned,
-        reward_with_label_shares(SHARES),
-        ranks=Ranks(),
-        device="cpu",
-        report=reported.append,
-        stopped=lambda: False,
-    )
+    train_on(warned)
     assert [step["step"] for step in reported[3:]] == [1, 2, 3, 4, 5, 6]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -10,17 +12,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 SAFE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
-class SafeHeaders:
-    """Middleware that adds those headers of `SAFE` that an answer does not have already."""
+class DefaultHeaders:
+    """Middleware that adds those of `headers` that an answer does not have already."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
+        self.app, self.headers = app, headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SAFE.items():
+                for name, value in self.headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

@@ -53,7 +53,7 @@ class Progress(BaseModel):
 
     drawn: int
     settled: int  # enough annotators agree
-    said: int  # annotated by this annotator, including skipped ones
+    annotated: int  # questions annotated by this annotator, including skipped ones
     skipped: int  # by this annotator
 
 
@@ -124,5 +124,7 @@ def _labelling(session: Session, run: str, iteration: int, annotator: str) -> La
     return Labelling(
         annotator=annotator,
         question=ToLabel.of(entry) if entry else None,
-        progress=Progress(drawn=drawn, settled=settled, said=sum(counts.values()), skipped=counts.get("unknown", 0)),
+        progress=Progress(
+            drawn=drawn, settled=settled, annotated=sum(counts.values()), skipped=counts.get("unknown", 0)
+        ),
     )

@@ -201,11 +201,11 @@ function PendingVerdict({ chosen, undo }) {
  * }} props `sentCount` is the number of verdicts since the page was opened
  */
 function Progress({ progress, sentCount, annotator, changeName }) {
-  const { drawn, said, settled } = progress;
+  const { drawn, annotated, settled } = progress;
   return html`<div class="now">
     <b>${annotator}</b> <button type="button" class="quiet" onClick=${changeName}>Change name</button>
-    <progress max=${Math.max(1, drawn)} value=${said} aria-label="Questions that you have labelled"></progress>
-    <span>${number(said)} of ${number(drawn)} labelled by you · ${number(settled)} settled${sentCount ? ` · ${sentCount} in this session` : ""}</span>
+    <progress max=${Math.max(1, drawn)} value=${annotated} aria-label="Questions that you have labelled"></progress>
+    <span>${number(annotated)} of ${number(drawn)} labelled by you · ${number(settled)} settled${sentCount ? ` · ${sentCount} in this session` : ""}</span>
   </div>`;
 }
 
@@ -215,7 +215,7 @@ function Progress({ progress, sentCount, annotator, changeName }) {
  * @param {RunIteration & { progress: Schemas["Progress"], reload: () => void }} props
  */
 function NothingToLabel({ run, iteration, progress, reload }) {
-  const { drawn, said, settled } = progress;
+  const { drawn, annotated, settled } = progress;
   const [size, setSize] = useState(drawn + 50);
   async function draw() {
     const path = "/runs/{run}/iterations/{iteration}/samples";
@@ -223,7 +223,7 @@ function NothingToLabel({ run, iteration, progress, reload }) {
     reload();
   }
   return html`<${Panel} title=${drawn ? "No questions left to label" : "No sample has been drawn yet"}>
-    <${Empty}>${drawn ? `The sample has ${number(drawn)} questions: ${number(settled)} are settled, and you have labelled ${number(said)}.` : "A sample is drawn at random from each range of p̂, in proportion to the number of questions in it."}</${Empty}>
+    <${Empty}>${drawn ? `The sample has ${number(drawn)} questions: ${number(settled)} are settled, and you have labelled ${number(annotated)}.` : "A sample is drawn at random from each range of p̂, in proportion to the number of questions in it."}</${Empty}>
     <label>Sample size <input type="number" min="1" max="100000" value=${size} onInput=${(event) => setSize(event.target.value)} /></label>
     <${ActionButton} action=${draw}>${drawn ? "Draw more" : "Draw a sample"}</${ActionButton}>
   </${Panel}>`;

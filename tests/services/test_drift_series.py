@@ -1,0 +1,145 @@
+"""The series of an iteration, compared with values by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from api_examples import QUESTIONS, RUN, audited_run, fill
+from sqlalchemy import update
+
+from core.settings.parsing import parse_config
+from core.statistics.audits import Stratum, stratified_share
+from core.statistics.estimates import Estimate, mean_share, share
+from core.statistics.guard import Alarm
+from core.types import OracleLabel, question_id
+from services.drift.alerts import record
+from services.drift.series import points_of, refresh, refresh_labels
+from storage import queries
+from storage.errors import NotThere
+from storage.models import Runs
+from storage.rows import ClusterRow, SampleRow, SeriesPoint
+from storage.session import Store
+
+
+def points(store: Store, iteration: int = 1) -> dict[tuple[str, str, str], SeriesPoint]:
+    with store.read() as session:
+        return {(point.name, point.over, point.oracle): point for point in points_of(session, RUN, iteration)}
+
+
+def figure(point: SeriesPoint) -> Estimate:
+    return Estimate(point.value, point.lo, point.hi, point.n)
+
+
+def test_the_series_of_an_iteration_by_hand(store: Store) -> None:
+    fill(store)
+    by_key = points(store)
+    assert figure(by_key["label_accuracy", "kept", "exact"]) == share(1, 2)
+    assert figure(by_key["label_accuracy", "all", "exact"]) == share(2, 4)
+    assert figure(by_key["ill_posed_share", "kept", "exact"]) == share(0, 2)
+    assert figure(by_key["ill_posed_share", "all", "exact"]) == share(1, 4)
+    for name, count in (("kept_share", 2), ("malformed_share", 1), ("duplicate_share", 0)):
+        assert figure(by_key[name, "all", ""]) == share(count, len(QUESTIONS))
+    for over, p_hats in (("kept", [0.5, 0.75]), ("all", [0.5, 0.75, 1.0, 0.25])):
+        expected, point = mean_share(p_hats), by_key["p_hat", over, ""]
+        assert (point.value, point.lo, point.hi, point.n) == pytest.approx(
+            (expected.value, expected.lo, expected.hi, expected.n)
+        )
+    length = by_key["response_length", "all", ""]
+    assert (length.value, length.lo, length.hi, length.n) == pytest.approx((7, 7, 7, 4))
+    assert figure(by_key["held_out", "", ""]) == mean_share([0, 0.25, 0.5, 0.75])
+    reward = by_key["pseudo_reward", "", ""]
+    assert (reward.value, reward.lo, reward.n) == (0.5, None, 1)
+    assert ("kl", "", "") not in by_key  # the step's KL is not a number
+    cluster = by_key["largest_cluster_share", "all", ""]  # one question was compared
+    assert (cluster.value, cluster.lo, cluster.n) == (1.0, None, 1)
+
+
+def test_a_run_that_trains_on_its_benchmark_s_questions_has_no_held_out_accuracy(store: Store) -> None:
+    fill(store)
+    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
+    with store.write() as session:
+        session.execute(update(Runs).where(Runs.name == RUN).values(config=config.model_dump(mode="json")))
+    by_key = points(store)
+    assert figure(by_key["test_time", "", ""]) == mean_share([0, 0.25, 0.5, 0.75])
+    assert ("held_out", "", "") not in by_key
+    decline = Alarm("decline", "warn", -0.1, 0.0, None, "it has fallen")
+    with store.write() as session:
+        alerts = {alert.rule: alert.series for alert in record(session, RUN, 1, [decline])}
+    assert alerts["decline"] == "test_time"
+
+
+def test_the_series_of_votes_and_clusters_by_hand(store: Store) -> None:
+    fill(store)
+    with store.write() as session:
+        rows = [ClusterRow(question_id(RUN, 1, i), RUN, 1, i // 3, 3 if i < 3 else 1) for i in (0, 1, 2, 4)]
+        queries.traces.add_clusters(session, rows)
+    by_key = points(store)
+    # The larger of two classes has 2, 3, 4 and 3 of four votes.
+    entropy = (math.log(2) + 2 * (2 * math.log(2) - 0.75 * math.log(3)) + 0) / 4
+    assert by_key["vote_entropy", "all", ""].value == pytest.approx(entropy)
+    assert by_key["unparsed_share", "all", ""].value == 0.0
+    assert by_key["truncated_share", "kept", ""].value == 0.0
+    cluster = by_key["largest_cluster_share", "all", ""]
+    assert (cluster.value, cluster.lo, cluster.n) == (0.75, None, 4)
+
+
+def test_a_sample_s_figures_are_weighted_by_the_strata_s_sizes(store: Store) -> None:
+    """There are four strata of one question, and two were drawn; the verdict on a question that was not drawn does not
+    count."""
+    fill(store)
+    with store.write() as session:
+        for position, (index, stratum) in enumerate([(0, "kept 0.4-0.6"), (2, "not kept 0.8-1.0")]):
+            queries.audits.add_samples(
+                session, [SampleRow(question_id(RUN, 1, index), "judge", RUN, 1, stratum, position)]
+            )
+        verdicts = [(0, "right"), (2, "ill_posed"), (4, "right")]
+        queries.questions.add_oracle_labels(
+            session, [OracleLabel(question_id(RUN, 1, i), "judge", v, None) for i, v in verdicts]
+        )
+    by_key = points(store)
+    with store.read() as session:
+        strata = queries.audits.named_strata_of(session, RUN, 1, "judge")
+    assert sorted((s.size, s.n, s.right) for s in strata.values()) == [(1, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)]
+    ill_posed = [Stratum(s.size, s.n, int(name == "not kept 0.8-1.0")) for name, s in strata.items()]
+    assert figure(by_key["label_accuracy", "all", "judge"]) == stratified_share([*strata.values()])
+    assert figure(by_key["ill_posed_share", "all", "judge"]) == stratified_share(ill_posed)
+    assert figure(by_key["ill_posed_share", "all", "exact"]) == share(1, 4)
+
+
+def test_refreshing_replaces_old_figures_with_new_ones(store: Store) -> None:
+    fill(store)
+    with store.write() as session:
+        refresh(session, RUN, 1)
+        before = queries.series.series_of(session, RUN)
+        refresh(session, RUN, 1)
+        assert queries.series.series_of(session, RUN) == before
+        assert before
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "judge", "wrong", None)])
+        refresh_labels(session, RUN, 1)
+        judged = queries.series.series_of(session, RUN, "label_accuracy", oracle="judge")
+        assert [(point.over, point.value, point.n) for point in judged] == [("all", 0.0, 1), ("kept", 0.0, 1)]
+        with pytest.raises(NotThere):
+            refresh(session, "nobody", 1)
+
+
+def test_an_iteration_without_an_audit_has_an_estimate_that_an_audit_replaces(store: Store) -> None:
+    run = audited_run(store, [240, 240, None])
+    with store.write() as session:
+        for t in (1, 2, 3):
+            refresh(session, run, t)
+        third = [
+            point
+            for point in queries.series.series_of(session, run, "label_accuracy", over="kept")
+            if point.iteration == 3
+        ]
+        assert [(point.estimated, point.n) for point in third] == [(True, 600)]
+        labels = [OracleLabel(question_id(run, 3, i), "exact", "right", None) for i in range(300)]
+        queries.questions.add_oracle_labels(session, labels)
+        refresh_labels(session, run, 3)
+        third = [
+            point
+            for point in queries.series.series_of(session, run, "label_accuracy", over="kept")
+            if point.iteration == 3
+        ]
+        assert [(point.estimated, point.value, point.n) for point in third] == [(False, 1.0, 300)]
