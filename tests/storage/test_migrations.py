@@ -24,7 +24,7 @@ RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 
 def as_stored_by_0010(config: RunConfig) -> dict[str, Any]:
     """The configuration as version 0010 stored it, when every run had the settings of both kinds."""
-    stored = config.model_dump(mode="json", exclude={"kind"})
+    stored = {**config.model_dump(mode="json", exclude={"kind"}), "pool": {"priority": 0}}  # 0012 removes the pool
     if isinstance(config, CoEvolution):
         return {**stored, "prompts": None}
     loop = CoEvolution().model_dump(mode="json", exclude={"kind"})
