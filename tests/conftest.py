@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,16 @@ _CHROMIUM_FLAGS = [
 # No deadline: how long one example takes depends on the machine's other work more than on the code.
 hypothesis.settings.register_profile("coevo", deadline=None)
 hypothesis.settings.load_profile("coevo")
+
+
+# What the tests import is never freed. Without this, the collector would look at it again and again: while the modules
+# are imported, and in every test.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,7 +96,7 @@ def sqlite(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prefect server without a worker."""
+    """A Prefect server without a worker. It stores events and runs automations."""
     from tests.services.prefect_server import prefect_server  # Prefect reads its settings when it is imported
 
     with prefect_server(tmp_path_factory.mktemp("prefect")) as url:

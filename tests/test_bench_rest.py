@@ -11,7 +11,7 @@ from benchmarks.rest_store import Shape, shape_of
 
 def test_every_route_is_measured_and_no_request_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COEVO_BENCH_DATABASE", raising=False)
-    figures = rest.run(rows=2_000, seconds=2.0, on_postgresql=False)
+    figures = rest.run(rows=2_000, seconds=0.5, on_postgresql=False)
     assert figures["store"] == {"runs": 2, "questions": 2_100, "votes": 20_000}
     sqlite = figures["sqlite"]
     assert (sqlite["failed"], sqlite["without_pause"]["failed"], sqlite["offered_per_s"]) == (0, 0, 200)

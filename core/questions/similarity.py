@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.sparse import csr_array
 from scipy.spatial.distance import squareform
 
@@ -50,6 +49,8 @@ def clusters(questions: Sequence[str], threshold: float = 0.5) -> list[int]:
     """
     if len(questions) < 2:
         return [0] * len(questions)
+    from scipy.cluster.hierarchy import fcluster, linkage  # here, because the import takes a third of a second
+
     tree = linkage(_condensed_distances(questions), method="average")
     # `fcluster` keeps merges at exactly its limit, scikit-learn undoes them: so the limit is just below `threshold`.
     labels = fcluster(tree, np.nextafter(threshold, -np.inf), criterion="distance")

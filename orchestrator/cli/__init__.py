@@ -12,6 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from core.imports import collection_paused
+
 # Heading in the help -> command -> "MODULE:NAME" in this package, which is a function or a `typer.Typer`.
 _COMMANDS = {
     "Services": {
@@ -85,7 +87,8 @@ def _target(name: str) -> str:
 
 def _import_command(target: str) -> Any:
     module, _, attribute = target.partition(":")
-    command = getattr(import_module(f"{__name__}.{module}"), attribute)
+    with collection_paused():
+        command = getattr(import_module(f"{__name__}.{module}"), attribute)
     if isinstance(command, typer.Typer):
         return get_group(command)
     single = typer.Typer(add_completion=False)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.imports import collection_paused
 from core.settings.parsing import load_config
 from core.types import Flow
 from orchestrator.cli.terminal import RunName, clear_errors, setting
@@ -68,7 +69,8 @@ def _run_flow(flow: Flow, **parameters: Any) -> None:
     refuse_held(store, parameters["run"])
     check_startable(store, **parameters, flow=flow)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
-    from orchestrator import flows  # Prefect reads its settings when it is imported
+    with collection_paused():
+        from orchestrator import flows  # Prefect reads its settings when it is imported
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(_is_not_of_a_flow_run)

@@ -39,7 +39,7 @@ def grader() -> Iterator[Grader]:
 
 @pytest.fixture(scope="module")
 def nasty() -> dict[str, Comparison]:
-    return dict(zip(PAIRS, grade_pairs(list(PAIRS.values()), deadline=2.0, workers=2), strict=True))
+    return dict(zip(PAIRS, grade_pairs(list(PAIRS.values()), deadline=1.0, workers=2), strict=True))
 
 
 def compare_here(a: str, b: str) -> str:

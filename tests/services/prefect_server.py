@@ -25,15 +25,13 @@ AUTH = "coevo:a-password"
 
 
 @contextmanager
-def prefect_server(folder: Path, services: bool = False) -> Iterator[str]:
-    """Run a server for the block; yields its address. With its background `services` it stores events and runs
-    automations."""
+def prefect_server(folder: Path) -> Iterator[str]:
+    """Run a server for the block; yields its address."""
     url = f"http://127.0.0.1:{free_port()}"
     env = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
     env["PREFECT_SERVER_API_AUTH_STRING"] = AUTH
     env.pop("PREFECT_API_URL", None)
     command = [str(Path(sys.executable).parent / "prefect"), "server", "start", "--no-ui"]
-    command += [] if services else ["--no-services"]
     port = url.rpartition(":")[2]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen([*command, "--host=127.0.0.1", f"--port={port}"], env=env, stdout=log, stderr=log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from api_examples import RUN, fill
 from fake_receiver import fake_receiver
 from fastapi.testclient import TestClient
 from prefect.events.schemas.automations import AutomationCore
-from prefect_server import post, prefect_at, prefect_server
+from prefect_server import post, prefect_at
 from sqlalchemy import update
 
 from core.settings.alerts import Alerts
@@ -36,11 +35,11 @@ AUTOMATIONS = ROOT / "deploy" / "prefect" / "automations.yaml"
 
 
 @pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with prefect_server(tmp_path_factory.mktemp("prefect"), services=True) as url:
-        [definition] = yaml.safe_load(AUTOMATIONS.read_text(encoding="utf-8"))["automations"]
-        post(url, "/automations/", **AutomationCore.model_validate(definition).model_dump(mode="json"))
-        yield url
+def prefect(prefect_url: str) -> str:
+    """The server, with our automations."""
+    [definition] = yaml.safe_load(AUTOMATIONS.read_text(encoding="utf-8"))["automations"]
+    post(prefect_url, "/automations/", **AutomationCore.model_validate(definition).model_dump(mode="json"))
+    return prefect_url
 
 
 @pytest.fixture

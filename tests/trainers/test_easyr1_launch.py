@@ -44,7 +44,7 @@ def wait_until_free(job: TrainJob) -> None:
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_job_trains_to_its_end_and_its_model_can_be_published(tmp_path: Path, start: Path) -> None:
+def test_a_job_trains_to_its_end_and_another_job_may_not_use_its_folder(tmp_path: Path, start: Path) -> None:
     job, reported = job_in(tmp_path, start), []
     result = EasyR1Trainer(SETTINGS).train(job, lambda step, metrics: reported.append((step, metrics["reward_mean"])))
     assert result.step == 4
@@ -60,6 +60,8 @@ def test_a_job_trains_to_its_end_and_its_model_can_be_published(tmp_path: Path, 
     wait_until_free(job)
     again = EasyR1Trainer(SETTINGS).train(job, lambda *_: pytest.fail("a finished job does nothing"))
     assert again == result
+    with pytest.raises(TrainError, match="belongs to another job"):
+        EasyR1Trainer(SETTINGS).train(job_in(tmp_path, start, steps=5), lambda *_: None)
 
 
 @pytest.mark.usefixtures("_ray")
@@ -122,10 +124,3 @@ def test_a_job_that_cannot_start_is_refused_at_once(
         rollout.write_text(rollout.read_text().replace("sampling_params", "parameters"))
     with pytest.raises(TrainError, match=complaint):
         EasyR1Trainer(SETTINGS.model_copy(update=changes)).train(job_in(tmp_path, start), lambda *_: None)
-
-
-@pytest.mark.usefixtures("_ray")
-def test_another_jobs_folder_is_refused(tmp_path: Path, start: Path) -> None:
-    EasyR1Trainer(SETTINGS).train(job_in(tmp_path, start, steps=1), lambda *_: None)
-    with pytest.raises(TrainError, match="belongs to another job"):
-        EasyR1Trainer(SETTINGS).train(job_in(tmp_path, start, steps=2), lambda *_: None)

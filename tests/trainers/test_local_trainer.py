@@ -53,12 +53,19 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
 
 def train_here(job: TrainJob) -> list[Metrics]:
     """Train in this process, as the only worker; check that the order's keys are removed from the environment."""
-    threads, order = torch.get_num_threads(), Order(job, LocalSettings(), {"A_KEY": "secret"})
+    order = Order(job, LocalSettings(), {"A_KEY": "secret"})
     job.work_dir.mkdir(parents=True)
-    work(order, Ranks(), torch.device("cpu"))
-    torch.set_num_threads(threads)
+    work_here(order)
     assert "A_KEY" not in os.environ
     return [json.loads(line) for line in order.metrics.read_text().splitlines()]
+
+
+def work_here(order: Order) -> None:
+    threads = torch.get_num_threads()
+    try:
+        work(order, Ranks(), torch.device("cpu"))
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.usefixtures("_ray")
@@ -107,22 +114,6 @@ def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_on
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_worker_s_failure_raises_a_train_error_with_its_cause(tmp_path: Path, start: Path) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(start, broken)
-    (broken / "model.safetensors").write_bytes(b"not a model")
-    with pytest.raises(TrainError, match=r"^t/1/train_solver: training failed: [^\n]*header too large"):
-        LocalTrainer(restarts=0).train(job_in(tmp_path, broken), lambda step, metrics: None)
-
-
-@pytest.mark.usefixtures("_ray")
-def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
-    nonsense = LocalSettings.model_construct(type="local", sampling_rows=0, checkpoint_activations=False)
-    with pytest.raises(TrainError, match=r"training failed: [^\n]*range\(\) arg 3 must not be zero"):
-        LocalTrainer(nonsense, restarts=0).train(job_in(tmp_path, start), lambda step, metrics: None)
-
-
-@pytest.mark.usefixtures("_ray")
 def test_the_workers_have_the_caller_s_key(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have it though Ray was started before the key was set."""
     monkeypatch.setenv("EMBEDDER_KEY", "secret")
@@ -143,6 +134,28 @@ def workers_of(job: TrainJob) -> list[psutil.Process]:
             if file in [opened.path for opened in process.open_files()]:
                 workers.append(process)
     return workers
+
+
+@pytest.mark.usefixtures("_ray")
+def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, start: Path) -> None:
+
+    def pid_at_work(name: str) -> int:
+        job, pids = job_in(tmp_path / name, start, steps=1), set[int]()
+
+        def answer(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+            pids.update(worker.pid for worker in workers_of(job))
+            return lengths(before, body)
+
+        with fake_service(answer) as (service, _):
+            job_with_service = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
+            LocalTrainer(restarts=0).train(job_with_service, lambda *_: None)
+        [pid] = pids
+        return pid
+
+    first = pid_at_work("first")
+    assert pid_at_work("second") == first
+    psutil.Process(first).kill()
+    assert pid_at_work("third") != first
 
 
 @pytest.mark.usefixtures("_ray")
@@ -182,28 +195,6 @@ def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
 
 
 @pytest.mark.usefixtures("_ray")
-def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, start: Path) -> None:
-
-    def pid_at_work(name: str) -> int:
-        job, pids = job_in(tmp_path / name, start, steps=1), set[int]()
-
-        def answer(before: int, body: dict[str, Any]) -> tuple[int, Any]:
-            pids.update(worker.pid for worker in workers_of(job))
-            return lengths(before, body)
-
-        with fake_service(answer) as (service, _):
-            job_with_service = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
-            LocalTrainer(restarts=0).train(job_with_service, lambda *_: None)
-        [pid] = pids
-        return pid
-
-    first = pid_at_work("first")
-    assert pid_at_work("second") == first
-    psutil.Process(first).kill()
-    assert pid_at_work("third") != first
-
-
-@pytest.mark.usefixtures("_ray")
 def test_processes_can_be_started_before_there_is_a_job() -> None:
     LocalTrainer().warm_up(3)
     LocalTrainer().warm_up(2)
@@ -240,6 +231,26 @@ def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
     with pytest.raises(TrainError, match=r"training.workers: 2 workers need 2 GPU, Ray has 1"):
         LocalTrainer().train(job, lambda *_: None)
     assert LocalTrainer(LocalSettings(device="cpu")).train(job, lambda *_: None).step == 1
+
+
+@pytest.mark.usefixtures("_ray")
+def test_a_worker_s_failure_raises_a_train_error_with_its_cause(tmp_path: Path, start: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(start, broken)
+    (broken / "model.safetensors").write_bytes(b"not a model")
+    with pytest.raises(TrainError, match=r"^t/1/train_solver: training failed: [^\n]*header too large"):
+        LocalTrainer(restarts=0).train(job_in(tmp_path, broken), lambda step, metrics: None)
+
+
+@pytest.mark.usefixtures("_ray")
+def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
+    """A worker in this process raises what it would raise in its own."""
+    nonsense = LocalSettings.model_construct(type="local", sampling_rows=0, checkpoint_activations=False)
+    with (
+        patch.object(processes, "train_here", lambda order, _restarts: work_here(order)),
+        pytest.raises(ValueError, match=r"range\(\) arg 3 must not be zero"),
+    ):
+        LocalTrainer(nonsense).train(job_in(tmp_path, start), lambda step, metrics: None)
 
 
 @pytest.mark.usefixtures("_ray")

@@ -15,6 +15,7 @@ from uuid import uuid4
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
+from core.imports import collection_paused
 from trainers.local.order import Order, WorkersFailed
 
 _LOOPBACK = "lo"
@@ -24,10 +25,8 @@ class TrainingWorker:
     """One worker process. Ray's tools show it under this name."""
 
     def __init__(self) -> None:
-        import trainers.local.worker  # noqa: F401 (the slow import that the process stays alive for)
-
-        gc.collect()
-        gc.freeze()  # modules are never freed, so the collection after each job need not look at them again
+        with collection_paused():
+            import trainers.local.worker  # noqa: F401 (the slow import that the process stays alive for)
 
     def ready(self) -> None:
         """Return when the process has started."""

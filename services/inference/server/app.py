@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from ray import serve
 from ray.serve import Application
 
+from core.imports import collection_paused
 from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
 from services.inference.engines.base import (
@@ -74,9 +75,10 @@ class ModelServer:
 
     def __init__(self, args: ServerArgs) -> None:
         # Imported here, in the replica, because Serve first imports this module in a process that does not need them.
-        import torch
+        with collection_paused():
+            import torch
 
-        from services.inference.engines.embedded import TransformersEngine
+            from services.inference.engines.embedded import TransformersEngine
 
         self._load: Callable[[Path], Engine] = partial(
             TransformersEngine, device=args.device, max_rows=args.max_rows, waiting_rows=args.waiting_rows
