@@ -155,7 +155,7 @@ def down(home: Home) -> list[str]:
         [process for name, process in alive.items() if name == "runner"], 20
     )  # it needs time to tell Prefect which flow runs it ended
     # Once Serve has been up, Ray does not end by itself within 20 s. Nothing is lost when it is killed.
-    _end([process for name, process in alive.items() if name != "runner"], 5)
+    _end([process for name, process in alive.items() if name != "runner"], 2)
     home.save_services(None)
     return [*alive]
 

@@ -17,6 +17,7 @@ from core.settings.config import CoEvolution
 from core.types import STAGES, Stage
 from orchestrator.installation.home import home
 from orchestrator.ledger import LastWrite, run_once
+from orchestrator.pool import slot
 from orchestrator.pool.slot import LIMIT, Demand, PoolError, training_slot
 from orchestrator.stages.context import Context
 from storage import queries
@@ -24,6 +25,7 @@ from storage.session import open_store
 
 
 def main() -> None:
+    slot._SETTLE_S = 0.0  # no application is being stopped when this driver asks for a slot
     ray.init(home().services().ray_address, log_to_driver=False)
     print("ready", flush=True)
     while request := sys.stdin.readline().split():

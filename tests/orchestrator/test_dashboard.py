@@ -18,7 +18,7 @@ from services.oracles.accuracy import measured
 from storage import queries
 from storage.rows import AlertRow
 from tests.api_server import served
-from tests.browsing import WIDTHS, look_at, serious_violations, without_complaints
+from tests.browsing import Look, look_at, serious_violations, without_complaints
 from tests.live import Live
 from tests.orchestrator.judged_run import HALF, fill_judged_run
 from tests.orchestrator.whole_runs import WholeRun
@@ -154,15 +154,16 @@ def test_filters_are_in_the_address(address: str, page: Page) -> None:
 
 # The dark scheme has other colours, so it is checked too; the layout on a phone is the same in both schemes.
 @pytest.mark.parametrize(
-    ("scheme", "widths"),
-    [("light", WIDTHS), ("dark", WIDTHS[:1]), pytest.param("dark", WIDTHS[1:], marks=pytest.mark.slow)],
+    "looks",
+    [
+        [("light", 1440), ("light", 390), ("dark", 1440)],
+        pytest.param([("dark", 390)], marks=pytest.mark.slow),
+    ],
 )
-def test_every_page_is_accessible_and_fits_the_screen(
-    address: str, page: Page, scheme: str, widths: Sequence[int]
-) -> None:
+def test_every_page_is_accessible_and_fits_the_screen(address: str, page: Page, looks: Sequence[Look]) -> None:
     with without_complaints(page):
         for path, heading in PAGES.items():
-            look_at(page, address + path, heading, scheme, widths)
+            look_at(page, address + path, heading, looks)
 
 
 @pytest.fixture
