@@ -34,8 +34,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 13) else f"Python 3.11 or 3.12 is needed, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11 …")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=26'  # takes half of the time of Python 3.11's own pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
-	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|rllib|transformers/models|torch/_inductor|torch/testing)/' .venv/lib || true  # pip uses one core; some files are templates
+	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|pip|setuptools|mypy|mypyc|fontTools|rllib|tune|transformers/models|torch/_inductor|torch/testing|sympy/physics)/' .venv/lib || true  # pip uses one core; some files are templates
 	@touch $@
 
 vllm: $(VLLM)  ## vLLM's CPU build, where it can be installed: docs/vllm.md

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer
+from pydantic import PlainSerializer, computed_field
 
 from core.statistics.estimates import Estimate
 from core.types import (
@@ -19,9 +19,9 @@ from core.types import (
     Question,
     ResourceKind,
     Role,
-    Stage,
     Verdict,
 )
+from core.types import Stage as StageName
 
 # A seed has up to 63 bits. In JSON it is a string, since the numbers of JavaScript, and of other readers, have 53.
 Seed = Annotated[int, PlainSerializer(str, when_used="json")]
@@ -53,23 +53,35 @@ class RunLease:
 
 
 @dataclass(frozen=True, slots=True)
-class StageRow:
-    """An entry of the ledger. Times are in UTC. `started_at` is of the latest attempt; the first attempt is 1."""
+class Stage:
+    """A stage of an iteration. Times are in UTC and of the latest attempt; the first attempt is 1."""
 
-    run: str
     iteration: int
-    stage: Stage
+    stage: StageName
     status: StageStatus
-    owner: str
-    lease_expires: datetime
     attempt: int
     started_at: datetime
     finished_at: datetime | None
-    result: Mapping[str, Any] | None
     error: str | None
-    progress_done: int | None = None  # out of `progress_total`; `progress_note` names the unit
-    progress_total: int | None = None
-    progress_note: str | None = None
+    progress_done: int | None  # out of `progress_total`; `progress_note` names the unit
+    progress_total: int | None
+    progress_note: str | None
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows it for pydantic's own classes only
+    @property
+    def seconds(self) -> float | None:
+        """From the start to the end; None while there is no end."""
+        return None if self.finished_at is None else (self.finished_at - self.started_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow(Stage):
+    """An entry of the ledger: a stage, and what the API does not show."""
+
+    run: str
+    owner: str
+    lease_expires: datetime
+    result: Mapping[str, Any] | None
 
 
 Scope = Literal["read", "run", "label", "admin"]
@@ -89,18 +101,24 @@ PoolStatus = Literal["queued", "running", "done"]
 
 
 @dataclass(frozen=True, slots=True)
-class PoolRow:
-    """A training in the worker pool's queue."""
+class Job:
+    """A training in the worker pool."""
 
     run: str
     iteration: int
-    stage: Stage
-    owner: str
+    stage: StageName
     kind: ResourceKind
     units: float
     status: PoolStatus
     since: datetime  # when it got this status
     used: float  # unit-seconds in total
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow(Job):
+    """A job with the process that it belongs to, which the API does not show."""
+
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)

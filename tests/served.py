@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import httpx
 import psutil
 from safetensors.torch import load_file, save_file
 
@@ -35,6 +36,17 @@ def scaled_checkpoint(live: Live, folder: Path, scale: float, iteration: int) ->
     return publish(
         folder, live.home.checkpoints, run="app", role="solver", iteration=iteration, step=1, parent="app/base/0"
     )
+
+
+def held_checkpoints(live: Live) -> dict[str, str]:
+    """Application -> the checkpoint that its configuration names."""
+    url = f"{live.services.dashboard_url}/api/serve/applications/"
+    response = httpx.get(url, headers=live.services.ray_headers, timeout=60, trust_env=False).raise_for_status()
+    configs = {
+        name: next(iter(application["deployed_app_config"]["deployments"]))["user_config"]
+        for name, application in response.json()["applications"].items()
+    }
+    return {name: config["checkpoint"] for name, config in configs.items()}
 
 
 def replicas(live: Live, application: str = "solver") -> dict[int, psutil.Process]:

@@ -92,13 +92,6 @@ def exclusive_use(home: Home) -> Iterator[None]:
         yield
 
 
-def held_checkpoints(services: Services) -> dict[str, str]:
-    """Application -> the checkpoint that its configuration names."""
-    with _dashboard(services) as http:
-        configs = {name: _held_config(application) for name, application in _applications(http).items()}
-    return {name: config["checkpoint"] for name, config in configs.items() if config}
-
-
 def reserved(services: Services) -> dict[ResourceKind, float]:
     """The CPUs and GPUs of Ray that the applications' replicas hold."""
     with _dashboard(services) as http:

@@ -27,21 +27,29 @@ from services.api.schemas import (
     Evaluation,
     FlowRunState,
     IterationSummary,
-    Job,
     Manifest,
     Run,
     RunDetail,
-    Stage,
     Triggered,
 )
 from services.api.transport import ApiError, Transport
-from storage.rows import AlertRow, KeyRow, QuestionSummary, Scope, SeriesPoint, StepLabelFigures, TrainMetric
+from storage.rows import (
+    AlertRow,
+    Job,
+    KeyRow,
+    QuestionSummary,
+    Scope,
+    SeriesPoint,
+    Stage,
+    StepLabelFigures,
+    TrainMetric,
+)
 
 if TYPE_CHECKING:
     from storage.exports import Format, Only  # not imported at run time, because it imports Arrow
 
 __all__ = ["ApiClient", "ApiError"]
-_ALERT, _KEY = TypeAdapter(AlertRow), TypeAdapter(KeyRow)
+_ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
 
@@ -63,11 +71,11 @@ class ApiClient:
 
     def stages(self, run: str) -> list[Stage]:
         """The stages of a run that were started, by iteration and start."""
-        return [Stage.model_validate(row) for row in self._get(f"/runs/{run}/stages", {})]
+        return [_STAGE.validate_python(row) for row in self._get(f"/runs/{run}/stages", {})]
 
     def pool(self) -> list[Job]:
         """The worker pool: trainings that wait, run or are done."""
-        return [Job.model_validate(row) for row in self._get("/pool", {})]
+        return [_JOB.validate_python(row) for row in self._get("/pool", {})]
 
     def iterations(self, run: str) -> list[IterationSummary]:
         """The iterations of a run that were begun, with their stages."""

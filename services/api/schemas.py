@@ -7,20 +7,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
-from core.types import Checkpoint, ResourceKind, Verdict
-from core.types import Stage as StageName
-from storage.rows import (
-    PoolStatus,
-    RunRow,
-    RunStatus,
-    Seed,
-    StageRow,
-    StageStatus,
-)
+from core.types import Checkpoint, Verdict
+from storage.rows import RunRow, RunStatus, Seed, Stage, StageRow
 
 
 @cache
@@ -62,27 +54,6 @@ class RunDetail(Run):
         return cls(**Run.of(row).model_dump(), config=dict(row.config))
 
 
-class Stage(BaseModel):
-    """An entry of the ledger. Times are of the latest attempt."""
-
-    iteration: int
-    stage: StageName
-    status: StageStatus
-    attempt: int
-    started_at: datetime
-    finished_at: datetime | None
-    seconds: float | None
-    error: str | None
-    progress_done: int | None  # out of `progress_total`; `progress_note` names the unit
-    progress_total: int | None
-    progress_note: str | None
-
-    @classmethod
-    def of(cls, row: StageRow) -> Self:
-        seconds = (row.finished_at - row.started_at).total_seconds() if row.finished_at else None
-        return cls(**{name: getattr(row, name) for name in cls.model_fields if name != "seconds"}, seconds=seconds)
-
-
 class IterationSummary(BaseModel):
     """An iteration that has begun. Iteration 0 is the evaluation of the base model."""
 
@@ -98,16 +69,15 @@ class IterationSummary(BaseModel):
     @classmethod
     def of(cls, iteration: int, rows: Sequence[StageRow], stats: FilterStats | None, time: datetime) -> Self:
         at_work = [row.stage for row in rows if row.status == "running" and row.lease_expires > time]
-        stages = [Stage.of(row) for row in rows]
         return cls(
             iteration=iteration,
-            stages=stages,
+            stages=[*rows],
             now=at_work[-1] if at_work else None,
             questions=stats.candidates if stats else None,
             verdicts={verdict: getattr(stats, verdict) for verdict in get_args(Verdict)} if stats else {},
             kept=share(stats.kept, stats.candidates) if stats else None,
             mean_p_hat=stats.mean_p_hat if stats else None,
-            seconds=sum(stage.seconds or 0.0 for stage in stages),
+            seconds=sum(stage.seconds or 0.0 for stage in rows),
         )
 
 
@@ -146,21 +116,6 @@ class Manifest(BaseModel):
     asked_by: dict[str, str]  # checkpoint that wrote questions -> sha256; empty for given prompts
     voted_by: dict[str, str]
     config: dict[str, Any]
-
-
-class Job(BaseModel):
-    """A training in the worker pool."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    run: str
-    iteration: int
-    stage: StageName
-    kind: ResourceKind
-    units: float
-    status: PoolStatus
-    since: datetime
-    used: float  # unit-seconds
 
 
 class Preset(BaseModel):

@@ -86,15 +86,6 @@ def annotations_of(session: Session, question_ids: Sequence[str]) -> list[Annota
     return [AnnotationRow(*row) for row in session.execute(statement.order_by(*key))]
 
 
-def annotations_in(session: Session, run: str, iteration: int | None = None) -> list[AnnotationRow]:
-    """The annotations of a run, or of one of its iterations, by iteration and index, the earliest first."""
-    statement = select(*columns(Annotations, AnnotationRow)).join(Questions).where(Questions.run == run)
-    if iteration is not None:
-        statement = statement.where(Questions.iteration == iteration)
-    key = (Questions.iteration, Questions.index, Annotations.made_at, Annotations.annotator)
-    return [AnnotationRow(*row) for row in session.execute(statement.order_by(*key))]
-
-
 def next_to_label(session: Session, run: str, iteration: int, annotator: str) -> QuestionEntry | None:
     """The first question of the human sample, by position, that has no verdict of `human` yet, and that this annotator
     has not annotated; None if there is none."""

@@ -59,13 +59,6 @@ def rollouts_of_question(session: Session, question_id: str) -> list[RolloutRow]
     return [RolloutRow(*row) for row in session.execute(votes.order_by(Rollouts.sample_index))]
 
 
-def count_rollouts(session: Session, run: str, iteration: int) -> dict[str, int]:
-    """Question id -> number of stored votes; questions without votes are left out."""
-    questions = _page(select(Questions.id), run, iteration, -1, None).subquery()
-    counted = select(Rollouts.question_id, func.count()).join(questions, questions.c.id == Rollouts.question_id)
-    return dict(session.execute(counted.group_by(Rollouts.question_id)).all())
-
-
 def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:
     """Store verdicts and pseudo-labels. The texts of the questions are stored with the questions only."""
     insert_new(session, PseudoLabels, map(_label_row, labelled))

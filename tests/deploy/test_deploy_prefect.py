@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from prefect import Flow
 from prefect.cli.deploy._config import _load_deploy_configs_and_actions as load
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from orchestrator import flows
 from orchestrator.installation.home import ROOT
-from orchestrator.installation.runner import DEPLOYMENTS, POOL
+from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
 from tests.services.prefect_server import AUTH, prefect_at
 
 FLOWS = {value.name: value for value in vars(flows).values() if isinstance(value, Flow)}
@@ -53,13 +51,15 @@ def test_entrypoints_are_flows_that_accept_the_deployment_s_parameters(deploymen
 
 
 def _register(prefect_url: str) -> None:
-    env = {**os.environ, "PREFECT_API_URL": f"{prefect_url}/api", "PREFECT_API_AUTH_STRING": AUTH}
-    code = "from orchestrator.installation.runner import register; register()"
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    with temporary_settings({PREFECT_API_URL: f"{prefect_url}/api", PREFECT_API_AUTH_STRING: AUTH}):
+        register()
 
 
-def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_limit(prefect_url: str) -> None:
+def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_limit(
+    prefect_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", f"{prefect_url}/api")  # for the command that `register` runs
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", AUTH)
     prefect = prefect_at(prefect_url)
 
     def answer(method: str, path: str, body: object = None) -> Any:

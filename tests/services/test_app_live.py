@@ -15,14 +15,14 @@ import pytest
 from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
 from core.types import Checkpoint
-from orchestrator.serving.checkpoints import held_checkpoints, serve_checkpoints
+from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
 from storage.errors import CheckpointError
 from tests.live import Live, wait_until
-from tests.served import PROMPTS, replicas
+from tests.served import PROMPTS, held_checkpoints, replicas
 
 
 def _client(live: Live) -> InferenceClient:
@@ -39,7 +39,7 @@ def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_checkpoint
     serve_checkpoints(live.services, {"solver": other})
     second = _client(live).generate(PROMPTS, other.id)
     assert replicas(live).keys() == before.keys()
-    assert held_checkpoints(live.services) == {"solver": other.id, "challenger": base.id}
+    assert held_checkpoints(live) == {"solver": other.id, "challenger": base.id}
     assert {reply.checkpoint for group in first for reply in group} == {base.id}
     assert {reply.checkpoint for group in second for reply in group} == {other.id}
     for checkpoint, replies in ((base, first), (other, second)):
@@ -134,5 +134,5 @@ def test_a_damaged_checkpoint_is_refused_and_the_held_one_still_answers(
     (damaged / "model.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"model\.safetensors has changed"):
         serve_checkpoints(live.services, {"solver": replace(base, id="app/damaged/0", path=str(damaged))})
-    assert held_checkpoints(live.services)["solver"] == base.id
+    assert held_checkpoints(live)["solver"] == base.id
     assert _client(live).generate(PROMPTS[:1], base.id)

@@ -74,9 +74,9 @@ def test_an_audit_that_comes_later_can_raise_an_alert(store: Store) -> None:
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3, 4, 5, 6), (6, 5, 4, 3, 2, 1), (1, 6, 2, 3, 4, 5)])
-def test_a_drop_raises_an_alert_in_any_order_of_the_audits(store: Store, order: tuple[int, ...]) -> None:
-    run = audited_run(store, [None] * 6, n=400)
-    with store.write() as session:
+def test_a_drop_raises_an_alert_in_any_order_of_the_audits(sqlite: Store, order: tuple[int, ...]) -> None:
+    run = audited_run(sqlite, [None] * 6, n=400)
+    with sqlite.write() as session:
         raised = [_audit_iteration(session, run, t, 320 if t < 6 else 200, n=400) for t in order]
         alerts = queries.alerts.list_alerts(session)
     assert [(alert.iteration, alert.rule, alert.series, alert.severity) for alert in alerts] == [
@@ -88,10 +88,10 @@ def test_a_drop_raises_an_alert_in_any_order_of_the_audits(store: Store, order: 
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
-def test_no_iteration_is_compared_with_later_ones(store: Store, order: tuple[int, ...]) -> None:
+def test_no_iteration_is_compared_with_later_ones(sqlite: Store, order: tuple[int, ...]) -> None:
     """The first iteration is the worst: compared with the later ones it would be a fall of 30 points."""
-    run = audited_run(store, [None] * 3)
-    with store.write() as session:
+    run = audited_run(sqlite, [None] * 3)
+    with sqlite.write() as session:
         assert [_audit_iteration(session, run, t, 150 if t == 1 else 240) for t in order] == [[], [], []]
 
 

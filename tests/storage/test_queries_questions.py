@@ -67,7 +67,9 @@ def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
         stored_label = queries.questions.labels_of(session, run, 1)[0].label
         assert stored_label == replace(voted, answer=replaced, classes=((replaced, 1),))
         assert queries.questions.oracle_labels_of(session, run, 1, "judge")[0].truth == replaced
-        assert queries.audits.annotations_in(session, run) == [replace(annotation, annotator=replaced, note=replaced)]
+        assert queries.audits.annotations_of(session, [question_row.id]) == [
+            replace(annotation, annotator=replaced, note=replaced)
+        ]
         assert session.execute(select(Evaluations.item_id, Evaluations.level)).one() == (replaced, replaced)
         assert queries.ledger.stages_of(session, run)[0].result == {replaced: [replaced]}
 
@@ -171,11 +173,9 @@ def test_counts_are_those_of_one_run_and_iteration(store: Store) -> None:
     with store.write() as session:
         for name in (run, other):
             queries.questions.add_questions(session, [question(name, 0), question(name, 1)])
-        queries.questions.add_rollouts(session, [rollout(run, 0, 0), rollout(run, 0, 1), rollout(other, 1, 0)])
     with store.read() as session:
         assert queries.questions.count_questions(session, run, 1) == 2
         assert queries.questions.count_questions(session, run, 2) == 0
-        assert queries.questions.count_rollouts(session, run, 1) == {question_id(run, 1, 0): 2}
         assert queries.questions.count_verdicts(session, run, 1) == {}
 
 

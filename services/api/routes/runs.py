@@ -9,8 +9,9 @@ from fastapi import APIRouter
 from services.api.dependencies import After, Limit, ReadSession, RunName
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
-from services.api.schemas import IterationSummary, Job, Run, RunDetail, RunPage, Stage
+from services.api.schemas import IterationSummary, Run, RunDetail, RunPage
 from storage import queries
+from storage.rows import Job, Stage
 
 router = APIRouter(tags=["runs"])
 
@@ -34,7 +35,7 @@ def get_run(session: ReadSession, run: RunName) -> RunDetail:
 def list_stages(session: ReadSession, run: RunName) -> list[Stage]:
     """The stages that were started, by iteration and start."""
     queries.runs.get_run(session, run)
-    return [Stage.of(row) for row in queries.ledger.stages_of(session, run)]
+    return [*queries.ledger.stages_of(session, run)]
 
 
 @router.get("/runs/{run}/iterations", responses=documented(404))
@@ -49,4 +50,4 @@ def list_iterations(session: ReadSession, run: RunName) -> list[IterationSummary
 @router.get("/pool")
 def list_jobs(session: ReadSession) -> list[Job]:
     """The worker pool: trainings that wait, run or are done."""
-    return [Job.model_validate(row) for row in queries.pool.pool_jobs(session)]
+    return [*queries.pool.pool_jobs(session)]
