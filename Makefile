@@ -35,7 +35,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=26'  # takes half of the time of Python 3.11's own pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|pip|setuptools|mypy|mypyc|fontTools|rllib|tune|transformers/models|torch/_inductor|torch/testing|sympy/physics)/' .venv/lib || true  # pip uses one core; some files are templates
 	@touch $@
 
