@@ -181,4 +181,7 @@ def _answer(live: Live, page: Page, choice: str) -> None:
     decision.focus()  # the form has no default, so that a person has to decide
     page.keyboard.press("ArrowDown")
     page.locator(".p-select-option", has_text=choice).click()
-    page.get_by_role("button", name="Submit").click()
+    expect(page.locator(".p-select-option")).to_have_count(0)  # the list has closed and covers nothing
+    with page.expect_response("**/resume") as response:
+        page.get_by_role("button", name="Submit").click()
+    assert response.value.ok, response.value.text()
