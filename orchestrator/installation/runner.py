@@ -34,7 +34,6 @@ from storage.session import open_store
 POOL = "coevo"
 DEPLOYMENTS = ROOT / "deploy" / "prefect.yaml"
 _LIMIT = 4  # flow runs at a time; others wait
-_QUERY_S = 2.0  # between two looks for triggered flow runs; Prefect's default is 10
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
 _POLL_S = 0.2
@@ -59,12 +58,11 @@ def _run_beside_ray() -> None:
         self_train.to_deployment(name="coevo", description=self_train.description, tags=["coevo"]),
         iteration.to_deployment(name="coevo", description=iteration.description, tags=["coevo"]),
     ]
-    serve(*cast(list[RunnerDeployment], deployments), limit=cast(Any, _LIMIT), query_seconds=_QUERY_S)
+    serve(*cast(list[RunnerDeployment], deployments), limit=cast(Any, _LIMIT))
 
 
 def _run_elsewhere(services: Services) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", f"{_QUERY_S:g}")
     join_ray = ["ray", "start", f"--address={services.ray_address}", "--num-cpus=0", "--num-gpus=0"]
     join_ray += ["--metrics-export-port=8080", "--block"]
     with _process(*join_ray) as node:

@@ -22,8 +22,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     monkeypatch.setattr(runner, "_BIN", folder)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.setenv("PREFECT_WORKER_QUERY_SECONDS", "")  # the test ends with it as it was
-    monkeypatch.delenv("PREFECT_WORKER_QUERY_SECONDS")
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     for name in (
         "COEVO_RAY_ADDRESS",
@@ -53,9 +51,7 @@ def test_a_runner_fails_and_ends_the_other_process_when_its_ray_node_or_worker_e
     _write(programs, "serve", "exit 0")
     _write(programs, "ray", scripts["ray"])
     # The runner also calls it to register deployments.
-    look = f'echo "$PREFECT_WORKER_QUERY_SECONDS" > "{programs / "seconds"}"'
-    _write(programs, "prefect", f'[ "$1" = worker ] || exit 0\n{look}\n{scripts["prefect"]}')
+    _write(programs, "prefect", f'[ "$1" = worker ] || exit 0\n{scripts["prefect"]}')
     with pytest.raises(SystemExit, match="the runner's Ray node or its Prefect worker ended"):
         runner.main()
     assert not psutil.pid_exists(int(pid.read_text()))
-    assert 0 < float((programs / "seconds").read_text()) < 10  # a triggered run need not wait as long as by default
