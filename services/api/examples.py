@@ -1,4 +1,4 @@
-"""What the API's answers look like: an example of each, whole, from a run called demo, for the description."""
+"""One complete example of each of the API's answers, from a run called demo, for the API's description."""
 
 from __future__ import annotations
 
@@ -298,19 +298,20 @@ EXAMPLES: dict[str, Any] = {
 
 
 def install(app: FastAPI) -> None:
-    """Have the description show them, with each answer that is JSON; a list's has one entry.
+    """Add the examples to the API's description, to every answer that is JSON. The example of a list has one entry.
 
-    Here and not on the models, since some are rows of the store or carriers of `core`, which know of no description.
+    They are added here and not in the answers' classes, because some of these belong to the store or to `core`, which
+    do not know the API.
     """
     plain = app.openapi
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
-            for operation in (each for path in plain()["paths"].values() for each in path.values()):
+            for operation in (operation for path in plain()["paths"].values() for operation in path.values()):
                 _show(operation["responses"])
         return plain()
 
-    app.openapi = described  # type: ignore[method-assign]  # as FastAPI's own manual has it
+    app.openapi = described  # type: ignore[method-assign]  # FastAPI's documentation does this too
 
 
 def _show(responses: dict[str, Any]) -> None:
