@@ -17,7 +17,7 @@ from orchestrator.readiness import base_model, refuse_unready
 from storage import queries
 from storage.checkpoints import publish, published_manifest
 from storage.errors import NotThere, StageHeld
-from storage.rows import RunRow, RunStatus
+from storage.rows import RunDetail, RunStatus
 from storage.session import Store
 
 _DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the first with a result decides
@@ -57,7 +57,7 @@ def prepare(
     if preset:
         _create(home, store, run, preset, config)
     with store.write() as session:
-        if config.iterations > queries.runs.get_run(session, run).config["iterations"]:
+        if config.iterations > queries.runs.get_run(session, run).iterations:
             queries.runs.set_iterations(session, run, config.iterations)
     return stored_config(store, run)
 
@@ -88,7 +88,7 @@ def check_startable(
     _check_flow(config, flow, f"preset {preset}" if preset else f"run {run}")
     if row is not None:
         queries.runs.refuse_other_settings(row, config)
-        stored_iterations = row.config["iterations"]
+        stored_iterations = row.iterations
         config = config.model_copy(update={"iterations": max(stored_iterations, config.iterations)})
         if config.iterations > stored_iterations and row.status == "stopped":
             raise RunError(
@@ -117,7 +117,7 @@ def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) 
             queries.checkpoints.add_checkpoint(session, base, published_manifest(Path(base.path)))
 
 
-def _row(store: Store, run: str) -> RunRow | None:
+def _row(store: Store, run: str) -> RunDetail | None:
     try:
         with store.read() as session:
             return queries.runs.get_run(session, run)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, MetaData
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column
 
 from storage.columns import AnyText, UtcDateTime
 
@@ -56,9 +56,11 @@ class Runs(Base):
     preset: Mapped[str | None]
     seed: Mapped[int] = mapped_column(BigInteger)
     status: Mapped[str]
-    config: Mapped[dict[str, Any]]  # the whole RunConfig
+    config: Mapped[dict[str, Any]] = mapped_column(JSON)  # the whole RunConfig
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+
+    iterations = column_property(config["iterations"].as_integer())
 
 
 class RunLeases(Base):

@@ -31,16 +31,23 @@ StageStatus = Literal["running", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunRow:
-    """A run. `core.settings.parsing.parse_config` makes a `RunConfig` of its `config`."""
+class Run:
+    """A run. `updated_at` is when its status or its number of iterations last changed."""
 
     name: str
     preset: str | None
     seed: Seed
     status: RunStatus
-    config: Mapping[str, Any]
+    iterations: int  # planned
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail(Run):
+    """A run with its settings. `core.settings.parsing.parse_config` makes a `RunConfig` of its `config`."""
+
+    config: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,14 @@ runs = typer.Typer(
 @runs.command("list")
 def list_(url: Url = None, key: Key = None, as_json: AsJson = False) -> None:
     """List the runs, newest first, and those that wait to begin or failed to begin. --json prints one run per line."""
+    from services.api.schemas import to_json
+
     with clear_errors():
         api = client(url, key)
         all_runs = api.runs()
         if as_json:
             for run in all_runs:
-                print(run.model_dump_json(ensure_ascii=True))
+                print(to_json(run, ensure_ascii=True).decode())
             return
         table = Table("run", "status", "preset", "iterations", "created (UTC)", box=SIMPLE_HEAD)
         for run in all_runs:

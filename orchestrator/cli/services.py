@@ -18,7 +18,7 @@ from orchestrator.installation.home import home
 from orchestrator.ledger import is_alive
 from orchestrator.plan import plan
 from storage import queries
-from storage.rows import PoolRow, RunRow
+from storage.rows import PoolRow, RunDetail
 from storage.session import open_store
 
 _PORTS = cluster.Ports()
@@ -96,7 +96,7 @@ def _pool_table(trainings: list[PoolRow]) -> Table:
     return table
 
 
-def _planned(row: RunRow) -> str:
+def _planned(row: RunDetail) -> str:
     try:
         return f" of {len([*plan(parse_config(row.config, row.name))])}"
     except ConfigError:  # a run of another version must not keep the others from being shown

@@ -18,7 +18,7 @@ from core.statistics.guard import Action
 from core.types import Role
 from orchestrator.report.labels import Labels, measure_labels
 from orchestrator.report.rows import IterationRows, RunRows, read_rows
-from storage.rows import RunRow, StageRow, TrainMetric
+from storage.rows import RunDetail, StageRow, TrainMetric
 from storage.session import Store
 
 
@@ -54,7 +54,7 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class RunMeasures:
-    run: RunRow
+    run: RunDetail
     config: RunConfig
     iterations: tuple[Iteration, ...]
     training: tuple[TrainMetric, ...]  # every value finite, or None

@@ -14,7 +14,7 @@ from core.types import Evaluated, LabelledQuestion, OracleLabel
 from services.drift.series import label_points
 from services.drift.training_labels import training_label_points
 from storage import queries
-from storage.rows import RunRow, SeriesPoint, StageRow, TrainMetric
+from storage.rows import RunDetail, SeriesPoint, StageRow, TrainMetric
 from storage.session import Store
 
 
@@ -38,7 +38,7 @@ class IterationRows:
 class RunRows:
     """One run. `iterations[t].t == t`; the first is the base model, the last the newest that was begun."""
 
-    run: RunRow
+    run: RunDetail
     config: RunConfig
     iterations: list[IterationRows]
     training: list[TrainMetric]
@@ -61,7 +61,7 @@ def read_rows(store: Store, run: str) -> RunRows:
 
 
 def _iteration(
-    session: Session, run: RunRow, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
+    session: Session, run: RunDetail, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
 ) -> IterationRows:
     done = {name: stage.result or {} for name, stage in stages.items() if stage.status == "done"}
     # The stage's result names the checkpoint, which may be of an earlier iteration if the Solver did not change.

@@ -28,8 +28,6 @@ from services.api.schemas import (
     FlowRunState,
     IterationSummary,
     Manifest,
-    Run,
-    RunDetail,
     Triggered,
 )
 from services.api.transport import ApiError, Transport
@@ -38,6 +36,8 @@ from storage.rows import (
     Job,
     KeyRow,
     QuestionSummary,
+    Run,
+    RunDetail,
     Scope,
     SeriesPoint,
     Stage,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
+_RUN, _RUN_DETAIL = TypeAdapter(Run), TypeAdapter(RunDetail)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
 
@@ -63,11 +64,11 @@ class ApiClient:
 
     def runs(self) -> Iterator[Run]:
         """All runs, the newest first."""
-        return (Run.model_validate(item) for item in self._items("/runs", {}))
+        return (_RUN.validate_python(item) for item in self._items("/runs", {}))
 
     def run(self, name: str) -> RunDetail:
         """One run with its configuration."""
-        return RunDetail.model_validate(self._get(f"/runs/{name}", {}))
+        return _RUN_DETAIL.validate_python(self._get(f"/runs/{name}", {}))
 
     def stages(self, run: str) -> list[Stage]:
         """The stages of a run that were started, by iteration and start."""

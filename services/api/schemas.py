@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
 from core.types import Checkpoint, Verdict
-from storage.rows import RunRow, RunStatus, Seed, Stage, StageRow
+from storage.rows import Run, Stage, StageRow
 
 
 @cache
@@ -26,32 +26,9 @@ def to_json(answer: Any, *, ensure_ascii: bool = False) -> bytes:
     return adapter.dump_json(answer, ensure_ascii=ensure_ascii)
 
 
-class Run(BaseModel):
-    name: str
-    preset: str | None
-    seed: Seed
-    status: RunStatus
-    iterations: int  # planned
-    created_at: datetime
-    updated_at: datetime
-
-    @classmethod
-    def of(cls, row: RunRow) -> Self:
-        named = {name: getattr(row, name) for name in ("name", "preset", "seed", "status", "created_at", "updated_at")}
-        return cls(**named, iterations=row.config["iterations"])
-
-
 class RunPage(BaseModel):
     items: list[Run]
     next: str | None  # the `after` of the next page; null on the last page
-
-
-class RunDetail(Run):
-    config: dict[str, Any]
-
-    @classmethod
-    def of(cls, row: RunRow) -> Self:
-        return cls(**Run.of(row).model_dump(), config=dict(row.config))
 
 
 class IterationSummary(BaseModel):

@@ -16,13 +16,13 @@ from core.settings.parsing import parse_config
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints, Questions, RunLeases, Runs
 from storage.queries.tables import columns, insert_new, table_of
-from storage.rows import RunRow, RunStatus
+from storage.rows import Run, RunDetail, RunStatus
 
 # A run's name is part of keys and of paths.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def create_run(session: Session, *, name: str, config: RunConfig, preset: str | None = None) -> RunRow:
+def create_run(session: Session, *, name: str, config: RunConfig, preset: str | None = None) -> RunDetail:
     """Create a run, or return the existing one with this name and configuration; its `iterations` may differ.
 
     Raises `StoreError` when the name is not valid, or when the run has another configuration. The message names the
@@ -45,7 +45,7 @@ def refuse_name(name: str) -> None:
         )
 
 
-def refuse_other_settings(stored: RunRow, config: RunConfig) -> None:
+def refuse_other_settings(stored: RunDetail, config: RunConfig) -> None:
     """Raise `StoreError` when the configuration of a run differs from `config` in more than `iterations`.
 
     The message names the fields. A difference may come from a preset that was changed after the run was created.
@@ -66,18 +66,18 @@ def _differences(stored: Any, requested: Any, path: str = "") -> Iterator[str]:
         yield f"{path} is {stored!r}, got {requested!r}"
 
 
-def get_run(session: Session, name: str) -> RunRow:
-    row = session.execute(select(*columns(Runs, RunRow)).where(Runs.name == name)).one_or_none()
+def get_run(session: Session, name: str) -> RunDetail:
+    row = session.execute(select(*columns(Runs, RunDetail)).where(Runs.name == name)).one_or_none()
     if row is None:
         known = ", ".join(session.scalars(select(Runs.name).order_by(Runs.created_at.desc()).limit(10)))
         raise NotThere(f"run {name}: no such run; the store has {known or 'none'}")
-    return RunRow(*row)
+    return RunDetail(*row)
 
 
-def list_runs(session: Session) -> list[RunRow]:
+def list_runs(session: Session) -> list[RunDetail]:
     """All runs, the newest first."""
-    ordered = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name)
-    return [RunRow(*row) for row in session.execute(ordered)]
+    ordered = select(*columns(Runs, RunDetail)).order_by(Runs.created_at.desc(), Runs.name)
+    return [RunDetail(*row) for row in session.execute(ordered)]
 
 
 def last_changes(session: Session, names: Iterable[str]) -> dict[str, datetime]:
@@ -86,14 +86,14 @@ def last_changes(session: Session, names: Iterable[str]) -> dict[str, datetime]:
     return {row.name: row.updated_at for row in session.execute(statement)}
 
 
-def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[RunRow]:
+def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[Run]:
     """A page of the runs, the newest first; `after` is the creation time and the name of the last run before it."""
-    statement = select(*columns(Runs, RunRow)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
+    statement = select(*columns(Runs, Run)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
     if after is not None:
         created_at, name = after
         same_time = and_(Runs.created_at == created_at, Runs.name > name)
         statement = statement.where(or_(Runs.created_at < created_at, same_time))
-    return [RunRow(*row) for row in session.execute(statement)]
+    return [Run(*row) for row in session.execute(statement)]
 
 
 def set_run_status(session: Session, name: str, status: RunStatus) -> None:
@@ -103,10 +103,10 @@ def set_run_status(session: Session, name: str, status: RunStatus) -> None:
 
 def set_iterations(session: Session, name: str, iterations: int) -> None:
     """Set the number of iterations of a run. Raises `StoreError` when it is lower than before."""
-    config = get_run(session, name).config
-    if iterations < config["iterations"]:
-        raise StoreError(f"run {name}: iterations: expected at least {config['iterations']}, got {iterations}")
-    values = {"config": {**config, "iterations": iterations}, "updated_at": datetime.now(UTC)}
+    run = get_run(session, name)
+    if iterations < run.iterations:
+        raise StoreError(f"run {name}: iterations: expected at least {run.iterations}, got {iterations}")
+    values = {"config": {**run.config, "iterations": iterations}, "updated_at": datetime.now(UTC)}
     session.execute(update(table_of(Runs)).where(Runs.name == name).values(values))
 
 

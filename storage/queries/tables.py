@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Select, Table, func, literal, select
+from sqlalchemy import ColumnElement, Select, Table, func, inspect, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -26,7 +26,8 @@ def table_of(model: type[Base]) -> Table:
 
 def columns(model: type[Base], dataclass: type[Any]) -> list[ColumnElement[Any]]:
     """The columns of the dataclass's fields, in their order, so that `dataclass(*row)` takes a row of them."""
-    return [table_of(model).c[field.name] for field in fields(dataclass)]
+    attributes = inspect(model).column_attrs
+    return [cast(ColumnElement[Any], attributes[field.name].expression) for field in fields(dataclass)]
 
 
 def is_postgresql(session: Session) -> bool:

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 from services.api.dependencies import After, Limit, ReadSession, RunName
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
-from services.api.schemas import IterationSummary, Run, RunDetail, RunPage
+from services.api.schemas import IterationSummary, RunPage
 from storage import queries
-from storage.rows import Job, Stage
+from storage.rows import Job, RunDetail, Stage
 
 router = APIRouter(tags=["runs"])
 
@@ -19,16 +19,16 @@ router = APIRouter(tags=["runs"])
 @router.get("/runs", responses=documented(400))
 def list_runs(session: ReadSession, limit: Limit = 50, after: After = None) -> RunPage:
     """Runs, the newest first."""
-    rows = queries.runs.page_of_runs(session, after=run_position(after), limit=limit + 1)
-    page = rows[:limit]
-    next_page = run_cursor(page[-1].created_at, page[-1].name) if len(rows) > limit else None
-    return RunPage(items=[Run.of(row) for row in page], next=next_page)
+    runs = queries.runs.page_of_runs(session, after=run_position(after), limit=limit + 1)
+    page = runs[:limit]
+    next_page = run_cursor(page[-1].created_at, page[-1].name) if len(runs) > limit else None
+    return RunPage(items=[*page], next=next_page)
 
 
 @router.get("/runs/{run}", responses=documented(404))
 def get_run(session: ReadSession, run: RunName) -> RunDetail:
     """A run with its whole configuration."""
-    return RunDetail.of(queries.runs.get_run(session, run))
+    return queries.runs.get_run(session, run)
 
 
 @router.get("/runs/{run}/stages", responses=documented(404))

@@ -22,7 +22,7 @@ from services.api.schemas import Preset, Triggered
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
-from storage.rows import RunRow
+from storage.rows import RunDetail
 from storage.session import Store
 
 # These routes read the store in short transactions, which end before they ask Prefect: SQLite's writers wait for them.
@@ -143,7 +143,7 @@ def resume_run(
 ) -> Triggered:
     """Continue a run where it stopped, or with more iterations. Nothing that is done is done again."""
     row = _run_row(store, run)
-    current = row.config["iterations"]
+    current = row.iterations
     if body.iterations is not None and body.iterations < current:
         raise invalid("iterations", f"expected at least {current}, which run {run} has already, got {body.iterations}")
     _refuse_ended(row, body.iterations or current)
@@ -187,7 +187,7 @@ def _triggered(prefect: Prefect, flow_run: FlowRun) -> Triggered:
     return Triggered(run=flow_run.run, flow_run=flow_run.id, state=flow_run.state, url=prefect.page_of(flow_run))
 
 
-def _refuse_other_settings(row: RunRow, preset: str, config: RunConfig) -> None:
+def _refuse_other_settings(row: RunDetail, preset: str, config: RunConfig) -> None:
     if row.preset != preset:
         raise HTTPException(409, f"run {row.name}: exists with preset {row.preset}, got {preset}. Choose another name")
     try:
@@ -196,14 +196,14 @@ def _refuse_other_settings(row: RunRow, preset: str, config: RunConfig) -> None:
         raise HTTPException(409, str(error)) from error
 
 
-def _refuse_ended(row: RunRow, iterations: int) -> None:
-    if row.status == "stopped" or (row.status == "done" and iterations <= row.config["iterations"]):
-        count = row.config["iterations"]
+def _refuse_ended(row: RunDetail, iterations: int) -> None:
+    if row.status == "stopped" or (row.status == "done" and iterations <= row.iterations):
+        count = row.iterations
         raise HTTPException(
             409, f"run {row.name}: expected a run that can continue, but it is {row.status}, with {count} iterations"
         )
 
 
-def _run_row(store: Store, run: str) -> RunRow:
+def _run_row(store: Store, run: str) -> RunDetail:
     with store.read() as session:
         return queries.runs.get_run(session, run)
