@@ -86,9 +86,14 @@ def mean(values: Sequence[float] | Sums) -> Estimate | None:
 
 
 def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
-    """The mean of shares. Its interval is that of `mean`, cut off at 0 and 1. For a single item, which shows no spread,
-    it is 0..1. None without items."""
+    """The mean of shares. Its interval is that of `mean`, cut off at 0 and 1. None without items.
+
+    If all shares are 0, or all are 1, they show no spread; then it is Wilson's interval for as many failures or
+    successes. For a single item with another share it is 0..1.
+    """
     sums = values if isinstance(values, Sums) else Sums(len(values), math.fsum(values), 0.0)
+    if sums.n and sums.total in (0, sums.n):
+        return share(int(sums.total), sums.n)
     if sums.n == 1:
         return Estimate(sums.total, 0.0, 1.0, 1)
     estimate = mean(values)

@@ -67,6 +67,9 @@ def test_the_interval_of_a_mean_of_shares_is_cut_off_at_0_and_1() -> None:
     assert mean_share([0, 0, 0, 1]) == Estimate(0.25, 0.0, pytest.approx(0.25 + 1.96 / 4, abs=1e-6), 4)
     assert mean_share([1, 1, 1, 0]).hi == 1.0
     assert mean_share([0.5]) == Estimate(0.5, 0.0, 1.0, 1)  # one item does not show the spread
+    # All four wrong: Wilson's interval for 0 of 4, whose upper end is 1.96² / (4 + 1.96²).
+    assert mean_share([0, 0, 0, 0]) == Estimate(0.0, 0.0, pytest.approx(3.8416 / 7.8416), 4)
+    assert mean_share(Sums(4, 4.0, 4.0)) == share(4, 4)
     assert mean_share([]) is None
 
 
