@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 from core.questions.voting import vote_many
 from orchestrator import flows
+from orchestrator.evaluation.answering import graded
 from orchestrator.stages.auditing import audited_labels
-from orchestrator.stages.evaluation import graded
 
 _intervals: list[tuple[float, float]] = []
 
@@ -36,7 +36,7 @@ def _timed(grade: Callable[..., Any]) -> Callable[..., Any]:
 def main(run: str, iterations: int) -> None:
     with (
         patch("orchestrator.loop.vote_many", _timed(vote_many)),
-        patch("orchestrator.stages.evaluation.graded", _timed(graded)),
+        patch("orchestrator.evaluation.answering.graded", _timed(graded)),
         patch("orchestrator.loop.audited_labels", _timed(audited_labels)),
     ):
         flows.co_evolve(run, "demo", iterations)

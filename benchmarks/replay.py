@@ -23,7 +23,7 @@ from core.settings.config import CoEvolution
 from core.types import Checkpoint, LabelledQuestion, Question, Rollout, question_id
 from storage import queries
 from storage.session import open_store
-from storage.texts import TextWriter
+from storage.texts import TextWriter, texts_path
 
 _RUN, _GROUPS = "bench", 8000
 _COEVO = Path(sys.executable).parent / "coevo"
@@ -71,7 +71,7 @@ def _fill(home: Path, groups: Sequence[Sequence[str | None]]) -> None:
         queries.questions.add_labels(
             session, [LabelledQuestion(question.id, question.text, label, "kept") for question, label in labelled]
         )
-    writer = TextWriter(home / "texts", _RUN, 1, "label_questions")
+    writer = TextWriter(texts_path(home / "texts", _RUN, 1, "label_questions"))
     writer.add(0, rollouts)
     writer.finish()
 

@@ -150,7 +150,9 @@ def _add_figures(session: Session, rng: random.Random, run: str, iteration: int,
     items = [
         Evaluated(f"{i:04d}", None, 8, rng.randint(0, 8), rng.random() < 0.5, rng.random() < 0.6) for i in range(_ITEMS)
     ]
-    queries.figures.add_evaluations(session, checkpoint=solver, benchmark="micro", items=items)
+    names = {"run": run, "model": solver, "checkpoint": solver, "benchmark": "micro"}
+    key = queries.evaluations.begin_evaluation(session, manifest={}, **names).id
+    queries.evaluations.add_results(session, key, items)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ group, and `B` the number of questions in a batch.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal, get_args
 
 import numpy as np
@@ -17,6 +19,7 @@ Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "d
 Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver alone on a given prompt set
 Denominator = Literal["all", "parsed"]
 OracleVerdict = Literal["right", "wrong", "ill_posed", "unknown"]
+EqualityVerdict = Literal["equal", "unequal", "unknown"]  # unknown: the grader could not tell
 FinishReason = Literal["stop", "length"]
 ResourceKind = Literal["CPU", "GPU"]  # what the worker pool shares out, under Ray's names
 Stage = Literal[
@@ -47,6 +50,15 @@ def question_key(question_id: str) -> tuple[str, int, int]:
 def checkpoint_id(run: str, role: Role | Literal["base"], iteration: int) -> str:
     """The natural key of a checkpoint: `demo/solver/2`; the base model of a run is `demo/base/0`."""
     return f"{run}/{role}/{iteration}"
+
+
+def evaluation_id(model: str, benchmark: str, *protocol: str | int | float) -> str:
+    """The natural key of an evaluation: 16 hexadecimal digits.
+
+    An evaluation by a run is identified by checkpoint and benchmark, because the run has one protocol; any other also
+    by all that its answers depend on.
+    """
+    return sha256(json.dumps([model, benchmark, *protocol]).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +183,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkItem:
-    """One held-out question with its true answer; `level` groups items in reports (say, by number of operations)."""
+    """One held-out question with its true answer. `level` and `subject` group items in reports."""
 
     id: str
     problem: str
     answer: str
     level: str | None = None
+    subject: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +202,23 @@ class Evaluated:
     correct: int  # of `samples`, at the sampling temperature
     greedy_correct: bool
     majority_correct: bool
+
+
+GREEDY = -1  # the sample index of the greedy answer
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedAnswer:
+    """A model's answer to one benchmark item, and whether it equals the true answer.
+
+    `verdict` is None if there is no answer. `answer_class` is the class of equal answers among the item's sampled
+    answers, where 0 is the majority; None if the answer did not vote.
+    """
+
+    item_id: str
+    sample_index: int
+    answer: str | None
+    answer_class: int | None
+    verdict: EqualityVerdict | None
+    tokens: int
+    finish_reason: FinishReason

@@ -22,6 +22,7 @@ from core.questions.voting import vote_many
 from core.settings.config import CoEvolution, SelfTraining
 from core.types import LabelledQuestion, Question, Stage, question_id
 from orchestrator.ledger import LastWrite
+from orchestrator.question_sets.benchmarks import evaluated_in
 from orchestrator.question_sets.prompts import read_prompts as read_prompt_set
 from orchestrator.stages.auditing import ask_judge, audited_labels
 from orchestrator.stages.context import BATCH, Context
@@ -40,7 +41,7 @@ from orchestrator.stages.questions import (
 from orchestrator.stages.training import challenger_job, kept_questions, labelled_job, solver_job, steps_before, train
 from services.drift.alerts import record
 from storage import queries
-from storage.texts import TextWriter
+from storage.texts import TextWriter, texts_path
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def label_questions(context: Context) -> LastWrite:
         labelled_ids = {row.question_id for row in queries.questions.labels_of(session, context.run, t)}
     refused = refused_questions(context, questions)
     asked = [question for question in questions if question.id not in refused]
-    writer = TextWriter(context.home.texts, context.run, t, "label_questions")
+    writer = TextWriter(texts_path(context.home.texts, context.run, t, "label_questions"))
     batches = [(number, asked[start : start + BATCH]) for number, start in enumerate(range(0, len(asked), BATCH))]
     remaining = [
         (number, batch) for number, batch in batches if not all(question.id in labelled_ids for question in batch)
@@ -157,17 +158,15 @@ def train_solver(context: Context) -> LastWrite:
 
 
 def evaluate(context: Context) -> LastWrite:
-    """Evaluate S(t) on the held-out benchmark and on the benchmark of early stopping (R-Zero D.2).
+    """Evaluate S(t) on the run's benchmarks (R-Zero D.2), and on that of early stopping.
 
     Each question gets `samples` answers at the sampling temperature and one greedy answer.
     """
-    solver, stopping = context.checkpoint("solver", context.iteration), context.config.early_stopping
-    names = [context.config.evaluation.benchmark]
-    names += [stopping.benchmark] if stopping and stopping.benchmark not in names else []
+    solver, protocols = context.checkpoint("solver", context.iteration), evaluated_in(context.config)
     asks_challenger_next = isinstance(context.config, CoEvolution) and context.iteration < context.config.iterations
     for_later = {"challenger": context.checkpoint("challenger", context.iteration)} if asks_challenger_next else {}
     with context.serving({"solver": solver}, for_later=for_later):
-        counts = [evaluate_on(context, solver, name) for name in names]
+        counts = [evaluate_on(context, solver, name, protocol) for name, protocol in protocols.items()]
     return lambda _session: {"checkpoint": solver.id, "items": sum(counts)}
 
 

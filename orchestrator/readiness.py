@@ -7,13 +7,15 @@ accepts a run.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from core.errors import CoevoError
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import MICRO_MODEL, NotUp, home
-from orchestrator.question_sets.held_out import BenchmarkError, load_benchmark
+from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark, read_suite
 from orchestrator.question_sets.prompts import trained_on
 from orchestrator.serving.applications import refuse_missing, refuse_missing_engine
 from services.inference.keys import keys_of
@@ -47,9 +49,7 @@ def refuse_unready(config: RunConfig, new: bool) -> None:
     keys_of(config.audit.services)
     if new:
         _refuse_no_model(config)
-    _refuse_no_benchmark("evaluation.benchmark", config.evaluation.benchmark)
-    if config.early_stopping is not None:
-        _refuse_no_benchmark("early_stopping.benchmark", config.early_stopping.benchmark)
+    _refuse_no_benchmark(config)
     for prompts in config.prompt_sets:
         trained_on(config, prompts)
 
@@ -98,8 +98,22 @@ def _refuse_no_model(config: RunConfig) -> None:
     model_files(folder)
 
 
-def _refuse_no_benchmark(setting: str, name: str) -> None:
+def _refuse_no_benchmark(config: RunConfig) -> None:
+    settings, stopping = config.evaluation, config.early_stopping
+    names = [("evaluation.benchmark", settings.benchmark), *(("evaluation.also", name) for name in settings.also)]
+    names += [("early_stopping.benchmark", stopping.benchmark)] if stopping is not None else []
+    if settings.suite is not None:
+        with _naming("evaluation.suite"):
+            names += [("evaluation.suite", name) for name in read_suite(settings.suite).benchmarks]
+    for setting, name in names:
+        with _naming(setting):
+            load_benchmark(name)
+
+
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    """Begin the message of a `BenchmarkError` with the setting's name."""
     try:
-        load_benchmark(name)
+        yield
     except BenchmarkError as error:
         raise BenchmarkError(f"{setting}: {error}") from error

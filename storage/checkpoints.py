@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -62,6 +63,26 @@ def publish(
     key = checkpoint_id(run, role, iteration)
     sha256 = _check_published(final, source, key) if final.exists() else _publish(source, root, final, key)
     return Checkpoint(key, run, role, iteration, step, str(final), sha256, parent)
+
+
+def link(source: Path, root: Path) -> tuple[Path, str]:
+    """Make a model that nobody published servable: a folder of links to its files, with a manifest.
+
+    Returns the folder, which is in `root`, and the manifest's sha256. The files must stay where they are; `verify`
+    tells if one has changed. Raises `CheckpointError`.
+    """
+    files = manifest(source)
+    folder = root / digest(files)[:16]
+    if not folder.exists():
+        make_folder(root)
+        temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=root))
+        for name in files:
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).symlink_to((source / name).resolve())
+        _write(temporary / MANIFEST, _as_json(files))
+        with suppress(FileExistsError):  # another process was first
+            os.rename(temporary, folder)
+    return folder, digest(files)
 
 
 def verify(folder: Path, sha256: str) -> None:

@@ -351,15 +351,60 @@ class TrainMetrics(Base):
     value: Mapped[float | None]  # None: it was not a number
 
 
-class Evaluations(Base):
-    __tablename__ = "evaluations"
+class BenchmarkItems(Base):
+    """The questions of benchmarks as they were asked; `sha256` is that of all questions of a benchmark."""
+
+    __tablename__ = "benchmark_items"
     __table_args__ = _NARROW
 
-    checkpoint_id: Mapped[str] = mapped_column(ForeignKey("checkpoints.id", ondelete="CASCADE"), primary_key=True)
-    benchmark: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    item_id: Mapped[str] = mapped_column(primary_key=True)
+    position: Mapped[int]  # in the file
+    problem: Mapped[str]
+    answer: Mapped[str]
+    level: Mapped[str | None]
+    subject: Mapped[str | None]
+
+
+class Evaluations(Base):
+    """What a model was asked: which questions, how, and by whom. The results are in `evaluated_items`."""
+
+    __tablename__ = "evaluations"
+
+    id: Mapped[str] = mapped_column(primary_key=True)  # `core.types.evaluation_id`
+    # The run that made it, in a stage or in `coevo matrix`; None: `coevo evaluate` did
+    run: Mapped[str | None] = mapped_column(ForeignKey("runs.name", ondelete="CASCADE"), index=True)
+    checkpoint_id: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id", ondelete="CASCADE"), index=True)
+    model: Mapped[str]  # a checkpoint's id, or the folder or URL of a model that is no run's
+    benchmark: Mapped[str]
+    manifest: Mapped[dict[str, Any]]
+    seconds: Mapped[float]  # spent on it so far
+    created_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+
+
+class EvaluatedItems(Base):
+    __tablename__ = "evaluated_items"
+    __table_args__ = _NARROW
+
+    evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True)
     item_id: Mapped[str] = mapped_column(primary_key=True)
     level: Mapped[str | None]
     samples: Mapped[int]
     correct: Mapped[int]
     greedy_correct: Mapped[bool]
     majority_correct: Mapped[bool]
+
+
+class EvaluatedAnswers(Base):
+    __tablename__ = "evaluated_answers"
+    __table_args__ = _NARROW
+
+    evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True)
+    item_id: Mapped[str] = mapped_column(primary_key=True)
+    sample_index: Mapped[int] = mapped_column(primary_key=True)  # -1: the greedy answer
+    answer: Mapped[str | None]
+    answer_class: Mapped[int | None]  # among the question's sampled answers; 0 is the majority
+    verdict: Mapped[str | None]  # None: no answer
+    tokens: Mapped[int]
+    finish_reason: Mapped[str]

@@ -51,6 +51,21 @@ class RunDetail(Run):
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluationRow:
+    """What a model was asked. The manifest has all that the answers depend on. Times are in UTC."""
+
+    id: str
+    run: str | None  # that made it, in a stage or in `coevo matrix`; None: `coevo evaluate` did
+    checkpoint_id: str | None
+    model: str  # a checkpoint's id, or the folder or URL of a model that is no run's
+    benchmark: str
+    manifest: Mapping[str, Any]
+    seconds: float  # spent on it so far
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunLease:
     """The process that works on a run, and the time (UTC) until which it counts as alive."""
 

@@ -1,4 +1,5 @@
-"""The texts of rollouts: one compressed Parquet file per run, iteration and stage, ROOT/RUN/ITERATION/STAGE.parquet.
+"""The texts of rollouts, in compressed Parquet files: ROOT/RUN/ITERATION/STAGE.parquet for each stage that samples, and
+ROOT/_evaluations/ID.parquet for each evaluation whose texts are kept.
 
 While a stage runs, each batch is a part file, which is written BEFORE the batch's SQL rows are committed. So every vote
 in SQL has its text, if its text is kept at all. A crash between the two leaves texts without votes; they are rewritten
@@ -40,14 +41,19 @@ def texts_path(root: Path, run: str, iteration: int, stage: Stage) -> Path:
     return root / run / str(iteration) / f"{stage}.parquet"
 
 
+def evaluation_path(root: Path, evaluation: str) -> Path:
+    """The file of an evaluation's texts. No run's name begins with an underscore."""
+    return root / "_evaluations" / f"{evaluation}.parquet"
+
+
 class TextWriter:
     """Writes the texts of one stage by batches. The caller chooses them: none, those of kept questions, or all."""
 
-    def __init__(self, root: Path, run: str, iteration: int, stage: Stage) -> None:
-        self.path = texts_path(root, run, iteration, stage)
-        self._parts = self.path.with_suffix(".parts")
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._parts = path.with_suffix(".parts")
 
-    def add(self, batch_index: int, rollouts: Iterable[Rollout]) -> None:
+    def add(self, batch_index: int, rollouts: Iterable[Rollout | RolloutText]) -> None:
         """Write a batch, and replace what an earlier attempt wrote for it.
 
         `batch_index` numbers the stage's batches from 0. A resumed stage must number them in the same way. After
@@ -76,16 +82,14 @@ class TextWriter:
         return self.path
 
 
-def read_texts(
-    root: Path, run: str, iteration: int, stage: Stage, question_ids: Sequence[str] | None = None
-) -> list[RolloutText]:
+def read_texts(path: Path, question_ids: Sequence[str] | None = None) -> list[RolloutText]:
     """The texts of a finished stage in the order in which they were written, or only those of `question_ids`.
 
     Raises `StoreError` when there is no such file, or it is damaged. Row groups that cannot contain one of the
     questions are not read. Arrow's own filters are not used, because they import pandas, which costs the API
     memory, and its first request a second.
     """
-    path, only_ids = texts_path(root, run, iteration, stage), None if question_ids is None else frozenset(question_ids)
+    only_ids = None if question_ids is None else frozenset(question_ids)
     try:
         with pq.ParquetFile(path) as file:
             groups = [
@@ -110,7 +114,7 @@ def _rows(table: Any, only_ids: frozenset[str] | None) -> Iterator[RolloutText]:
             yield RolloutText(question_id, samples[i].as_py(), from_stored(texts[i].as_py()))
 
 
-def _table(rollouts: Iterable[Rollout]) -> Any:
+def _table(rollouts: Iterable[Rollout | RolloutText]) -> Any:
     rows = [(rollout.question_id, rollout.sample_index, to_stored(rollout.text)) for rollout in rollouts]
     columns = zip(*rows, strict=True) if rows else ([], [], [])
     return pa.table(

@@ -107,10 +107,18 @@ def held_out(correct: list[int], greedy: list[int], majority: list[int]) -> list
     return [Evaluated(f"i{i}", level, 8, right, bool(g), bool(m)) for i, (right, g, m, level) in enumerate(rows)]
 
 
+def add_evaluations(session: Session, *, checkpoint: str, benchmark: str, items: Iterable[Evaluated]) -> str:
+    """Store results of a run's checkpoint on a benchmark, as the stages of its run do; returns the evaluation's key."""
+    run, names = checkpoint.partition("/")[0], {"model": checkpoint, "checkpoint": checkpoint, "benchmark": benchmark}
+    key = queries.evaluations.begin_evaluation(session, run=run, manifest={}, **names).id
+    queries.evaluations.add_results(session, key, items)
+    return key
+
+
 def evaluate(session: Session, run: str, t: int, items: Iterable[Evaluated], took: float) -> None:
     """Store a finished evaluation of iteration t's Solver."""
     checkpoint = checkpoint_id(run, "solver" if t else "base", t)
-    queries.figures.add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
+    add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
     finish(session, run, t, "evaluate", {"checkpoint": checkpoint}, took)
 
 

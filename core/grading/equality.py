@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from core.grading.answers import answer_key, is_words, normalise
 from core.grading.quantities import parse_number, split_unit
-
-EqualityVerdict = Literal["equal", "unequal", "unknown"]
+from core.types import EqualityVerdict
 
 
 class Outcome(NamedTuple):

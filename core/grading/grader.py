@@ -16,8 +16,9 @@ from queue import LifoQueue
 from types import TracebackType
 
 from core.grading.answers import normalise
-from core.grading.equality import NEEDS_JUDGE, EqualityVerdict, Outcome, decide, no_judge
+from core.grading.equality import NEEDS_JUDGE, Outcome, decide, no_judge
 from core.grading.process import STARTUP_LIMIT, GradingError, WorkerProcess
+from core.types import EqualityVerdict
 
 __all__ = ["MAX_CHARS", "Comparison", "Grader", "GradingError", "grade_pairs", "process_grader"]
 

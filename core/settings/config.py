@@ -20,6 +20,7 @@ from core.settings.bounds import (
     Share,
     Tokens,
 )
+from core.settings.evaluation import EarlyStopping, Evaluation
 from core.settings.prompts import Prompts
 from core.settings.serving import Serving
 from core.settings.trainers import LocalSettings, TrainerSettings
@@ -61,22 +62,6 @@ class Dataset(Votes):
         if self.band is not None and self.band[0] > self.band[1]:
             raise ValueError(f"band: expected [low, high] with low <= high, got {list(self.band)}")
         return self
-
-
-class Evaluation(Part):
-    """Held-out accuracy after each iteration: of `samples` at the sampling temperature, their majority, and greedy."""
-
-    benchmark: str = "micro"  # "micro", or a JSONL file with id, problem, answer and optionally level
-    samples: Answers = 8
-    sampling: Sampling = Sampling(top_p=1.0)
-
-
-class EarlyStopping(Part):
-    """Stop when pass@1 on a small labelled set has not improved for `patience` iterations, and go back to the best
-    Solver (SRT 5.1)."""
-
-    benchmark: str  # like `Evaluation.benchmark`
-    patience: Iterations = 2
 
 
 class _Run(Part):

@@ -8,13 +8,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from core.errors import CoevoError
 from core.methods import Method, SolverReward
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 _METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
 _MAX_ERRORS, _MAX_CHARS = 20, 100  # errors that a message lists; characters of a name or a value in it
@@ -76,6 +78,14 @@ def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
     except ValidationError as error:
         lines = _error_lines(error, *kinds.values())
         raise ConfigError("\n".join([f"{source}: not a valid run configuration", *lines])) from error
+
+
+def validated(kind: type[Settings], values: Mapping[str, Any], source: str) -> Settings:
+    """Validate one table of settings. Raises `ConfigError`, whose message `source` begins."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join([f"{source}: not valid", *_error_lines(error)])) from error
 
 
 def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
-from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.questions.prompts import solver_messages
 from core.seeds import seed_for
@@ -22,8 +21,8 @@ from core.settings.config import RunConfig
 from core.settings.training import Sampling
 from core.statistics.estimates import Estimate, share
 from core.types import BenchmarkItem, Checkpoint, Evaluated, question_key
+from orchestrator.evaluation.answering import graded
 from orchestrator.stages.context import BATCH, Context
-from services.inference.client import Reply
 from services.inference.engines.base import Prompt
 from storage import queries
 from storage.rows import Over
@@ -121,7 +120,7 @@ def unanswered(session: Session, solver: str, sets: Sets) -> dict[str, list[Benc
     """The items of each set that have no stored answer of the Solver. Complete sets are left out."""
     missing = dict[str, list[BenchmarkItem]]()
     for name, items in sets.items():
-        done = {row.item_id for row in queries.figures.evaluations_of(session, solver, name)}
+        done = {row.item_id for row in queries.evaluations.evaluations_of(session, solver, name)}
         if remaining := [item for item in items if item.id not in done]:
             missing[name] = remaining
     return missing
@@ -149,13 +148,19 @@ def ask(context: Context, solver: Checkpoint, sets: Sets, grader: Grader) -> Non
         for name, items in remaining.items()
         for start in range(0, len(items), BATCH)
     ]
+    names = {"model": solver.id, "checkpoint": solver.id, "run": context.run}
+    with context.store.write() as session:
+        keys = {
+            name: queries.evaluations.begin_evaluation(session, **names, benchmark=name, manifest={}).id
+            for name in remaining
+        }
     total, done = sum(map(len, remaining.values())), 0
     prompts = ([_prompt(context.config, item) for item in items] for _, items in batches)
     with context.replies_in_order("solver", solver, prompts) as replies_of_batches:
         for (name, items), replies in zip(batches, replies_of_batches, strict=True):
-            rows = [*_graded(items, replies, grader)]
+            results, answers = graded(items, replies, grader)
             with context.store.write() as session:
-                queries.figures.add_evaluations(session, checkpoint=solver.id, benchmark=name, items=rows)
+                queries.evaluations.add_results(session, keys[name], results, answers)
             done += len(items)
             context.progress(done, total, f"questions, by {solver.id}")
 
@@ -166,26 +171,16 @@ def _prompt(config: RunConfig, item: BenchmarkItem) -> Prompt:
     return Prompt(tuple(solver_messages(item.problem)), 0, 1, greedy)
 
 
-def _graded(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], grader: Grader) -> Iterator[Evaluated]:
-    """Grade the greedy answers. Each is an item's only answer, so all counts of `Evaluated` derive from it."""
-    answers = [extract_boxed(reply.text) for [reply] in replies]
-    pairs = [(answer, item.answer) for answer, item in zip(answers, items, strict=True) if answer is not None]
-    comparisons = iter(grader.compare_many(pairs))
-    for item, answer in zip(items, answers, strict=True):
-        right = answer is not None and next(comparisons).verdict == "equal"
-        yield Evaluated(item.id, item.level, 1, int(right), right, right)
-
-
 def cells(session: Session, run: str, oracle: str) -> list[Cell]:
     """The stored results, set by set: first the Solvers by iteration, then the pseudo-labels of the same questions.
 
     There is one cell over all questions of a set and one over its kept questions. A cell without questions is left out.
     """
     evaluated: dict[int, dict[str, list[Evaluated]]] = {}
-    for solver, name in queries.figures.evaluated(session, run):
+    for solver, name in queries.evaluations.evaluated(session, run):
         match = _SET_NAME.fullmatch(name)
         if match and match[2] == oracle:
-            evaluated.setdefault(int(match[1]), {})[solver] = queries.figures.evaluations_of(session, solver, name)
+            evaluated.setdefault(int(match[1]), {})[solver] = queries.evaluations.evaluations_of(session, solver, name)
     return [
         cell for iteration in sorted(evaluated) for cell in _row(session, run, iteration, oracle, evaluated[iteration])
     ]

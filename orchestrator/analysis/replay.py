@@ -113,7 +113,7 @@ def _read_votes(store: Store, texts: Path | None, run: str, iteration: int, kept
         )
     stored_texts: list[RolloutText] = []  # without texts, the methods that need them are skipped
     if texts is not None and texts_path(texts, run, iteration, "label_questions").exists():
-        stored_texts = read_texts(texts, run, iteration, "label_questions")
+        stored_texts = read_texts(texts_path(texts, run, iteration, "label_questions"))
     texts_by_id = {
         key: [text.text for text in group] for key, group in groupby(stored_texts, key=lambda text: text.question_id)
     }

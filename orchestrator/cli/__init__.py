@@ -31,6 +31,7 @@ _COMMANDS = {
         "plan": "plan:plan",
     },
     "Results": {
+        "evaluate": "evaluate:evaluate",
         "report": "report:report",
         "series": "series:series",
         "questions": "api:questions",

@@ -19,6 +19,8 @@ from services.prefect_server import PrefectServer
 ROOT = Path(__file__).resolve().parents[2]
 PRESETS = ROOT / "deploy" / "runs"
 APPLICATIONS = ROOT / "deploy" / "serve"
+BENCHMARKS = ROOT / "deploy" / "benchmarks"
+SUITES = ROOT / "deploy" / "suites"
 MICRO_MODEL = ROOT / "trainers" / "micro" / "model"
 
 

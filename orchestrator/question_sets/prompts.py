@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from core.errors import CoevoError
 from core.questions.filtering import normalised
@@ -18,8 +13,8 @@ from core.questions.prompts import refuse_question
 from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.prompts import Prompts
-from core.unicode import from_json
-from orchestrator.question_sets.held_out import held_out_texts, load_benchmark
+from orchestrator.question_sets.benchmarks import held_out_texts, load_benchmark
+from orchestrator.question_sets.rows import read_rows
 from trainers.micro.world import make_problem
 
 
@@ -46,7 +41,7 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
         items = load_benchmark(config.evaluation.benchmark)
         return [GivenPrompt(item.problem, item.answer) for item in items]
     result: list[GivenPrompt] = []
-    for position, row in _rows(Path(prompts.file)):
+    for position, row in read_rows(Path(prompts.file), "prompts", PromptsError):
         if prompts.limit is not None and len(result) == prompts.limit:
             break
         result.append(_prompt(prompts, position, row, config.dataset.max_question_chars))
@@ -79,23 +74,6 @@ def _tiny_world_prompts(config: RunConfig, count: int) -> list[GivenPrompt]:
             taken.add(problem.text)
             prompts.append(GivenPrompt(problem.text, str(problem.answer)))
     return prompts
-
-
-def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each row of the file with its position, which is a text for error messages."""
-    try:
-        if path.suffix == ".parquet":
-            for number, row in enumerate(pq.read_table(path).to_pylist(), 1):
-                yield f"prompts {path}, row {number}", row
-            return
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"prompts {path}, line {number}", from_json(line)
-    except json.JSONDecodeError as error:
-        raise PromptsError(f"prompts {path}, line {number}: not JSON: {error}") from error
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise PromptsError(f"prompts {path}: cannot be read as {path.suffix or 'JSONL'}: {error}") from error
 
 
 def _prompt(prompts: Prompts, position: str, row: Any, max_chars: int) -> GivenPrompt:

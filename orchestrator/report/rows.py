@@ -68,8 +68,8 @@ def _iteration(
     checkpoint = done.get("evaluate", {}).get("checkpoint")
     benchmark, stopping = config.evaluation.benchmark, config.early_stopping
     validation = stopping.benchmark if stopping and stopping.benchmark != benchmark else None
-    evaluated = queries.figures.evaluations_of(session, checkpoint, benchmark) if checkpoint else []
-    validated = queries.figures.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
+    evaluated = queries.evaluations.evaluations_of(session, checkpoint, benchmark) if checkpoint else []
+    validated = queries.evaluations.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
     labelled = queries.questions.labels_of(session, run.name, t) if stats is not None else []
     oracle = config.audit.label if "audit_labels" in done else None
     audited = queries.questions.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []

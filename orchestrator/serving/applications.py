@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,13 @@ def read_applications(name: str) -> dict[str, Application]:
 def is_vllm(application: Application) -> bool:
     """Whether vLLM is the application's engine: such an application has the arguments of `ray.serve.llm`."""
     return "llm_configs" in (application.get("args") or {})
+
+
+def engine_of(name: str) -> dict[str, str]:
+    """The engine of a file's application `solver`, and the versions of the packages that it samples with."""
+    engine = "vllm" if is_vllm(read_applications(name)["solver"]) else "embedded"
+    packages = ("vllm", "torch") if engine == "vllm" else ("torch", "transformers")
+    return {"name": engine, **{package: version(package) for package in packages}}
 
 
 def refuse_missing(name: str, required: Sequence[str]) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.evaluation import Protocol
 from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
 from core.types import Stage
-from orchestrator.question_sets.held_out import load_benchmark
+from orchestrator.question_sets.benchmarks import evaluated_in, load_benchmark
 from orchestrator.sizing.assumptions import Assumptions
 
 BATCH = 128  # questions: that of orchestrator.stages.context
@@ -94,16 +95,14 @@ def _train_solver(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
 
 
 def _evaluate(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
-    names = [config.evaluation.benchmark]
-    if config.early_stopping is not None:
-        names.append(config.early_stopping.benchmark)
-    counts, samples = [_items(name, assumed) for name in names], config.evaluation.samples
-    count = sum(counts)
-    why = f"{count:,} questions x ({samples} samples + 1 greedy)"
-    limit = config.evaluation.sampling.max_tokens
-    yield Work(
-        "solver", False, count * (samples + 1), limit, 2 * count, why, sum(_rounds(config, count) for count in counts)
-    )
+    by_protocol: dict[Protocol, list[int]] = {}
+    for name, protocol in evaluated_in(config).items():
+        by_protocol.setdefault(protocol, []).append(_items(name, assumed))
+    for protocol, counts in by_protocol.items():
+        count, samples, limit = sum(counts), protocol.samples, protocol.sampling.max_tokens
+        why = f"{count:,} questions x " + (f"({samples} samples + 1 greedy)" if samples else "1 greedy")
+        rounds, requests = sum(_rounds(config, count) for count in counts), (2 if samples else 1) * count
+        yield Work("solver", False, count * (samples + 1), limit, requests, why, rounds)
 
 
 def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, ...]:

@@ -286,7 +286,7 @@ EXAMPLES: dict[str, Any] = {
         "state": "FAILED",
         "name": "Failed",
         "message": "Flow run encountered an exception: BenchmarkError: evaluation.benchmark: benchmark "
-        "benchmarks/math500.jsonl: cannot read benchmarks/math500.jsonl: No such file or directory",
+        "benchmarks/math500.jsonl: cannot be read: No such file or directory",
         "since": _BEGUN,
         "begun": False,
         "url": "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",

@@ -178,7 +178,7 @@ def accuracies(session: Session, run: str, benchmark: str) -> dict[int, Accuracy
     }
     return {
         solvers[row.checkpoint]: accuracy
-        for row in queries.figures.evaluation_sums(session, run)
+        for row in queries.evaluations.evaluation_sums(session, run)
         if row.benchmark == benchmark and row.checkpoint in solvers
         if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     }

@@ -27,7 +27,7 @@ from storage import queries
 from storage.models import OracleLabels
 from storage.rows import AnnotationRow, SampleRow
 from storage.session import Store
-from tests.synthetic_run import CONFIG, fill_run
+from tests.synthetic_run import CONFIG, add_evaluations, fill_run
 
 JUDGE = "judge_gpt"
 HALF = CONFIG.dataset.candidates  # the index of a question whose votes have three spellings of one answer
@@ -97,6 +97,6 @@ def _ask_solvers(session: Session, run: str, rng: random.Random) -> None:
         for questions_of in (1, 2, 3):
             right = [rng.random() < 0.4 + 0.1 * solver - 0.05 * questions_of for _ in range(80)]
             items = [Evaluated(f"{i}", None, 1, int(correct), correct, correct) for i, correct in enumerate(right)]
-            queries.figures.add_evaluations(
+            add_evaluations(
                 session, checkpoint=f"{run}/solver/{solver}", benchmark=f"questions/{questions_of}/exact", items=items
             )

@@ -97,7 +97,7 @@ def services_up(folder: Path) -> Home:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("evaluation.benchmark=none.jsonl", ("evaluation.benchmark", "none.jsonl", "cannot read")),
+        ("evaluation.benchmark=none.jsonl", ("evaluation.benchmark", "none.jsonl", "cannot be read: No such file")),
         ("base_model=models/none", ("base_model", "models/none", "config.json")),
         ("serving.applications=none", ("serving.applications", "no such file")),
     ],
@@ -202,7 +202,9 @@ def test_a_flipped_bit_in_a_checkpoint_is_detected_and_its_file_is_named(live: L
         from storage import queries
 
         assert queries.runs.get_run(session, "flipped").status == "failed"
-        assert queries.figures.evaluations_of(session, "flipped/base/0", str(live.home.path / "benchmark.jsonl")) == []
+        assert (
+            queries.evaluations.evaluations_of(session, "flipped/base/0", str(live.home.path / "benchmark.jsonl")) == []
+        )
 
 
 def test_an_error_inside_a_stage_is_printed_once_and_stored_with_the_run(live: Live) -> None:

@@ -12,7 +12,7 @@ from orchestrator.loop import label_questions
 from orchestrator.runs import prepare
 from storage import queries
 from storage.session import Store
-from storage.texts import RolloutText, read_texts
+from storage.texts import RolloutText, read_texts, texts_path
 from tests.fake_applications import fake_applications
 from tests.synthetic_run import context_of
 
@@ -45,4 +45,4 @@ def test_only_the_texts_that_the_run_s_setting_names_are_stored(
         assert len(queries.questions.rollouts_of(session, "a", 1)) == 12
     answered = zip(keys[:with_text], REPLIES.values(), strict=False)
     expected = [RolloutText(key, sample, text) for key, texts in answered for sample, text in enumerate(texts)]
-    assert read_texts(tmp_path / "texts", "a", 1, "label_questions") == expected
+    assert read_texts(texts_path(tmp_path / "texts", "a", 1, "label_questions")) == expected

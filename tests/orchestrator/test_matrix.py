@@ -95,7 +95,7 @@ def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_grade
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 30)
         solvers = solvers_of(session, "r")
-        before = queries.figures.evaluations_of(session, "r/solver/2", "micro")
+        before = queries.evaluations.evaluations_of(session, "r/solver/2", "micro")
     assert [solver.id for solver in solvers] == ["r/base/0", "r/solver/1", "r/solver/2", "r/solver/3"]
     items = sets[SETS[1]]
     replies = {items[0].problem: [rf"It is \boxed{{{items[0].answer}}}."], items[1].problem: [r"\boxed{1000001}"]}
@@ -113,14 +113,14 @@ def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_grade
         assert {name: len(rest) for name, rest in unanswered(session, "r/solver/1", sets).items()} == (
             dict.fromkeys(sets, 30)
         )
-        rows = {row.item_id: row for row in queries.figures.evaluations_of(session, "r/solver/2", SETS[1])}
+        rows = {row.item_id: row for row in queries.evaluations.evaluations_of(session, "r/solver/2", SETS[1])}
         right = [row for row in rows.values() if row.greedy_correct]
         alike = {item.id for item in items if item.problem == items[0].problem}
         assert {row.item_id for row in right} == alike
         assert all((row.samples, row.correct, row.majority_correct) == (1, 1, True) for row in right)
         assert {rows[item.id].level for item in items} == {item.level for item in items}
         # The held-out evaluation has not changed.
-        assert queries.figures.evaluations_of(session, "r/solver/2", "micro") == before
+        assert queries.evaluations.evaluations_of(session, "r/solver/2", "micro") == before
 
 
 def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Store, grader: Grader) -> None:

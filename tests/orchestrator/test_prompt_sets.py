@@ -13,7 +13,7 @@ import pytest
 from core.settings.config import CoEvolution, SelfTraining
 from core.settings.parsing import ConfigError, parse_config
 from orchestrator.plan import plan, stages_of
-from orchestrator.question_sets.held_out import load_benchmark
+from orchestrator.question_sets.benchmarks import load_benchmark
 from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts, trained_on
 
 

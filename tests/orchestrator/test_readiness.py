@@ -11,7 +11,7 @@ from core.settings.config import RunConfig
 from core.settings.parsing import load_config
 from orchestrator.installation import processes
 from orchestrator.installation.home import PRESETS, Home, Services
-from orchestrator.question_sets.held_out import BenchmarkError
+from orchestrator.question_sets.benchmarks import BenchmarkError
 from orchestrator.readiness import refuse_as_the_api_can
 from trainers.base import TrainError
 

@@ -18,7 +18,7 @@ from orchestrator.analysis.replay import ReplayError, replay, table, write_pictu
 from storage import queries
 from storage.errors import StoreError
 from storage.session import Store
-from storage.texts import TextWriter
+from storage.texts import TextWriter, texts_path
 from tests.synthetic_run import create
 
 RUN = "made-up"
@@ -66,7 +66,7 @@ def fill(store: Store, texts: Path | None, entropies: bool = True, entropy_error
         queries.questions.add_labels(session, labels)
         queries.questions.add_oracle_labels(session, [OracleLabel(q.id, "exact", "right", "7") for q in questions])
     if texts is not None:
-        writer = TextWriter(texts, RUN, 1, "label_questions")
+        writer = TextWriter(texts_path(texts, RUN, 1, "label_questions"))
         writer.add(0, rollouts)
         writer.finish()
 

@@ -18,6 +18,7 @@ from storage.errors import StoreError
 from storage.session import Store
 from tests.orchestrator.small_run import small_run
 from tests.synthetic_run import (
+    add_evaluations,
     create,
     fill_run,
     finish,
@@ -109,7 +110,7 @@ def test_an_unfinished_evaluation_gives_no_figure(sqlite: Store) -> None:
         queries.checkpoints.add_checkpoint(session, solver, {})
         queries.ledger.claim_stage(session, run="small", iteration=2, stage="evaluate", owner="me", lease_seconds=60)
         items = held_out([8, 8], [1, 1], [1, 1])
-        queries.figures.add_evaluations(session, checkpoint=solver.id, benchmark="micro", items=items)
+        add_evaluations(session, checkpoint=solver.id, benchmark="micro", items=items)
     begun = iterations(sqlite, "small")[2]
     assert (begun["pass_at_1"], begun["gain_over_base"], begun["by_level"], begun["seconds"]) == (None, None, None, {})
     assert begun["pseudo_label_accuracy"] == {"kept": None, "all": None, "oracle": "exact", "others": {}}

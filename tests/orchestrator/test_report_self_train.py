@@ -18,7 +18,7 @@ from orchestrator.report.measures import measure
 from storage import queries
 from storage.rows import TrainedOnRow
 from storage.session import Store
-from tests.synthetic_run import create, evaluate, finish, held_out, iterations, label, vote_of
+from tests.synthetic_run import add_evaluations, create, evaluate, finish, held_out, iterations, label, vote_of
 
 
 def config(file: str = "micro", **more: Any) -> RunConfig:
@@ -151,7 +151,7 @@ def test_the_page_and_the_table_are_about_given_prompts(sqlite: Store, tmp_path:
         label(session, "st", 0, questions, settings)
         for checkpoint, right in (("st/base/0", 2), ("st/solver/1", 4)):
             items = held_out([right] * 10, [0] * 10, [0] * 10)
-            queries.figures.add_evaluations(session, checkpoint=checkpoint, benchmark="micro-validation", items=items)
+            add_evaluations(session, checkpoint=checkpoint, benchmark="micro-validation", items=items)
     decide(sqlite, 2, "stop", "st/solver/1")
     base, first_round, _ = iterations(sqlite, "st")
     assert base["pseudo_label_accuracy"]["kept"]["value"] == 0.5

@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from orchestrator.plan import LOOP
 from storage import queries
 from storage.checkpoints import verify
-from storage.models import Base
+from storage.models import Base, Evaluations
 from tests.live import COEVO, Live, wait_until
 from tests.orchestrator import whole_runs
 from tests.orchestrator.whole_runs import WholeRun
@@ -30,7 +30,7 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
     command."""
     work = live.home.work / RUN / "1"
     at: list[tuple[str, Callable[[], bool]]] = [
-        ("base evaluation", lambda: 0 < _count(live, "evaluations") < whole_runs.BENCHMARK_ITEMS),
+        ("base evaluation", lambda: 0 < _count(live, "evaluated_items") < whole_runs.BENCHMARK_ITEMS),
         ("Challenger training", (work / "train_challenger" / "step_1").exists),
         ("generation", lambda: 0 < _count(live, "questions") < whole_runs.OVERRIDES["dataset.candidates"]),
         ("labelling", lambda: 0 < _count(live, "rollouts") < len(whole_run.rows["rollouts"])),
@@ -53,7 +53,7 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
         command.wait()
 
     command = live.start("resume", RUN)
-    wait_until(lambda: _count(live, "evaluations") > whole_runs.BENCHMARK_ITEMS, "evaluation")
+    wait_until(lambda: _count(live, "evaluated_items") > whole_runs.BENCHMARK_ITEMS, "evaluation")
     next(iter(replicas(live).values())).kill()
     assert command.wait(300) == 0
     assert whole_runs.status(live, RUN) == "done"
@@ -99,8 +99,11 @@ def _kill(live: Live) -> None:
 def _count(live: Live, table: str) -> int:
     """The number of the run's rows in a table."""
     rows = Base.metadata.tables[table]
-    column = rows.c[{"evaluations": "checkpoint_id", "rollouts": "question_id", "questions": "run"}[table]]
     with live.store().read() as session:
+        if table == "evaluated_items":
+            of_run = select(Evaluations.id).where(Evaluations.run == RUN)
+            return session.scalar(select(func.count()).where(rows.c.evaluation_id.in_(of_run))) or 0
+        column = rows.c[{"rollouts": "question_id", "questions": "run"}[table]]
         return session.scalar(select(func.count()).where(column.like(f"{RUN}/%") | (column == RUN))) or 0
 
 

@@ -14,7 +14,7 @@ from orchestrator import runs
 from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.loop import train_challenger
 from orchestrator.plan import plan
-from orchestrator.question_sets.held_out import BenchmarkError, load_benchmark
+from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark
 from orchestrator.question_sets.prompts import PromptsError
 from orchestrator.readiness import ModelError
 from orchestrator.runs import RunError, check_start, prepare
@@ -102,7 +102,7 @@ def test_a_run_can_get_more_iterations_but_never_fewer(home: Home, store: Store)
         (
             ("a", "demo", 0, {"evaluation.benchmark": "nowhere.jsonl"}),
             BenchmarkError,
-            r"evaluation\.benchmark: .* cannot read nowhere.jsonl",
+            r"evaluation\.benchmark: benchmark nowhere\.jsonl: cannot be read: No such file",
         ),
         (
             ("a", "demo", 0, EASYR1 | {"solver.reward.type": "scrl"}),
@@ -126,7 +126,7 @@ def test_a_run_is_continued_only_if_it_could_start_now(home: Home, store: Store,
     benchmark.write_text(json.dumps({"id": "1", "problem": "What is 1 + 1?", "answer": "2"}))
     prepare(home, store, "a", "demo", 0, {"evaluation.benchmark": str(benchmark)})
     benchmark.unlink()
-    with pytest.raises(BenchmarkError, match=r"evaluation\.benchmark: benchmark .*own\.jsonl: cannot read"):
+    with pytest.raises(BenchmarkError, match=r"evaluation\.benchmark: benchmark .*own\.jsonl: cannot be read"):
         prepare(home, store, "a", "", 9, {})
     with store.read() as session:
         assert queries.runs.get_run(session, "a").config["iterations"] == 3

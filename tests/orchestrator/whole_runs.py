@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import select
 
 from storage import queries
-from storage.models import Base
-from storage.texts import read_texts
+from storage.models import Base, Evaluations
+from storage.texts import read_texts, texts_path
 from tests.live import SMALL, Live
 
 # The REST API accepts no file names, so the benchmark is the tiny world's own, with one sample for each question.
@@ -44,6 +44,7 @@ _IGNORED = {
     "path",
     "since",
     "used",
+    "seconds",
     "error",
 }
 _TIMED = ("tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds")
@@ -65,24 +66,31 @@ def status(live: Live, run: str) -> str | None:
 
 
 def rows(live: Live, run: str) -> dict[str, list[Any]]:
-    """Every row of a run by table, with the run's name replaced."""
+    """Every row of a run by table, with the run's name and the keys of its evaluations replaced."""
     by_table = {}
     with live.store().read() as session:
+        mine = session.execute(select(Evaluations.id, Evaluations.model).where(Evaluations.run == run)).all()
+        names = {run: run, **{row.id: f"the evaluation of {row.model}" for row in mine}}
         for table, columns in Base.metadata.tables.items():
             all_rows = session.execute(select(columns)).mappings()
             of_run = [
-                row for row in all_rows if any(isinstance(v, str) and v.split("/")[0] == run for v in row.values())
+                row for row in all_rows if any(isinstance(v, str) and v.split("/")[0] in names for v in row.values())
             ]
             by_table[table] = sorted(
-                tuple((name, repr(value).replace(run, "RUN")) for name, value in row.items() if name not in _IGNORED)
+                tuple(
+                    (name, repr(names.get(value, value) if isinstance(value, str) else value).replace(run, "RUN"))
+                    for name, value in row.items()
+                    if name not in _IGNORED
+                )
                 for row in of_run
                 if not str(row.get("name")).endswith(_TIMED)
             )
-    assert all(by_table[name] for name in ("questions", "rollouts", "pseudo_labels", "checkpoints", "evaluations"))
+    stored = ("questions", "rollouts", "pseudo_labels", "checkpoints", "evaluated_items", "evaluated_answers")
+    assert all(by_table[name] for name in stored)
     return by_table
 
 
 def texts(live: Live, run: str) -> list[tuple[str, int, str]]:
     """The text of every answer of the labelling stage."""
-    stored = read_texts(live.home.texts, run, 1, "label_questions")
+    stored = read_texts(texts_path(live.home.texts, run, 1, "label_questions"))
     return [(row.question_id.removeprefix(run), row.sample_index, row.text) for row in stored]

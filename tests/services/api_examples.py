@@ -21,6 +21,7 @@ from core.types import (
 from storage import queries
 from storage.rows import AlertRow, ClusterRow
 from storage.session import Store
+from tests.synthetic_run import add_evaluations
 
 RUN = "demo"
 ODD = "\ud83d\0"  # a lone surrogate, which UTF-8 cannot encode, and NUL, which PostgreSQL cannot store
@@ -62,7 +63,7 @@ def fill(store: Store) -> None:
             session, run=RUN, iteration=1, role="solver", step=1, metrics={"reward_mean": 0.5, "kl": float("nan")}
         )
         items = [Evaluated(f"i{i}", None, 8, 2 * i, i > 1, i > 0) for i in range(4)]
-        queries.figures.add_evaluations(session, checkpoint=trained.id, benchmark="micro", items=items)
+        add_evaluations(session, checkpoint=trained.id, benchmark="micro", items=items)
         queries.questions.add_questions(
             session, [Question(question_id(RUN, 2, 0), RUN, 2, 0, "later", "later", base.id, 1)]
         )

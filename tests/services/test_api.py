@@ -21,7 +21,7 @@ from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import AnnotationRow
 from storage.session import Store
-from storage.texts import TextWriter
+from storage.texts import TextWriter, texts_path
 
 ITERATION = f"/runs/{RUN}/iterations/1"
 
@@ -129,7 +129,7 @@ def test_texts_of_a_model_are_answered_whatever_characters_they_contain(store: S
     fill(store)
     odd, exports = len(QUESTIONS) - 1, tmp_path / "exports"
     key, shown_text, wrong_answer = question_id(RUN, 1, odd), f"What is <b>7</b> of 8?{SHOWN}", f"4{SHOWN}"
-    writer = TextWriter(tmp_path, RUN, 1, "label_questions")
+    writer = TextWriter(texts_path(tmp_path, RUN, 1, "label_questions"))
     writer.add(0, [Rollout(key, 3, f"so{ODD}", f"4{ODD}", 7, "stop", 0.25, 0.0, f"{RUN}/base/0", 3)])
     writer.finish()
     draw_sample(store, RUN, 1, "human", 4)

@@ -246,7 +246,10 @@ def test_a_request_that_cannot_be_started_is_refused_with_its_field(
 
 UNREADY = {
     "model": ('base_model = "models/none"', "base_model: expected a folder with a Hugging Face model, got models/none"),
-    "benchmark": ('[evaluation]\nbenchmark = "none.jsonl"', "evaluation.benchmark: benchmark none.jsonl: cannot read"),
+    "benchmark": (
+        '[evaluation]\nbenchmark = "none.jsonl"',
+        "evaluation.benchmark: benchmark none.jsonl: cannot be read",
+    ),
     "engine": ('[serving]\napplications = "none"', "serving.applications: none: no such file"),
     "layout": ('[trainer]\ntype = "easyr1"\ngpus_per_node = 7', "GPUs: EasyR1 divides"),
     "key": (
@@ -286,7 +289,7 @@ def test_a_run_that_can_no_longer_start_is_not_resumed(
     store_run(store, name, "failed", **{"evaluation.benchmark": "gone.jsonl", "base_model": "gone"})
     # The base model is not checked, because the run has a copy of it.
     refused = send(api_that_checks_readiness, f"/runs/{name}/resume", 409)
-    assert refused.startswith(f"run {name}: evaluation.benchmark: benchmark gone.jsonl: cannot read")
+    assert refused.startswith(f"run {name}: evaluation.benchmark: benchmark gone.jsonl: cannot be read")
 
 
 def test_a_setting_that_is_a_word_can_be_overridden(api: TestClient, prefect_url: str, name: str) -> None:

@@ -233,7 +233,7 @@ def test_a_small_run_of_the_micro_vllm_preset_completes(live: Live) -> None:
     with live.store().read() as session:
         stages = queries.ledger.stages_of(session, "on-vllm")
         votes = queries.questions.rollouts_of(session, "on-vllm", 1)
-        evaluated = queries.figures.evaluated(session, "on-vllm")
+        evaluated = queries.evaluations.evaluated(session, "on-vllm")
     assert {(stage.status, stage.attempt) for stage in stages} == {("done", 1)}
     assert votes
     assert all(vote.checkpoint == "on-vllm/base/0" for vote in votes)

@@ -37,7 +37,7 @@ def check_checkpoint(folder: Path, done: bool) -> None:
 
 
 def write_texts(folder: Path) -> None:
-    writer = TextWriter(folder, "demo", 1, "label_questions")
+    writer = TextWriter(texts_path(folder, "demo", 1, "label_questions"))
     for batch in (0, 1):
         writer.add(batch, [rollout("demo", batch, sample) for sample in (0, 1)])
     writer.finish()
@@ -46,7 +46,7 @@ def write_texts(folder: Path) -> None:
 def check_texts(folder: Path, done: bool) -> None:
     path = texts_path(folder, "demo", 1, "label_questions")
     if done or path.exists():
-        assert len(read_texts(folder, "demo", 1, "label_questions")) == 4
+        assert len(read_texts(texts_path(folder, "demo", 1, "label_questions"))) == 4
     if done:
         assert [file.name for file in path.parent.iterdir()] == [path.name], "temporary files are left"
 

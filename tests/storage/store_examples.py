@@ -13,6 +13,7 @@ from core.settings.config import CoEvolution
 from core.types import (
     Checkpoint,
     Evaluated,
+    EvaluatedAnswer,
     LabelledQuestion,
     OracleLabel,
     PseudoLabel,
@@ -27,6 +28,7 @@ from storage.models import Alerts, Annotations, AuditSamples, Deliveries, Series
 from storage.queries.tables import insert_new
 from storage.rows import AlertRow, AnnotationRow, ClusterRow, DeliveryRow, SampleRow, SeriesPoint, TrainedOnRow
 from storage.session import Store
+from tests.synthetic_run import add_evaluations
 
 
 def checkpoint(
@@ -75,7 +77,9 @@ def fill(session: Session, run: str) -> None:
     queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, 1, 0), f"{run}/solver/1", [1])])
     queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=0, metrics={"reward": 0.5})
     items = [Evaluated("item", None, 8, 3, True, False)]
-    queries.figures.add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)
+    key = add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)
+    answer = EvaluatedAnswer("item", 0, "7", 0, "equal", 3, "stop")
+    queries.evaluations.add_results(session, key, [], [answer])
     _watch(session, run)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, MetaData, Table, create_engine
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import load_config, parse_config
-from core.types import question_id
+from core.types import Evaluated, question_id
 from storage import queries
 from storage.schema import alembic_config
 from storage.session import open_store
@@ -83,3 +83,21 @@ def test_0012_an_audit_sample_keeps_its_order(database_url: str) -> None:
     assert [(row.question_id, row.position) for row in samples] == [
         (question_id("old", 1, index), 2 - index) for index in (2, 1, 0)
     ]
+
+
+def test_0013_the_results_of_evaluations_stay(database_url: str) -> None:
+    with database_of_version(database_url, "0012") as connection:
+        insert_run(connection, CoEvolution().model_dump(mode="json"))
+        checkpoint = {"run": "old", "role": "base", "iteration": 0, "step": 0, "path": "/m", "sha256": "0" * 64}
+        insert(connection, "checkpoints", id="old/base/0", **checkpoint, parent=None, manifest={})
+        counts = {"samples": 8, "correct": 3, "greedy_correct": True, "majority_correct": False}
+        for benchmark, item in (("micro", "a"), ("micro", "b"), ("questions/1/exact", "old/1/000000")):
+            key = {"checkpoint_id": "old/base/0", "benchmark": benchmark, "item_id": item}
+            insert(connection, "evaluations", **key, level="2", **counts)
+    upgraded = open_store(database_url, create=True)
+    with upgraded.read() as session:
+        results = queries.evaluations.evaluations_of(session, "old/base/0", "micro")
+        pairs = queries.evaluations.evaluated(session, "old")
+    upgraded.close()
+    assert results == [Evaluated(item, "2", 8, 3, True, False) for item in ("a", "b")]
+    assert pairs == [("old/base/0", "micro"), ("old/base/0", "questions/1/exact")]

@@ -5,10 +5,8 @@ import math
 from store_examples import fresh_run, label
 
 from core.questions.filtering import statistics
-from core.statistics.estimates import Sums
-from core.types import Evaluated, LabelledQuestion
+from core.types import LabelledQuestion
 from storage import queries
-from storage.queries.figures import EvaluationSums
 from storage.rows import TrainMetric
 from storage.session import Store
 
@@ -46,29 +44,3 @@ def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
         assert queries.figures.train_metrics_of(session, run, name="reward") == [rows[0], rows[3]]
         assert queries.figures.train_metrics_of(session, run, iteration=2) == []
         assert queries.figures.train_metrics_of(session, run, role="challenger") == []
-
-
-def test_evaluations_are_read_by_checkpoint_and_benchmark(store: Store) -> None:
-    run = fresh_run(store)
-    items = [Evaluated("b", "2", 8, 3, True, False), Evaluated("a", None, 8, 0, False, True)]
-    with store.write() as session:
-        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
-        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
-    with store.read() as session:
-        assert queries.figures.evaluations_of(session, f"{run}/base/0", "micro") == items[::-1]
-        assert queries.figures.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
-        assert queries.figures.evaluations_of(session, f"{run}/solver/1", "micro") == []
-
-
-def test_evaluation_sums_are_per_checkpoint_and_benchmark(store: Store) -> None:
-    run = fresh_run(store)
-    items = [Evaluated("b", "2", 8, 2, True, False), Evaluated("a", None, 8, 4, True, True)]
-    with store.write() as session:
-        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
-        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
-    with store.read() as session:
-        assert queries.figures.evaluation_sums(session, run) == [
-            EvaluationSums(f"{run}/base/0", "micro", 8, Sums(2, 0.75, 0.3125), 2, 1),
-            EvaluationSums(f"{run}/base/0", "other", 8, Sums(1, 0.25, 0.0625), 1, 0),
-        ]
-        assert queries.figures.evaluation_sums(session, "another") == []

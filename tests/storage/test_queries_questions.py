@@ -13,10 +13,11 @@ from store_examples import fresh_run, label, question, rollout
 
 from core.types import Evaluated, LabelledQuestion, OracleLabel, PseudoLabel, question_id
 from storage import queries
-from storage.models import Evaluations
+from storage.models import EvaluatedItems
 from storage.queries.tables import is_postgresql
 from storage.rows import AnnotationRow, RolloutRow
 from storage.session import Store
+from tests.synthetic_run import add_evaluations
 
 # All examples share one store, and each example creates its own run.
 shared_store = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -59,7 +60,7 @@ def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
         queries.questions.add_labels(session, [LabelledQuestion(question_row.id, lone, voted, "too_easy")])
         queries.questions.add_oracle_labels(session, [OracleLabel(question_row.id, "judge", "wrong", lone)])
         queries.audits.add_annotation(session, annotation)
-        queries.figures.add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=lone, items=[item])
+        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=lone, items=[item])
         queries.ledger.claim_stage(session, **stage, lease_seconds=60)
         queries.ledger.finish_stage(session, **stage, result={lone: [lone]})
     with store.read() as session:
@@ -70,7 +71,7 @@ def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
         assert queries.audits.annotations_of(session, [question_row.id]) == [
             replace(annotation, annotator=replaced, note=replaced)
         ]
-        assert session.execute(select(Evaluations.item_id, Evaluations.level)).one() == (replaced, replaced)
+        assert session.execute(select(EvaluatedItems.item_id, EvaluatedItems.level)).one() == (replaced, replaced)
         assert queries.ledger.stages_of(session, run)[0].result == {replaced: [replaced]}
 
 

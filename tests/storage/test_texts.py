@@ -27,7 +27,7 @@ def votes(questions: int, texts: list[str] | None = None) -> list[Rollout]:
 
 
 def write(root: Path, batches: list[list[Rollout]]) -> bytes:
-    writer = TextWriter(root, "demo", 1, STAGE)
+    writer = TextWriter(texts_path(root, "demo", 1, STAGE))
     for index, batch in enumerate(batches):
         writer.add(index, batch)
     return writer.finish().read_bytes()
@@ -41,7 +41,7 @@ def test_texts_are_read_back_unchanged_except_for_lone_surrogates(
     root, written = tmp_path_factory.mktemp("texts"), votes(len(texts), texts)
     write(root, [written])
     expected = [RolloutText(vote.question_id, vote.sample_index, well_formed(vote.text)) for vote in written]
-    assert read_texts(root, "demo", 1, STAGE) == expected
+    assert read_texts(texts_path(root, "demo", 1, STAGE)) == expected
 
 
 def test_the_bytes_depend_on_the_rows_and_not_on_the_batches(tmp_path: Path) -> None:
@@ -50,30 +50,30 @@ def test_the_bytes_depend_on_the_rows_and_not_on_the_batches(tmp_path: Path) -> 
     for size in (999, 8_192, 12_000):
         batches = [written[start : start + size] for start in range(0, len(written), size)]
         assert write(tmp_path / str(size), batches) == whole
-    assert len(read_texts(tmp_path / "whole", "demo", 1, STAGE)) == len(written)
+    assert len(read_texts(texts_path(tmp_path / "whole", "demo", 1, STAGE))) == len(written)
 
 
 def test_more_than_ten_batches_stay_in_order(tmp_path: Path) -> None:
     written = votes(12)
     write(tmp_path, [[vote] for vote in written])
-    assert [(row.question_id, row.sample_index) for row in read_texts(tmp_path, "demo", 1, STAGE)] == [
+    assert [(row.question_id, row.sample_index) for row in read_texts(texts_path(tmp_path, "demo", 1, STAGE))] == [
         (vote.question_id, vote.sample_index) for vote in written
     ]
 
 
 def test_a_resumed_stage_replaces_the_batch_of_the_interrupted_one(tmp_path: Path) -> None:
     first, second = votes(4)[:4], votes(4)[4:]
-    interrupted = TextWriter(tmp_path / "resumed", "demo", 1, STAGE)
+    interrupted = TextWriter(texts_path(tmp_path / "resumed", "demo", 1, STAGE))
     interrupted.add(0, first)
     interrupted.add(1, votes(4, ["cut off before its rows were committed"])[4:])
-    resumed = TextWriter(tmp_path / "resumed", "demo", 1, STAGE)
+    resumed = TextWriter(texts_path(tmp_path / "resumed", "demo", 1, STAGE))
     resumed.add(1, second)
     assert resumed.finish().read_bytes() == write(tmp_path / "whole", [first, second])
 
 
 def test_a_finished_file_is_not_changed_by_another_writer(tmp_path: Path) -> None:
     before = write(tmp_path, [votes(2)])
-    again = TextWriter(tmp_path, "demo", 1, STAGE)
+    again = TextWriter(texts_path(tmp_path, "demo", 1, STAGE))
     again.add(0, votes(2, ["other"]))
     assert again.finish().read_bytes() == before
     assert [path.name for path in again.path.parent.iterdir()] == [f"{STAGE}.parquet"]
@@ -83,21 +83,21 @@ def test_a_stage_without_texts_has_an_empty_file(tmp_path: Path) -> None:
     write(tmp_path / "none", [])
     write(tmp_path / "empty", [[], []])
     for root in ("none", "empty"):
-        assert read_texts(tmp_path / root, "demo", 1, STAGE) == []
+        assert read_texts(texts_path(tmp_path / root, "demo", 1, STAGE)) == []
 
 
 def test_the_texts_of_some_questions_can_be_read_alone(tmp_path: Path) -> None:
     write(tmp_path, [votes(5)])
-    chosen = read_texts(tmp_path, "demo", 1, STAGE, question_ids=[question_id("demo", 1, 3), "nobody"])
+    chosen = read_texts(texts_path(tmp_path, "demo", 1, STAGE), question_ids=[question_id("demo", 1, 3), "nobody"])
     assert [row.text for row in chosen] == ["3 and 0", "3 and 1"]
-    assert read_texts(tmp_path, "demo", 1, STAGE, question_ids=[]) == []
+    assert read_texts(texts_path(tmp_path, "demo", 1, STAGE), question_ids=[]) == []
 
 
 def test_the_texts_of_a_question_are_found_in_any_row_group(tmp_path: Path) -> None:
     write(tmp_path, [votes(10_000)])
     assert pq.ParquetFile(texts_path(tmp_path, "demo", 1, STAGE)).num_row_groups == 3
     for index in (0, 4_095, 4_096, 9_999):
-        chosen = read_texts(tmp_path, "demo", 1, STAGE, question_ids=[question_id("demo", 1, index)])
+        chosen = read_texts(texts_path(tmp_path, "demo", 1, STAGE), question_ids=[question_id("demo", 1, index)])
         assert [row.text for row in chosen] == [f"{index} and 0", f"{index} and 1"]
 
 
@@ -107,8 +107,8 @@ def test_reading_imports_no_pandas(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from storage.texts import read_texts
-assert len(read_texts(Path(sys.argv[1]), "demo", 1, sys.argv[2], ["demo/1/000003"])) == 2
+from storage.texts import read_texts, texts_path
+assert len(read_texts(texts_path(Path(sys.argv[1]), "demo", 1, sys.argv[2]), ["demo/1/000003"])) == 2
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path), STAGE], check=True)
@@ -116,11 +116,11 @@ assert "pandas" not in sys.modules
 
 def test_missing_and_damaged_files_are_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: no such file"):
-        read_texts(tmp_path, "demo", 1, STAGE)
+        read_texts(texts_path(tmp_path, "demo", 1, STAGE))
     content = write(tmp_path, [votes(5)])
     texts_path(tmp_path, "demo", 1, STAGE).write_bytes(content[:-20])
     with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: cannot be read"):
-        read_texts(tmp_path, "demo", 1, STAGE)
+        read_texts(texts_path(tmp_path, "demo", 1, STAGE))
 
 
 def test_texts_are_compressed(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def list_evaluations(session: ReadSession, run: RunName) -> list[Evaluation]:
             greedy=accuracy.greedy,
             majority=accuracy.majority,
         )
-        for row in queries.figures.evaluation_sums(session, run)
+        for row in queries.evaluations.evaluation_sums(session, run)
         if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     ]
 

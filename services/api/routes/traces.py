@@ -15,7 +15,7 @@ from services.api.problems import documented
 from services.api.question_schemas import Vote
 from storage import queries
 from storage.errors import NotThere, StoreError
-from storage.texts import read_texts
+from storage.texts import read_texts, texts_path
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
 _LONGEST = 100_000  # characters of a rollout's text that are returned
@@ -63,7 +63,7 @@ def _text(request: Request, run: str, iteration: int, key: str, sample_index: in
     if request.app.state.texts is None:
         return None
     try:
-        texts = read_texts(request.app.state.texts, run, iteration, "label_questions", [key])
+        texts = read_texts(texts_path(request.app.state.texts, run, iteration, "label_questions"), [key])
     except StoreError:  # the stage is not finished, or its texts are on another machine
         return None
     return next((row.text[:_LONGEST] for row in texts if row.sample_index == sample_index), None)

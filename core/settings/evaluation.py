@@ -1,0 +1,108 @@
+"""Benchmarks, and how a model is evaluated on them: deploy/benchmarks, deploy/suites, and a preset's `[evaluation]`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from core.grading.kinds import AnswerKind
+from core.questions.prompts import SOLVER_SYSTEM
+from core.settings.bounds import Iterations, Part
+from core.settings.training import Sampling
+
+Samples = Annotated[int, Field(ge=0, le=1_024)]
+
+
+class Columns(Part):
+    """The names of a file's columns. Those with a default that the file does not have are left out, except the first
+    two."""
+
+    question: str = "problem"
+    answer: str = "answer"
+    id: str = "id"  # without it, a question is known by its number in the file
+    level: str = "level"
+    subject: str = "subject"
+    # For multiple choice: the column with the list of options, where the answer is a letter; or one column for each
+    # option, the right one first, which are then put into an order that derives from the question's id.
+    options: str | tuple[str, ...] | None = None
+
+
+class Hub(Part):
+    """A data set on the Hugging Face hub, which is fetched if there is no local file."""
+
+    dataset: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")
+    config: str = Field("default", pattern=r"^[A-Za-z0-9._-]+$")
+    split: str = Field("test", pattern=r"^[A-Za-z0-9._-]+$")
+
+
+class Example(Part):
+    """A worked example that is shown before each question."""
+
+    question: str
+    answer: str
+
+
+class Benchmark(Part):
+    """A benchmark: where its questions are, how they are asked and how answers are compared.
+
+    `prompt` is the user's message, in which {question} stands for the question with its options. `system` may be empty.
+    """
+
+    title: str
+    source: str  # who made it, and where the file can be had
+    hub: Hub | None = None
+    columns: Columns = Columns()
+    answer_after: str | None = None  # the answer is what follows this text in its column
+    answers: AnswerKind = "math"
+    system: str = SOLVER_SYSTEM
+    prompt: str = "{question}"
+    few_shot: tuple[Example, ...] = ()
+
+    @model_validator(mode="after")
+    def _asks_its_questions(self) -> Benchmark:
+        if "{question}" not in self.prompt:
+            raise ValueError(f"prompt: expected a text with {{question}}, got {self.prompt!r}")
+        return self
+
+
+class Protocol(Part):
+    """How often each question is asked: `samples` times at the sampling temperature, and once greedily.
+
+    With samples = 0 the greedy answer is the only one, and pass@1 is the share of right greedy answers.
+    """
+
+    samples: Samples = 8
+    sampling: Sampling = Sampling(top_p=1.0)
+
+
+class Suite(Part):
+    """Benchmarks that are evaluated together, each with its number of samples."""
+
+    title: str
+    source: str  # the paper, and the sentence or table that has the protocol
+    sampling: Sampling
+    benchmarks: dict[str, Samples] = Field(min_length=1)
+
+    def protocols(self) -> dict[str, Protocol]:
+        """Benchmark -> how it is evaluated."""
+        return {name: Protocol(samples=samples, sampling=self.sampling) for name, samples in self.benchmarks.items()}
+
+
+class Evaluation(Protocol):
+    """Accuracy after each iteration. The series and the guard watch pass@1 on `benchmark`.
+
+    A benchmark is "micro", a name in deploy/benchmarks, or a file (`orchestrator.question_sets.benchmarks`).
+    """
+
+    benchmark: str = "micro"
+    also: tuple[str, ...] = ()  # further benchmarks, which are asked in the same way
+    suite: str | None = None  # the name of a suite in deploy/suites, which is evaluated in its own way
+
+
+class EarlyStopping(Part):
+    """Stop when pass@1 on a small labelled set has not improved for `patience` iterations, and go back to the best
+    Solver (SRT 5.1)."""
+
+    benchmark: str  # like `Evaluation.benchmark`
+    patience: Iterations = 2

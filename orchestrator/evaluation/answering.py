@@ -1,0 +1,161 @@
+"""Asks a model the questions of a benchmark, grades its answers, and stores both batch by batch.
+
+An evaluation that was cut off goes on after its last batch. A prompt's seed derives from the evaluation's seed, the
+benchmark and the question, so it is the same for every model: differences between models are paired.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from core.grading.grader import Grader
+from core.grading.kinds import AnswerKind, compare_many, read_answer
+from core.questions.prompts import Message
+from core.questions.voting import Classes, classify_many
+from core.seeds import seed_for
+from core.settings.evaluation import Benchmark, Protocol
+from core.settings.training import Sampling
+from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer
+from orchestrator.question_sets.benchmarks import LoadedBenchmark
+from orchestrator.stages.context import BATCH, Progress
+from services.inference.client import Reply
+from services.inference.engines.base import Prompt
+from storage import queries
+from storage.rows import EvaluationRow
+from storage.session import Store
+from storage.texts import RolloutText, TextWriter
+
+Batches = Iterable[Sequence[Prompt]]
+# Sends batches of prompts to a model; the replies come in the order of the batches.
+Ask = Callable[[Batches], AbstractContextManager[Iterator[list[list[Reply]]]]]
+Verdicts = list[EqualityVerdict | None]  # of a question's answers; None where there is none
+
+
+def answer_all(
+    store: Store,
+    row: EvaluationRow,
+    benchmark: LoadedBenchmark,
+    protocol: Protocol,
+    seed: int,
+    ask: Ask,
+    grader: Grader,
+    progress: Progress,
+    texts: TextWriter | None = None,
+) -> None:
+    """Ask the questions of a benchmark that have no stored answers, and store the answers and their verdicts.
+
+    `texts` keeps the whole replies, if they shall be kept. Raises `InferenceError` and `GradingError`; what was
+    answered before stays stored.
+    """
+    items = benchmark.items
+    with store.read() as session:
+        done = {result.item_id for result in queries.evaluations.results_of(session, row.id)}
+    batches = [(number, items[start : start + BATCH]) for number, start in enumerate(range(0, len(items), BATCH))]
+    remaining = [(number, batch) for number, batch in batches if not all(item.id in done for item in batch)]
+    answered, what = len(items) - sum(len(batch) for _, batch in remaining), f"questions of {benchmark.name}"
+    progress(answered, len(items), what)
+    prompts = (_prompts(benchmark, batch, protocol, seed) for _, batch in remaining)
+    with ask(prompts) as replies_of_batches:
+        begun = time.monotonic()
+        for (number, batch), replies in zip(remaining, replies_of_batches, strict=True):
+            results, answers = graded(batch, replies, grader, benchmark.definition.answers)
+            if texts is not None:
+                texts.add(number, _with_texts(batch, replies))
+            with store.write() as session:
+                seconds = time.monotonic() - begun
+                queries.evaluations.add_results(session, row.id, results, answers, seconds=seconds)
+            begun, answered = time.monotonic(), answered + len(batch)
+            progress(answered, len(items), what)
+    if texts is not None:
+        texts.finish()
+    if row.finished_at is None or remaining:
+        with store.write() as session:
+            queries.evaluations.finish_evaluation(session, row.id)
+
+
+def messages(benchmark: Benchmark, question: str) -> list[Message]:
+    """The chat that asks one question: the system message, the worked examples, the question."""
+    system = [{"role": "system", "content": benchmark.system}] if benchmark.system else []
+    examples = [
+        {"role": role, "content": text}
+        for example in benchmark.few_shot
+        for role, text in (
+            ("user", benchmark.prompt.replace("{question}", example.question)),
+            ("assistant", example.answer),
+        )
+    ]
+    return [*system, *examples, {"role": "user", "content": benchmark.prompt.replace("{question}", question)}]
+
+
+def _prompts(benchmark: LoadedBenchmark, items: Sequence[BenchmarkItem], protocol: Protocol, seed: int) -> list[Prompt]:
+    """The prompts of all items at the sampling temperature, if any, then the greedy prompts of all items."""
+    greedy = Sampling(temperature=0, max_tokens=protocol.sampling.max_tokens)
+    ways = [(protocol.sampling, protocol.samples)] if protocol.samples else []
+    return [
+        Prompt(
+            tuple(messages(benchmark.definition, item.problem)),
+            seed_for(seed, "evaluate", benchmark.name, item.id),
+            samples,
+            sampling,
+        )
+        for sampling, samples in (*ways, (greedy, 1))
+        for item in items
+    ]
+
+
+def graded(
+    items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], grader: Grader, kind: AnswerKind = "math"
+) -> tuple[list[Evaluated], list[EvaluatedAnswer]]:
+    """Grade the answers to each item. `replies` has the sampled replies of all items, if any, then their greedy ones.
+
+    Without samples, the greedy answer counts as the only sample.
+    """
+    answers = [[read_answer(kind, reply.text) for reply in group] for group in replies]
+    greedy = answers[-len(items) :]
+    votes = classify_many(answers[: len(items)], grader if kind == "math" else None)
+    groups = [*answers, *([label.answer] for label, _ in votes)]
+    verdicts = _verdicts(groups, [item.answer for item in items] * (len(groups) // len(items)), grader, kind)
+    of_majority = verdicts[-len(items) :]
+    results, rows = list[Evaluated](), list[EvaluatedAnswer]()
+    for i, item in enumerate(items):
+        sampled = [verdict == "equal" for verdict in verdicts[i]]
+        is_right = [verdicts[len(answers) - len(items) + i][0] == "equal", of_majority[i][0] == "equal"]
+        results.append(Evaluated(item.id, item.level, len(sampled), sum(sampled), *is_right))
+    if len(answers) > len(items):
+        for i, item in enumerate(items):
+            rows += _rows(item, range(len(answers[i])), replies[i], answers[i], votes[i][1], verdicts[i])
+    for i, item in enumerate(items, len(answers) - len(items)):
+        rows += _rows(item, [GREEDY], replies[i], greedy[i - len(answers)], (None,), verdicts[i])
+    return results, rows
+
+
+def _rows(
+    item: BenchmarkItem,
+    indices: Iterable[int],
+    replies: Sequence[Reply],
+    answers: Sequence[str | None],
+    classes: Classes,
+    verdicts: Verdicts,
+) -> Iterator[EvaluatedAnswer]:
+    for index, reply, answer, answer_class, verdict in zip(indices, replies, answers, classes, verdicts, strict=True):
+        yield EvaluatedAnswer(item.id, index, answer, answer_class, verdict, reply.tokens, reply.finish_reason)
+
+
+def _verdicts(
+    groups: Sequence[Sequence[str | None]], truths: Sequence[str], grader: Grader, kind: AnswerKind
+) -> list[Verdicts]:
+    """Whether each answer of groups[i] equals truths[i], all graded in one batch."""
+    pairs = [
+        (answer, truth) for group, truth in zip(groups, truths, strict=True) for answer in group if answer is not None
+    ]
+    verdicts = iter(compare_many(kind, pairs, grader))
+    return [[None if answer is None else next(verdicts) for answer in group] for group in groups]
+
+
+def _with_texts(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]]) -> Iterator[RolloutText]:
+    for i, group in enumerate(replies):
+        is_greedy = i >= len(replies) - len(items)
+        for index, reply in enumerate(group):
+            yield RolloutText(items[i % len(items)].id, GREEDY if is_greedy else index, reply.text)

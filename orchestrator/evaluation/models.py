@@ -1,0 +1,179 @@
+"""The models that can be evaluated: a run's checkpoint, a folder with a Hugging Face model, or an OpenAI-compatible
+URL."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+
+from core.errors import CoevoError
+from core.settings.parsing import parse_config
+from core.settings.serving import Service, Serving
+from core.types import Checkpoint, FinishReason, checkpoint_id
+from orchestrator.evaluation.answering import Ask, Batches
+from orchestrator.installation import cluster
+from orchestrator.installation.home import Home
+from orchestrator.serving.applications import engine_of, refuse_missing_engine
+from orchestrator.serving.checkpoints import exclusive_use, serve_checkpoints
+from services.drift.series import accuracies
+from services.inference.client import InferenceClient, InferenceError, Reply
+from services.inference.engines.base import Prompt
+from services.inference.external import ask_each, post
+from services.inference.keys import keys_of
+from storage import queries
+from storage.checkpoints import link
+from storage.session import Store
+
+_RUN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):(base|best|[0-9]{1,6})")
+_BATCHES_AT_ONCE, _REQUESTS_PER_BATCH = 4, 16  # that a URL is asked
+
+
+class EvaluationError(CoevoError):
+    """A model that cannot be evaluated; the message says what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model to evaluate. `identity` and `engine` go into the manifest.
+
+    `serve` makes it ready and gives the function that asks it; it waits while another run uses the applications.
+    """
+
+    name: str
+    identity: dict[str, Any]
+    engine: dict[str, Any]
+    serve: Callable[[], AbstractContextManager[Ask]]
+    checkpoint: str | None = None  # the id, if it is a run's
+
+
+def find_model(home: Home, store: Store, text: str, serving: Serving | None, service: Service | None) -> Model:
+    """The model that `text` names: RUN:3, RUN:base, RUN:best, or a folder; or that of `service`, if it is given.
+
+    `serving` replaces the run's own applications, or the embedded engine for a folder. Raises `EvaluationError`,
+    `StoreError`, `CheckpointError`, `ConfigError`, `InferenceError`.
+    """
+    if service is not None:
+        keys_of([service])
+        identity = {"url": service.url, "model": service.model}
+        name = f"{service.url}#{service.model}"
+        return Model(name, identity, {"name": "openai"}, partial(_external, service))
+    if match := _RUN.fullmatch(text):
+        checkpoint, of_run = _checkpoint(store, match[1], match[2])
+        serving = serving or of_run
+        known: str | None = checkpoint.id
+        name, identity = checkpoint.id, {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256}
+    elif (Path(text) / "config.json").is_file():
+        folder = Path(text).resolve()
+        checkpoint, serving, known = _linked(home, folder), serving or Serving(), None
+        name, identity = str(folder), {"folder": str(folder), "sha256": checkpoint.sha256}
+    else:
+        raise EvaluationError(
+            f"model: expected RUN:ITERATION, RUN:base, RUN:best, a folder with a Hugging Face model, or a URL with "
+            f"--model, got {text!r}"
+        )
+    refuse_missing_engine(serving.applications)
+    serve = partial(_served, home, checkpoint, serving)
+    return Model(name, identity, engine_of(serving.applications), serve, known)
+
+
+def _checkpoint(store: Store, run: str, which: str) -> tuple[Checkpoint, Serving]:
+    """A run's base model, the Solver of an iteration, or the one with the highest pass@1 on the run's benchmark; and
+    the run's applications."""
+    with store.read() as session:
+        config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+        if which == "best":
+            results = accuracies(session, run, config.evaluation.benchmark)
+            if not results:
+                raise EvaluationError(f"model: {run}:best: the run has no evaluation yet; name an iteration")
+            which = str(max(results, key=lambda t: (results[t].pass_at_1.value, -t)))
+        iteration = 0 if which == "base" else int(which)
+        key = checkpoint_id(run, "solver" if iteration else "base", iteration)
+        return queries.checkpoints.get_checkpoint(session, key), config.serving
+
+
+def _linked(home: Home, folder: Path) -> Checkpoint:
+    """A folder's model in the form in which checkpoints are served: a folder of links with a manifest."""
+    target, sha256 = link(folder, home.work / "_models")
+    return Checkpoint(f"{folder.name}@{sha256[:12]}", "", "base", 0, 0, str(target), sha256, None)
+
+
+@contextmanager
+def _served(home: Home, checkpoint: Checkpoint, serving: Serving) -> Iterator[Ask]:
+    services = cluster.join(home)
+    with exclusive_use(home):
+        serve_checkpoints(services, {"solver": checkpoint}, serving)
+        client = InferenceClient(services.endpoint("solver"), "solver")
+        yield lambda batches: closing(client.generate_in_turn(batches, checkpoint.id, serving.batches))
+
+
+@contextmanager
+def _external(service: Service) -> Iterator[Ask]:
+    yield lambda batches: _replies(service, batches)
+
+
+@contextmanager
+def _replies(service: Service, batches: Batches) -> Iterator[Iterator[list[list[Reply]]]]:
+    """The replies of a service, a few batches at a time, in their order."""
+    with ThreadPoolExecutor(_BATCHES_AT_ONCE) as threads:
+        try:
+            yield threads.map(lambda batch: asyncio.run(_ask_batch(service, batch)), batches)
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+async def _ask_batch(service: Service, prompts: Sequence[Prompt]) -> list[list[Reply]]:
+    """One request for each answer, because not every service gives several at once."""
+    requests = [(prompt, j) for prompt in prompts for j in range(prompt.n)]
+    answers = iter(await ask_each(service, requests, partial(_ask_once, service), _REQUESTS_PER_BATCH))
+    return [[next(answers) for _ in range(prompt.n)] for prompt in prompts]
+
+
+class _Message(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    completion_tokens: int = 0
+
+
+class _Chat(BaseModel):
+    """The part of a chat completion that an evaluation reads."""
+
+    choices: list[_Choice]
+    usage: _Usage = _Usage()
+
+
+async def _ask_once(service: Service, http: aiohttp.ClientSession, request: tuple[Prompt, int]) -> Reply:
+    prompt, j = request
+    seed = (prompt.seed + j) % 2**31  # some services take 32 bits
+    body = {
+        "model": service.model,
+        "messages": list(prompt.messages),
+        "seed": seed,
+        "temperature": prompt.sampling.temperature,
+        "top_p": prompt.sampling.top_p,
+        "max_tokens": prompt.sampling.max_tokens,
+    }
+    answer = await post(http, service, "chat/completions", body)
+    try:
+        chat = _Chat.model_validate(answer)
+        choice = chat.choices[0]
+    except (ValidationError, IndexError) as error:
+        raise InferenceError(f"{service.url}: expected a chat completion, got {str(answer)[:200]!r}") from error
+    reason: FinishReason = "length" if choice.finish_reason == "length" else "stop"
+    return Reply(choice.message.content or "", chat.usage.completion_tokens, reason, None, None, service.model, seed)

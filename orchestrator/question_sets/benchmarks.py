@@ -1,0 +1,242 @@
+"""Held-out benchmarks: questions with true answers that no stage trains on (docs/evaluation.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from core.errors import CoevoError
+from core.grading.kinds import cleaned
+from core.seeds import seed_for
+from core.settings.config import RunConfig
+from core.settings.evaluation import Benchmark, Columns, Protocol, Suite
+from core.settings.parsing import ConfigError, validated
+from core.types import BenchmarkItem
+from orchestrator.installation.home import BENCHMARKS, MICRO_MODEL, SUITES, home
+from orchestrator.question_sets import hub
+from orchestrator.question_sets.rows import SUFFIXES, read_rows
+from trainers.micro.world import make_benchmark
+
+_VALIDATION_SEED, _VALIDATION_PER_LEVEL = 777, 50
+_TINY_WORLD = {"micro": "questions that the demo is measured on", "micro-validation": "300 others"}
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+Definition = TypeVar("Definition", bound=BaseModel)
+
+
+class BenchmarkError(CoevoError):
+    """A benchmark or a suite that cannot be used; the message names the file and the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBenchmark:
+    """A benchmark with its questions. `sha256` is that of all questions with their answers, levels and subjects."""
+
+    name: str
+    definition: Benchmark
+    items: tuple[BenchmarkItem, ...]
+    sha256: str
+
+
+def load_benchmark(name: str) -> list[BenchmarkItem]:
+    """The questions of a benchmark. See `load`."""
+    return [*load(name).items]
+
+
+def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> LoadedBenchmark:
+    """A benchmark by its name in deploy/benchmarks, or by its file. Raises `BenchmarkError`.
+
+    `name` is also "micro" for the benchmark of the tiny world, "micro-validation" for 300 other questions of the tiny
+    world, which are generated and always the same; the path of a JSONL, Parquet or CSV file, whose columns `definition`
+    names; or the path of a TOML file with a definition, beside the file with the questions. With a `limit`, only the
+    first so many questions are used.
+    """
+    if name == "micro-validation":
+        return _loaded(name, definition_of(name), _validation()[: limit or None])
+    definition = definition or definition_of(name)
+    path = MICRO_MODEL.parent / "benchmark.jsonl" if name == "micro" else _file(name, definition)
+    rows = read_rows(path, "benchmark", BenchmarkError)
+    items = [_item(definition, path, number, position, row) for number, (position, row) in enumerate(rows)]
+    if len({item.id for item in items}) != len(items) or not items:
+        raise BenchmarkError(
+            f"benchmark {path}: expected at least one question and no id twice, got {len(items)} questions with "
+            f"{len({item.id for item in items})} different ids"
+        )
+    return _loaded(name, definition, items[: limit or None])
+
+
+def definition_of(name: str) -> Benchmark:
+    """How a benchmark is asked. A file that is given by its path has the default columns. Raises `BenchmarkError`."""
+    if name in _TINY_WORLD:
+        return Benchmark(title=f"tiny world: {_TINY_WORLD[name]}", source="trainers/micro")
+    if name.endswith(SUFFIXES):
+        return Benchmark(title=Path(name).stem, source=name)
+    path = Path(name) if name.endswith(".toml") else BENCHMARKS / f"{name}.toml"
+    if not path.is_file():
+        known = ", ".join([*_TINY_WORLD, *known_benchmarks()])
+        raise BenchmarkError(
+            f"benchmark {name}: no such benchmark; expected one of {known}, or the path of a file "
+            f"({', '.join(SUFFIXES)}, or .toml with a definition)"
+        )
+    return _parsed(Benchmark, path, "benchmark")
+
+
+def known_benchmarks() -> list[str]:
+    return sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
+
+
+def read_suite(name: str) -> Suite:
+    """A suite by its name in deploy/suites, or the path of its TOML file. Raises `BenchmarkError`."""
+    path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in SUITES.glob("*.toml")))
+        raise BenchmarkError(f"suite {name}: no such suite; expected one of {known}, or the path of a TOML file")
+    return _parsed(Suite, path, "suite")
+
+
+def evaluated_in(config: RunConfig) -> dict[str, Protocol]:
+    """The benchmarks that a run's `evaluate` stage asks, and how: its own, those of its suite, and early stopping's.
+
+    A benchmark that is named twice is asked once, in the way that comes first.
+    """
+    settings = config.evaluation
+    own = Protocol(samples=settings.samples, sampling=settings.sampling)
+    protocols = dict.fromkeys([settings.benchmark, *settings.also], own)
+    if config.early_stopping is not None:
+        protocols.setdefault(config.early_stopping.benchmark, own)
+    of_suite = read_suite(settings.suite).protocols() if settings.suite is not None else {}
+    return {**protocols, **{name: protocol for name, protocol in of_suite.items() if name not in protocols}}
+
+
+def held_out_texts(config: RunConfig) -> set[str]:
+    """The questions that no Solver of a run may train on: those of all benchmarks that it is evaluated on.
+
+    In test-time training the Solver trains on its benchmark, so those questions are not held out.
+    """
+    names = {*evaluated_in(config)} - ({config.evaluation.benchmark} if config.test_time else set())
+    return {item.problem for name in names for item in load_benchmark(name)}
+
+
+def _loaded(name: str, definition: Benchmark, items: Sequence[BenchmarkItem]) -> LoadedBenchmark:
+    rows = json.dumps([asdict(item) for item in items], ensure_ascii=False).encode()
+    return LoadedBenchmark(name, definition, tuple(items), hashlib.sha256(rows).hexdigest())
+
+
+def _parsed(kind: type[Definition], path: Path, what: str) -> Definition:
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BenchmarkError(f"{what} {path}: not valid TOML: {error}") from error
+    try:
+        return validated(kind, tree, f"{what} {path}")
+    except ConfigError as error:
+        raise BenchmarkError(str(error)) from error
+
+
+def benchmark_folder() -> Path:
+    """Where the files of named benchmarks are: `$COEVO_BENCHMARKS`, or `benchmarks` in the home."""
+    return Path(os.environ.get("COEVO_BENCHMARKS") or home().path / "benchmarks")
+
+
+def _file(name: str, definition: Benchmark) -> Path:
+    """The file with a benchmark's questions: a given one, one in the folder of benchmarks, or one from the hub."""
+    if name.endswith(SUFFIXES):
+        return Path(name)
+    folder, stem = (Path(name).parent, Path(name).stem) if name.endswith(".toml") else (benchmark_folder(), name)
+    local = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
+    return local[0] if local else _from_hub(name, folder / stem, definition)
+
+
+def _from_hub(name: str, stem: Path, definition: Benchmark) -> Path:
+    columns = definition.columns
+    wanted = f"put it at {stem}{{{','.join(SUFFIXES)}}}, with the columns {columns.question!r} and {columns.answer!r}"
+    if columns.options is not None:
+        wanted += f" and, for the options, {columns.options!r}"
+    if definition.hub is None:
+        raise BenchmarkError(f"benchmark {name}: no such file: {wanted}. Its source: {definition.source}")
+    try:
+        return hub.fetch(definition.hub, stem.with_suffix(".parquet"))
+    except hub.HubError as error:
+        raise BenchmarkError(f"benchmark {name}: there is no local file, and {error}. Else {wanted}") from error
+
+
+def _validation() -> list[BenchmarkItem]:
+    held_out = {item.problem for item in load_benchmark("micro")}
+    problems = [
+        problem for problem in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if problem.text not in held_out
+    ]
+    return [
+        BenchmarkItem(f"micro-validation/{i:04d}", problem.text, str(problem.answer), str(len(problem.operators)))
+        for i, problem in enumerate(problems)
+    ]
+
+
+def _item(definition: Benchmark, path: Path, number: int, position: str, row: Any) -> BenchmarkItem:
+    """One row of the file as a question. `position` begins the message of a `BenchmarkError`."""
+    columns = definition.columns
+    if not isinstance(row, dict):
+        raise BenchmarkError(f"{position}: expected an object with columns, got {str(row)[:80]!r}")
+    key = _text(row, columns.id, position) or f"{path.stem}/{number:05d}"
+    question = _required(row, columns.question, position)
+    if columns.options is None:
+        answer = _required(row, columns.answer, position)
+        if definition.answer_after is not None:
+            answer = answer.rpartition(definition.answer_after)[2].strip()
+    else:
+        options, answer = _options(columns, columns.options, row, key, position)
+        question = "\n".join([f"{question}\n\nOptions:", *map("{}. {}".format, _LETTERS, options)])
+    if (true := cleaned(definition.answers, answer)) is None:
+        raise BenchmarkError(f"{position}: column {columns.answer!r}: expected an answer, got {answer[:80]!r}")
+    level, subject = _text(row, columns.level, position), _text(row, columns.subject, position)
+    return BenchmarkItem(key, question, true, level, subject)
+
+
+def _options(
+    columns: Columns, options: str | tuple[str, ...], row: Mapping[str, Any], key: str, position: str
+) -> tuple[list[str], str]:
+    """The options in order, and the letter of the right one."""
+    if not isinstance(options, str):
+        texts = [_required(row, name, position) for name in options]
+        order = random.Random(seed_for(0, "options", key)).sample(range(len(texts)), len(texts))
+        return [texts[i] for i in order], _LETTERS[order.index(0)]
+    values, answer = row.get(options), _required(row, columns.answer, position)
+    if not isinstance(values, list) or not 2 <= len(values) <= len(_LETTERS):
+        raise BenchmarkError(f"{position}: column {options!r}: expected a list of options, got {str(values)[:80]!r}")
+    letter = cleaned("choice", answer)
+    if letter is None or letter not in _LETTERS[: len(values)]:
+        raise BenchmarkError(
+            f"{position}: column {columns.answer!r}: expected a letter up to {_LETTERS[len(values) - 1]}, "
+            f"got {answer[:80]!r}"
+        )
+    return [str(value) for value in values], letter
+
+
+def _required(row: Mapping[str, Any], column: str, position: str) -> str:
+    text = _text(row, column, position)
+    if text is None:
+        raise BenchmarkError(
+            f"{position}: column {column!r}: expected a text or a number, got none; the columns are "
+            f"{', '.join(map(repr, row))}"
+        )
+    return text
+
+
+def _text(row: Mapping[str, Any], column: str, position: str) -> str | None:
+    """A column's text; None if it is missing or blank. Of a list, as OlympiadBench has for answers, the first."""
+    value = row.get(column)
+    if isinstance(value, list) and len(value) >= 1:
+        value = value[0]
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BenchmarkError(f"{position}: column {column!r}: expected a text or a number, got {str(value)[:80]!r}")
+    return str(value) if str(value).strip() else None

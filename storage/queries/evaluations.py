@@ -1,0 +1,154 @@
+"""Evaluations: what a model was asked, its answers, and how many were right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Float, Integer, cast, func, select, update
+from sqlalchemy.orm import Session
+
+from core.statistics.estimates import Sums
+from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, evaluation_id
+from storage.errors import NotThere
+from storage.models import BenchmarkItems, Checkpoints, EvaluatedAnswers, EvaluatedItems, Evaluations
+from storage.queries.tables import columns, insert_new, table_of
+from storage.rows import EvaluationRow
+
+
+def begin_evaluation(
+    session: Session,
+    *,
+    model: str,
+    benchmark: str,
+    manifest: Mapping[str, Any],
+    protocol: Sequence[str | int | float] = (),
+    run: str | None = None,
+    checkpoint: str | None = None,
+) -> EvaluationRow:
+    """Store a new evaluation, or return the one that was begun with the same key. See `core.types.evaluation_id`."""
+    key = evaluation_id(model, benchmark, *protocol)
+    row: dict[str, Any] = {"id": key, "run": run, "checkpoint_id": checkpoint, "model": model, "benchmark": benchmark}
+    row |= {"manifest": dict(manifest), "seconds": 0.0, "created_at": datetime.now(UTC), "finished_at": None}
+    insert_new(session, Evaluations, [row])
+    return get_evaluation(session, key)
+
+
+def finish_evaluation(session: Session, key: str) -> None:
+    """Record when all questions were answered. If questions are added later, it is finished again."""
+    session.execute(update(table_of(Evaluations)).where(Evaluations.id == key).values(finished_at=datetime.now(UTC)))
+
+
+def get_evaluation(session: Session, key: str) -> EvaluationRow:
+    if (row := find_evaluation(session, key)) is None:
+        raise NotThere(f"evaluation {key}: no such evaluation")
+    return row
+
+
+def find_evaluation(session: Session, key: str) -> EvaluationRow | None:
+    row = session.execute(select(*columns(Evaluations, EvaluationRow)).where(Evaluations.id == key)).one_or_none()
+    return EvaluationRow(*row) if row else None
+
+
+def list_evaluations(session: Session, *, limit: int = 1_000) -> list[EvaluationRow]:
+    """The evaluations that no run made, the newest first."""
+    statement = select(*columns(Evaluations, EvaluationRow)).where(Evaluations.run.is_(None))
+    ordered = statement.order_by(Evaluations.created_at.desc(), Evaluations.id).limit(limit)
+    return [EvaluationRow(*row) for row in session.execute(ordered)]
+
+
+def of_run(session: Session, run: str) -> list[EvaluationRow]:
+    """The evaluations that a run made, in the order in which they were begun."""
+    statement = select(*columns(Evaluations, EvaluationRow)).where(Evaluations.run == run)
+    return [EvaluationRow(*row) for row in session.execute(statement.order_by(Evaluations.created_at, Evaluations.id))]
+
+
+def add_benchmark_items(session: Session, sha256: str, items: Sequence[BenchmarkItem]) -> None:
+    """Store the questions of a benchmark under the sha256 of all of them."""
+    rows = ({"sha256": sha256, "position": i, "item_id": item.id, **_without_id(item)} for i, item in enumerate(items))
+    insert_new(session, BenchmarkItems, rows)
+
+
+def _without_id(item: BenchmarkItem) -> dict[str, Any]:
+    return {name: value for name, value in asdict(item).items() if name != "id"}
+
+
+def benchmark_items(session: Session, sha256: str) -> list[BenchmarkItem]:
+    """The stored questions of a benchmark, in the order of its file."""
+    row = BenchmarkItems
+    statement = select(row.item_id, row.problem, row.answer, row.level, row.subject).where(row.sha256 == sha256)
+    return [BenchmarkItem(*values) for values in session.execute(statement.order_by(row.position))]
+
+
+def add_results(
+    session: Session,
+    key: str,
+    items: Iterable[Evaluated],
+    answers: Iterable[EvaluatedAnswer] = (),
+    *,
+    seconds: float = 0.0,
+) -> None:
+    """Store the results on some questions and the answers that they count; `seconds` is what they took."""
+    insert_new(session, EvaluatedItems, ({"evaluation_id": key, **asdict(item)} for item in items))
+    insert_new(session, EvaluatedAnswers, ({"evaluation_id": key, **asdict(answer)} for answer in answers))
+    spent = update(table_of(Evaluations)).where(Evaluations.id == key).values(seconds=Evaluations.seconds + seconds)
+    session.execute(spent)
+
+
+def results_of(session: Session, key: str) -> list[Evaluated]:
+    """The results of an evaluation, by item id."""
+    statement = select(*columns(EvaluatedItems, Evaluated)).where(EvaluatedItems.evaluation_id == key)
+    return [Evaluated(*row) for row in session.execute(statement.order_by(EvaluatedItems.item_id))]
+
+
+def answers_of(session: Session, key: str, item: str | None = None) -> list[EvaluatedAnswer]:
+    """The answers of an evaluation, by item id and sample index; only those to `item` if it is given."""
+    statement = select(*columns(EvaluatedAnswers, EvaluatedAnswer)).where(EvaluatedAnswers.evaluation_id == key)
+    if item is not None:
+        statement = statement.where(EvaluatedAnswers.item_id == item)
+    ordered = statement.order_by(EvaluatedAnswers.item_id, EvaluatedAnswers.sample_index)
+    return [EvaluatedAnswer(*row) for row in session.execute(ordered)]
+
+
+def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
+    """The (checkpoint, benchmark) pairs that a run has evaluated, by the checkpoint's iteration."""
+    key = (Checkpoints.iteration, Evaluations.model, Evaluations.benchmark)
+    statement = select(*key).join(Checkpoints).where(Evaluations.run == run).order_by(*key)
+    return [(checkpoint, benchmark) for _, checkpoint, benchmark in session.execute(statement)]
+
+
+def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Evaluated]:
+    """The results of a run's checkpoint on a benchmark, as the run evaluated it, by item id."""
+    return results_of(session, evaluation_id(checkpoint, benchmark))
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSums:
+    """The results of a checkpoint on a benchmark, summed over its items.
+
+    `shares` sums each item's share of right samples. `greedy` and `majority` count the items that were right.
+    """
+
+    checkpoint: str
+    benchmark: str
+    samples: int  # per item
+    shares: Sums
+    greedy: int
+    majority: int
+
+
+def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
+    """The results of every checkpoint of a run on every benchmark, as the run evaluated it, by iteration."""
+    key = (Checkpoints.iteration, Evaluations.model, Evaluations.benchmark)
+    row = EvaluatedItems
+    right = cast(row.correct, Float) / row.samples
+    figures: list[Any] = [func.max(row.samples), func.count(), func.sum(right), func.sum(right * right)]
+    figures += [func.sum(cast(column, Integer)) for column in (row.greedy_correct, row.majority_correct)]
+    joined = select(*key, *figures).join(Checkpoints).join(row, row.evaluation_id == Evaluations.id)
+    statement = joined.where(Evaluations.run == run).group_by(*key).order_by(*key)
+    return [
+        EvaluationSums(checkpoint, benchmark, samples, Sums(n, total, squares), greedy, majority)
+        for _, checkpoint, benchmark, samples, n, total, squares, greedy, majority in session.execute(statement)
+    ]

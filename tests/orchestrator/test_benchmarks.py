@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from core.settings.config import CoEvolution
+from core.types import BenchmarkItem
+from orchestrator.installation.home import SUITES
+from orchestrator.question_sets.benchmarks import (
+    BenchmarkError,
+    definition_of,
+    evaluated_in,
+    known_benchmarks,
+    load,
+    load_benchmark,
+    read_suite,
+)
+
+
+def test_the_tiny_world_s_benchmark_has_1000_questions_of_six_levels() -> None:
+    items = load_benchmark("micro")
+    assert len(items) >= 1000
+    assert {item.level for item in items} == set("123456")
+
+
+def test_a_file_may_have_questions_without_levels_and_blank_lines(tmp_path: Path) -> None:
+    file = tmp_path / "b.jsonl"
+    file.write_text(
+        '{"id": 1, "problem": "p", "answer": 2, "level": 3}\n\n{"id": "b", "problem": "q", "answer": "x"}\n'
+    )
+    assert load_benchmark(str(file)) == [BenchmarkItem("1", "p", "2", "3"), BenchmarkItem("b", "q", "x", None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (
+            '{"id": 1, "problem": "p", "answer": 2}\n{"id": 2, "problem": "p"}\n',
+            "line 2: column 'answer': expected a text or a number, got none; the columns are 'id', 'problem'",
+        ),
+        ("not JSON\n", "line 1: not JSON"),
+        ('["id", "problem", "answer"]\n', "line 1"),
+        ('{"id": 1, "problem": "p", "answer": 2}\n' * 2, "no id twice"),
+        ("\n", "at least one question"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(tmp_path: Path, content: str, complaint: str) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text(content)
+    with pytest.raises(BenchmarkError, match=f"bad.jsonl.*{complaint}"):
+        load_benchmark(str(file))
+
+
+def test_lone_surrogates_in_a_file_are_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "b.jsonl"
+    file.write_text(r'{"id": "1\ud83d", "problem": "p\ud83d", "answer": "2\ud83d"}')
+    assert load_benchmark(str(file)) == [BenchmarkItem("1\ufffd", "p\ufffd", "2\ufffd", None)]
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(BenchmarkError, match=r"nowhere\.jsonl: cannot be read: No such file"):
+        load_benchmark("nowhere.jsonl")
+
+
+def test_a_parquet_and_a_csv_file_are_read_alike(tmp_path: Path) -> None:
+    rows = [{"problem": "1 + 1?", "answer": 2, "subject": "sums"}, {"problem": "2\n+ 2?", "answer": 4, "subject": None}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "b.parquet")
+    pa.csv.write_csv(pa.Table.from_pylist(rows), tmp_path / "b.csv")
+    expected = [
+        BenchmarkItem("b/00000", "1 + 1?", "2", None, "sums"),
+        BenchmarkItem("b/00001", "2\n+ 2?", "4", None, None),
+    ]
+    assert load_benchmark(str(tmp_path / "b.parquet")) == expected
+    assert load_benchmark(str(tmp_path / "b.csv")) == expected
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COEVO_BENCHMARKS", str(tmp_path))
+    return tmp_path
+
+
+def test_options_are_lettered_and_the_answer_is_a_letter(folder: Path) -> None:
+    row = {"question_id": 70, "question": "Which?", "options": ["x", "y", "z"], "answer": "C", "category": "law"}
+    (folder / "mmlu_pro.jsonl").write_text(json.dumps(row))
+    assert load_benchmark("mmlu_pro") == [BenchmarkItem("70", "Which?\n\nOptions:\nA. x\nB. y\nC. z", "C", None, "law")]
+
+
+def test_options_of_their_own_columns_are_put_into_an_order_that_does_not_change(folder: Path) -> None:
+    names = ["Correct Answer", *(f"Incorrect Answer {i}" for i in (1, 2, 3))]
+    rows = [{"Record ID": f"r{i}", "Question": "Which?", **dict(zip(names, "ptuv", strict=True))} for i in range(40)]
+    (folder / "gpqa_diamond.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    items = load_benchmark("gpqa_diamond")
+    assert items == load_benchmark("gpqa_diamond")
+    for item in items:
+        options = dict(line.split(". ") for line in item.problem.splitlines()[3:])
+        assert sorted(options.values()) == [*"ptuv"]
+        assert options[item.answer] == "p"
+    assert {item.answer for item in items} == {*"ABCD"}
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"options": ["x", "y"], "answer": "C"}, "expected a letter up to B, got 'C'"),
+        ({"options": "x, y", "answer": "A"}, "column 'options': expected a list of options, got 'x, y'"),
+        ({"options": ["x", "y"], "answer": True}, "column 'answer': expected a text or a number, got 'True'"),
+    ],
+)
+def test_bad_options_are_named(folder: Path, row: dict, complaint: str) -> None:
+    (folder / "mmlu_pro.jsonl").write_text(json.dumps({"question": "Which?", **row}))
+    with pytest.raises(BenchmarkError, match=re.escape(complaint)):
+        load_benchmark("mmlu_pro")
+
+
+def test_an_own_definition_lies_beside_its_questions(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('title = "mine"\nsource = "me"\n[columns]\nquestion = "q"\nanswer = "a"\n')
+    (tmp_path / "mine.jsonl").write_text('{"q": "1 + 1?", "a": "2"}')
+    assert load_benchmark(str(tmp_path / "mine.toml")) == [BenchmarkItem("mine/00000", "1 + 1?", "2")]
+    (tmp_path / "mine.toml").write_text('title = "mine"\nprompt = "no question"\ncolour = "red"\n')
+    with pytest.raises(BenchmarkError, match=r"(?s)mine\.toml: not valid.*source.*colour"):
+        load_benchmark(str(tmp_path / "mine.toml"))
+
+
+def test_every_shipped_suite_names_shipped_benchmarks() -> None:
+    known = known_benchmarks()
+    assert len(known) >= 15
+    for name in known:
+        assert definition_of(name).hub is not None
+    for file in SUITES.glob("*.toml"):
+        suite = read_suite(file.stem)
+        assert set(suite.protocols()) <= set(known)
+        assert suite.source
+    with pytest.raises(BenchmarkError, match="suite nosuch: no such suite; expected one of evol-rl"):
+        read_suite("nosuch")
+
+
+def test_a_benchmark_s_sha256_is_that_of_its_questions(tmp_path: Path) -> None:
+    file = tmp_path / "b.jsonl"
+    file.write_text('{"id": 1, "problem": "p", "answer": 2}\n{"id": 2, "problem": "q", "answer": 3}\n')
+    whole = load(str(file))
+    file.write_text('{"id": 1,   "problem": "p", "answer": 2}\n\n{"id": 2, "problem": "q", "answer": 3}\n')
+    assert load(str(file)).sha256 == whole.sha256
+    first = load(str(file), limit=1)
+    assert (len(first.items), first.sha256 == whole.sha256) == (1, False)
+
+
+def test_a_run_s_benchmarks_are_its_own_the_suite_s_and_early_stopping_s() -> None:
+    config = CoEvolution.model_validate(
+        {
+            "evaluation": {"also": ["aime24"], "suite": "scrl", "samples": 4},
+            "early_stopping": {"benchmark": "micro-validation"},
+        }
+    )
+    protocols = evaluated_in(config)
+    assert [*protocols] == [
+        "micro",
+        "aime24",
+        "micro-validation",
+        "aime25",
+        "amc23",
+        "math500",
+        "minerva",
+        "gpqa_diamond",
+    ]
+    assert {name: protocols[name].samples for name in ("micro", "aime24", "math500")} == {
+        "micro": 4,
+        "aime24": 4,
+        "math500": 16,
+    }
+    assert protocols["math500"].sampling.top_p == 0.95

@@ -1,0 +1,197 @@
+"""`coevo evaluate`: which models and benchmarks it takes, and what it prints. A fake service answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from core.types import GREEDY, Checkpoint
+from orchestrator.cli import app
+from orchestrator.evaluation.models import EvaluationError, find_model
+from orchestrator.installation.home import MICRO_MODEL, Home
+from storage import queries
+from storage.checkpoints import digest, manifest, verify
+from storage.session import Store, open_store
+from storage.texts import evaluation_path, read_texts
+from tests.fake_service import fake_service
+from tests.synthetic_run import create, evaluate, held_out
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    file = tmp_path / "sums.jsonl"
+    rows = [{"id": i, "problem": f"What is {i} + 1?", "answer": i + 1, "level": 1 + i % 2} for i in range(6)]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return file
+
+
+def coevo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *arguments])
+
+
+def answer(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+    """Right greedily; when sampled, right for an even seed and cut off for an odd one."""
+    number = int(next(re.finditer(r"\d+", body["messages"][-1]["content"]))[0])
+    is_right = body["temperature"] == 0 or body["seed"] % 2 == 0
+    text = rf"\boxed{{{number + 1}}}" if is_right else "hm"
+    choice = {"message": {"content": text}, "finish_reason": "stop" if is_right else "length"}
+    return 200, {"choices": [choice], "usage": {"completion_tokens": 7}}
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[str, list[Any]]]:
+    with fake_service(answer) as (described, requests):
+        yield described.url, requests
+
+
+def test_a_url_is_asked_and_its_answers_are_stored(
+    home: Home, questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, requests = service
+    monkeypatch.setenv("THEIR_KEY", "secret")
+    arguments = (url, str(questions), "--model", "m", "--samples", "2", "--max-tokens", "50", "--json")
+    result = coevo(*arguments, "--key-variable", "THEIR_KEY")
+    assert result.exit_code == 0, result.output
+    [figures] = json.loads(result.stdout)
+    assert (figures["model"], figures["benchmark"]) == (f"{url}#m", str(questions))
+    # The two seeds of a question follow each other, so one is even.
+    assert (figures["pass_at_1"]["value"], figures["greedy"]["value"], figures["truncated"]["value"]) == (0.5, 1, 0.5)
+    assert figures["pass_at_k"]["2"]["value"] == figures["maj_at_k"]["2"]["value"] == 1
+    assert (figures["pass_at_1"]["n"], figures["samples"], figures["finished"], figures["tokens"]) == (6, 2, True, 126)
+    assert {*figures["by_level"]} == {"1", "2"}
+    recorded = figures["manifest"]
+    assert recorded["model"] == {"url": url, "model": "m"}
+    assert (recorded["benchmark"]["questions"], recorded["decoding"]["sampling"]["max_tokens"]) == (6, 50)
+    assert "secret" not in result.stdout
+    assert len(requests) == 18
+    path, body, authorization = requests[0]
+    assert (path, body["model"], body["max_tokens"], authorization) == (
+        "/v1/chat/completions",
+        "m",
+        50,
+        "Bearer secret",
+    )
+    # The same command asks nothing again; another number of samples is another evaluation.
+    assert json.loads(coevo(*arguments, "--key-variable", "THEIR_KEY").stdout) == [figures]
+    assert len(requests) == 18
+    assert coevo(url, str(questions), "--model", "m", "--samples", "0").exit_code == 0
+    assert len(requests) == 24
+    store = open_store(home.database)
+    with store.read() as session:
+        greedy, first = queries.evaluations.list_evaluations(session)
+        assert (first.id, first.run) == (figures["id"], None)
+        answers = queries.evaluations.answers_of(session, first.id, "3")
+        assert [(row.sample_index, row.verdict, row.finish_reason) for row in answers] == [
+            (GREEDY, "equal", "stop"),
+            *sorted([(i, v, r) for i, (v, r) in enumerate(_verdicts(answers))]),
+        ]
+        assert {row.sample_index for row in queries.evaluations.answers_of(session, greedy.id)} == {GREEDY}
+    texts = read_texts(evaluation_path(home.texts, first.id), ["3"])
+    assert sorted(text.text for text in texts) == [r"\boxed{4}", r"\boxed{4}", "hm"]
+    store.close()
+
+
+def _verdicts(answers: list[Any]) -> list[tuple[str | None, str]]:
+    sampled = [row for row in answers if row.sample_index != GREEDY]
+    assert {row.verdict for row in sampled} == {"equal", None}
+    return [(row.verdict, "stop" if row.verdict else "length") for row in sampled]
+
+
+def test_the_table_has_each_benchmark_with_intervals(
+    home: Home, questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    result = coevo(service[0], str(questions), "micro", "--model", "m", "--samples", "2", "--limit", "4")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    [sums] = [line.split() for line in lines if "sums.jsonl" in line]
+    assert sums == ["sums.jsonl", "4", "2", "50.0", "100.0", "100.0", "100.0", "50.0%", "50.0%", "7"]
+    [micro] = [line.split() for line in lines if "micro" in line]
+    assert micro[1:3] == ["4", "2"]
+    assert "[51.0, 100.0]" in result.stdout  # Wilson's interval for 4 of 4
+    assert "4 of 4 questions of micro" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("http://127.0.0.1:1/v1", "micro"), "--model: expected the model's name at http://127.0.0.1:1/v1, got none"),
+        (("demo:1", "micro", "--model", "m"), "--model and --key-variable: expected only with a URL, got 'demo:1'"),
+        (("demo:1",), "benchmark: expected a benchmark's name, a file, or --suite, got none"),
+        (("demo:1", "nosuch"), "benchmark nosuch: no such benchmark; expected one of micro"),
+        (("demo:1", "micro", "--suite", "nosuch"), "suite nosuch: no such suite; expected one of evol-rl"),
+        (("demo:1", "micro", "--limit", "-1"), "limit: expected 0 or more, got -1"),
+        (("demo:1", "micro", "--samples", "-1"), "samples: Input should be greater than or equal to 0 (got -1)"),
+        (("demo:1", "micro", "--temperature", "11"), "temperature: Input should be less than or equal to 10"),
+        (("demo:1", "micro"), "run demo: no such run"),
+        (("nowhere", "micro"), "model: expected RUN:ITERATION, RUN:base, RUN:best, a folder"),
+        (("http://u@h/v1", "micro", "--model", "m"), "url: String should match pattern"),
+        (("http://h/v1", "micro", "--model", "m", "--key-variable", "UNSET"), "UNSET is not set in the environment"),
+        ((str(MICRO_MODEL), "micro"), "no services are running for"),
+        ((str(MICRO_MODEL), "micro", "--applications", "nosuch"), "serving.applications: nosuch: no such file"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_asked(home: Home, arguments: tuple[str, ...], words: str) -> None:
+    result = coevo(*arguments)
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr
+    if (home.path / "coevo.db").exists():
+        store = open_store(home.database)
+        with store.read() as session:
+            assert queries.evaluations.list_evaluations(session) == []
+        store.close()
+
+
+def test_a_service_that_answers_something_else_is_named(home: Home, questions: Path) -> None:
+    with fake_service(lambda _n, _body: (200, {"error": "out of money"})) as (described, _):
+        result = coevo(described.url, str(questions), "--model", "m")
+    assert result.exit_code == 1
+    assert "expected a chat completion, got \"{'error': 'out of money'}\"" in result.stderr
+
+
+def test_a_run_s_checkpoints_are_named_by_iteration_base_and_best(home: Home, sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, "r")
+        for t, right in enumerate([2, 6, 4]):
+            if t:
+                solver = Checkpoint(f"r/solver/{t}", "r", "solver", t, 1, f"/c/{t}", f"{t}" * 64, "r/base/0")
+                queries.checkpoints.add_checkpoint(session, solver, {})
+            evaluate(session, "r", t, held_out([right] * 4, [1] * 4, [1] * 4), took=1)
+    names = {which: find_model(home, sqlite, f"r:{which}", None, None) for which in ("base", "0", "2", "best")}
+    assert {which: model.name for which, model in names.items()} == {
+        "base": "r/base/0",
+        "0": "r/base/0",
+        "2": "r/solver/2",
+        "best": "r/solver/1",
+    }
+    assert names["2"].identity == {"checkpoint": "r/solver/2", "sha256": "2" * 64}
+    assert names["2"].checkpoint == "r/solver/2"
+    with sqlite.write() as session:
+        create(session, "new")
+    with pytest.raises(EvaluationError, match="new:best: the run has no evaluation yet"):
+        find_model(home, sqlite, "new:best", None, None)
+
+
+def test_a_folder_is_served_from_links_that_are_verified(home: Home, sqlite: Store) -> None:
+    sha256 = digest(manifest(MICRO_MODEL))
+    for _ in range(2):
+        model = find_model(home, sqlite, str(MICRO_MODEL), None, None)
+    assert (model.name, model.checkpoint) == (str(MICRO_MODEL), None)
+    assert model.identity == {"folder": str(MICRO_MODEL), "sha256": sha256}
+    assert model.engine["name"] == "embedded"
+    [linked] = (home.work / "_models").iterdir()
+    verify(linked, sha256)
+    assert all(path.is_symlink() for path in linked.glob("*.safetensors"))

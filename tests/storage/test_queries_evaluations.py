@@ -1,0 +1,103 @@
+"""Evaluations: what was asked, the answers, and sums of the results."""
+
+from __future__ import annotations
+
+import pytest
+from store_examples import fresh_run
+
+from core.statistics.estimates import Sums
+from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, evaluation_id
+from storage import queries
+from storage.errors import NotThere
+from storage.queries.evaluations import EvaluationSums
+from storage.session import Store
+from tests.synthetic_run import add_evaluations
+
+
+def test_evaluations_are_read_by_checkpoint_and_benchmark(store: Store) -> None:
+    run = fresh_run(store)
+    items = [Evaluated("b", "2", 8, 3, True, False), Evaluated("a", None, 8, 0, False, True)]
+    with store.write() as session:
+        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
+        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
+    with store.read() as session:
+        assert queries.evaluations.evaluations_of(session, f"{run}/base/0", "micro") == items[::-1]
+        assert queries.evaluations.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
+        assert queries.evaluations.evaluations_of(session, f"{run}/solver/1", "micro") == []
+        assert queries.evaluations.evaluated(session, run) == [(f"{run}/base/0", "micro"), (f"{run}/base/0", "other")]
+
+
+def test_evaluation_sums_are_those_of_a_run_s_own_evaluations(store: Store) -> None:
+    run = fresh_run(store)
+    items = [Evaluated("b", "2", 8, 2, True, False), Evaluated("a", None, 8, 4, True, True)]
+    checkpoint = f"{run}/base/0"
+    with store.write() as session:
+        add_evaluations(session, checkpoint=checkpoint, benchmark="other", items=items[:1])
+        add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
+        # A person evaluated the same checkpoint in another way; the run's figures do not change.
+        names = {"model": checkpoint, "checkpoint": checkpoint, "benchmark": "micro", "protocol": ["32 samples"]}
+        apart = queries.evaluations.begin_evaluation(session, manifest={}, **names)
+        queries.evaluations.add_results(session, apart.id, items[:1])
+    with store.read() as session:
+        assert queries.evaluations.evaluation_sums(session, run) == [
+            EvaluationSums(checkpoint, "micro", 8, Sums(2, 0.75, 0.3125), 2, 1),
+            EvaluationSums(checkpoint, "other", 8, Sums(1, 0.25, 0.0625), 1, 0),
+        ]
+        assert queries.evaluations.evaluation_sums(session, "another") == []
+        assert [row.id for row in queries.evaluations.list_evaluations(session) if row.model == checkpoint] == [
+            apart.id
+        ]
+
+
+def test_an_evaluation_goes_on_with_its_manifest_time_and_answers(store: Store) -> None:
+    names = {"model": f"http://{fresh_run(store)}/v1", "benchmark": "aime24", "protocol": ["sha", 2, 0.6]}
+    answers = [
+        EvaluatedAnswer("i", GREEDY, None, None, None, 40, "length"),
+        EvaluatedAnswer("i", 0, "7", 0, "equal", 9, "stop"),
+        EvaluatedAnswer("i", 1, r"\frac12", 1, "unknown", 11, "stop"),
+    ]
+    with store.write() as session:
+        first = queries.evaluations.begin_evaluation(session, manifest={"seed": 1}, **names)
+        queries.evaluations.add_results(
+            session, first.id, [Evaluated("i", None, 2, 1, False, True)], answers, seconds=1.5
+        )
+    with store.write() as session:
+        again = queries.evaluations.begin_evaluation(session, manifest={"seed": 2}, **names)
+        # A batch that is written a second time after a crash changes nothing but the time.
+        queries.evaluations.add_results(
+            session, again.id, [Evaluated("i", None, 2, 0, False, False)], answers, seconds=1
+        )
+        queries.evaluations.finish_evaluation(session, again.id)
+    with store.read() as session:
+        row = queries.evaluations.get_evaluation(session, first.id)
+        assert (row.id, row.manifest, row.seconds, row.run) == (evaluation_id(*_key(names)), {"seed": 1}, 2.5, None)
+        assert row.finished_at is not None
+        assert row.finished_at >= row.created_at
+        assert queries.evaluations.results_of(session, row.id) == [Evaluated("i", None, 2, 1, False, True)]
+        assert queries.evaluations.answers_of(session, row.id) == answers
+        assert queries.evaluations.answers_of(session, row.id, "another") == []
+        with pytest.raises(NotThere, match="evaluation x: no such"):
+            queries.evaluations.get_evaluation(session, "x")
+
+
+def _key(names: dict) -> tuple:
+    return names["model"], names["benchmark"], *names["protocol"]
+
+
+def test_the_questions_of_a_benchmark_are_stored_once_in_their_order(store: Store) -> None:
+    items = [BenchmarkItem("b", "1 + 1?", "2", "easy", "sums"), BenchmarkItem("a", "2 + 2?", "4")]
+    for _ in range(2):
+        with store.write() as session:
+            queries.evaluations.add_benchmark_items(session, "sha", items)
+    with store.read() as session:
+        assert queries.evaluations.benchmark_items(session, "sha") == items
+        assert queries.evaluations.benchmark_items(session, "another") == []
+
+
+def test_an_evaluation_goes_with_its_run(store: Store) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=[])
+        queries.runs.delete_run(session, run)
+    with store.read() as session, pytest.raises(NotThere):
+        queries.evaluations.get_evaluation(session, evaluation_id(f"{run}/base/0", "micro"))
