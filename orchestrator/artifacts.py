@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -22,7 +22,9 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from core.statistics.estimates import Estimate
 from core.types import Stage
+from services.evaluations import EvaluationFigures
 from storage.session import Store
 
 _thread = ThreadPoolExecutor(1, "artifacts")
@@ -64,6 +66,25 @@ def stage_result(run: str, iteration: int, stage: Stage, result: Mapping[str, An
     else:
         text = "\n".join([f"### {title}", *(f"- {name}: `{value}`" for name, value in result.items())])
         _write(lambda: create_markdown_artifact(text, key=key))
+
+
+def evaluated(figures: Sequence[EvaluationFigures]) -> None:
+    """Show the figures of an evaluation as a table, one row for each benchmark."""
+    rows = [
+        {
+            "benchmark": one.evaluation.benchmark,
+            "questions": one.questions,
+            "samples": one.samples,
+            **{name: _with_interval(getattr(one, name)) for name in ("pass_at_1", "greedy", "majority")},
+        }
+        for one in figures
+    ]
+    model = figures[0].evaluation.model if figures else ""
+    _write(lambda: create_table_artifact(rows, key=_key("evaluation", model), description=f"evaluation of {model}"))
+
+
+def _with_interval(estimate: Estimate) -> str:
+    return f"{estimate.value:.1%} ({estimate.lo:.1%} to {estimate.hi:.1%})"
 
 
 def curves(store: Store, run: str) -> None:

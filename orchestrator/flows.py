@@ -17,8 +17,11 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import Field, ValidationError
 
+from core.settings.parsing import validated
 from core.types import Flow, Stage
 from orchestrator import artifacts, progress, runs
+from orchestrator.evaluation import request as evaluation
+from orchestrator.evaluation.request import EvaluationRequest
 from orchestrator.installation.home import home
 from orchestrator.installation.orphans import is_subflow, note_process
 from orchestrator.ledger import LastWrite, note_progress, other_holder, run_held, run_once
@@ -145,6 +148,44 @@ def _action_after(store: Store, run: str, t: int) -> str:
     runs.set_status(store, run, "running")
     _stage_task("ask_a_person", t)(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))
     return str(runs.decision(store, run, t)["action"])
+
+
+@flow(flow_run_name="{model}")
+def evaluate(
+    model: str,
+    benchmarks: list[str] = ["micro"],  # noqa: B006 (as above)
+    suite: str = "",
+    samples: int = 8,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    max_tokens: int = 4096,
+    limit: int = 0,
+    seed: int = 0,
+) -> list[str]:
+    """Ask a model the questions of benchmarks; its figures are on the dashboard's page of evaluations.
+
+    Args:
+        model: RUN:ITERATION, RUN:base or RUN:best, or a folder with a Hugging Face model.
+        benchmarks: Names in deploy/benchmarks, or paths of JSONL, Parquet or CSV files.
+        suite: Name of a suite in deploy/suites, which says what is asked and how.
+        samples: Sampled answers to each question, beside a greedy one. 0: greedy only.
+        temperature: Of the sampled answers.
+        top_p: Of the sampled answers.
+        max_tokens: Of each answer.
+        limit: Ask only the first so many questions of a benchmark; 0 asks all.
+        seed: Of the sampled answers.
+    """
+    note_process()
+    coevo_home = home()
+    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    request = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
+    protocol = {"samples": samples, "sampling": sampling}
+    checked = validated(EvaluationRequest, {**request, "protocol": protocol}, "evaluate")
+    store = open_store(coevo_home.database, create=True)
+    with artifacts.written():
+        figures = evaluation.evaluate(coevo_home, store, checked, lambda *_: None)
+        artifacts.evaluated(figures)
+    return [one.evaluation.id for one in figures]
 
 
 @flow(flow_run_name=_flow_run_name)

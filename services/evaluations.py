@@ -1,88 +1,72 @@
-"""The figures of an evaluation, made from the stored answers. Every interval is over questions."""
+"""The figures of an evaluation, and its questions with their answers, from the stored rows. Every interval is over
+questions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.statistics.accuracy import Accuracy, accuracy_of, pass_at_1_by_level
+from core.statistics.accuracy import accuracy_of, pass_at_1_by_level
 from core.statistics.curves import CurvePoint, Tally, curve
 from core.statistics.estimates import Estimate, mean_share
 from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer
 from storage import queries
+from storage.errors import StoreError
 from storage.rows import EvaluationRow
+from storage.texts import evaluation_path, read_texts
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """The figures of one evaluation. If `samples` is 0, there are only greedy answers, and all figures are of them."""
+class EvaluationFigures:
+    """The figures of one evaluation. If `samples` is 0, there are only greedy answers, and all figures are of them.
 
-    row: EvaluationRow
+    `vote_share` is the mean share of votes that the majority has, `truncated` that of answers that were cut off at the
+    token limit, `unparsed` that of replies without an answer. `mean_tokens` is of a sampled reply, `tokens` of all
+    replies, greedy ones included. `by_level` and `by_subject` are pass@1.
+    """
+
+    evaluation: EvaluationRow
     questions: int  # that are answered
     samples: int
-    accuracy: Accuracy
+    pass_at_1: Estimate
+    greedy: Estimate
+    majority: Estimate
     curve: list[CurvePoint]
-    vote_share: Estimate | None  # the mean share of votes that the majority has
-    truncated: Estimate | None  # the mean share of answers that were cut off at the token limit
-    unparsed: Estimate | None  # the mean share of replies without an answer
-    mean_tokens: float  # of a reply
-    tokens: int  # of all replies, greedy ones included
-    by_level: dict[str, Estimate]  # pass@1
+    vote_share: Estimate | None
+    truncated: Estimate | None
+    unparsed: Estimate | None
+    mean_tokens: float
+    tokens: int
+    by_level: dict[str, Estimate]
     by_subject: dict[str, Estimate]
 
-    def as_json(self) -> dict[str, Any]:
-        """The figures with their intervals, and the manifest."""
-        row, accuracy = self.row, self.accuracy
-        return {
-            "id": row.id,
-            "model": row.model,
-            "benchmark": row.benchmark,
-            "questions": self.questions,
-            "samples": self.samples,
-            "pass_at_1": accuracy.pass_at_1.as_json(),
-            "greedy": accuracy.greedy.as_json(),
-            "majority": accuracy.majority.as_json(),
-            "pass_at_k": {str(point.k): point.pass_at_k.as_json() for point in self.curve},
-            "maj_at_k": {str(point.k): point.maj_at_k.as_json() for point in self.curve},
-            **{name: _json(getattr(self, name)) for name in ("vote_share", "truncated", "unparsed")},
-            "mean_tokens": self.mean_tokens,
-            "tokens": self.tokens,
-            "seconds": row.seconds,
-            "finished": row.finished_at is not None,
-            "by_level": {level: estimate.as_json() for level, estimate in self.by_level.items()},
-            "by_subject": {subject: estimate.as_json() for subject, estimate in self.by_subject.items()},
-            "manifest": dict(row.manifest),
-        }
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A question of an evaluation, with its result and its answers by sample index.
+
+    `texts` are the whole replies in the order of the answers; None in lists, and if they are not kept. `question` is
+    None if only its id is stored.
+    """
+
+    question: BenchmarkItem | None
+    result: Evaluated
+    answers: list[EvaluatedAnswer]
+    texts: list[str] | None
 
 
-def _json(estimate: Estimate | None) -> dict[str, Any] | None:
-    return None if estimate is None else estimate.as_json()
-
-
-def results_of(session: Session, key: str) -> Results | None:
+def figures_of(session: Session, key: str) -> EvaluationFigures | None:
     """The figures of the evaluation with this key; None before its first answer. Raises `NotThere`."""
     row = queries.evaluations.get_evaluation(session, key)
     results, answers = queries.evaluations.results_of(session, key), queries.evaluations.answers_of(session, key)
     accuracy = accuracy_of(results)
     if accuracy is None:
         return None
-    items = queries.evaluations.benchmark_items(session, row.manifest["benchmark"]["sha256"])
-    return figures(row, accuracy, results, answers, items)
-
-
-def figures(
-    row: EvaluationRow,
-    accuracy: Accuracy,
-    results: Sequence[Evaluated],
-    answers: Sequence[EvaluatedAnswer],
-    items: Iterable[BenchmarkItem],
-) -> Results:
-    """The figures from the stored rows; `answers` are in order of their items."""
     sampled = [answer for answer in answers if answer.sample_index != GREEDY]
     counted = sampled or answers
     groups = [[*group] for _, group in groupby(counted, lambda answer: answer.item_id)]
@@ -90,17 +74,19 @@ def figures(
     def mean_of(holds: Callable[[EvaluatedAnswer], bool]) -> Estimate | None:
         return mean_share([fmean(map(holds, group)) for group in groups])
 
-    subjects = {item.id: item.subject for item in items}
-    return Results(
-        row=row,
+    subjects = {item.id: item.subject for item in _items(session, row)}
+    return EvaluationFigures(
+        evaluation=row,
         questions=len(results),
-        samples=len(groups[0]) if sampled else 0,
-        accuracy=accuracy,
+        samples=results[0].samples if sampled or not answers else 0,
+        pass_at_1=accuracy.pass_at_1,
+        greedy=accuracy.greedy,
+        majority=accuracy.majority,
         curve=curve([tally_of(group) for group in groups]),
         vote_share=mean_of(lambda answer: answer.answer_class == 0) if sampled else None,
         truncated=mean_of(lambda answer: answer.finish_reason == "length"),
         unparsed=mean_of(lambda answer: answer.answer is None),
-        mean_tokens=fmean(answer.tokens for answer in counted),
+        mean_tokens=fmean(answer.tokens for answer in counted) if counted else 0.0,
         tokens=sum(answer.tokens for answer in answers),
         by_level=pass_at_1_by_level(results),
         by_subject=pass_at_1_by_level([replace(result, level=subjects.get(result.item_id)) for result in results]),
@@ -117,3 +103,46 @@ def tally_of(answers: Sequence[EvaluatedAnswer]) -> Tally:
         else:  # a greedy answer has no class; it is then the only one
             classes.setdefault(answer.answer_class or 0, []).append(answer.verdict == "equal")
     return Tally(tuple((len(members), any(members)) for members in classes.values()), blank)
+
+
+def records_of(session: Session, key: str, *, after: str = "", limit: int | None = None) -> list[Record]:
+    """The questions of an evaluation by item id, from the one after `after` on, without the whole replies.
+
+    Raises `NotThere`.
+    """
+    row = queries.evaluations.get_evaluation(session, key)
+    results = queries.evaluations.results_of(session, key, after=after, limit=limit)
+    items = {item.id: item for item in _items(session, row)}
+    answers = queries.evaluations.answers_of(session, key, [result.item_id for result in results])
+    by_item = {item: [*group] for item, group in groupby(answers, lambda answer: answer.item_id)}
+    return [Record(items.get(one.item_id), one, by_item.get(one.item_id, []), None) for one in results]
+
+
+def record_of(session: Session, key: str, item: str, texts: Path | None) -> Record:
+    """One question of an evaluation with its answers. `texts` is the folder with the texts of rollouts.
+
+    Raises `NotThere`.
+    """
+    row = queries.evaluations.get_evaluation(session, key)
+    result = queries.evaluations.result_of(session, key, item)
+    question = next((one for one in _items(session, row) if one.id == item), None)
+    answers = queries.evaluations.answers_of(session, key, [item])
+    return Record(question, result, answers, _texts(texts, key, answers))
+
+
+def _items(session: Session, row: EvaluationRow) -> Iterator[BenchmarkItem]:
+    """The questions of an evaluation, if they are stored: those of a matrix are a run's questions."""
+    if "benchmark" in row.manifest:
+        yield from queries.evaluations.benchmark_items(session, row.manifest["benchmark"]["sha256"])
+
+
+def _texts(folder: Path | None, key: str, answers: Sequence[EvaluatedAnswer]) -> list[str] | None:
+    """The whole replies, in the order of the answers; None if they are not kept, or not yet complete."""
+    if folder is None or not answers:
+        return None
+    try:
+        rows = read_texts(evaluation_path(folder, key), [answers[0].item_id])
+    except StoreError:
+        return None
+    texts = {row.sample_index: row.text for row in rows}
+    return [texts.get(answer.sample_index, "") for answer in answers]

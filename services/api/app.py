@@ -18,6 +18,7 @@ from services.api.routes import (
     alerts,
     audits,
     checkpoints,
+    evaluations,
     exports,
     figures,
     flow_runs,
@@ -75,7 +76,19 @@ def create_app(
     problems.install(app)
     may_read = [Depends(needs("read"))] if ask_for_keys else []
     refusals = documented(401, 403, 422) if ask_for_keys else documented(422)
-    for module in (runs, flow_runs, questions, traces, figures, series, checkpoints, exports, alerts, audits):
+    for module in (
+        runs,
+        flow_runs,
+        questions,
+        traces,
+        figures,
+        series,
+        checkpoints,
+        evaluations,
+        exports,
+        alerts,
+        audits,
+    ):
         app.include_router(module.router, prefix=PREFIX, dependencies=may_read, responses=refusals)
     may_run = [Depends(needs("run"))] if ask_for_keys else []
     for router in (triggers.router, alerts.acknowledging):

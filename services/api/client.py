@@ -31,8 +31,10 @@ from services.api.schemas import (
     Triggered,
 )
 from services.api.transport import ApiError, Transport
+from services.evaluations import EvaluationFigures, Record
 from storage.rows import (
     AlertRow,
+    EvaluationRow,
     Job,
     KeyRow,
     QuestionSummary,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
+_EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
+_RECORD = TypeAdapter(Record)
 _RUN, _RUN_DETAIL = TypeAdapter(Run), TypeAdapter(RunDetail)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
@@ -147,6 +151,23 @@ class ApiClient:
     def checkpoint(self, run: str, role: Role | Literal["base"], iteration: int) -> CheckpointDetail:
         """One checkpoint with its files, and which checkpoints were trained from which."""
         return CheckpointDetail.model_validate(self._get(f"/runs/{run}/checkpoints/{role}/{iteration}", {}))
+
+    def all_evaluations(self, run: str | None = None) -> list[EvaluationRow]:
+        """What models were asked: those of `coevo evaluate`, the newest first, or those of a run in their order."""
+        rows = self._get("/evaluations", {} if run is None else {"run": run})
+        return [_EVALUATION.validate_python(row) for row in rows]
+
+    def evaluation(self, key: str) -> EvaluationFigures:
+        """The figures of one evaluation, and its manifest."""
+        return _EVALUATION_FIGURES.validate_python(self._get(f"/evaluations/{key}", {}))
+
+    def records(self, key: str) -> Iterator[Record]:
+        """The questions of an evaluation by their ids, with the answers to them, without the whole replies."""
+        return (_RECORD.validate_python(item) for item in self._items(f"/evaluations/{key}/records", {}))
+
+    def record(self, key: str, item: str) -> Record:
+        """One question of an evaluation, with the whole replies where they are kept."""
+        return _RECORD.validate_python(self._get(f"/evaluations/{key}/record", {"item": item}))
 
     def evaluations(self, run: str) -> list[Evaluation]:
         """The results of a run's checkpoints on benchmarks."""

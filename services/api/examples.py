@@ -121,6 +121,46 @@ _AGREEMENTS = {
     "annotators": [{"first": "ann", "second": "bob", "kappa": _estimate(0.81, 0.7, 0.92, 145)}],
 }
 
+_EVALUATION = {
+    "id": "5f0c3d1e9a7b2468",
+    "run": None,
+    "checkpoint_id": "demo/solver/1",
+    "model": "demo/solver/1",
+    "benchmark": "aime24",
+    "manifest": {
+        "model": {"checkpoint": "demo/solver/1", "sha256": "0" * 64},
+        "benchmark": {"name": "aime24", "title": "AIME 2024", "sha256": "1" * 64, "questions": 30},
+    },
+    "seconds": 41.5,
+    "created_at": _BEGUN,
+    "finished_at": _ENDED,
+}
+
+
+def _answer(index: int, answer: str, answer_class: int | None, verdict: str) -> dict[str, Any]:
+    counts = {"tokens": 812, "finish_reason": "stop"}
+    named = {"item_id": "aime24/0", "sample_index": index, "answer": answer}
+    return {**named, "answer_class": answer_class, "verdict": verdict, **counts}
+
+
+_RECORD = {
+    "question": {"id": "aime24/0", "problem": "Every morning Aya …", "answer": "204", "level": None, "subject": None},
+    "result": {
+        "item_id": "aime24/0",
+        "level": None,
+        "samples": 2,
+        "correct": 1,
+        "greedy_correct": True,
+        "majority_correct": True,
+    },
+    "answers": [
+        _answer(-1, "204", None, "equal"),
+        _answer(0, "204", 0, "equal"),
+        _answer(1, "210", 1, "unequal"),
+    ],
+    "texts": [_TEXT, _TEXT, _TEXT],
+}
+
 # By the name of its schema in the description.
 EXAMPLES: dict[str, Any] = {
     "RunPage": {"items": [_RUN], "next": None},
@@ -177,6 +217,28 @@ EXAMPLES: dict[str, Any] = {
         "greedy": _estimate(0.7, 0.6392, 0.7545, 240),
         "majority": _estimate(0.625, 0.5622, 0.6838, 240),
     },
+    "EvaluationRow": _EVALUATION,
+    "EvaluationFigures": {
+        "evaluation": _EVALUATION,
+        "questions": 30,
+        "samples": 2,
+        "pass_at_1": _estimate(0.4, 0.2406, 0.5594, 30),
+        "greedy": _estimate(0.5, 0.3315, 0.6685, 30),
+        "majority": _estimate(0.4, 0.2459, 0.5768, 30),
+        "curve": [
+            {"k": 1, "pass_at_k": _estimate(0.4, 0.2406, 0.5594, 30), "maj_at_k": _estimate(0.4, 0.2406, 0.5594, 30)},
+            {"k": 2, "pass_at_k": _estimate(0.5, 0.3181, 0.6819, 30), "maj_at_k": _estimate(0.4, 0.2406, 0.5594, 30)},
+        ],
+        "vote_share": _estimate(0.9, 0.8176, 0.9824, 30),
+        "truncated": _estimate(0.0333, 0.0, 0.0987, 30),
+        "unparsed": _estimate(0.0333, 0.0, 0.0987, 30),
+        "mean_tokens": 812.5,
+        "tokens": 73_125,
+        "by_level": {},
+        "by_subject": {"algebra": _estimate(0.5, 0.2118, 0.7882, 12)},
+    },
+    "RecordPage": {"items": [{**_RECORD, "texts": None}], "next": "aime24/0"},
+    "Record": _RECORD,
     "StepLabelFigures": {
         "iteration": 1,
         "step": 12,

@@ -41,6 +41,8 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 @router.get("/compare")
 @router.get("/alerts")
+@router.get("/evaluations")
+@router.get("/evaluations/{rest:path}")
 @router.get("/label")
 @router.get("/runs/{rest:path}")
 def page() -> FileResponse:

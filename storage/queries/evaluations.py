@@ -97,17 +97,27 @@ def add_results(
     session.execute(spent)
 
 
-def results_of(session: Session, key: str) -> list[Evaluated]:
-    """The results of an evaluation, by item id."""
+def results_of(session: Session, key: str, *, after: str = "", limit: int | None = None) -> list[Evaluated]:
+    """The results of an evaluation by item id, from the one after `after` on, and at most `limit`."""
     statement = select(*columns(EvaluatedItems, Evaluated)).where(EvaluatedItems.evaluation_id == key)
-    return [Evaluated(*row) for row in session.execute(statement.order_by(EvaluatedItems.item_id))]
+    ordered = statement.where(EvaluatedItems.item_id > after).order_by(EvaluatedItems.item_id).limit(limit)
+    return [Evaluated(*row) for row in session.execute(ordered)]
 
 
-def answers_of(session: Session, key: str, item: str | None = None) -> list[EvaluatedAnswer]:
-    """The answers of an evaluation, by item id and sample index; only those to `item` if it is given."""
+def result_of(session: Session, key: str, item: str) -> Evaluated:
+    """The result on one question. Raises `NotThere`."""
+    of_item = (EvaluatedItems.evaluation_id == key, EvaluatedItems.item_id == item)
+    row = session.execute(select(*columns(EvaluatedItems, Evaluated)).where(*of_item)).one_or_none()
+    if row is None:
+        raise NotThere(f"question {item!r}: evaluation {key} has no answers to it")
+    return Evaluated(*row)
+
+
+def answers_of(session: Session, key: str, items: Sequence[str] | None = None) -> list[EvaluatedAnswer]:
+    """The answers of an evaluation, by item id and sample index; only those to `items` if they are given."""
     statement = select(*columns(EvaluatedAnswers, EvaluatedAnswer)).where(EvaluatedAnswers.evaluation_id == key)
-    if item is not None:
-        statement = statement.where(EvaluatedAnswers.item_id == item)
+    if items is not None:
+        statement = statement.where(EvaluatedAnswers.item_id.in_(items))
     ordered = statement.order_by(EvaluatedAnswers.item_id, EvaluatedAnswers.sample_index)
     return [EvaluatedAnswer(*row) for row in session.execute(ordered)]
 

@@ -66,13 +66,16 @@ def test_a_url_is_asked_and_its_answers_are_stored(
     result = coevo(*arguments, "--key-variable", "THEIR_KEY")
     assert result.exit_code == 0, result.output
     [figures] = json.loads(result.stdout)
-    assert (figures["model"], figures["benchmark"]) == (f"{url}#m", str(questions))
+    evaluation = figures["evaluation"]
+    assert (evaluation["model"], evaluation["benchmark"]) == (f"{url}#m", str(questions))
     # The two seeds of a question follow each other, so one is even.
     assert (figures["pass_at_1"]["value"], figures["greedy"]["value"], figures["truncated"]["value"]) == (0.5, 1, 0.5)
-    assert figures["pass_at_k"]["2"]["value"] == figures["maj_at_k"]["2"]["value"] == 1
-    assert (figures["pass_at_1"]["n"], figures["samples"], figures["finished"], figures["tokens"]) == (6, 2, True, 126)
+    assert [point["k"] for point in figures["curve"]] == [1, 2]
+    assert figures["curve"][1]["pass_at_k"]["value"] == figures["curve"][1]["maj_at_k"]["value"] == 1
+    assert (figures["pass_at_1"]["n"], figures["samples"], figures["tokens"]) == (6, 2, 126)
+    assert evaluation["finished_at"] is not None
     assert {*figures["by_level"]} == {"1", "2"}
-    recorded = figures["manifest"]
+    recorded = evaluation["manifest"]
     assert recorded["model"] == {"url": url, "model": "m"}
     assert (recorded["benchmark"]["questions"], recorded["decoding"]["sampling"]["max_tokens"]) == (6, 50)
     assert "secret" not in result.stdout
@@ -92,8 +95,8 @@ def test_a_url_is_asked_and_its_answers_are_stored(
     store = open_store(home.database)
     with store.read() as session:
         greedy, first = queries.evaluations.list_evaluations(session)
-        assert (first.id, first.run) == (figures["id"], None)
-        answers = queries.evaluations.answers_of(session, first.id, "3")
+        assert (first.id, first.run) == (evaluation["id"], None)
+        answers = queries.evaluations.answers_of(session, first.id, ["3"])
         assert [(row.sample_index, row.verdict, row.finish_reason) for row in answers] == [
             (GREEDY, "equal", "stop"),
             *sorted([(i, v, r) for i, (v, r) in enumerate(_verdicts(answers))]),
@@ -130,10 +133,10 @@ def test_the_table_has_each_benchmark_with_intervals(
     [
         (("http://127.0.0.1:1/v1", "micro"), "--model: expected the model's name at http://127.0.0.1:1/v1, got none"),
         (("demo:1", "micro", "--model", "m"), "--model and --key-variable: expected only with a URL, got 'demo:1'"),
-        (("demo:1",), "benchmark: expected a benchmark's name, a file, or --suite, got none"),
+        (("demo:1",), "benchmarks: expected a benchmark's name, a file, or a suite, got none"),
         (("demo:1", "nosuch"), "benchmark nosuch: no such benchmark; expected one of micro"),
         (("demo:1", "micro", "--suite", "nosuch"), "suite nosuch: no such suite; expected one of evol-rl"),
-        (("demo:1", "micro", "--limit", "-1"), "limit: expected 0 or more, got -1"),
+        (("demo:1", "micro", "--limit", "-1"), "limit: Input should be greater than or equal to 0 (got -1)"),
         (("demo:1", "micro", "--samples", "-1"), "samples: Input should be greater than or equal to 0 (got -1)"),
         (("demo:1", "micro", "--temperature", "11"), "temperature: Input should be less than or equal to 10"),
         (("demo:1", "micro"), "run demo: no such run"),

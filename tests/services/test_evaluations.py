@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from core.grading.grader import Grader
-from core.types import BenchmarkItem
+from core.types import GREEDY, BenchmarkItem
 from orchestrator.evaluation.answering import graded
-from services.evaluations import results_of
+from services.evaluations import figures_of, record_of, records_of
 from services.inference.client import Reply
 from storage import queries
+from storage.errors import NotThere
 from storage.session import Store
+from storage.texts import RolloutText, TextWriter, evaluation_path
 
 ITEMS = (
     BenchmarkItem("a", "p", "7", "1", "algebra"),
@@ -40,41 +44,69 @@ def test_sampled_answers_by_hand(sqlite: Store) -> None:
     # a: 7 is right, 3 of 4; b: 5 is right, 1 of 4, and 8 has three votes; c: nothing is right, two have no answer.
     key = store_answers(sqlite, ["7747", "8588", "99--"], "751")
     with sqlite.read() as session:
-        results = results_of(session, key)
-    assert results is not None
-    figures = results.as_json()
-    assert (figures["questions"], figures["samples"], figures["finished"]) == (3, 4, False)
-    assert figures["pass_at_1"]["value"] == pytest.approx((3 / 4 + 1 / 4 + 0) / 3)
-    assert (figures["greedy"]["value"], figures["majority"]["value"]) == (2 / 3, 1 / 3)
-    assert [*figures["pass_at_k"]] == [*figures["maj_at_k"]] == ["1", "2", "4"]
+        figures = figures_of(session, key)
+    assert figures is not None
+    assert (figures.questions, figures.samples) == (3, 4)
+    assert (figures.evaluation.seconds, figures.evaluation.finished_at) == (2.0, None)
+    assert figures.pass_at_1.value == pytest.approx((3 / 4 + 1 / 4 + 0) / 3)
+    assert (figures.greedy.value, figures.majority.value) == (2 / 3, 1 / 3)
+    assert [point.k for point in figures.curve] == [1, 2, 4]
+    _, at_2, at_4 = figures.curve
     # pass@2: a: all pairs but none; b: 3 of 6 pairs hold the 5.
-    assert figures["pass_at_k"]["2"]["value"] == pytest.approx((1 + 1 / 2 + 0) / 3)
-    assert figures["pass_at_k"]["4"]["value"] == pytest.approx(2 / 3)
+    assert at_2.pass_at_k.value == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert at_4.pass_at_k.value == pytest.approx(2 / 3)
     # maj@2: a: 3 pairs of 7s, 3 ties; b: 3 ties.
-    assert figures["maj_at_k"]["2"]["value"] == pytest.approx(((3 + 3 / 2) / 6 + (3 / 2) / 6 + 0) / 3)
-    assert figures["maj_at_k"]["4"]["value"] == figures["majority"]["value"]
-    assert figures["vote_share"]["value"] == pytest.approx((3 / 4 + 3 / 4 + 2 / 4) / 3)
-    assert figures["truncated"]["value"] == figures["unparsed"]["value"] == pytest.approx((2 / 4) / 3)
-    assert figures["mean_tokens"] == pytest.approx((10 * 10 + 2 * 40) / 12)
-    assert figures["tokens"] == 10 * 10 + 2 * 40 + 3 * 10
-    assert {level: e["value"] for level, e in figures["by_level"].items()} == {"1": 3 / 4, "2": 1 / 8}
-    assert {subject: (e["value"], e["n"]) for subject, e in figures["by_subject"].items()} == {"algebra": (0.5, 2)}
-    assert all(figures[name]["n"] == 3 for name in ("pass_at_1", "greedy", "majority", "vote_share", "unparsed"))
-    assert (figures["seconds"], figures["manifest"]) == (2.0, {"benchmark": {"sha256": "s"}})
+    assert at_2.maj_at_k.value == pytest.approx(((3 + 3 / 2) / 6 + (3 / 2) / 6 + 0) / 3)
+    assert at_4.maj_at_k.value == figures.majority.value
+    values = {name: getattr(figures, name).value for name in ("vote_share", "truncated", "unparsed")}
+    assert values == {
+        "vote_share": pytest.approx((3 / 4 + 3 / 4 + 2 / 4) / 3),
+        "truncated": pytest.approx((2 / 4) / 3),
+        "unparsed": pytest.approx((2 / 4) / 3),
+    }
+    assert figures.mean_tokens == pytest.approx((10 * 10 + 2 * 40) / 12)
+    assert figures.tokens == 10 * 10 + 2 * 40 + 3 * 10
+    assert {level: estimate.value for level, estimate in figures.by_level.items()} == {"1": 3 / 4, "2": 1 / 8}
+    assert {name: (figure.value, figure.n) for name, figure in figures.by_subject.items()} == {"algebra": (0.5, 2)}
+    assert figures.pass_at_1.n == figures.greedy.n == figures.majority.n == figures.vote_share.n == 3
 
 
 def test_greedy_answers_alone(sqlite: Store) -> None:
     key = store_answers(sqlite, [], "7-3")
     with sqlite.read() as session:
-        results = results_of(session, key)
-    assert results is not None
-    assert (results.samples, results.vote_share) == (0, None)
-    assert results.accuracy.pass_at_1.value == results.accuracy.greedy.value == 2 / 3
-    [point] = results.curve
+        figures = figures_of(session, key)
+    assert figures is not None
+    assert (figures.samples, figures.vote_share) == (0, None)
+    assert figures.pass_at_1.value == figures.greedy.value == 2 / 3
+    [point] = figures.curve
     assert (point.k, point.pass_at_k.value, point.maj_at_k.value) == (1, pytest.approx(2 / 3), pytest.approx(2 / 3))
 
 
 def test_an_evaluation_without_answers_has_no_figures(sqlite: Store) -> None:
     with sqlite.write() as session:
         row = queries.evaluations.begin_evaluation(session, model="m", benchmark="b", manifest={})
-        assert results_of(session, row.id) is None
+        assert figures_of(session, row.id) is None
+
+
+def test_records_are_questions_with_their_answers_and_texts(sqlite: Store, tmp_path: Path) -> None:
+    key = store_answers(sqlite, ["7747", "8588", "99--"], "751")
+    with sqlite.read() as session:
+        records = records_of(session, key)
+        second = records_of(session, key, after="a", limit=1)
+        assert record_of(session, key, "b", tmp_path) == records[1]
+        with pytest.raises(NotThere, match=r"question 'x': evaluation .* has no answers to it"):
+            record_of(session, key, "x", tmp_path)
+    assert [record.question for record in records] == [*ITEMS]
+    assert [[answer.answer for answer in record.answers] for record in records] == [
+        ["7", "7", "7", "4", "7"],  # the greedy answer comes first
+        ["5", "8", "5", "8", "8"],
+        ["1", "9", "9", None, None],
+    ]
+    assert second == records[1:2]
+    assert second[0].texts is None
+    writer = TextWriter(evaluation_path(tmp_path, key))
+    writer.add(0, [RolloutText("b", GREEDY, "five"), RolloutText("b", 0, "eight")])
+    writer.finish()
+    with sqlite.read() as session:
+        record = record_of(session, key, "b", tmp_path)
+    assert record.texts == ["five", "eight", "", "", ""]

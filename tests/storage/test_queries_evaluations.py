@@ -75,7 +75,8 @@ def test_an_evaluation_goes_on_with_its_manifest_time_and_answers(store: Store) 
         assert row.finished_at >= row.created_at
         assert queries.evaluations.results_of(session, row.id) == [Evaluated("i", None, 2, 1, False, True)]
         assert queries.evaluations.answers_of(session, row.id) == answers
-        assert queries.evaluations.answers_of(session, row.id, "another") == []
+        assert queries.evaluations.results_of(session, row.id, after="i") == []
+        assert queries.evaluations.answers_of(session, row.id, ["another"]) == []
         with pytest.raises(NotThere, match="evaluation x: no such"):
             queries.evaluations.get_evaluation(session, "x")
 

@@ -4,6 +4,8 @@ import { ApiError, forgetApiKey, hasApiKey, storeApiKey, useResponse } from "./a
 import { AlertsPage } from "./pages/alerts.js";
 import { CheckpointPage } from "./pages/checkpoint.js";
 import { ComparePage } from "./pages/compare.js";
+import { EvaluationPage } from "./pages/evaluation.js";
+import { EvaluationsPage } from "./pages/evaluations.js";
 import { IterationPage } from "./pages/iteration.js";
 import { LabelPage } from "./pages/label.js";
 import { QuestionPage } from "./pages/question.js";
@@ -19,6 +21,8 @@ const PAGES = [
   [/^\/$/, RunsPage],
   [/^\/compare$/, ComparePage],
   [/^\/alerts$/, AlertsPage],
+  [/^\/evaluations$/, EvaluationsPage],
+  [/^\/evaluations\/(?<id>[0-9a-f]{16})$/, EvaluationPage],
   [/^\/label$/, LabelPage],
   [/^\/runs\/(?<run>[^/]+)$/, RunPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)$/, IterationPage],
@@ -30,6 +34,7 @@ const PAGES = [
 const LINKS = [
   ["Runs", "/", /^\/($|runs)/],
   ["Compare", "/compare", /^\/compare/],
+  ["Evaluations", "/evaluations", /^\/evaluations/],
   ["Alerts", "/alerts", /^\/alerts/],
 ];
 

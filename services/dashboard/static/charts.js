@@ -152,6 +152,54 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
   return html`<${Chart} draw=${draw} data=${[lines, share]} label=${label} />`;
 }
 
+/** @typedef {Schemas["Estimate"] & { name: string, k: number }} CurveChartPoint */
+
+/**
+ * pass@k and maj@k over k, on a logarithmic axis, each with its 95% band.
+ *
+ * @param {{ points: CurveChartPoint[], label: string }} props
+ */
+export function CurveChart({ points, label }) {
+  /** @param {{ name: string }} point */
+  const colour = ({ name }) => (name === "pass@k" ? "var(--c-solver)" : "var(--c-challenger)");
+  /** @param {number} width */
+  const draw = (width) =>
+    Plot.plot({
+      width,
+      height: 260,
+      ...MARGIN,
+      x: {
+        label: "k",
+        type: "log",
+        base: 2,
+        ticks: [...new Set(points.map(({ k }) => k))],
+        tickFormat: "d",
+        inset: 14,
+      },
+      y: {
+        label: null,
+        grid: true,
+        nice: true,
+        ticks: 5,
+        tickFormat: (/** @type {number} */ value) => percent(value, 0),
+      },
+      color: { type: "identity" },
+      marks: [
+        Plot.areaY(points, { x: "k", y1: "lo", y2: "hi", z: "name", fill: colour, fillOpacity: 0.13 }),
+        Plot.lineY(points, { x: "k", y: "value", z: "name", stroke: colour, strokeWidth: 2 }),
+        Plot.dot(points, {
+          x: "k",
+          y: "value",
+          fill: colour,
+          r: 4.5,
+          title: ({ name, k, value, lo, hi, n }) =>
+            [`${name}, k = ${k}`, percent(value), `95%: ${percent(lo)} to ${percent(hi)}`, `n ${number(n)}`].join("\n"),
+        }),
+      ],
+    });
+  return html`<${Chart} draw=${draw} data=${points} label=${label} />`;
+}
+
 /**
  * The number of questions by p_hat, coloured by verdict, in front of the band that is kept. Each bar is a link.
  *

@@ -35,6 +35,7 @@ function Checkpoint({ detail, evaluations }) {
     <${Panel} title="Evaluations">
       ${benchmarks.length === 0 && html`<${Empty}>Not evaluated.</${Empty}>`}
       <dl class="pairs">${benchmarks.map((evaluation) => html`<${Evaluation} key=${evaluation.benchmark} evaluation=${evaluation} />`)}</dl>
+      <p class="meta"><a href=${`/evaluations?run=${encodeURIComponent(checkpoint.run)}`}>All evaluations of the run, with every answer</a></p>
     </${Panel}>
     <${Panel} title="Files" wide>
       <div class="scroll" tabindex="0" role="region" aria-label="Files"><table><thead><tr><th scope="col">file</th><th scope="col">sha256</th></tr></thead>

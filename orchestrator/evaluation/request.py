@@ -1,0 +1,103 @@
+"""What `coevo evaluate` and the flow `evaluate` are asked for, and how it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field, model_validator
+
+from core.errors import CoevoError
+from core.grading.grader import process_grader
+from core.settings.bounds import Part, Seed
+from core.settings.evaluation import Benchmark, Columns, Protocol
+from core.settings.parsing import validated
+from core.settings.serving import Service, Serving
+from core.types import evaluation_id
+from orchestrator.evaluation.answering import answer_all
+from orchestrator.evaluation.manifest import begin, key_of
+from orchestrator.evaluation.models import find_model
+from orchestrator.installation.home import Home
+from orchestrator.question_sets.benchmarks import LoadedBenchmark, load, read_suite
+from orchestrator.question_sets.rows import SUFFIXES
+from orchestrator.stages.context import Progress
+from services.evaluations import EvaluationFigures, figures_of
+from storage import queries
+from storage.session import Store
+from storage.texts import TextWriter, evaluation_path
+
+
+class RequestError(CoevoError):
+    """A request for an evaluation that cannot be met; the message names the parameter."""
+
+
+class EvaluationRequest(Part):
+    """Which model to ask which benchmarks, and how. `protocol` is for the benchmarks that `suite` does not name.
+
+    `model` is RUN:ITERATION, RUN:base, RUN:best, a folder, or a URL, whose model is `served_model`.
+    """
+
+    model: str
+    benchmarks: tuple[str, ...] = ()
+    suite: str | None = None
+    protocol: Protocol = Protocol()
+    limit: int = Field(0, ge=0, le=10_000_000)  # ask only the first so many questions; 0 asks all
+    seed: Seed = 0
+    columns: Columns = Columns()  # of files that are given by their paths
+    applications: str | None = None  # a file of deploy/serve; None: the run's own, or the embedded engine
+    served_model: str | None = None
+    key_variable: str | None = None  # the environment variable with the URL's key
+
+    @model_validator(mode="after")
+    def _names_a_benchmark(self) -> EvaluationRequest:
+        if not self.benchmarks and self.suite is None:
+            raise ValueError("benchmarks: expected a benchmark's name, a file, or a suite, got none")
+        return self
+
+    @property
+    def service(self) -> Service | None:
+        """The service at a URL; None for other models. Raises `RequestError`, `ConfigError`."""
+        is_url = self.model.startswith(("http://", "https://"))
+        if is_url and self.served_model is None:
+            raise RequestError(f"--model: expected the model's name at {self.model}, got none")
+        if not is_url and (self.served_model is not None or self.key_variable is not None):
+            raise RequestError(f"--model and --key-variable: expected only with a URL, got {self.model!r}")
+        described = {"url": self.model.rstrip("/"), "model": self.served_model, "key_variable": self.key_variable}
+        return validated(Service, described, f"model {self.model}") if is_url else None
+
+
+def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Progress) -> list[EvaluationFigures]:
+    """Ask what has no stored answer yet, and return the figures, one for each benchmark.
+
+    Raises `RequestError`, `BenchmarkError` and what `find_model` raises, before anything is asked; and
+    `InferenceError`, `ServeError` and `GradingError`. What was answered before stays stored.
+    """
+    service, benchmarks = request.service, _benchmarks(request)
+    of_suite = read_suite(request.suite).protocols() if request.suite is not None else {}
+    protocols = [of_suite.get(benchmark.name, request.protocol) for benchmark in benchmarks]
+    serving = Serving(applications=request.applications) if request.applications is not None else None
+    model = find_model(home, store, request.model, serving, service)
+    asked = [
+        (benchmark, protocol, evaluation_id(*key_of(model, benchmark, protocol, request.seed)))
+        for benchmark, protocol in zip(benchmarks, protocols, strict=True)
+    ]
+    if unfinished := [one for one in asked if not _is_finished(store, one[2])]:
+        with model.serve() as ask:
+            for benchmark, protocol, key in unfinished:
+                with store.write() as session:
+                    row = begin(session, model, benchmark, protocol, request.seed)
+                texts = TextWriter(evaluation_path(home.texts, key))
+                answer_all(store, row, benchmark, protocol, request.seed, ask, process_grader(), progress, texts)
+    with store.read() as session:
+        return [figures for *_, key in asked if (figures := figures_of(session, key))]
+
+
+def _benchmarks(request: EvaluationRequest) -> Sequence[LoadedBenchmark]:
+    own = Benchmark(title="", source="", columns=request.columns)
+    names = [*request.benchmarks, *(read_suite(request.suite).benchmarks if request.suite is not None else ())]
+    return [load(name, own if name.endswith(SUFFIXES) else None, request.limit) for name in dict.fromkeys(names)]
+
+
+def _is_finished(store: Store, key: str) -> bool:
+    with store.read() as session:
+        row = queries.evaluations.find_evaluation(session, key)
+    return row is not None and row.finished_at is not None

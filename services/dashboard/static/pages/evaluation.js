@@ -1,0 +1,134 @@
+// One evaluation: its figures, pass@k and maj@k, its manifest, and every question with the answers to it.
+import { html, useState } from "/static/preact.js";
+import { useResponse } from "../api.js";
+import { CurveChart } from "../charts.js";
+import { duration, number, percent } from "../format.js";
+import { Answer, Typeset } from "../math.js";
+import { Empty, Heading, Legend, Loading, Panel, Share, Tile } from "../parts.js";
+import { evaluationUrl, lastPart } from "./evaluations.js";
+
+/** @typedef {Schemas["EvaluationFigures"]} EvaluationFigures */
+/** @typedef {Schemas["Record"]} EvaluationRecord */
+/** @typedef {Schemas["EvaluatedAnswer"]} EvaluatedAnswer */
+
+const POLL_MS = 10_000;
+const PAGE_SIZE = 20;
+const VERDICTS = { equal: "right", unequal: "wrong", unknown: "unknown" };
+
+/** @param {{ id: string, query: URLSearchParams }} props */
+export function EvaluationPage({ id, query }) {
+  const { data, error } = useResponse("/evaluations/{key}", { key: id }, POLL_MS);
+  const title = data ? lastPart(data.evaluation.benchmark) : "Evaluation";
+  return html`<${Heading} breadcrumbs=${[["Evaluations", "/evaluations"]]} title=${title}>
+      ${data && html`<bdi>${data.evaluation.model}</bdi> · ${data.evaluation.finished_at ? "finished" : "not finished"} · ${duration(data.evaluation.seconds)}`}
+    </${Heading}>
+    <${Loading} data=${data} error=${error}>
+      ${data && html`<${Figures} figures=${data} />`}
+      <${Records} id=${id} query=${query} />
+    </${Loading}>`;
+}
+
+/** @param {{ figures: EvaluationFigures }} props */
+function Figures({ figures }) {
+  const { samples, pass_at_1, greedy, majority, vote_share, truncated, unparsed, mean_tokens, curve } = figures;
+  const percentages = curve.flatMap(({ k, pass_at_k, maj_at_k }) => [
+    { name: "pass@k", k, ...pass_at_k },
+    { name: "maj@k", k, ...maj_at_k },
+  ]);
+  return html`<dl class="tiles">
+      <${Tile} label="pass@1" estimate=${pass_at_1} note=${samples ? `${samples} samples of each question` : "greedy answers only"} />
+      <${Tile} label="greedy" estimate=${greedy} />
+      <${Tile} label="majority" estimate=${majority} note=${samples ? `of ${samples}` : null} />
+      <${Tile} label="no answer" estimate=${unparsed} />
+      <${Tile} label="cut off" estimate=${truncated} note=${`${number(mean_tokens)} tokens on average`} />
+      ${vote_share && html`<${Tile} label="majority's share of votes" estimate=${vote_share} />`}
+    </dl>
+    <div class="panels">
+      ${
+        curve.length > 1 &&
+        html`<${Panel} title="pass@k and maj@k" about="The share of sets of k samples with a right answer, and with a right majority, over all sets. The band is the 95% interval over questions."
+          table=${{ head: ["", "k", "share", "95%", "n"], rows: percentages.map(({ name, k, value, lo, hi, n }) => [name, k, percent(value), `${percent(lo)} to ${percent(hi)}`, n]) }}>
+          <${Legend} items=${[["pass@k", "var(--c-solver)"], ["maj@k", "var(--c-challenger)"]]} />
+          <${CurveChart} points=${percentages} label="pass@k and maj@k" />
+        </${Panel}>`
+      }
+      <${Groups} title="By level" groups=${figures.by_level} />
+      <${Groups} title="By subject" groups=${figures.by_subject} />
+      <${Panel} title="What the answers depend on" about="The manifest, which is stored with the evaluation.">
+        <pre class="scroll" tabindex="0" aria-label="Manifest">${JSON.stringify(figures.evaluation.manifest, null, 2)}</pre>
+      </${Panel}>
+    </div>`;
+}
+
+/** @param {{ title: string, groups: Record<string, Schemas["Estimate"]> }} props */
+function Groups({ title, groups }) {
+  const names = Object.keys(groups);
+  if (names.length === 0) return null;
+  return html`<${Panel} title=${`pass@1, ${title.toLowerCase()}`}>
+    <dl class="pairs">${names.map((name) => html`<dt key=${name}>${name}</dt><dd><${Share} estimate=${groups[name]} /></dd>`)}</dl>
+  </${Panel}>`;
+}
+
+/** @param {{ id: string, query: URLSearchParams }} props */
+function Records({ id, query }) {
+  const after = query.get("after");
+  const { data, error } = useResponse("/evaluations/{key}/records", { key: id, limit: PAGE_SIZE, after });
+  return html`<section class="panel wide records"><h2>Questions</h2>
+    <${Loading} data=${data} error=${error}>
+      ${data?.items.length === 0 && html`<${Empty}>No questions.</${Empty}>`}
+      ${data?.items.map((record) => html`<${Question} key=${record.result.item_id} id=${id} record=${record} />`)}
+      <nav class="pager" aria-label="Pages of questions">
+        ${after && html`<a href=${evaluationUrl(id)}>First page</a>`}
+        ${data?.next && html`<a href=${`${evaluationUrl(id)}?after=${encodeURIComponent(data.next)}`} rel="next">Next page</a>`}
+      </nav>
+    </${Loading}>
+  </section>`;
+}
+
+/** @param {{ id: string, record: EvaluationRecord }} props */
+function Question({ id, record: { question, result, answers } }) {
+  const [isOpen, setOpen] = useState(false);
+  const { correct, samples, greedy_correct } = result;
+  const outcome = `${correct} of ${samples} right, greedy ${greedy_correct ? "right" : "wrong"}`;
+  return html`<details class="record" onToggle=${(/** @type {EventOn<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
+    <summary><b>${result.item_id}</b> <span class="meta">${outcome}</span></summary>
+    ${
+      question &&
+      html`<p class="prose"><${Typeset} text=${question.problem} /></p>
+      <p class="meta">True answer: <b><${Answer} text=${question.answer} /></b></p>`
+    }
+    <${Answers} answers=${answers} />
+    ${isOpen && html`<${Replies} id=${id} item=${result.item_id} />`}
+  </details>`;
+}
+
+/** @param {{ answers: EvaluatedAnswer[] }} props */
+function Answers({ answers }) {
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers"><table>
+    <thead><tr><th scope="col">sample</th><th scope="col">answer</th><th scope="col">verdict</th><th scope="col">tokens</th><th scope="col">end</th></tr></thead>
+    <tbody>${answers.map(
+      ({ sample_index, answer, verdict, tokens, finish_reason }) => html`<tr key=${sample_index}>
+        <td>${sample_index < 0 ? "greedy" : sample_index}</td>
+        <td>${answer === null ? html`<span class="none">none</span>` : html`<${Answer} text=${answer} />`}</td>
+        <td>${verdict ? VERDICTS[verdict] : "no answer"}</td>
+        <td>${number(tokens)}</td>
+        <td>${finish_reason === "length" ? "cut off" : "stop"}</td>
+      </tr>`,
+    )}</tbody>
+  </table></div>`;
+}
+
+/** The whole replies, which are requested when the question is opened. @param {{ id: string, item: string }} props */
+function Replies({ id, item }) {
+  const { data, error } = useResponse("/evaluations/{key}/record", { key: id, item });
+  if (data && data.texts === null) return html`<p class="meta">The whole replies are not kept.</p>`;
+  return html`<${Loading} data=${data} error=${error}>
+    ${data?.answers.map(
+      (
+        { sample_index },
+        index,
+      ) => html`<details key=${sample_index}><summary>${sample_index < 0 ? "greedy reply" : `reply ${sample_index}`}</summary>
+        <pre class="scroll" tabindex="0" aria-label="Reply">${data.texts?.[index]}</pre></details>`,
+    )}
+  </${Loading}>`;
+}

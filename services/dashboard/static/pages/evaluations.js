@@ -1,0 +1,49 @@
+// The list of evaluations: what models were asked, by `coevo evaluate` or by a run.
+import { html } from "/static/preact.js";
+import { useResponse } from "../api.js";
+import { duration, timeAgo } from "../format.js";
+import { Empty, Heading, Loading } from "../parts.js";
+import { runUrl } from "../router.js";
+
+/** @typedef {Schemas["EvaluationRow"]} EvaluationRow */
+
+const POLL_MS = 10_000;
+
+/** @param {string} id */
+export const evaluationUrl = (id) => `/evaluations/${id}`;
+
+/** The last part of a path. @param {string} path */
+export const lastPart = (path) => path.split("/").at(-1) || path;
+
+/** @param {{ query: URLSearchParams }} props */
+export function EvaluationsPage({ query }) {
+  const run = query.get("run");
+  const { data, error } = useResponse("/evaluations", { run }, POLL_MS);
+  const runs = run ? [["Runs", "/"]].concat([[run, runUrl(run)]]) : [];
+  const ofRun = html`Of the run's checkpoints, by the run. <a href="/evaluations">Those made with coevo evaluate</a>`;
+  const ofAll = html`Made with <code>coevo evaluate</code>. Those by a run are linked from its checkpoints.`;
+  return html`
+    <${Heading} breadcrumbs=${runs} title="Evaluations">
+      ${run ? ofRun : ofAll}
+    </${Heading}>
+    <${Loading} data=${data} error=${error}>
+      ${data?.length === 0 && html`<${Empty}>No evaluations yet. Make one with <code>coevo evaluate RUN:best micro</code>.</${Empty}>`}
+      ${data && data.length > 0 && html`<${EvaluationTable} evaluations=${data} />`}
+    </${Loading}>`;
+}
+
+/** @param {{ evaluations: EvaluationRow[] }} props */
+function EvaluationTable({ evaluations }) {
+  return html`<div class="panel wide"><div class="scroll" tabindex="0" role="region" aria-label="Evaluations"><table>
+    <thead><tr><th scope="col">benchmark</th><th scope="col">model</th><th scope="col">begun</th><th scope="col">time spent</th><th scope="col">state</th></tr></thead>
+    <tbody>${evaluations.map(
+      ({ id, benchmark, model, created_at, seconds, finished_at }) => html`<tr key=${id}>
+        <td><a href=${evaluationUrl(id)} title=${benchmark}>${lastPart(benchmark)}</a></td>
+        <td title=${model}>${model}</td>
+        <td>${timeAgo(created_at)}</td>
+        <td>${duration(seconds)}</td>
+        <td>${finished_at ? "finished" : "not finished"}</td>
+      </tr>`,
+    )}</tbody>
+  </table></div></div>`;
+}

@@ -1,0 +1,113 @@
+"""Evaluations over REST: the list, the figures, the questions with their answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_examples import RUN, fill
+from evaluation_examples import ITEMS, ODD, store_evaluation
+from fastapi.testclient import TestClient
+
+from services.api.app import PREFIX, create_app
+from services.api.client import ApiClient
+from storage.session import Store
+from tests.api_server import served
+
+
+@pytest.fixture
+def key(store: Store, tmp_path: Path) -> str:
+    fill(store)
+    return store_evaluation(store, tmp_path / "texts")
+
+
+@pytest.fixture
+def api(store: Store, tmp_path: Path, key: str) -> TestClient:
+    app = create_app(store, tmp_path, ask_for_keys=False, texts=tmp_path / "texts")
+    return TestClient(app, "http://localhost", raise_server_exceptions=True)
+
+
+def get(api: TestClient, path: str, **parameters: Any) -> Any:
+    response = api.get(f"{PREFIX}/evaluations{path}", params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_evaluations_are_listed_apart_from_those_of_runs(api: TestClient, key: str) -> None:
+    [row] = get(api, "")
+    assert (row["id"], row["benchmark"], row["run"], row["seconds"]) == (key, "/data/sums.jsonl", None, 75)
+    [of_run] = get(api, "", run=RUN)
+    assert (of_run["run"], of_run["model"], of_run["benchmark"]) == (RUN, f"{RUN}/solver/1", "micro")
+    assert api.get(f"{PREFIX}/evaluations", params={"run": "nosuch"}).status_code == 404
+
+
+def test_figures_have_their_intervals_and_the_manifest(api: TestClient, key: str) -> None:
+    figures = get(api, f"/{key}")
+    assert (figures["questions"], figures["samples"]) == (8, 4)
+    # 4, 4, 3, 3, 2, 2, 1, 1 of 4 samples are right.
+    assert (figures["pass_at_1"]["value"], figures["pass_at_1"]["n"]) == (20 / 32, 8)
+    assert (figures["greedy"]["value"], figures["majority"]["value"]) == (0.5, 1.0)
+    assert [point["k"] for point in figures["curve"]] == [1, 2, 4]
+    assert figures["curve"][-1]["pass_at_k"]["value"] == 1
+    assert figures["unparsed"]["value"] == figures["truncated"]["value"] == 12 / 32
+    assert {level: figure["value"] for level, figure in figures["by_level"].items()} == {
+        "easy": 14 / 16,
+        "hard": 6 / 16,
+    }
+    assert {*figures["by_subject"]} == {"subject 0", "subject 1"}
+    assert figures["evaluation"]["manifest"]["engine"] == {"name": "openai"}
+
+
+def test_a_run_s_evaluation_has_figures_though_its_answers_were_stored_by_an_earlier_version(api: TestClient) -> None:
+    [of_run] = get(api, "", run=RUN)
+    figures = get(api, f"/{of_run['id']}")
+    assert (figures["questions"], figures["pass_at_1"]["value"], figures["curve"]) == (4, 0.375, [])
+    assert (figures["samples"], figures["unparsed"], figures["mean_tokens"]) == (8, None, 0)
+
+
+def test_records_come_in_pages_and_one_at_a_time_with_the_whole_replies(api: TestClient, key: str) -> None:
+    first = get(api, f"/{key}/records", limit=5)
+    rest = get(api, f"/{key}/records", limit=5, after=first["next"])
+    records = first["items"] + rest["items"]
+    assert ([record["question"]["id"] for record in records], rest["next"]) == ([item.id for item in ITEMS], None)
+    assert {len(record["answers"]) for record in records} == {5}
+    assert all(record["texts"] is None for record in records)
+    record = get(api, f"/{key}/record", item="sums/7")
+    assert record["result"] == {
+        "item_id": "sums/7",
+        "level": "hard",
+        "samples": 4,
+        "correct": 1,
+        "greedy_correct": False,
+        "majority_correct": True,
+    }
+    assert record["answers"][0] == {
+        "item_id": "sums/7",
+        "sample_index": -1,
+        "answer": ODD,
+        "answer_class": None,
+        "verdict": "unequal",
+        "tokens": 9,
+        "finish_reason": "stop",
+    }
+    assert record["texts"] == [f"so {ODD}"] * 5
+    assert api.get(f"{PREFIX}/evaluations/{key}/record", params={"item": "x"}).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/0000000000000000", "/0000000000000000/records"])
+def test_an_unknown_evaluation_is_not_found(api: TestClient, path: str) -> None:
+    response = api.get(f"{PREFIX}/evaluations{path}")
+    assert (response.status_code, response.json()["detail"]) == (404, "evaluation 0000000000000000: no such evaluation")
+
+
+def test_the_client_reads_evaluations(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite)
+    key = store_evaluation(sqlite, tmp_path)
+    with served(create_app(sqlite, tmp_path / "exports", ask_for_keys=False, texts=tmp_path)) as url:
+        api = ApiClient(url)
+        assert [row.id for row in api.all_evaluations()] == [key]
+        assert [row.run for row in api.all_evaluations(RUN)] == [RUN]
+        assert api.evaluation(key).pass_at_1.n == 8
+        assert [record.question for record in api.records(key)] == [*ITEMS]
+        assert api.record(key, "sums/0").texts == [f"so {ODD}"] * 5

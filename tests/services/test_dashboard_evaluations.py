@@ -1,0 +1,52 @@
+"""The pages of evaluations in a real browser, with a stored evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from evaluation_examples import ODD, store_evaluation
+from playwright.sync_api import Page, expect
+
+from services.api.app import create_app
+from storage.session import Store
+from tests.api_server import served
+from tests.browsing import serious_violations, without_complaints
+
+
+@pytest.fixture
+def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
+    store_evaluation(sqlite, tmp_path / "texts")
+    with served(create_app(sqlite, tmp_path, ask_for_keys=False, texts=tmp_path / "texts")) as url:
+        yield url
+
+
+def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(address)
+        page.get_by_role("link", name="Evaluations").click()
+        expect(page.get_by_text("http://10.0.0.7/v1#qwen3")).to_be_visible()
+        assert serious_violations(page) == []
+        page.get_by_role("link", name="sums.jsonl").click()
+        expect(page.get_by_role("heading", name="sums.jsonl")).to_be_visible()
+        expect(page.locator(".tile", has_text="pass@1").first).to_contain_text("62.5%")
+        expect(page.locator(".tile", has_text="greedy").first).to_contain_text("n 8")
+        expect(page.locator(".picture svg")).to_be_visible()
+        assert serious_violations(page) == []
+        question = page.locator("details.record").last
+        question.locator("summary").first.click()
+        expect(question).to_contain_text("1 of 4 right, greedy wrong")
+        expect(question.locator("td", has_text="onerror")).to_have_text(ODD)  # escaped
+        question.get_by_text("greedy reply").click()
+        expect(question.locator("pre").first).to_have_text(f"so {ODD}")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_is_not_wider_than_the_window(address: str, page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{address}/evaluations")
+    page.get_by_role("link", name="sums.jsonl").click()
+    page.locator("details.record summary").first.click()
+    expect(page.get_by_text("greedy reply")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
