@@ -97,7 +97,7 @@ def evaluate(
 
 
 def _print_progress(done: int, total: int, what: str) -> None:
-    print(f"{done:,} of {total:,} {what}", file=sys.stderr, flush=True)
+    print(f"{done:,} of {total:,} {what}" if done else what, file=sys.stderr, flush=True)
 
 
 def table(results: Sequence[EvaluationFigures]) -> Table:

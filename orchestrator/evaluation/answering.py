@@ -27,6 +27,9 @@ from storage.rows import EvaluationRow
 from storage.session import Store
 from storage.texts import RolloutText, TextWriter
 
+# Questions per transaction of an evaluation that no run makes: an interruption must not cost a slow model hours.
+FEW = 8
+
 Batches = Iterable[Sequence[Prompt]]
 # Sends batches of prompts to a model; the replies come in the order of the batches.
 Ask = Callable[[Batches], AbstractContextManager[Iterator[list[list[Reply]]]]]
@@ -43,16 +46,17 @@ def answer_all(
     grader: Grader,
     progress: Progress,
     texts: TextWriter | None = None,
+    size: int = BATCH,
 ) -> None:
     """Ask the questions of a benchmark that have no stored answers, and store the answers and their verdicts.
 
-    `texts` keeps the whole replies, if they shall be kept. Raises `InferenceError` and `GradingError`; what was
-    answered before stays stored.
+    `size` questions are stored at a time. `texts` keeps the whole replies, if they shall be kept. Raises
+    `InferenceError` and `GradingError`; what was answered before stays stored.
     """
     items = benchmark.items
     with store.read() as session:
         done = {result.item_id for result in queries.evaluations.results_of(session, row.id)}
-    batches = [(number, items[start : start + BATCH]) for number, start in enumerate(range(0, len(items), BATCH))]
+    batches = [(number, items[start : start + size]) for number, start in enumerate(range(0, len(items), size))]
     remaining = [(number, batch) for number, batch in batches if not all(item.id in done for item in batch)]
     answered, what = len(items) - sum(len(batch) for _, batch in remaining), f"questions of {benchmark.name}"
     progress(answered, len(items), what)

@@ -20,11 +20,12 @@ from core.errors import CoevoError
 from core.settings.parsing import parse_config
 from core.settings.serving import Service, Serving
 from core.types import Checkpoint, FinishReason, checkpoint_id
-from orchestrator.evaluation.answering import Ask, Batches
+from orchestrator.evaluation.answering import FEW, Ask, Batches
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
 from orchestrator.serving.applications import engine_of, refuse_missing_engine
 from orchestrator.serving.checkpoints import exclusive_use, serve_checkpoints
+from orchestrator.stages.context import BATCH
 from services.drift.series import accuracies
 from services.inference.client import InferenceClient, InferenceError, Reply
 from services.inference.engines.base import Prompt
@@ -35,7 +36,7 @@ from storage.checkpoints import link
 from storage.session import Store
 
 _RUN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):(base|best|[0-9]{1,6})")
-_BATCHES_AT_ONCE, _REQUESTS_PER_BATCH = 4, 16  # that a URL is asked
+_BATCHES_AT_ONCE, _REQUESTS_PER_BATCH = 8, 16  # that a URL is asked
 
 
 class EvaluationError(CoevoError):
@@ -113,7 +114,8 @@ def _served(home: Home, checkpoint: Checkpoint, serving: Serving) -> Iterator[As
     with exclusive_use(home):
         serve_checkpoints(services, {"solver": checkpoint}, serving)
         client = InferenceClient(services.endpoint("solver"), "solver")
-        yield lambda batches: closing(client.generate_in_turn(batches, checkpoint.id, serving.batches))
+        at_once = serving.batches * BATCH // FEW  # as many questions as a run asks at once
+        yield lambda batches: closing(client.generate_in_turn(batches, checkpoint.id, at_once))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from core.settings.evaluation import Benchmark, Columns, Protocol
 from core.settings.parsing import validated
 from core.settings.serving import Service, Serving
 from core.types import evaluation_id
-from orchestrator.evaluation.answering import answer_all
+from orchestrator.evaluation.answering import FEW, answer_all
 from orchestrator.evaluation.manifest import begin, key_of
 from orchestrator.evaluation.models import find_model
 from orchestrator.installation.home import Home
@@ -81,12 +81,14 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
         for benchmark, protocol in zip(benchmarks, protocols, strict=True)
     ]
     if unfinished := [one for one in asked if not _is_finished(store, one[2])]:
+        progress(0, 1, "waiting for the model")
         with model.serve() as ask:
             for benchmark, protocol, key in unfinished:
                 with store.write() as session:
                     row = begin(session, model, benchmark, protocol, request.seed)
                 texts = TextWriter(evaluation_path(home.texts, key))
-                answer_all(store, row, benchmark, protocol, request.seed, ask, process_grader(), progress, texts)
+                grader = process_grader()
+                answer_all(store, row, benchmark, protocol, request.seed, ask, grader, progress, texts, FEW)
     with store.read() as session:
         return [figures for *_, key in asked if (figures := figures_of(session, key))]
 

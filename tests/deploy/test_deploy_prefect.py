@@ -45,7 +45,11 @@ def test_entrypoints_are_flows_that_accept_the_deployment_s_parameters(deploymen
         schema = flow.parameters.model_dump()
         parameters = deployment.get("parameters", {})
         assert parameters.keys() <= schema["properties"].keys()
-        assert set(schema["required"]) - parameters.keys() <= {"run", "t", "model"}  # only the caller knows these parameters
+        assert set(schema["required"]) - parameters.keys() <= {
+            "run",
+            "t",
+            "model",
+        }  # only the caller knows these parameters
         for parameter, value in parameters.items():
             assert schema["properties"][parameter]["default"] == value
 
