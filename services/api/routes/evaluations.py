@@ -41,26 +41,26 @@ def list_all_evaluations(session: ReadSession, run: Run = None) -> list[Evaluati
     return queries.evaluations.of_run(session, run)
 
 
-@router.get("/{key}", responses=documented(404))
-def get_evaluation(session: ReadSession, key: Key) -> EvaluationFigures:
+@router.get("/{evaluation}", responses=documented(404))
+def get_evaluation(session: ReadSession, evaluation: Key) -> EvaluationFigures:
     """The figures of one evaluation, and its manifest: all that its answers depend on."""
-    figures = figures_of(session, key)
+    figures = figures_of(session, evaluation)
     if figures is None:
-        raise NotThere(f"evaluation {key}: it has no answers yet")
+        raise NotThere(f"evaluation {evaluation}: it has no answers yet")
     return figures
 
 
-@router.get("/{key}/records", responses=documented(404))
-def list_records(session: ReadSession, key: Key, limit: Limit = 50, after: After = None) -> RecordPage:
+@router.get("/{evaluation}/records", responses=documented(404))
+def list_records(session: ReadSession, evaluation: Key, limit: Limit = 50, after: After = None) -> RecordPage:
     """Every question by its id, with the answers to it and their verdicts, without the whole replies."""
-    records = records_of(session, key, after=after or "", limit=limit + 1)
+    records = records_of(session, evaluation, after=after or "", limit=limit + 1)
     page = records[:limit]
     return RecordPage(items=page, next=page[-1].result.item_id if len(records) > limit else None)
 
 
-@router.get("/{key}/record", responses=documented(404))
-def get_record(request: Request, session: ReadSession, key: Key, item: Item) -> Record:
+@router.get("/{evaluation}/record", responses=documented(404))
+def get_record(request: Request, session: ReadSession, evaluation: Key, item: Item) -> Record:
     """One question with the answers to it and, where they are kept, the whole replies."""
-    record = record_of(session, key, item, request.app.state.texts)
+    record = record_of(session, evaluation, item, request.app.state.texts)
     texts = None if record.texts is None else [text[:_LONGEST] for text in record.texts]
     return replace(record, texts=texts)

@@ -17,7 +17,7 @@ const VERDICTS = { equal: "right", unequal: "wrong", unknown: "unknown" };
 
 /** @param {{ id: string, query: URLSearchParams }} props */
 export function EvaluationPage({ id, query }) {
-  const { data, error } = useResponse("/evaluations/{key}", { key: id }, POLL_MS);
+  const { data, error } = useResponse("/evaluations/{evaluation}", { evaluation: id }, POLL_MS);
   const title = data ? lastPart(data.evaluation.benchmark) : "Evaluation";
   return html`<${Heading} breadcrumbs=${[["Evaluations", "/evaluations"]]} title=${title}>
       ${data && html`<bdi>${data.evaluation.model}</bdi> · ${data.evaluation.finished_at ? "finished" : "not finished"} · ${duration(data.evaluation.seconds)}`}
@@ -72,7 +72,7 @@ function Groups({ title, groups }) {
 /** @param {{ id: string, query: URLSearchParams }} props */
 function Records({ id, query }) {
   const after = query.get("after");
-  const { data, error } = useResponse("/evaluations/{key}/records", { key: id, limit: PAGE_SIZE, after });
+  const { data, error } = useResponse("/evaluations/{evaluation}/records", { evaluation: id, limit: PAGE_SIZE, after });
   return html`<section class="panel wide records"><h2>Questions</h2>
     <${Loading} data=${data} error=${error}>
       ${data?.items.length === 0 && html`<${Empty}>No questions.</${Empty}>`}
@@ -120,7 +120,7 @@ function Answers({ answers }) {
 
 /** The whole replies, which are requested when the question is opened. @param {{ id: string, item: string }} props */
 function Replies({ id, item }) {
-  const { data, error } = useResponse("/evaluations/{key}/record", { key: id, item });
+  const { data, error } = useResponse("/evaluations/{evaluation}/record", { evaluation: id, item });
   if (data && data.texts === null) return html`<p class="meta">The whole replies are not kept.</p>`;
   return html`<${Loading} data=${data} error=${error}>
     ${data?.answers.map(
