@@ -101,20 +101,27 @@ def _print_progress(done: int, total: int, what: str) -> None:
 
 
 def table(results: Sequence[EvaluationFigures]) -> Table:
-    """One row for each benchmark. k is the number of sampled answers."""
-    result = Table(box=SIMPLE_HEAD, show_lines=True)
+    """One row for each benchmark. k is the number of sampled answers; without any, there is one figure, greedy."""
+    result = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
     result.title = f"{escape(results[0].evaluation.model)}: percent right, with 95% intervals" if results else ""
-    result.add_column("benchmark", overflow="fold")
-    for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k", "cut off", "no answer", "tokens"):
-        result.add_column(name, no_wrap=name != "no answer")
+    sampled = any(one.samples for one in results)
+    result.add_column("benchmark", overflow="fold", min_width=9)
+    for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
+        result.add_column(name, no_wrap=True)
+    for name in ("cut off", "no answer", "tokens"):
+        result.add_column(name, min_width=6)
     for one in results:
         last = one.curve[-1]
-        figures = (one.pass_at_1, one.greedy, last.maj_at_k, last.pass_at_k)
+        of_samples = (one.pass_at_1, one.greedy, last.maj_at_k, last.pass_at_k) if one.samples else (None, one.greedy)
+        figures = [*of_samples, None, None][:4] if sampled else [one.greedy]
+        counts = [f"{one.questions:,}", *([str(one.samples or "")] if sampled else [])]
         shares = [f"{share.value:.1%}" if share else "" for share in (one.truncated, one.unparsed)]
-        name, k = escape(Path(one.evaluation.benchmark).name), str(one.samples or "-")
-        result.add_row(name, f"{one.questions:,}", k, *map(_figure, figures), *shares, f"{one.mean_tokens:,.0f}")
+        name = escape(Path(one.evaluation.benchmark).name)
+        result.add_row(name, *counts, *map(_figure, figures), *shares, f"{one.mean_tokens:,.0f}")
     return result
 
 
-def _figure(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.1f}\n[{100 * estimate.lo:.1f}, {100 * estimate.hi:.1f}]".replace("[", r"\[")
+def _figure(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    return f"{100 * estimate.value:.1f}\n{100 * estimate.lo:.1f}–{100 * estimate.hi:.1f}"

@@ -124,7 +124,7 @@ def test_the_table_has_each_benchmark_with_intervals(
     assert sums == ["sums.jsonl", "4", "2", "50.0", "100.0", "100.0", "100.0", "50.0%", "50.0%", "7"]
     [micro] = [line.split() for line in lines if "micro" in line]
     assert micro[1:3] == ["4", "2"]
-    assert "[51.0, 100.0]" in result.stdout  # Wilson's interval for 4 of 4
+    assert "51.0–100.0" in result.stdout  # Wilson's interval for 4 of 4
     assert "4 of 4 questions of micro" in result.stderr
 
 
@@ -198,3 +198,17 @@ def test_a_folder_is_served_from_links_that_are_verified(home: Home, sqlite: Sto
     [linked] = (home.work / "_models").iterdir()
     verify(linked, sha256)
     assert all(path.is_symlink() for path in linked.glob("*.safetensors"))
+
+
+def test_the_table_fits_a_terminal_of_80_columns(
+    home: Home, questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for samples, columns in (("2", ["n", "k", "pass@1", "greedy", "maj@k", "pass@k"]), ("0", ["n", "greedy"])):
+        result = coevo(service[0], str(questions), "--model", "m", "--samples", samples)
+        lines = result.stdout.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert "…" not in result.stdout
+        [head] = [line.split() for line in lines if "benchmark" in line]
+        assert [name for name in head if name in columns] == columns
+        assert any(line.split()[:1] == ["sums.json"] or "sums.jsonl" in line for line in lines)  # the name may fold
