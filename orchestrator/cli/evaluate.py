@@ -109,13 +109,13 @@ def table(results: Sequence[EvaluationFigures]) -> Table:
     for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
         result.add_column(name, no_wrap=True)
     for name in ("cut off", "no answer", "tokens"):
-        result.add_column(name, min_width=6)
+        result.add_column(name, min_width=6 if name == "tokens" else 4)
     for one in results:
         last = one.curve[-1]
         of_samples = (one.pass_at_1, one.greedy, last.maj_at_k, last.pass_at_k) if one.samples else (None, one.greedy)
         figures = [*of_samples, None, None][:4] if sampled else [one.greedy]
         counts = [f"{one.questions:,}", *([str(one.samples or "")] if sampled else [])]
-        shares = [f"{share.value:.1%}" if share else "" for share in (one.truncated, one.unparsed)]
+        shares = [f"{share.value:.0%}" if share else "" for share in (one.truncated, one.unparsed)]
         name = escape(Path(one.evaluation.benchmark).name)
         result.add_row(name, *counts, *map(_figure, figures), *shares, f"{one.mean_tokens:,.0f}")
     return result
