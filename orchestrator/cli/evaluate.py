@@ -108,8 +108,8 @@ def table(results: Sequence[EvaluationFigures]) -> Table:
     result.add_column("benchmark", overflow="fold", min_width=9)
     for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
         result.add_column(name, no_wrap=True)
-    for name in ("cut off", "no answer", "tokens"):
-        result.add_column(name, min_width=6 if name == "tokens" else 4)
+    for name in ("cut off", "no answer"):
+        result.add_column(name, min_width=6)
     for one in results:
         last = one.curve[-1]
         of_samples = (one.pass_at_1, one.greedy, last.maj_at_k, last.pass_at_k) if one.samples else (None, one.greedy)
@@ -117,7 +117,7 @@ def table(results: Sequence[EvaluationFigures]) -> Table:
         counts = [f"{one.questions:,}", *([str(one.samples or "")] if sampled else [])]
         shares = [f"{share.value:.0%}" if share else "" for share in (one.truncated, one.unparsed)]
         name = escape(Path(one.evaluation.benchmark).name)
-        result.add_row(name, *counts, *map(_figure, figures), *shares, f"{one.mean_tokens:,.0f}")
+        result.add_row(name, *counts, *map(_figure, figures), *shares)
     return result
 
 
