@@ -14,7 +14,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -80,8 +79,12 @@ def link(source: Path, root: Path) -> tuple[Path, str]:
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             (temporary / name).symlink_to((source / name).resolve())
         _write(temporary / MANIFEST, _as_json(files))
-        with suppress(FileExistsError):  # another process was first
+        try:
             os.rename(temporary, folder)
+        except OSError:
+            shutil.rmtree(temporary)
+            if not folder.exists():  # else another process was first
+                raise
     return folder, digest(files)
 
 

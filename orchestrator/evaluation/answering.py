@@ -28,7 +28,7 @@ from storage.session import Store
 from storage.texts import RolloutText, TextWriter
 
 # Questions per transaction of an evaluation that no run makes: an interruption must not cost a slow model hours.
-FEW = 8
+SMALL_BATCH = 8
 
 Batches = Iterable[Sequence[Prompt]]
 # Sends batches of prompts to a model; the replies come in the order of the batches.

@@ -41,9 +41,10 @@ def manifest_of(
 def key_of(
     model: Model, benchmark: LoadedBenchmark, protocol: Protocol, seed: int
 ) -> tuple[str, str, *tuple[str | int, ...]]:
-    """The parts of the key of an evaluation that no run makes: the model, the benchmark, and how it is asked."""
+    """The parts of the key of an evaluation that no run makes: model, engine, benchmark, and how it is asked."""
     prompt = benchmark.definition.model_dump_json(include={"system", "prompt", "few_shot", "answers"})
-    return model.name, benchmark.name, str(model.identity), benchmark.sha256, prompt, protocol.model_dump_json(), seed
+    how = (benchmark.sha256, prompt, protocol.model_dump_json(), seed)
+    return model.name, benchmark.name, str(model.identity), str(model.engine), *how
 
 
 def begin(session: Session, model: Model, benchmark: LoadedBenchmark, protocol: Protocol, seed: int) -> EvaluationRow:

@@ -20,7 +20,7 @@ from core.errors import CoevoError
 from core.settings.parsing import parse_config
 from core.settings.serving import Service, Serving
 from core.types import Checkpoint, FinishReason, checkpoint_id
-from orchestrator.evaluation.answering import FEW, Ask, Batches
+from orchestrator.evaluation.answering import SMALL_BATCH, Ask, Batches
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
 from orchestrator.serving.applications import engine_of, refuse_missing_engine
@@ -114,7 +114,7 @@ def _served(home: Home, checkpoint: Checkpoint, serving: Serving) -> Iterator[As
     with exclusive_use(home):
         serve_checkpoints(services, {"solver": checkpoint}, serving)
         client = InferenceClient(services.endpoint("solver"), "solver")
-        at_once = serving.batches * BATCH // FEW  # as many questions as a run asks at once
+        at_once = serving.batches * BATCH // SMALL_BATCH  # as many questions as a run asks at once
         yield lambda batches: closing(client.generate_in_turn(batches, checkpoint.id, at_once))
 
 

@@ -13,7 +13,7 @@ from core.settings.evaluation import Benchmark, Columns, Protocol
 from core.settings.parsing import validated
 from core.settings.serving import Service, Serving
 from core.types import evaluation_id
-from orchestrator.evaluation.answering import FEW, answer_all
+from orchestrator.evaluation.answering import SMALL_BATCH, answer_all
 from orchestrator.evaluation.manifest import begin, key_of
 from orchestrator.evaluation.models import find_model
 from orchestrator.installation.home import Home
@@ -88,7 +88,7 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
                     row = begin(session, model, benchmark, protocol, request.seed)
                 texts = TextWriter(evaluation_path(home.texts, key))
                 grader = process_grader()
-                answer_all(store, row, benchmark, protocol, request.seed, ask, grader, progress, texts, FEW)
+                answer_all(store, row, benchmark, protocol, request.seed, ask, grader, progress, texts, SMALL_BATCH)
     with store.read() as session:
         return [figures for *_, key in asked if (figures := figures_of(session, key))]
 

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from core.types import GREEDY, Checkpoint
+from core.settings.evaluation import Protocol
+from core.types import GREEDY, Checkpoint, evaluation_id
 from orchestrator.cli import app
-from orchestrator.evaluation.models import EvaluationError, find_model
+from orchestrator.evaluation.manifest import key_of
+from orchestrator.evaluation.models import EvaluationError, Model, find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
+from orchestrator.question_sets.benchmarks import load
 from storage import queries
 from storage.checkpoints import digest, manifest, verify
 from storage.session import Store, open_store
@@ -186,6 +189,12 @@ def test_a_run_s_checkpoints_are_named_by_iteration_base_and_best(home: Home, sq
         create(session, "new")
     with pytest.raises(EvaluationError, match="new:best: the run has no evaluation yet"):
         find_model(home, sqlite, "new:best", None, None)
+
+
+def test_another_engine_makes_another_evaluation() -> None:
+    benchmark, models = load("micro", limit=1), [Model("m", {"url": "u"}, {"name": name}, None) for name in ("a", "b")]
+    keys = {evaluation_id(*key_of(model, benchmark, Protocol(), seed)) for model in models for seed in (0, 1)}
+    assert len(keys) == 4
 
 
 def test_a_folder_is_served_from_links_that_are_verified(home: Home, sqlite: Store) -> None:

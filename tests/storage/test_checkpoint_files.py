@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.types import Checkpoint
-from storage.checkpoints import digest, manifest, publish, published_manifest, verify
+from storage.checkpoints import digest, link, manifest, publish, published_manifest, verify
 from storage.errors import CheckpointError
 
 FILES = {
@@ -167,3 +168,21 @@ def test_checkpoints_can_be_verified_without_torch_sqlalchemy_or_pyarrow() -> No
     program = "import sys, storage.checkpoints; print(*{'torch', 'sqlalchemy', 'pyarrow'} & sys.modules.keys())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""
+
+
+def test_a_folder_of_links_that_another_process_made_first_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, root = tmp_path / "model", tmp_path / "links"
+    source.mkdir()
+    (source / "model.safetensors").write_bytes(b"weights")
+    rename = os.rename
+
+    def second(temporary: Path, folder: Path) -> None:
+        shutil.copytree(temporary, folder, symlinks=True)
+        rename(temporary, folder)
+
+    monkeypatch.setattr(os, "rename", second)
+    folder, sha256 = link(source, root)
+    verify(folder, sha256)
+    assert [*root.iterdir()] == [folder]

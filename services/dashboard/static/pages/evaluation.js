@@ -5,7 +5,7 @@ import { CurveChart } from "../charts.js";
 import { duration, number, percent } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { Empty, Heading, Legend, Loading, Panel, Share, Tile } from "../parts.js";
-import { evaluationUrl, lastPart } from "./evaluations.js";
+import { benchmarkName, evaluationUrl } from "./evaluations.js";
 
 /** @typedef {Schemas["EvaluationFigures"]} EvaluationFigures */
 /** @typedef {Schemas["Record"]} EvaluationRecord */
@@ -18,7 +18,7 @@ const VERDICTS = { equal: "right", unequal: "wrong", unknown: "unknown" };
 /** @param {{ id: string, query: URLSearchParams }} props */
 export function EvaluationPage({ id, query }) {
   const { data, error } = useResponse("/evaluations/{evaluation}", { evaluation: id }, POLL_MS);
-  const title = data ? lastPart(data.evaluation.benchmark) : "Evaluation";
+  const title = data ? benchmarkName(data.evaluation.benchmark) : "Evaluation";
   return html`<${Heading} breadcrumbs=${[["Evaluations", "/evaluations"]]} title=${title}>
       ${data && html`<bdi>${data.evaluation.model}</bdi> · ${data.evaluation.finished_at ? "finished" : "not finished"} · ${duration(data.evaluation.seconds)}`}
     </${Heading}>

@@ -12,8 +12,9 @@ const POLL_MS = 10_000;
 /** @param {string} id */
 export const evaluationUrl = (id) => `/evaluations/${id}`;
 
-/** The last part of a path. @param {string} path */
-export const lastPart = (path) => path.split("/").at(-1) || path;
+/** The name of a benchmark; of one that is a file, the file's name. @param {string} benchmark */
+export const benchmarkName = (benchmark) =>
+  /\.(jsonl|parquet|csv|toml)$/.test(benchmark) ? benchmark.split("/").at(-1) : benchmark;
 
 /** @param {{ query: URLSearchParams }} props */
 export function EvaluationsPage({ query }) {
@@ -38,7 +39,7 @@ function EvaluationTable({ evaluations }) {
     <thead><tr><th scope="col">benchmark</th><th scope="col">model</th><th scope="col">begun</th><th scope="col">time spent</th><th scope="col">state</th></tr></thead>
     <tbody>${evaluations.map(
       ({ id, benchmark, model, created_at, seconds, finished_at }) => html`<tr key=${id}>
-        <td><a href=${evaluationUrl(id)} title=${benchmark}>${lastPart(benchmark)}</a></td>
+        <td><a href=${evaluationUrl(id)} title=${benchmark}>${benchmarkName(benchmark)}</a></td>
         <td title=${model}>${model}</td>
         <td>${timeAgo(created_at)}</td>
         <td>${duration(seconds)}</td>
