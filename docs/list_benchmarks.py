@@ -16,7 +16,7 @@ PAGE = Path(__file__).parent / "evaluation.md"
 
 def benchmarks() -> Iterable[str]:
     yield from ("| name | what it is | answers |", "|---|---|---|")
-    for name in (*known_benchmarks(), "micro", "micro-validation"):
+    for name in known_benchmarks():
         definition = definition_of(name)
         yield f"| `{name}` | {definition.title}: {definition.source} | {definition.answers} |"
 

@@ -3,6 +3,7 @@ questions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -11,14 +12,37 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
 from core.statistics.accuracy import accuracy_of, pass_at_1_by_level
 from core.statistics.curves import CurvePoint, Tally, curve
 from core.statistics.estimates import Estimate, mean_share
-from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer
+from core.types import GREEDY, BenchmarkItem, Checkpoint, Evaluated, EvaluatedAnswer, checkpoint_id
+from services.drift.series import accuracies
 from storage import queries
-from storage.errors import StoreError
+from storage.errors import NotThere, StoreError
+from storage.queries.runs import RUN_NAME
 from storage.rows import EvaluationRow
 from storage.texts import evaluation_path, read_texts
+
+RUN_MODEL = re.compile(rf"({RUN_NAME.pattern}):(base|best|[0-9]{{1,6}})")  # a run's model, as evaluations name it
+
+
+def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint, RunConfig]:
+    """The checkpoint that `run:which` names, and the run's settings.
+
+    `which` is "base", "best" (the Solver with the highest pass@1 on the run's benchmark), or an iteration. Raises
+    `NotThere`.
+    """
+    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    if which == "best":
+        results = accuracies(session, run, config.evaluation.benchmark)
+        if not results:
+            raise NotThere(f"model: {run}:best: the run has no evaluation yet; name an iteration")
+        which = str(max(results, key=lambda t: (results[t].pass_at_1.value, -t)))
+    iteration = 0 if which == "base" else int(which)
+    key = checkpoint_id(run, "solver" if iteration else "base", iteration)
+    return queries.checkpoints.get_checkpoint(session, key), config
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ URL."""
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -17,25 +16,22 @@ import aiohttp
 from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
-from core.settings.parsing import parse_config
 from core.settings.serving import Service, Serving
-from core.types import Checkpoint, FinishReason, checkpoint_id
+from core.types import Checkpoint, FinishReason
 from orchestrator.evaluation.answering import SMALL_BATCH, Ask, Batches
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
 from orchestrator.serving.applications import engine_of, refuse_missing_engine
 from orchestrator.serving.checkpoints import exclusive_use, serve_checkpoints
 from orchestrator.stages.context import BATCH
-from services.drift.series import accuracies
+from services.evaluations import RUN_MODEL, named_checkpoint
 from services.inference.client import InferenceClient, InferenceError, Reply
 from services.inference.engines.base import Prompt
 from services.inference.external import ask_each, post
 from services.inference.keys import keys_of
-from storage import queries
 from storage.checkpoints import link
 from storage.session import Store
 
-_RUN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):(base|best|[0-9]{1,6})")
 _BATCHES_AT_ONCE, _REQUESTS_PER_BATCH = 8, 16  # that a URL is asked
 
 
@@ -68,8 +64,10 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         identity = {"url": service.url, "model": service.model}
         name = f"{service.url}#{service.model}"
         return Model(name, identity, {"name": "openai"}, partial(_external, service))
-    if match := _RUN.fullmatch(text):
-        checkpoint, of_run = _checkpoint(store, match[1], match[2])
+    if match := RUN_MODEL.fullmatch(text):
+        with store.read() as session:
+            checkpoint, config = named_checkpoint(session, match[1], match[2])
+        of_run = config.serving
         serving = serving or of_run
         known: str | None = checkpoint.id
         name, identity = checkpoint.id, {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256}
@@ -85,21 +83,6 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
     refuse_missing_engine(serving.applications)
     serve = partial(_served, home, checkpoint, serving)
     return Model(name, identity, engine_of(serving.applications), serve, known)
-
-
-def _checkpoint(store: Store, run: str, which: str) -> tuple[Checkpoint, Serving]:
-    """A run's base model, the Solver of an iteration, or the one with the highest pass@1 on the run's benchmark; and
-    the run's applications."""
-    with store.read() as session:
-        config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
-        if which == "best":
-            results = accuracies(session, run, config.evaluation.benchmark)
-            if not results:
-                raise EvaluationError(f"model: {run}:best: the run has no evaluation yet; name an iteration")
-            which = str(max(results, key=lambda t: (results[t].pass_at_1.value, -t)))
-        iteration = 0 if which == "base" else int(which)
-        key = checkpoint_id(run, "solver" if iteration else "base", iteration)
-        return queries.checkpoints.get_checkpoint(session, key), config.serving
 
 
 def _linked(home: Home, folder: Path) -> Checkpoint:

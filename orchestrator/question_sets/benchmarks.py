@@ -82,7 +82,7 @@ def definition_of(name: str) -> Benchmark:
         return Benchmark(title=Path(name).stem, source=name)
     path = Path(name) if name.endswith(".toml") else BENCHMARKS / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join([*_TINY_WORLD, *known_benchmarks()])
+        known = ", ".join(known_benchmarks())
         raise BenchmarkError(
             f"benchmark {name}: no such benchmark; expected one of {known}, or the path of a file "
             f"({', '.join(SUFFIXES)}, or .toml with a definition)"
@@ -91,14 +91,18 @@ def definition_of(name: str) -> Benchmark:
 
 
 def known_benchmarks() -> list[str]:
-    return sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
+    return [*sorted(path.stem for path in BENCHMARKS.glob("*.toml")), *_TINY_WORLD]
+
+
+def known_suites() -> list[str]:
+    return sorted(path.stem for path in SUITES.glob("*.toml"))
 
 
 def read_suite(name: str) -> Suite:
     """A suite by its name in deploy/suites, or the path of its TOML file. Raises `BenchmarkError`."""
     path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in SUITES.glob("*.toml")))
+        known = ", ".join(known_suites())
         raise BenchmarkError(f"suite {name}: no such suite; expected one of {known}, or the path of a TOML file")
     return _parsed(Suite, path, "suite")
 

@@ -18,6 +18,7 @@ from services.api.routes import (
     alerts,
     audits,
     checkpoints,
+    evaluating,
     evaluations,
     exports,
     figures,
@@ -29,6 +30,7 @@ from services.api.routes import (
     traces,
     triggers,
 )
+from services.api.routes.presets import QuestionSets
 from services.api.routes.triggers import RefuseUnready
 from services.api.schemas import Health
 from services.dashboard import pages as dashboard
@@ -49,6 +51,7 @@ def create_app(
     ask_for_keys: bool,
     prefect: PrefectServer | None = None,
     presets: Path | None = None,
+    question_sets: QuestionSets | None = None,
     texts: Path | None = None,
     refuse_unready: RefuseUnready = lambda _config, _new: None,
 ) -> FastAPI:
@@ -58,6 +61,7 @@ def create_app(
     /api/openapi.json, which is public. Without it, only requests to this machine are answered (access/origins.py).
 
     Prefect (`prefect`) starts runs from the preset files in `presets`; if either is None, no run can be started.
+    `question_sets` are the benchmarks and suites that a caller may name.
     `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder
     with the texts of rollouts; None: the texts are not available.
     """
@@ -71,7 +75,7 @@ def create_app(
     )
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
     app.state.prefect, app.state.presets, app.state.texts = prefect, presets, texts
-    app.state.refuse_unready = refuse_unready
+    app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
     app.state.metrics = metrics.registry_of(store)
     problems.install(app)
     may_read = [Depends(needs("read"))] if ask_for_keys else []
@@ -91,7 +95,7 @@ def create_app(
     ):
         app.include_router(module.router, prefix=PREFIX, dependencies=may_read, responses=refusals)
     may_run = [Depends(needs("run"))] if ask_for_keys else []
-    for router in (triggers.router, alerts.acknowledging):
+    for router in (triggers.router, evaluating.router, alerts.acknowledging):
         app.include_router(router, prefix=PREFIX, dependencies=may_run, responses={**refusals, **REFUSALS})
     may_label = [Depends(needs("label"))] if ask_for_keys else []
     for router in (labelling.router, audits.drawing):

@@ -29,6 +29,7 @@ from services.api.schemas import (
     IterationSummary,
     Manifest,
     Triggered,
+    TriggeredEvaluation,
 )
 from services.api.transport import ApiError, Transport
 from services.evaluations import EvaluationFigures, Record
@@ -160,6 +161,11 @@ class ApiClient:
     def evaluation(self, key: str) -> EvaluationFigures:
         """The figures of one evaluation, and its manifest."""
         return _EVALUATION_FIGURES.validate_python(self._get(f"/evaluations/{key}", {}))
+
+    def evaluate(self, model: str, *benchmarks: str, **how: Any) -> TriggeredEvaluation:
+        """Start an evaluation of a run's model, such as "demo:3"; `how` is as in the API."""
+        body = {"model": model, "benchmarks": benchmarks, **how}
+        return TriggeredEvaluation.model_validate(self._post("/evaluations", body))
 
     def records(self, key: str) -> Iterator[Record]:
         """The questions of an evaluation by their ids, with the answers to them, without the whole replies."""

@@ -336,6 +336,12 @@ EXAMPLES: dict[str, Any] = {
         "progress": {"drawn": 160, "settled": 150, "annotated": 158, "skipped": 4},
     },
     "Preset": {"name": "demo", "about": "The demo: three iterations of R-Zero on the tiny shipped model."},
+    "TriggeredEvaluation": {
+        "model": "demo:3",
+        "flow_run": "1c9d3f0e-6a0b-4e1c-9a44-0d5b7f6f2a11",
+        "state": "SCHEDULED",
+        "url": "http://127.0.0.1:4200/runs/flow-run/1c9d3f0e-6a0b-4e1c-9a44-0d5b7f6f2a11",
+    },
     "Triggered": {
         "run": "demo",
         "flow_run": "3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",

@@ -6,6 +6,7 @@ Deployments are named here by text, because their code is in the orchestrator, w
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,12 +21,14 @@ from services.prefect_server import PrefectServer
 
 _DEPLOYMENT = "coevo"
 _FLOWS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
+_EVALUATE = "evaluate"
 _ALL_FLOWS = (*_FLOWS.values(), "iteration")  # `iteration` can also be started by itself
 _ACTIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 _UNFINISHED = ("FAILED", "CRASHED", "CANCELLED")
 _LATELY = timedelta(days=7)
 _PAGE = 200  # the most that Prefect returns at once
 _OUR_FLOWS: dict[str, Any] = {"flows": {"name": {"any_": _ALL_FLOWS}}, "limit": _PAGE}
+_EVALUATIONS: dict[str, Any] = {"flows": {"name": {"any_": [_EVALUATE]}}, "limit": _PAGE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +81,30 @@ class Prefect:
         return self._known_server().page_of(flow_run.id)
 
     def flow_runs(self, run: str) -> list[FlowRun]:
-        """The flow runs of a run, without subflows: all active ones, and those past ones that have the run's name.
+        """The flow runs of a run, without subflows: all active ones, and those past ones that have the run's name."""
+        return self._named(_OUR_FLOWS, run, {"run": run})
+
+    def evaluations(self, model: str, parameters: Mapping[str, Any]) -> list[FlowRun]:
+        """The flow runs that evaluate a model with these parameters: all active ones, and past ones."""
+        return self._named(_EVALUATIONS, model, parameters)
+
+    def _named(self, of_flows: Mapping[str, Any], name: str, parameters: Mapping[str, Any]) -> list[FlowRun]:
+        """The flow runs with these parameters, among others, that are active or have this name; without subflows.
 
         A flow run that a person triggered has a name made by Prefect until it starts. So all active flow runs are
-        fetched, and selected by their parameter `run`.
+        fetched, and selected by their parameters.
         """
-        named_or_active = {"operator": "or_", "name": {"any_": [run]}, "state": {"type": {"any_": _ACTIVE}}}
-        query = {**_OUR_FLOWS, "flow_runs": named_or_active, "sort": "ID_DESC"}
+        named_or_active = {"operator": "or_", "name": {"any_": [name]}, "state": {"type": {"any_": _ACTIVE}}}
+        query = {**of_flows, "flow_runs": named_or_active, "sort": "ID_DESC"}
         flow_runs: list[FlowRun] = []
         offset = 0
         while True:
             rows = from_json(self._post("/flow_runs/filter", {**query, "offset": offset}).content)
-            flow_runs += [FlowRun.of(row) for row in rows if row["parent_task_run_id"] is None]
+            top_level = [row for row in rows if row["parent_task_run_id"] is None]
+            flow_runs += [FlowRun.of(row) for row in top_level if parameters.items() <= row["parameters"].items()]
             offset += len(rows)
             if len(rows) < _PAGE:
-                return [flow_run for flow_run in flow_runs if flow_run.run == run]
+                return flow_runs
 
     def unfinished(self) -> list[FlowRun]:
         """The flow runs of all runs that wait or are at work, and those that failed or were cancelled lately: at most
@@ -111,12 +123,22 @@ class Prefect:
     def start(self, flow: Flow, run: str, parameters: Mapping[str, Any], before: list[FlowRun]) -> FlowRun:
         """Trigger the deployment of a flow. `before` are the run's flow runs that the caller saw, none of them active.
         If two callers saw the same ones, one of them starts a flow run and the other is refused."""
-        deployment = self._deployment(_FLOWS[flow])
-        key = hashlib.sha256("\n".join([run, *sorted(flow_run.id for flow_run in before)]).encode()).hexdigest()
-        body = {"name": run, "tags": [run], "parameters": {"run": run, **parameters}, "idempotency_key": key}
+        return self._create(_FLOWS[flow], run, {"run": run, **parameters}, [run], before)
+
+    def start_evaluation(self, model: str, parameters: Mapping[str, Any], before: list[FlowRun]) -> FlowRun:
+        """Trigger the evaluation of a model. `before` are those with the same parameters, as in `start`."""
+        return self._create(_EVALUATE, model, parameters, [json.dumps(parameters, sort_keys=True)], before)
+
+    def _create(
+        self, flow: str, name: str, parameters: Mapping[str, Any], same: list[str], before: list[FlowRun]
+    ) -> FlowRun:
+        """Create a flow run of this name. Of several requests with equal `same` and `before`, one creates it."""
+        deployment = self._deployment(flow)
+        key = hashlib.sha256("\n".join([*same, *sorted(flow_run.id for flow_run in before)]).encode()).hexdigest()
+        body = {"name": name, "tags": [name], "parameters": parameters, "idempotency_key": key}
         created = self._post(f"/deployments/{deployment}/create_flow_run", body)
         if created.status_code != httpx.codes.CREATED:
-            raise HTTPException(409, f"run {run}: another request has just started it")
+            raise HTTPException(409, f"{name}: another request has just started it")
         return FlowRun.of(from_json(created.content))
 
     def cancel(self, flow_run: FlowRun, why: str | None) -> FlowRun:

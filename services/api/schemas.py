@@ -109,6 +109,15 @@ class Triggered(BaseModel):
     url: str  # of its page in Prefect's UI
 
 
+class TriggeredEvaluation(BaseModel):
+    """A Prefect flow run that evaluates a model."""
+
+    model: str
+    flow_run: str
+    state: str  # Prefect's type of state, as in `Triggered`
+    url: str  # of its page in Prefect's UI
+
+
 class FlowRunState(BaseModel):
     """A Prefect flow run and its state."""
 

@@ -15,11 +15,12 @@ from core.settings.evaluation import Protocol
 from core.types import GREEDY, Checkpoint, evaluation_id
 from orchestrator.cli import app
 from orchestrator.evaluation.manifest import key_of
-from orchestrator.evaluation.models import EvaluationError, Model, find_model
+from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.question_sets.benchmarks import load
 from storage import queries
 from storage.checkpoints import digest, manifest, verify
+from storage.errors import NotThere
 from storage.session import Store, open_store
 from storage.texts import evaluation_path, read_texts
 from tests.fake_service import fake_service
@@ -137,7 +138,7 @@ def test_the_table_has_each_benchmark_with_intervals(
         (("http://127.0.0.1:1/v1", "micro"), "--model: expected the model's name at http://127.0.0.1:1/v1, got none"),
         (("demo:1", "micro", "--model", "m"), "--model and --key-variable: expected only with a URL, got 'demo:1'"),
         (("demo:1",), "benchmarks: expected a benchmark's name, a file, or a suite, got none"),
-        (("demo:1", "nosuch"), "benchmark nosuch: no such benchmark; expected one of micro"),
+        (("demo:1", "nosuch"), "benchmark nosuch: no such benchmark; expected one of aime24"),
         (("demo:1", "micro", "--suite", "nosuch"), "suite nosuch: no such suite; expected one of evol-rl"),
         (("demo:1", "micro", "--limit", "-1"), "limit: Input should be greater than or equal to 0 (got -1)"),
         (("demo:1", "micro", "--samples", "-1"), "samples: Input should be greater than or equal to 0 (got -1)"),
@@ -187,7 +188,7 @@ def test_a_run_s_checkpoints_are_named_by_iteration_base_and_best(home: Home, sq
     assert names["2"].checkpoint == "r/solver/2"
     with sqlite.write() as session:
         create(session, "new")
-    with pytest.raises(EvaluationError, match="new:best: the run has no evaluation yet"):
+    with pytest.raises(NotThere, match="new:best: the run has no evaluation yet"):
         find_model(home, sqlite, "new:best", None, None)
 
 

@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from core.types import evaluation_id
 from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
+from services.api.routes.presets import QuestionSets
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import Scope
@@ -42,7 +43,8 @@ def test_every_response_is_as_described(store: Store, tmp_path: Path, prefect_ur
         queries.alerts.add_alerts(session, [alert(_ALERT)])
     key = new_key(store, "tester", get_args(Scope))
     new_key(store, "spare", ["read"])
-    app = create_app(store, tmp_path, ask_for_keys=True, prefect=prefect_at(prefect_url), presets=_PRESETS)
+    prefect, question_sets = prefect_at(prefect_url), QuestionSets(("micro",))
+    app = create_app(store, tmp_path, ask_for_keys=True, prefect=prefect, presets=_PRESETS, question_sets=question_sets)
     described = schemathesis.openapi.from_asgi("/api/openapi.json", app)
     operations = [result.ok() for result in described.get_all_operations()]
     statuses = {operation.label: _statuses(operation, key, cases) for operation in operations}
@@ -73,6 +75,8 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         if isinstance(case.body, dict) and "preset" in case.body:
             # Both databases' tests use the same Prefect server, which still has the runs of the first test.
             case.body.update(preset="demo", name=f"fuzz-{uuid4().hex}")
+        if isinstance(case.body, dict) and "model" in case.body:
+            case.body.update(model=f"{RUN}:1", benchmarks=["micro"], suite=None, seed=uuid4().int % 2**31)
         counts[case.call_and_validate(headers=headers, excluded_checks=_CURSORS).status_code] += 1
 
     @with_settings

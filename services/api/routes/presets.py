@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -22,12 +23,26 @@ Override = bool | _Whole | _Number | _Word | Annotated[list[_Number], Field(max_
 Setting = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5}$", max_length=100)]
 
 
+@dataclass(frozen=True, slots=True)
+class QuestionSets:
+    """The names of the benchmarks and suites that this server has."""
+
+    benchmarks: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+
+
+def _names(request: Request) -> frozenset[str]:
+    names: QuestionSets = request.app.state.question_sets
+    return frozenset([*names.benchmarks, *names.suites])
+
+
 def _presets(request: Request) -> dict[str, Path]:
     folder: Path | None = request.app.state.presets
     return {} if folder is None else {path.stem: path for path in folder.glob("*.toml")}
 
 
 Presets = Annotated[dict[str, Path], Depends(_presets)]  # name -> file
+Names = Annotated[frozenset[str], Depends(_names)]  # of benchmarks and suites
 
 
 def about(path: Path) -> str:
@@ -37,18 +52,21 @@ def about(path: Path) -> str:
     return first.removeprefix("#").strip() if first.startswith("#") else ""
 
 
-def configured(presets: Presets, preset: str, iterations: int | None, overrides: Mapping[str, Override]) -> RunConfig:
+def configured(
+    presets: Presets, names: Names, preset: str, iterations: int | None, overrides: Mapping[str, Override]
+) -> RunConfig:
     """The configuration that the flow will make of a preset and the overrides, so that errors are reported at once.
 
-    Raises `RequestValidationError`, which names the field. A text must be one of the words that settings choose among.
-    Any other text names a file, program or address of the server, which a caller must not choose.
+    Raises `RequestValidationError`, which names the field. A text must be one of the words that settings choose among,
+    or one of `names`. Any other text names a file, program or address of the server, which a caller must not choose.
     """
     path = presets.get(preset)
     if path is None:
         raise invalid("preset", f"expected one of {', '.join(sorted(presets)) or 'none'}, got {preset}")
     for name, value in overrides.items():
-        if isinstance(value, str) and value not in _words():
-            raise invalid(f"overrides.{name}", f"expected a number or a word that settings choose among, got {value!a}")
+        if isinstance(value, str) and value not in _words() | names:
+            expected = "a number or a word that settings choose among, or a benchmark's or a suite's name"
+            raise invalid(f"overrides.{name}", f"expected {expected}, got {value!a}")
     length = {"iterations": iterations} if iterations else {}
     try:
         return load_config(path, {**overrides, **length})
@@ -59,8 +77,8 @@ def configured(presets: Presets, preset: str, iterations: int | None, overrides:
 
 @cache
 def _words() -> frozenset[str]:
-    """All words that settings choose among, and the names of question sets that are not files."""
-    words = {"micro", "micro-validation", "benchmark"}
+    """All words that settings choose among, and the names of prompt sets that are not files."""
+    words = {"micro", "benchmark"}
     nodes: list[Any] = [kind.model_json_schema() for kind in get_args(RunConfig)]
     while nodes:
         node = nodes.pop()

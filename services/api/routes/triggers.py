@@ -17,7 +17,7 @@ from services.api.access.origins import same_site
 from services.api.dependencies import RunName, StoreDependency
 from services.api.prefect import FlowRun, Prefect
 from services.api.problems import documented, invalid
-from services.api.routes.presets import Override, Presets, Setting, about, configured
+from services.api.routes.presets import Names, Override, Presets, Setting, about, configured
 from services.api.schemas import Preset, Triggered
 from storage import queries
 from storage.errors import NotThere, StoreError
@@ -48,7 +48,8 @@ class RunRequest(_Body):
         default={},
         max_length=100,
         examples=[{"dataset.candidates": 320}],
-        description="Settings by their dotted names. A text must be one of the words that settings choose among.",
+        description="Settings by their dotted names. A text must be one of the words that settings choose among, or "
+        "the name of a benchmark or a suite of the server.",
     )
     flow: Flow | None = Field(None, description="By default that of the preset.")
 
@@ -79,7 +80,7 @@ def _refuse_unready(request: Request) -> RefuseUnready:
 
 PrefectDependency = Annotated[Prefect, Depends(_prefect)]
 ReadinessCheck = Annotated[RefuseUnready, Depends(_refuse_unready)]
-_WRITES: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
+STARTS: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
 _REFUSALS = documented(409, 503)
 
 
@@ -89,16 +90,21 @@ def list_presets(presets: Presets) -> list[Preset]:
     return [Preset(name=name, about=about(path)) for name, path in sorted(presets.items())]
 
 
-@router.post("/runs", responses=_REFUSALS, **_WRITES)
+@router.post("/runs", responses=_REFUSALS, **STARTS)
 def create_run(
-    store: StoreDependency, prefect: PrefectDependency, presets: Presets, check: ReadinessCheck, body: RunRequest
+    store: StoreDependency,
+    prefect: PrefectDependency,
+    presets: Presets,
+    names: Names,
+    check: ReadinessCheck,
+    body: RunRequest,
 ) -> Triggered:
     """Start a run. It is in the store once its flow has begun. An existing run with the same settings is continued.
 
     A run that cannot start is refused, as far as this process can know it (docs/api.md). /flow-runs says what becomes
     of a run that was accepted.
     """
-    config = configured(presets, body.preset, body.iterations, body.overrides)
+    config = configured(presets, names, body.preset, body.iterations, body.overrides)
     flow = config.kind
     if body.flow not in (None, flow):
         raise invalid("flow", f"expected {flow}, the flow of preset {body.preset}, got {body.flow}")
@@ -119,7 +125,7 @@ def create_run(
     return _start(store, prefect, flow, body.name, settings)
 
 
-@router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **_WRITES)
+@router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **STARTS)
 def cancel_run(
     store: StoreDependency, prefect: PrefectDependency, run: RunName, body: CancelRequest
 ) -> list[Triggered]:
@@ -137,7 +143,7 @@ def cancel_run(
     return [_triggered(prefect, prefect.cancel(flow_run, body.why)) for flow_run in active]
 
 
-@router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **_WRITES)
+@router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **STARTS)
 def resume_run(
     store: StoreDependency, prefect: PrefectDependency, check: ReadinessCheck, run: RunName, body: ResumeRequest
 ) -> Triggered:
@@ -155,7 +161,7 @@ def resume_run(
     return _start(store, prefect, config.kind, run, {"preset": "", "iterations": body.iterations or 0})
 
 
-@router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **_WRITES)
+@router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **STARTS)
 def decide(store: StoreDependency, prefect: PrefectDependency, run: RunName, body: Decision) -> Triggered:
     """Answer a run that is paused until a person decides what to do."""
     row = _run_row(store, run)
