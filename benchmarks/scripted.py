@@ -59,7 +59,9 @@ def data_set(candidates: int) -> dict[str, float]:
             queries.checkpoints.add_checkpoint(
                 session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {}
             )
-        context = _ScriptedContext(home, store, Services("", "", url, "", "", {}), _RUN, config, 1, lambda *_: None)
+        context = _ScriptedContext(
+            home, store, Services("", "", url, "", "", {}), _RUN, config, 1, "label_questions", lambda *_: None
+        )
         stages, cpu_start = dict[str, float](), time.process_time()
         for stage in _STAGES:
             start = time.perf_counter()

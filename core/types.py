@@ -33,6 +33,8 @@ Stage = Literal[
     "read_prompts",  # in self_train, instead of the first two stages
     "ask_a_person",  # only if the action of `check_health` is "pause"
 ]
+# What a stage used something for: "stage" is its time, "applications" the devices of inference, the others are tokens.
+Purpose = Literal["stage", "applications", "questions", "votes", "reward", "training", "evaluation", "judge"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
@@ -222,3 +224,28 @@ class EvaluatedAnswer:
     verdict: EqualityVerdict | None
     tokens: int
     finish_reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class StageKey:
+    """A stage of an iteration of a run."""
+
+    run: str
+    iteration: int
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Requests to models, and their tokens. A prompt counts once, however many replies it gets."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.reply_tokens + other.reply_tokens,
+        )

@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError
 from core.settings.parsing import validated
 from core.types import Flow, Stage
 from orchestrator import artifacts, progress, runs
+from orchestrator.costs import refuse_spent
 from orchestrator.evaluation import request as evaluation
 from orchestrator.evaluation.request import EvaluationRequest
 from orchestrator.installation.home import home
@@ -225,7 +226,8 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)
     with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
-        context = Context(coevo_home, store, services, run, config, t, report)
+        refuse_spent(store, run, config)
+        context = Context(coevo_home, store, services, run, config, t, stage, report)
 
         def body() -> LastWrite:
             return decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)

@@ -16,7 +16,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.types import Stage
+from core.types import Stage, StageKey
+from orchestrator.costs import Meter
 from orchestrator.installation import processes
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
@@ -46,7 +47,7 @@ def run_held(store: Store, run: str) -> Iterator[None]:
         return
     renew = partial(queries.run_leases.renew_run, run=run, owner=me, lease_seconds=LEASE_S)
     try:
-        with _renewed(store, renew, f"lease of run {run}"):
+        with repeated(store, renew, f"lease of run {run}"):
             yield
     finally:
         with suppress(*DATABASE_ERRORS), store.write() as session:  # if this fails, the lease expires by itself
@@ -96,19 +97,24 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     row = _claim(store, run, iteration, stage, me)
     if row.status == "done":
         return row.result or {}
-    renew = partial(
-        queries.ledger.renew_lease, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S
-    )
-    with _renewed(store, renew, f"lease of {stage}"):
+    meter = Meter(StageKey(run, iteration, stage), "stage")
+
+    def renew(session: Session) -> None:
+        queries.ledger.renew_lease(session, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+        meter.charge(session)
+
+    with repeated(store, renew, f"lease of {stage}"):
         try:
             last_write = body()
             with store.write() as session:
                 result = last_write(session)
+                meter.charge(session)
                 queries.ledger.finish_stage(
                     session, run=run, iteration=iteration, stage=stage, owner=me, result=dict(result)
                 )
         except Exception as error:
             with store.write() as session:
+                meter.charge(session)
                 message = f"{type(error).__name__}: {error}"
                 queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=message)
             raise
@@ -147,21 +153,21 @@ def is_alive(name: str) -> bool:
 
 
 @contextmanager
-def _renewed(store: Store, renew: Callable[[Session], object], name: str) -> Iterator[None]:
-    """Renew a lease from a thread while the block runs."""
+def repeated(store: Store, write: Callable[[Session], object], name: str) -> Iterator[None]:
+    """Call `write` in a transaction again and again, from a thread, while the block runs: it may renew a lease."""
     ended = threading.Event()
 
-    def renew_until_ended() -> None:
+    def write_until_ended() -> None:
         while not ended.wait(LEASE_S / 4):
             try:
                 with store.write() as session:
-                    renew(session)
+                    write(session)
             except LeaseLost:
                 return  # claiming or finishing a stage raises it again
             except DATABASE_ERRORS:
                 continue  # the database may be back before the lease expires
 
-    thread = threading.Thread(target=renew_until_ended, name=name, daemon=True)
+    thread = threading.Thread(target=write_until_ended, name=name, daemon=True)
     thread.start()
     try:
         yield

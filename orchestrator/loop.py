@@ -40,6 +40,7 @@ from orchestrator.stages.questions import (
 )
 from orchestrator.stages.training import challenger_job, kept_questions, labelled_job, solver_job, steps_before, train
 from services.drift.alerts import record
+from services.inference.client import spent
 from storage import queries
 from storage.texts import TextWriter, texts_path
 
@@ -74,7 +75,8 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
             questions = [question_of(context, start + i, reply) for i, reply in enumerate(replies)]
             with context.store.write() as session:
                 queries.questions.add_questions(session, questions)
-            context.progress(start + len(replies), total, "questions")
+                queries.usage.add_usage(session, context.key, "questions", spent(groups))
+            context.batch_done(start + len(replies), total, "questions")
     with context.store.read() as session:
         clusters = clusters_of(context, queries.questions.questions_of(session, context.run, t))
 
@@ -107,8 +109,8 @@ def label_questions(context: Context) -> LastWrite:
         context.serving({"solver": solver}),
         context.replies_in_order("solver", solver, prompts) as replies_of_batches,
     ):
+        context.progress(len(asked) - sum(len(batch) for _, batch in remaining), len(asked), "questions labelled")
         for (number, batch), replies in zip(remaining, replies_of_batches, strict=True):
-            context.progress(number * BATCH, len(asked), "questions labelled")
             groups = [rollouts_of(question.id, group) for question, group in zip(batch, replies, strict=True)]
             answers = [[rollout.answer for rollout in group] for group in groups]
             votes = vote_many(answers, process_grader(), dataset.denominator)
@@ -120,7 +122,8 @@ def label_questions(context: Context) -> LastWrite:
             with context.store.write() as session:
                 queries.questions.add_rollouts(session, [rollout for group in groups for rollout in group])
                 queries.questions.add_labels(session, labels)
-    context.progress(len(asked), len(asked), "questions labelled")
+                queries.usage.add_usage(session, context.key, "votes", spent(replies))
+            context.batch_done(min((number + 1) * BATCH, len(asked)), len(asked), "questions labelled")
     writer.finish()
     with context.store.write() as session:
         queries.questions.gather_statistics(session)
@@ -176,7 +179,8 @@ def audit_labels(context: Context) -> LastWrite:
     if audit.oracle is None:
         return lambda _session: {"oracle": None}
     if audit.judge is not None:
-        result = ask_judge(context.store, context.run, context.iteration, audit.judge, audit.sample, context.progress)
+        run, t = context.run, context.iteration
+        result = ask_judge(context.store, run, t, audit.judge, audit.sample, context.batch_done)
         return lambda _session: result
     labels = audited_labels(context)
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from core.errors import CoevoError
 from core.settings.config import RunConfig, SelfTraining
-from core.settings.parsing import ConfigError, load_config, parse_config
+from core.settings.parsing import ConfigError, load_config, parse_config, with_overrides
 from core.types import Flow, Stage
+from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import PRESETS, Home
 from orchestrator.plan import plan
 from orchestrator.readiness import base_model, refuse_unready
@@ -49,7 +50,7 @@ def prepare(
     overrides: Mapping[str, Any],
     flow: Flow = "co_evolve",
 ) -> RunConfig:
-    """Create the run and publish its base model; or raise the number of iterations of an existing run.
+    """Create the run and publish its base model; or change the limits of an existing run (`queries.runs.LIMITS`).
 
     Raises what `check_startable` raises, before anything is written.
     """
@@ -57,8 +58,7 @@ def prepare(
     if preset:
         _create(home, store, run, preset, config)
     with store.write() as session:
-        if config.iterations > queries.runs.get_run(session, run).iterations:
-            queries.runs.set_iterations(session, run, config.iterations)
+        queries.runs.set_limits(session, run, config)
     return stored_config(store, run)
 
 
@@ -72,10 +72,11 @@ def check_startable(
     """
     if iterations < 0:
         raise RunError(f"iterations: expected 1 or more, or 0 for what the preset says, got {iterations}")
-    if overrides and not preset:
+    fixed = [name for name in overrides if name.partition(".")[0] not in queries.runs.LIMITS]
+    if fixed and not preset:
         raise RunError(
-            "overrides: expected none without a preset, since an existing run keeps its settings; give a preset to "
-            "create another run"
+            f"overrides: expected only settings of {' and '.join(queries.runs.LIMITS[1:])} without a preset, since an "
+            f"existing run keeps its others, got {', '.join(fixed)}; give a preset to create another run"
         )
     queries.runs.refuse_name(run)
     row = _row(store, run)
@@ -83,7 +84,9 @@ def check_startable(
         iterations_override = {"iterations": iterations} if iterations else {}
         config = load_config(preset_path(preset), {**overrides, **iterations_override})
     else:
-        config = stored_config(store, run)
+        with store.read() as session:
+            stored = queries.runs.get_run(session, run).config
+        config = parse_config(with_overrides(stored, overrides), source=f"run {run}")
         config = config.model_copy(update={"iterations": iterations or config.iterations})
     _check_flow(config, flow, f"preset {preset}" if preset else f"run {run}")
     if row is not None:
@@ -148,13 +151,16 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> No
 
 @contextmanager
 def status_kept(store: Store, run: str) -> Iterator[None]:
-    """Set the run's status to running, and after the block to done, stopped, failed or cancelled."""
+    """Set the run's status to running, and after the block to done, stopped, out_of_budget, failed or cancelled."""
     set_status(store, run, "running")
     try:
         yield
     except RunStopped:
         set_status(store, run, "stopped")
         return
+    except BudgetSpent:
+        set_status(store, run, "out_of_budget")
+        raise
     except StageHeld:  # another process works on this run and sets its status
         raise
     except Exception:

@@ -1,8 +1,8 @@
 """The tables, which `docs/storage.md` describes.
 
 Their keys are natural (`core.types.question_id`, `checkpoint_id`), so writing a row a second time changes nothing. Rows
-are never updated, except those of `runs`, `run_leases`, `stages`, `pool_jobs`, `series`, `alerts`, `deliveries` and
-`api_keys`.
+are never updated, except those of `runs`, `run_leases`, `stages`, `pool_jobs`, `usage`, `series`, `alerts`,
+`deliveries` and `api_keys`.
 
 A class has the name of its table, in the plural. The singular names belong to the dataclasses in `core.types`.
 """
@@ -183,6 +183,24 @@ class PoolJobs(Base):
     status: Mapped[str]
     since: Mapped[datetime]  # when it got this status
     used: Mapped[float]  # unit-seconds in total
+
+
+class Usage(Base):
+    """What a stage has used for one purpose: time, devices, requests, tokens. Amounts are added up."""
+
+    __tablename__ = "usage"
+    __table_args__ = _NARROW
+
+    run: Mapped[str] = _run_key()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    stage: Mapped[str] = mapped_column(primary_key=True)
+    purpose: Mapped[str] = mapped_column(primary_key=True)
+    seconds: Mapped[float]
+    cpu_seconds: Mapped[float]
+    gpu_seconds: Mapped[float]
+    requests: Mapped[int] = mapped_column(BigInteger)
+    prompt_tokens: Mapped[int] = mapped_column(BigInteger)
+    reply_tokens: Mapped[int] = mapped_column(BigInteger)
 
 
 class ApiKeys(Base):

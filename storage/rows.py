@@ -16,6 +16,7 @@ from core.types import (
     OracleLabel,
     OracleVerdict,
     PseudoLabel,
+    Purpose,
     Question,
     ResourceKind,
     Role,
@@ -25,8 +26,8 @@ from core.types import Stage as StageName
 
 # A seed has up to 63 bits. In JSON it is a string, since the numbers of JavaScript, and of other readers, have 53.
 Seed = Annotated[int, PlainSerializer(str, when_used="json")]
-# "stopped": the guard, early stopping or a person ended the run
-RunStatus = Literal["created", "running", "paused", "stopped", "done", "failed", "cancelled"]
+# "stopped": the guard, early stopping or a person ended the run; "out_of_budget": it has spent one of its budgets
+RunStatus = Literal["created", "running", "paused", "stopped", "out_of_budget", "done", "failed", "cancelled"]
 StageStatus = Literal["running", "done", "failed"]
 
 
@@ -325,3 +326,18 @@ class DeliveryRow:
     next_at: datetime
     delivered_at: datetime | None
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What a stage of a run has used for one purpose, over all its attempts."""
+
+    iteration: int
+    stage: StageName
+    purpose: Purpose
+    seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+    requests: int
+    prompt_tokens: int
+    reply_tokens: int

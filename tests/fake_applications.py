@@ -27,10 +27,13 @@ def fake_applications(
             self.answer(200, {})
 
         def do_GET(self) -> None:
-            if self.path.endswith("/models"):
+            if "placement_groups" in self.path:
+                self.answer(200, {"data": {"result": {"result": []}}})
+            elif self.path.endswith("/models"):
                 self.answer(200, {"data": [{"id": "solver"}]})
             else:
-                healthy = {"status": "RUNNING", "deployments": {"ModelServer": {"status": "HEALTHY"}}}
+                replica = {"deployment_config": {"ray_actor_options": {"num_cpus": 2.0}}, "replicas": [{}]}
+                healthy = {"status": "RUNNING", "deployments": {"ModelServer": {"status": "HEALTHY", **replica}}}
                 applications = {
                     config["name"]: {**healthy, "deployed_app_config": config} for config in configured["applications"]
                 }

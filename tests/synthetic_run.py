@@ -217,7 +217,7 @@ def context_of(
     """The context of a stage of a stored run; its configuration is the stored one unless `config` is given."""
     with store.read() as session:
         config = config or parse_config(queries.runs.get_run(session, run).config, run)
-    return Context(Home(home), store, services, run, config, iteration, lambda *_: None)
+    return Context(Home(home), store, services, run, config, iteration, "train_solver", lambda *_: None)
 
 
 def iterations(store: Store, run: str) -> list[dict[str, Any]]:

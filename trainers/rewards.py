@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,13 @@ from core.questions.prompts import solver_messages
 from core.questions.voting import vote_many
 from core.rollouts.groups import make_groups
 from core.settings.serving import Signals
-from core.types import Group, PseudoLabel, Score, Scored
-from services.inference.client import InferenceClient
+from core.types import Group, PseudoLabel, Score, Scored, Spent
+from services.inference.client import InferenceClient, Reply, spent
 from services.inference.engines.base import Prompt
 from services.signals import with_signals
 from trainers.base import SolverService, TrainQuestion
 
-Ask = Callable[[Sequence[Prompt]], list[list[str]]]  # asks the Solver; texts[i][j] is the j-th sample for prompt i
+Ask = Callable[[Sequence[Prompt]], list[list[Reply]]]  # asks the Solver; result[i][j] is the j-th sample for prompt i
 Figures = dict[str, float]
 
 
@@ -141,8 +142,8 @@ def solver_votes(
     seed: Callable[[int], int],
     ask: Ask,
     grader: Grader,
-) -> list[PseudoLabel]:
-    """The Solver's vote on each well-formed question of a step (R-Zero 2.2).
+) -> list[tuple[PseudoLabel, Spent]]:
+    """The Solver's vote on each well-formed question of a step (R-Zero 2.2), and the tokens that it took.
 
     `questions` holds pairs of (index in the step, text), and `seed` turns an index into the seed of that question's
     samples.
@@ -150,31 +151,35 @@ def solver_votes(
     prompts = [
         Prompt(tuple(solver_messages(text)), seed(index), config.votes, service.sampling) for index, text in questions
     ]
-    answers = [[extract_boxed(text) for text in texts] for texts in ask(prompts)]
-    return vote_many(answers, grader, service.denominator)
+    groups = ask(prompts)
+    answers = [[extract_boxed(reply.text) for reply in group] for group in groups]
+    votes = vote_many(answers, grader, service.denominator)
+    return [(vote, spent([group])) for vote, group in zip(votes, groups, strict=True)]
 
 
 def make_ask(client: InferenceClient, checkpoint: str) -> Ask:
     """A function that sends prompts to the Solver's service and accepts answers from `checkpoint` only."""
 
-    def ask(prompts: Sequence[Prompt]) -> list[list[str]]:
-        return [[reply.text for reply in replies] for replies in client.generate(prompts, checkpoint)]
-
-    return ask
+    return partial(client.generate, checkpoint=checkpoint)
 
 
 def challenger_groups(
-    questions: Sequence[str | None], labels: Mapping[int, PseudoLabel], config: ChallengerReward, size: int
+    questions: Sequence[str | None],
+    solver_votes: Mapping[int, tuple[PseudoLabel, Spent]],
+    config: ChallengerReward,
+    size: int,
 ) -> tuple[list[Scored], Figures]:
     """The Challenger's rewards for a step's questions, in groups of `size` rollouts, and the step's figures.
 
-    `labels` maps the index of each well-formed question to the Solver's vote on it.
+    `solver_votes` maps the index of each well-formed question to the Solver's vote on it.
     """
-    votes = [labels.get(index) for index in range(len(questions))]
+    votes = [solver_votes[index][0] if index in solver_votes else None for index in range(len(questions))]
+    total = sum((tokens for _, tokens in solver_votes.values()), Spent())
+    asked = {f"reward_{name}": float(amount) for name, amount in asdict(total).items() if total.requests}
     scores = config.scores(questions, votes)
     values = np.array([score.value for score in scores])
     groups = [Scored(None, values[start : start + size]) for start in range(0, len(scores), size)]
-    return groups, _challenger_figures(scores, votes)
+    return groups, _challenger_figures(scores, votes) | asked
 
 
 def _challenger_figures(scores: Sequence[Score], labels: Sequence[PseudoLabel | None]) -> Figures:

@@ -5,7 +5,7 @@ Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,7 @@ from core.settings.bounds import (
     Share,
     Tokens,
 )
+from core.settings.costs import Budget, Rates
 from core.settings.evaluation import EarlyStopping, Evaluation
 from core.settings.prompts import Prompts
 from core.settings.serving import Serving
@@ -82,6 +83,14 @@ class _Run(Part):
     alerts: Alerts = Alerts()
     serving: Serving = Serving()
     trainer: TrainerSettings = LocalSettings()
+    rates: Rates = Rates()
+    budget: Budget = Budget()
+
+    @model_validator(mode="after")
+    def _money_has_a_price(self) -> Self:
+        if self.budget.money is not None and not self.rates.known:
+            raise ValueError("budget.money: expected prices in [rates], got none")
+        return self
 
     @property
     def test_time(self) -> bool:

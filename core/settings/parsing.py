@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -43,10 +44,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
         raise ConfigError(f"preset {path}: expected text in UTF-8, got the byte {byte}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
-    # Each `type` is set first, because the other overrides of its table are meant for the new variant.
-    for name, value in sorted((overrides or {}).items(), key=lambda item: not item[0].endswith(".type")):
-        _set(tree, name, value)
-    config = parse_config(tree, source=str(path))
+    config = parse_config(with_overrides(tree, overrides or {}), source=str(path))
     if unused := list(_unused(config)):
         raise ConfigError("\n".join([f"{path}: settings that this run would not use", *unused]))
     return config
@@ -95,6 +93,15 @@ def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method
     except ValidationError as error:
         raise ConfigError("\n".join([f"method {name}: not a valid method", *_error_lines(error)])) from error
     return method
+
+
+def with_overrides(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a configuration with other values; `overrides` maps dotted names to them. Raises `ConfigError`."""
+    changed = deepcopy(dict(tree))
+    # Each `type` is set first, because the other overrides of its table are meant for the new variant.
+    for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".type")):
+        _set(changed, name, value)
+    return changed
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:

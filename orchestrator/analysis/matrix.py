@@ -23,6 +23,7 @@ from core.statistics.estimates import Estimate, share
 from core.types import BenchmarkItem, Checkpoint, Evaluated, question_key
 from orchestrator.evaluation.answering import graded
 from orchestrator.stages.context import BATCH, Context
+from services.inference.client import spent
 from services.inference.engines.base import Prompt
 from storage import queries
 from storage.rows import Over
@@ -161,6 +162,7 @@ def ask(context: Context, solver: Checkpoint, sets: Sets, grader: Grader) -> Non
             results, answers = graded(items, replies, grader)
             with context.store.write() as session:
                 queries.evaluations.add_results(session, keys[name], results, answers)
+                queries.usage.add_usage(session, context.key, "evaluation", spent(replies))
             done += len(items)
             context.progress(done, total, f"questions, by {solver.id}")
 

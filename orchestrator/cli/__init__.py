@@ -37,6 +37,7 @@ _COMMANDS = {
         "questions": "api:questions",
         "matrix": "matrix:matrix",
         "audit": "audit:audit",
+        "cost": "cost:cost",
         "alerts": "alerts:alerts",
         "replay": "methods:replay",
     },

@@ -65,7 +65,8 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
         is_complete = not any(unanswered(session, solver.id, sets) for solver in solvers_of(session, run))
     if not is_complete:  # a complete matrix is shown even if the services are down
         coevo_home = home()
-        ask_all(Context(coevo_home, store, cluster.join(coevo_home), run, config, 0, _print_progress), sets)
+        services = cluster.join(coevo_home)
+        ask_all(Context(coevo_home, store, services, run, config, 0, "evaluate", _print_progress), sets)
 
 
 def _print_progress(done: int, total: int, what: str) -> None:

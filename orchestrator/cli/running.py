@@ -51,14 +51,18 @@ def run(
 def resume(
     name: RunName,
     iterations: Annotated[int, typer.Option(help="Total number of iterations; 0 keeps the run's number.")] = 0,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a budget or a price: budget.hours=24. May be given more than once."),
+    ] = None,
 ) -> None:
     """Continue a run where it stopped, in this terminal. Finished stages are not run again.
 
     The services must be running: `coevo up` starts them.
     """
     with clear_errors():
-        config = stored_config(open_store(home().database), name)
-        _run_flow(config.kind, run=name, preset="", iterations=iterations, overrides={})
+        config, overrides = stored_config(open_store(home().database), name), dict(map(setting, override or []))
+        _run_flow(config.kind, run=name, preset="", iterations=iterations, overrides=overrides)
 
 
 def _run_flow(flow: Flow, **parameters: Any) -> None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
+from sqlalchemy.orm import Session
+
 from core.grading.grader import Grader
 from core.grading.kinds import AnswerKind, compare_many, read_answer
 from core.questions.prompts import Message
@@ -17,10 +19,10 @@ from core.questions.voting import Classes, classify_many
 from core.seeds import seed_for
 from core.settings.evaluation import Benchmark, Protocol
 from core.settings.training import Sampling
-from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer
+from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer, Spent
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from orchestrator.stages.context import BATCH, Progress
-from services.inference.client import Reply
+from services.inference.client import Reply, spent
 from services.inference.engines.base import Prompt
 from storage import queries
 from storage.rows import EvaluationRow
@@ -33,6 +35,7 @@ SMALL_BATCH = 8
 Batches = Iterable[Sequence[Prompt]]
 # Sends batches of prompts to a model; the replies come in the order of the batches.
 Ask = Callable[[Batches], AbstractContextManager[Iterator[list[list[Reply]]]]]
+Charge = Callable[[Session, Spent], None]
 Verdicts = list[EqualityVerdict | None]  # of a question's answers; None where there is none
 
 
@@ -47,10 +50,12 @@ def answer_all(
     progress: Progress,
     texts: TextWriter | None = None,
     size: int = BATCH,
+    charge: Charge | None = None,
 ) -> None:
     """Ask the questions of a benchmark that have no stored answers, and store the answers and their verdicts.
 
-    `size` questions are stored at a time. `texts` keeps the whole replies, if they shall be kept. Raises
+    `size` questions are stored at a time. `texts` keeps the whole replies, if they shall be kept. `charge` is called in
+    the transaction of each batch with what the batch took. Raises
     `InferenceError` and `GradingError`; what was answered before stays stored.
     """
     items = benchmark.items
@@ -70,6 +75,8 @@ def answer_all(
             with store.write() as session:
                 seconds = time.monotonic() - begun
                 queries.evaluations.add_results(session, row.id, results, answers, seconds=seconds)
+                if charge is not None:
+                    charge(session, spent(replies))
             begun, answered = time.monotonic(), answered + len(batch)
             progress(answered, len(items), what)
     if texts is not None:

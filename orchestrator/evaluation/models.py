@@ -133,6 +133,7 @@ class _Choice(BaseModel):
 
 
 class _Usage(BaseModel):
+    prompt_tokens: int = 0
     completion_tokens: int = 0
 
 
@@ -161,4 +162,5 @@ async def _ask_once(service: Service, http: aiohttp.ClientSession, request: tupl
     except (ValidationError, IndexError) as error:
         raise InferenceError(f"{service.url}: expected a chat completion, got {str(answer)[:200]!r}") from error
     reason: FinishReason = "length" if choice.finish_reason == "length" else "stop"
-    return Reply(choice.message.content or "", chat.usage.completion_tokens, reason, None, None, service.model, seed)
+    text, usage = choice.message.content or "", chat.usage
+    return Reply(text, usage.completion_tokens, reason, None, None, service.model, seed, usage.prompt_tokens)

@@ -11,7 +11,7 @@ from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.statistics.estimates import share
-from core.types import LabelledQuestion, OracleLabel, Question
+from core.types import LabelledQuestion, OracleLabel, Question, StageKey
 from orchestrator.stages.context import Context, Progress
 from services.oracles import exact, given, judge
 from services.oracles.samples import draw_sample
@@ -37,7 +37,7 @@ def ask_judge(
     the judge's accuracy on sentinels, which are questions of known answer. Raises `AuditError`, `JudgeError`,
     `InferenceError`, `GradingError`.
     """
-    oracle, size = settings.oracle, settings.batch
+    oracle, size, key = settings.oracle, settings.batch, StageKey(run, iteration, "audit_labels")
     with store.read() as session:
         population = len(queries.audits.auditable(session, run, iteration))
         done = {label.question_id for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)}
@@ -52,6 +52,7 @@ def ask_judge(
             batches.append(judge.audit(batch, settings, process_grader(), seed))
             with store.write() as session:
                 queries.questions.add_oracle_labels(session, batches[-1].labels)
+                queries.usage.add_usage(session, key, "judge", batches[-1].spent)
     progress(len(drawn), len(drawn), f"pseudo-labels, by {oracle}")
     with store.read() as session:
         verdicts = Counter(
@@ -96,6 +97,6 @@ def _cost(batches: Sequence[judge.JudgedBatch]) -> dict[str, Any]:
         "batches": len(batches),
         "thrown_away": sum(len(batch.thrown_away) for batch in batches),
         "sentinels": accuracy and {"value": accuracy.value, "ci95": [accuracy.lo, accuracy.hi], "n": accuracy.n},
-        "prompt_tokens": sum(batch.tokens[0] for batch in batches),
-        "reply_tokens": sum(batch.tokens[1] for batch in batches),
+        "prompt_tokens": sum(batch.spent.prompt_tokens for batch in batches),
+        "reply_tokens": sum(batch.spent.reply_tokens for batch in batches),
     }

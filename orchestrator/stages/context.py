@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Generic
 
@@ -14,13 +15,15 @@ from core.errors import CoevoError
 from core.seeds import seed_for
 from core.settings.config import CoEvolution, RunConfig
 from core.statistics.guard import WATCHED, TrainingHistory
-from core.types import Checkpoint, Role, checkpoint_id
+from core.types import Checkpoint, Role, Stage, StageKey, checkpoint_id
+from orchestrator.costs import Meter, refuse_spent
 from orchestrator.installation.home import Home, Services
-from orchestrator.serving.checkpoints import exclusive_use, serve_checkpoints
+from orchestrator.ledger import repeated
+from orchestrator.serving.checkpoints import exclusive_use, reserved, serve_checkpoints
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
 from storage import queries
-from storage.session import Store
+from storage.session import DATABASE_ERRORS, Store
 
 BATCH = 128  # questions per transaction; not a setting: a run is reproducible only with the same number
 
@@ -54,7 +57,17 @@ class Context(Generic[Config_co]):
     run: str
     config: Config_co
     iteration: int
+    stage: Stage
     progress: Progress
+
+    @property
+    def key(self) -> StageKey:
+        return StageKey(self.run, self.iteration, self.stage)
+
+    def batch_done(self, done: int, total: int, note: str) -> None:
+        """Report progress after a batch was stored. Raises `BudgetSpent` if the run shall end here."""
+        self.progress(done, total, note)
+        refuse_spent(self.store, self.run, self.config)
 
     def seed(self, *key: str | int) -> int:
         """A seed that derives from the run's seed, the iteration and `key`."""
@@ -123,8 +136,15 @@ class Context(Generic[Config_co]):
         """
         self.progress(0, 1, "waiting for the services")
         with exclusive_use(self.home):
+            since = time.monotonic()
             serve_checkpoints(self.services, checkpoints, self.config.serving, fixed, for_later or {})
-            yield
+            meter = Meter(self.key, "applications", reserved(self.services), since)
+            try:
+                with repeated(self.store, meter.charge, "applications"):
+                    yield
+            finally:
+                with suppress(*DATABASE_ERRORS), self.store.write() as session:
+                    meter.charge(session)
 
     @contextmanager
     def replies_in_order(

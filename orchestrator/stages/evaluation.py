@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from sqlalchemy.orm import Session
+
 from core.grading.grader import process_grader
 from core.settings.evaluation import Protocol
-from core.types import Checkpoint
+from core.types import Checkpoint, Spent
 from orchestrator.evaluation.answering import answer_all
 from orchestrator.evaluation.manifest import manifest_of
 from orchestrator.question_sets.benchmarks import BenchmarkError, load
@@ -39,5 +41,10 @@ def evaluate_on(context: Context, solver: Checkpoint, name: str, protocol: Proto
     keeps_texts = config.rollout_text == "all"
     texts = TextWriter(evaluation_path(context.home.texts, row.id)) if keeps_texts else None
     ask = partial(context.replies_in_order, "solver", solver)
-    answer_all(context.store, row, benchmark, protocol, config.seed, ask, process_grader(), context.progress, texts)
+    grader, progress = process_grader(), context.batch_done
+
+    def charge(session: Session, spent: Spent) -> None:
+        queries.usage.add_usage(session, context.key, "evaluation", spent)
+
+    answer_all(context.store, row, benchmark, protocol, config.seed, ask, grader, progress, texts, charge=charge)
     return len(benchmark.items)

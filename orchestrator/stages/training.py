@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from core.settings.config import CoEvolution, RunConfig
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
 from core.settings.training import Labelled
-from core.types import Checkpoint, Stage
+from core.types import Checkpoint, Spent, Stage
+from orchestrator.costs import refuse_spent
 from orchestrator.ledger import LastWrite
 from orchestrator.pool.slot import demand_of, training_slot
 from orchestrator.question_sets.prompts import trained_on
@@ -122,6 +123,7 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
             report(f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
             if step % job.training.checkpoint_every == 0 and step < steps:
                 refuse_lost_slot()
+                refuse_spent(context.store, context.run, context.config)
 
         return trainer.train(job, progress)
 
@@ -181,8 +183,11 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
     for checkpoint in {job.start, job.reference or job.start}:  # the file may have been damaged since it was loaded
         verify(Path(checkpoint.path), checkpoint.sha256)
     result = _run(context, job)
+    sampled = sampling_spent(job, result.metrics)
     if next_job is not None and result.step == job.training.steps:
-        labelled = _run(context, next_job(result))
+        next_one = next_job(result)
+        labelled = _run(context, next_one)
+        sampled += sampling_spent(next_one, labelled.metrics)
         labelled_metrics = [
             {f"labelled_{name}": value for name, value in metrics.items() if name != "step"}
             | {"step": result.step + metrics["step"]}
@@ -209,9 +214,34 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
         )
         for step, metrics in enumerate(result.metrics, 1):
             add(step=step, metrics=metrics)
+        queries.usage.add_usage(session, context.key, "training", sampled)
+        if isinstance(job, ChallengerJob):
+            queries.usage.add_usage(session, context.key, "reward", reward_spent(result.metrics))
         return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
 
     return last_write
+
+
+def sampling_spent(job: TrainJob, steps: Iterable[Mapping[str, float]]) -> Spent:
+    """What the trainer sampled in some steps, from the mean lengths that it reports."""
+    prompts, rollouts = job.training.prompts_per_step, job.training.prompts_per_step * job.rollouts
+    return sum(
+        (
+            Spent(
+                prompts,
+                round(prompts * metrics.get("prompt_length", 0)),
+                round(rollouts * metrics.get("response_length", 0)),
+            )
+            for metrics in steps
+        ),
+        Spent(),
+    )
+
+
+def reward_spent(steps: Iterable[Mapping[str, float]]) -> Spent:
+    """What the Challenger's reward asked the Solver in some steps."""
+    names = [field.name for field in fields(Spent)]
+    return Spent(*(sum(round(metrics.get(f"reward_{name}", 0)) for metrics in steps) for name in names))
 
 
 def _trained_on_rows(job: TrainJob, checkpoint: str, steps: int) -> list[TrainedOnRow]:

@@ -32,6 +32,7 @@ from services.api.schemas import (
     TriggeredEvaluation,
 )
 from services.api.transport import ApiError, Transport
+from services.costs import RunCosts
 from services.evaluations import EvaluationFigures, Record
 from storage.rows import (
     AlertRow,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
 _EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
+_COSTS = TypeAdapter(RunCosts)
 _RECORD = TypeAdapter(Record)
 _RUN, _RUN_DETAIL = TypeAdapter(Run), TypeAdapter(RunDetail)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
@@ -178,6 +180,10 @@ class ApiClient:
     def evaluations(self, run: str) -> list[Evaluation]:
         """The results of a run's checkpoints on benchmarks."""
         return [Evaluation.model_validate(row) for row in self._get(f"/runs/{run}/evaluations", {})]
+
+    def costs(self, run: str) -> RunCosts:
+        """What a run has cost so far."""
+        return _COSTS.validate_python(self._get(f"/runs/{run}/costs", {}))
 
     def metrics(self, run: str, **filters: Any) -> list[TrainMetric]:
         """Training metrics by step; only those of `iteration`, `role` or `name` if it is given."""

@@ -137,6 +137,11 @@ _EVALUATION = {
 }
 
 
+def _amounts(**amounts: float) -> dict[str, Any]:
+    names = ("seconds", "cpu_seconds", "gpu_seconds", "requests", "prompt_tokens", "reply_tokens", "judge_requests")
+    return {name: amounts.get(name, 0) for name in (*names, "money")}
+
+
 def _answer(index: int, answer: str, answer_class: int | None, verdict: str) -> dict[str, Any]:
     counts = {"tokens": 812, "finish_reason": "stop"}
     named = {"item_id": "aime24/0", "sample_index": index, "answer": answer}
@@ -239,6 +244,36 @@ EXAMPLES: dict[str, Any] = {
     },
     "RecordPage": {"items": [{**_RECORD, "texts": None}], "next": "aime24/0"},
     "Record": _RECORD,
+    "RunCosts": {
+        "currency": "USD",
+        "rows": [
+            {
+                "iteration": 1,
+                "stage": "label_questions",
+                "purpose": "votes",
+                "amounts": _amounts(requests=320, prompt_tokens=12_800, reply_tokens=80_000),
+            },
+            {
+                "iteration": 1,
+                "stage": "label_questions",
+                "purpose": "applications",
+                "amounts": _amounts(gpu_seconds=42.0, money=0.0233),
+            },
+        ],
+        "total": _amounts(gpu_seconds=42.0, requests=320, prompt_tokens=12_800, reply_tokens=80_000, money=0.0233),
+        "elapsed_seconds": 870.0,
+        "making": _amounts(gpu_seconds=42.0, requests=320, prompt_tokens=12_800, reply_tokens=80_000, money=0.0233),
+        "kept": 180,
+        "correct": [
+            {
+                "oracle": "exact",
+                "questions": _estimate(158.4, 147.3, 166.1, 150),
+                "cost": _amounts(gpu_seconds=42.0, money=0.0233),
+                "seconds": _estimate(0.2652, 0.2529, 0.2851, 150),
+                "money": _estimate(0.000147, 0.00014, 0.000158, 150),
+            }
+        ],
+    },
     "StepLabelFigures": {
         "iteration": 1,
         "step": 12,

@@ -18,8 +18,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from sqlalchemy.orm import Session
 
+from core.settings.costs import Rates
 from core.types import ResourceKind
 from services.api.figure_metrics import figures
+from services.costs import Amounts, costs_by_stage
 from services.drift.outbox import ATTEMPTS
 from storage import queries
 from storage.queries.metrics import PoolLoad
@@ -62,6 +64,7 @@ class _StoreCollector(Collector):
                 *_stages(session, runs),
                 *figures(queries.metrics.latest_series(session, runs)),
                 _questions(session, runs),
+                *_costs(session, runs),
                 *_alerts(session, runs),
                 *_pool(session),
             ]
@@ -112,6 +115,31 @@ def _questions(session: Session, runs: Sequence[str]) -> Metric:
         for verdict, count in counts.items():
             family.add_metric((run, verdict), count)
     return family
+
+
+def _costs(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
+    costs = {run: costs_by_stage(session, run, Rates()) for run in runs}
+    seconds = CounterMetricFamily("coevo_work_seconds", "Time in which stages of the run worked.", labels=("run",))
+    devices = CounterMetricFamily(
+        "coevo_device_seconds",
+        "CPU-seconds and GPU-seconds that the run has held, for inference while its stages used it, and for training.",
+        labels=("run", "kind"),
+    )
+    tokens = CounterMetricFamily(
+        "coevo_tokens",
+        "Tokens of prompts (in) and replies (out) that the run has stored, by what they were for.",
+        labels=("run", "purpose", "direction"),
+    )
+    for run, rows in costs.items():
+        total = sum((row.amounts for row in rows), Amounts())
+        seconds.add_metric((run,), total.seconds)
+        devices.add_metric((run, "CPU"), total.cpu_seconds)
+        devices.add_metric((run, "GPU"), total.gpu_seconds)
+        for purpose in sorted({row.purpose for row in rows if row.amounts.requests}):
+            of_purpose = sum((row.amounts for row in rows if row.purpose == purpose), Amounts())
+            tokens.add_metric((run, purpose, "in"), of_purpose.prompt_tokens)
+            tokens.add_metric((run, purpose, "out"), of_purpose.reply_tokens)
+    yield from (seconds, devices, tokens)
 
 
 def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:

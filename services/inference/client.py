@@ -18,7 +18,7 @@ import aiohttp
 from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
-from core.types import FinishReason
+from core.types import FinishReason, Spent
 from services.inference import access
 from services.inference.engines.base import Prompt
 from services.inference.openai_api import ChatBatchResponse, ChatResponse
@@ -47,6 +47,13 @@ class Reply:
     entropy_error: float | None
     checkpoint: str
     seed: int
+    prompt_tokens: int = 0  # 0 if the service does not say
+
+
+def spent(groups: Iterable[Sequence[Reply]]) -> Spent:
+    """The requests and tokens of prompts, of which each group has the replies to one."""
+    counts = [(group[0].prompt_tokens, sum(reply.tokens for reply in group)) for group in groups]
+    return Spent(len(counts), sum(prompt for prompt, _ in counts), sum(replies for _, replies in counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +238,7 @@ def _replies(chat: ChatResponse, prompt: Prompt) -> list[Reply]:
             entropy_error=choice.entropy_error,
             checkpoint=chat.policy_version,
             seed=prompt.seed + choice.index,
+            prompt_tokens=chat.usage.prompt_tokens,
         )
         for choice in sorted(chat.choices, key=lambda choice: choice.index)
     ]

@@ -63,6 +63,7 @@ class Choice(BaseModel):
 
 
 class Usage(BaseModel):
+    prompt_tokens: int = 0
     completion_tokens: int
 
 
@@ -112,7 +113,8 @@ def chat_response(model: str, checkpoint: str, completions: list[Completion], lo
         )
         for index, completion in enumerate(completions)
     ]
-    usage = Usage(completion_tokens=sum(len(completion.tokens) for completion in completions))
+    reply_tokens = sum(len(completion.tokens) for completion in completions)
+    usage = Usage(prompt_tokens=completions[0].prompt_tokens, completion_tokens=reply_tokens)
     return ChatResponse(model=model, policy_version=checkpoint, choices=choices, usage=usage)
 
 

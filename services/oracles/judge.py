@@ -22,10 +22,11 @@ from core.judging.replies import Case, combine_replies, messages
 from core.judging.sentinels import Sentinel, draw_sentinels
 from core.seeds import seed_for
 from core.settings.audit import Judge
-from core.types import OracleLabel
+from core.types import OracleLabel, Spent
 from services.inference.client import InferenceError
 from services.inference.external import RequestRefused, ask_each, post
 
+_NOTHING = Spent()
 _SEEDS = 2**31  # seeds below this are accepted by every service
 
 
@@ -48,20 +49,20 @@ class Tally:
 class JudgedBatch:
     """The labels that a judge gave to a batch, and what this took.
 
-    `tokens` are those of the prompts and those of the replies, as counted by the service, including batches that were
-    thrown away. They are 0 if the service does not report them.
+    `spent` includes batches that were thrown away. The tokens are as counted by the service, and 0 if it does not
+    report them.
     """
 
     labels: list[OracleLabel]
     sentinels: Tally
     thrown_away: list[Tally]
-    tokens: tuple[int, int]
+    spent: Spent
 
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
     text: str | None  # None: the request was refused, or the reply is not text or was cut off
-    tokens: tuple[int, int] = (0, 0)
+    spent: Spent = _NOTHING
     refused: str | None = None
 
 
@@ -73,7 +74,7 @@ def audit(batch: Sequence[Case], settings: Judge, grader: Grader, seed: int) -> 
     `InferenceError` when the service cannot be asked, and `GradingError`.
     """
     thrown_away: list[Tally] = []
-    prompt_tokens, reply_tokens, refused = 0, 0, None
+    spent, refused = Spent(), None
     for attempt in range(settings.batch_attempts):
         # The sentinels depend on the batch. The seeds of a question's replies do not.
         sentinel_seed = seed_for(seed, "sentinels", attempt, batch[0].question)
@@ -82,14 +83,13 @@ def audit(batch: Sequence[Case], settings: Judge, grader: Grader, seed: int) -> 
         cases = _shuffled(batch, sentinels, sentinel_seed)
         replies = asyncio.run(_ask_all(cases, settings, seed_for(seed, "ask", attempt)))
         all_replies = [reply for case_replies in replies.values() for reply in case_replies]
-        prompt_tokens += sum(reply.tokens[0] for reply in all_replies)
-        reply_tokens += sum(reply.tokens[1] for reply in all_replies)
+        spent = sum((reply.spent for reply in all_replies), spent)
         refused = next((reply.refused for reply in all_replies if reply.refused), refused)
         texts = {key: [reply.text for reply in case_replies] for key, case_replies in replies.items()}
         tally = Tally(sum(_passed(sentinel, texts, settings, grader) for sentinel in sentinels), len(sentinels))
         if tally.right >= settings.sentinel_accuracy * tally.n:
             labels = [_label(case, texts, settings, grader) for case in batch]
-            return JudgedBatch(labels, tally, thrown_away, (prompt_tokens, reply_tokens))
+            return JudgedBatch(labels, tally, thrown_away, spent)
         thrown_away.append(tally)
     raise JudgeError(
         f"{settings.url}: {settings.model}: sentinel accuracy: expected at least {settings.sentinel_accuracy:g} of the "
@@ -141,7 +141,7 @@ async def _ask(http: aiohttp.ClientSession, case: Case, settings: Judge, seed: i
     try:
         return _read(settings, await post(http, settings, "chat/completions", body))
     except RequestRefused as error:  # a question that a service refuses must not stop the audit of the others
-        return _Reply(None, refused=str(error))
+        return _Reply(None, Spent(1), refused=str(error))
 
 
 def _read(settings: Judge, reply: Any) -> _Reply:
@@ -149,14 +149,14 @@ def _read(settings: Judge, reply: Any) -> _Reply:
         choice = reply["choices"][0]
         text, finish = choice["message"]["content"], choice.get("finish_reason")
         usage = reply.get("usage") or {}
-        tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+        spent = Spent(1, _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise InferenceError(
             f"{settings.url}: chat: expected a reply in the format of OpenAI's API, got another: {error!r}"
         ) from error
     # a reply that was cut off has not reached its answer
     whole = isinstance(text, str) and finish not in ("length", "content_filter")
-    return _Reply(text if whole else None, tokens)
+    return _Reply(text if whole else None, spent)
 
 
 def _count(tokens: object) -> int:

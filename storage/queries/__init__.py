@@ -21,6 +21,7 @@ from storage.queries import (
     series,
     tables,
     traces,
+    usage,
 )
 
 __all__ = [
@@ -40,4 +41,5 @@ __all__ = [
     "series",
     "tables",
     "traces",
+    "usage",
 ]

@@ -19,6 +19,7 @@ from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import Run, RunDetail, RunStatus
 
 # A run's name is part of keys and of paths.
+LIMITS = ("iterations", "budget", "rates")  # settings that do not change what a run does, only how far it goes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -46,14 +47,14 @@ def refuse_name(name: str) -> None:
 
 
 def refuse_other_settings(stored: RunDetail, config: RunConfig) -> None:
-    """Raise `StoreError` when the configuration of a run differs from `config` in more than `iterations`.
+    """Raise `StoreError` when the configuration of a run differs from `config` in more than its limits (`LIMITS`).
 
     The message names the fields. A difference may come from a preset that was changed after the run was created.
     """
     # It is parsed again, so that settings that are newer than the run have their defaults.
     known = parse_config(stored.config, f"run {stored.name}").model_dump(mode="json")
     requested = config.model_dump(mode="json")
-    differing = "; ".join(_differences({**known, "iterations": config.iterations}, requested))
+    differing = "; ".join(_differences({**known, **{limit: requested[limit] for limit in LIMITS}}, requested))
     if differing:
         raise StoreError(f"run {stored.name}: exists with another configuration: {differing}. Choose another name")
 
@@ -101,13 +102,16 @@ def set_run_status(session: Session, name: str, status: RunStatus) -> None:
     session.execute(update(table_of(Runs)).where(Runs.name == name).values(status=status, updated_at=datetime.now(UTC)))
 
 
-def set_iterations(session: Session, name: str, iterations: int) -> None:
-    """Set the number of iterations of a run. Raises `StoreError` when it is lower than before."""
+def set_limits(session: Session, name: str, config: RunConfig) -> None:
+    """Set the limits of a run (`LIMITS`) to those of a configuration. Raises `StoreError` when its number of iterations
+    is lower than before."""
     run = get_run(session, name)
-    if iterations < run.iterations:
-        raise StoreError(f"run {name}: iterations: expected at least {run.iterations}, got {iterations}")
-    values = {"config": {**run.config, "iterations": iterations}, "updated_at": datetime.now(UTC)}
-    session.execute(update(table_of(Runs)).where(Runs.name == name).values(values))
+    if config.iterations < run.iterations:
+        raise StoreError(f"run {name}: iterations: expected at least {run.iterations}, got {config.iterations}")
+    limits = config.model_dump(mode="json", include={*LIMITS})
+    if any(run.config.get(limit) != value for limit, value in limits.items()):
+        values = {"config": {**run.config, **limits}, "updated_at": datetime.now(UTC)}
+        session.execute(update(table_of(Runs)).where(Runs.name == name).values(values))
 
 
 def delete_run(session: Session, name: str) -> None:

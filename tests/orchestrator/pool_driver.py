@@ -40,7 +40,7 @@ def _use_slot(run: str, units: float, stage: Stage) -> str:
     store, config = open_store(here.database), CoEvolution()
     with store.write() as session:
         queries.runs.create_run(session, name=run, config=config)
-    context = Context(here, store, here.services(), run, config, 1, lambda *_: None)
+    context = Context(here, store, here.services(), run, config, 1, "train_solver", lambda *_: None)
 
     def body() -> LastWrite:
         # The applications stay as they are while a Challenger trains.

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.types import Question, question_id
+from core.types import Question, Spent, question_id
+from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
 from orchestrator.loop import label_questions
 from orchestrator.runs import prepare
@@ -46,3 +47,36 @@ def test_only_the_texts_that_the_run_s_setting_names_are_stored(
     answered = zip(keys[:with_text], REPLIES.values(), strict=False)
     expected = [RolloutText(key, sample, text) for key, texts in answered for sample, text in enumerate(texts)]
     assert read_texts(texts_path(tmp_path / "texts", "a", 1, "label_questions")) == expected
+
+
+def test_a_budget_ends_the_stage_after_a_batch_and_a_larger_one_goes_on(
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch is one question with four replies of three tokens."""
+    monkeypatch.setattr("orchestrator.loop.BATCH", 1)
+    overrides = {"dataset.votes": 4, "serving.batches": 1, "budget.tokens": 20}
+    prepare(Home(tmp_path), sqlite, "a", "demo", 0, overrides)
+    keys = [question_id("a", 1, index) for index in range(3)]
+    with sqlite.write() as session:
+        asked = zip(keys, REPLIES, strict=True)
+        questions = [Question(key, "a", 1, i, text, "", "a/base/0", i) for i, (key, text) in enumerate(asked)]
+        queries.questions.add_questions(session, questions)
+
+    def rows() -> tuple[int, Spent]:
+        """The number of votes, and what they took."""
+        with sqlite.read() as session:
+            votes = queries.questions.rollouts_of(session, "a", 1)
+            [used] = [row for row in queries.usage.usage_of(session, "a") if row.purpose == "votes"]
+        return len(votes), Spent(used.requests, used.prompt_tokens, used.reply_tokens)
+
+    with fake_applications(REPLIES) as (services, requests):
+        with pytest.raises(BudgetSpent, match=r"budget\.tokens: 24 of 20 are spent"):
+            label_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
+        assert rows() == (8, Spent(2, 0, 24))
+        prepare(Home(tmp_path), sqlite, "a", "", 0, {"budget.tokens": 37})
+        label_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
+        assert rows() == (12, Spent(3, 0, 36))
+    assert len([request for request in requests if "seed" in request]) <= 4
+    with sqlite.read() as session:
+        held = [row for row in queries.usage.usage_of(session, "a") if row.purpose == "applications"]
+    assert held[0].cpu_seconds == pytest.approx(2 * held[0].seconds)  # the fake Solver holds 2 CPUs

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from sqlalchemy import func, select
 
 from orchestrator.plan import LOOP
@@ -105,6 +106,46 @@ def _count(live: Live, table: str) -> int:
             return session.scalar(select(func.count()).where(rows.c.evaluation_id.in_(of_run))) or 0
         column = rows.c[{"rollouts": "question_id", "questions": "run"}[table]]
         return session.scalar(select(func.count()).where(column.like(f"{RUN}/%") | (column == RUN))) or 0
+
+
+def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
+    costs = json.loads(live.coevo("cost", whole_run.name, "--json").stdout)
+    amounts = {(row["iteration"], row["stage"], row["purpose"]): row["amounts"] for row in costs["rows"]}
+    with live.store().read() as session:
+        votes = queries.questions.rollouts_of(session, whole_run.name, 1)
+        questions = queries.questions.questions_of(session, whole_run.name, 1)
+        answers = [
+            answer
+            for row in queries.evaluations.of_run(session, whole_run.name)
+            for answer in queries.evaluations.answers_of(session, row.id)
+        ]
+        stages = queries.ledger.stages_of(session, whole_run.name)
+    of_votes = amounts[1, "label_questions", "votes"]
+    assert of_votes["reply_tokens"] == sum(vote.tokens for vote in votes)
+    assert of_votes["requests"] == len({vote.question_id for vote in votes})
+    assert of_votes["prompt_tokens"] > 10 * of_votes["requests"]
+    assert amounts[1, "generate_questions", "questions"]["requests"] == len(questions)
+    evaluated = [amounts[t, "evaluate", "evaluation"] for t in (0, 1)]
+    assert sum(one["reply_tokens"] for one in evaluated) == sum(answer.tokens for answer in answers)
+    for role in ("challenger", "solver"):
+        training = amounts[1, f"train_{role}", "training"]
+        assert min(training["cpu_seconds"], training["prompt_tokens"], training["reply_tokens"]) > 0
+    assert amounts[1, "train_challenger", "reward"]["reply_tokens"] > 0
+    seconds = {(row["iteration"], row["stage"]): row["amounts"]["seconds"] for row in costs["rows"]}
+    took = {
+        (row.iteration, row.stage): (row.finished_at - row.started_at).total_seconds()
+        for row in stages
+        if row.finished_at
+    }
+    for key, one in took.items():  # of one attempt; the stored times are of the database's clock
+        assert amounts[*key, "stage"]["seconds"] == pytest.approx(one, abs=1.0)
+        assert amounts.get((*key, "applications"), {"seconds": 0})["seconds"] <= one + 1
+    assert sum(took.values()) <= costs["elapsed_seconds"] + 1
+    total = costs["total"]
+    assert total["reply_tokens"] == sum(one["reply_tokens"] for one in amounts.values())
+    text = live.coevo("cost", whole_run.name).stdout
+    assert f"{total['reply_tokens']:,}" in text
+    assert "kept questions took" in text
 
 
 def test_a_run_s_checkpoints_match_their_manifests(live: Live, whole_run: WholeRun) -> None:

@@ -45,6 +45,8 @@ _IGNORED = {
     "since",
     "used",
     "seconds",
+    "cpu_seconds",
+    "gpu_seconds",
     "error",
 }
 _TIMED = ("tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds")

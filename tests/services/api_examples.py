@@ -15,6 +15,8 @@ from core.types import (
     PseudoLabel,
     Question,
     Rollout,
+    Spent,
+    StageKey,
     Verdict,
     question_id,
 )
@@ -56,6 +58,7 @@ def fill(store: Store) -> None:
         queries.questions.add_oracle_labels(session, truths)
         queries.traces.add_clusters(session, [ClusterRow(question_id(RUN, 1, 4), RUN, 1, 0, 1)])
         queries.figures.add_filter_stats(session, run=RUN, iteration=1, stats=statistics(labels))
+        queries.usage.add_usage(session, StageKey(RUN, 1, "evaluate"), "evaluation", Spent(4, 80, 400))
         for stage in ("label_questions", "evaluate"):
             queries.ledger.claim_stage(session, run=RUN, iteration=1, stage=stage, owner="me", lease_seconds=60)
             queries.ledger.finish_stage(session, run=RUN, iteration=1, stage=stage, owner="me", result={})

@@ -21,6 +21,7 @@ from storage.session import Store
 NEEDED = {
     ("triggers", "GET"): "run",
     ("triggers", "POST"): "run",
+    ("evaluations", "POST"): "run",
     ("alerts", "POST"): "run",
     ("labelling", "GET"): "label",
     ("labelling", "POST"): "label",

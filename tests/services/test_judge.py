@@ -13,6 +13,7 @@ from core.grading.grader import Grader
 from core.judging.replies import Case, Claimed, Truth
 from core.settings.audit import Judge
 from core.settings.serving import Service
+from core.types import Spent
 from services.inference.client import InferenceError
 from services.inference.engines.base import Completion
 from services.inference.openai_api import ChatRequest, chat_response
@@ -73,7 +74,7 @@ def test_a_good_judge_s_verdicts_are_right_except_for_its_errors(grader: Grader)
     assert {"right", "wrong", "ill_posed"} == {label.verdict for label in result.labels}
     assert (result.sentinels.n, result.thrown_away) == (8, [])
     assert result.sentinels.right >= 7
-    assert result.tokens == (200 * 68, 10 * 68)
+    assert result.spent == Spent(68, 200 * 68, 10 * 68)
     assert {path for path, _, _ in requests} == {"/v1/chat/completions"}
 
 
@@ -167,7 +168,7 @@ def test_a_discarded_batch_is_asked_again_with_other_seeds_and_sentinels(grader:
         result = audit(batch, judge(service), grader, seed=7)
     assert [label.verdict for label in result.labels] == expected_verdicts(batch)
     assert result.thrown_away == [Tally(0, 8)]
-    assert result.tokens == (200 * 56, 10 * 56)
+    assert result.spent == Spent(56, 200 * 56, 10 * 56)
     first, second = ({question_of(body) for _, body, _ in part} for part in (requests[:28], requests[28:]))
     assert first & second == {case.question for case in batch}
     assert not {body["seed"] for _, body, _ in requests[:28]} & {body["seed"] for _, body, _ in requests[28:]}
@@ -271,13 +272,13 @@ def test_a_service_that_fails_raises_an_error(grader: Grader) -> None:
 def test_an_application_of_ours_can_be_the_judge(grader: Grader) -> None:
     def application(_: int, body: dict[str, Any]) -> tuple[int, Any]:
         assert ChatRequest.model_validate(body).seed == body["seed"]
-        completion = Completion(correct_reply(question_of(body)), (1, 2), (0.0, 0.0), "stop", 0.0)
+        completion = Completion(correct_reply(question_of(body)), (1, 2), (0.0, 0.0), "stop", 0.0, prompt_tokens=30)
         return 200, chat_response("m", "demo/solver/3", [completion], logprobs=False).model_dump()
 
     with fake_service(application) as (service, _):
         result = audit(make_cases(4), judge(service), grader, seed=15)
     assert [label.verdict for label in result.labels] == expected_verdicts(make_cases(4))
-    assert result.tokens == (0, 2 * 12)  # our applications do not count the prompts' tokens
+    assert result.spent == Spent(12, 30 * 12, 2 * 12)
 
 
 def test_at_most_concurrency_requests_are_sent_at_once(grader: Grader) -> None:

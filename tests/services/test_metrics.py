@@ -32,7 +32,7 @@ from storage.rows import SeriesPoint
 from storage.session import Store
 
 NOW = datetime.now(UTC)
-SCRAPED = {"api_keys", "runs", "stages", "series", "filter_stats", "alerts", "deliveries", "pool_jobs"}
+SCRAPED = {"api_keys", "runs", "stages", "series", "filter_stats", "alerts", "deliveries", "pool_jobs", "usage"}
 Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -207,7 +207,8 @@ def test_the_number_of_label_values_is_limited_and_no_label_is_an_id(api: TestCl
     metrics = samples(scrape(api))
     labels = {key: {dict(pairs)[key] for _, pairs in metrics if key in dict(pairs)} for key in _label_names(metrics)}
     assert labels.keys() == {
-        *("run", "oracle", "slice", "figure", "verdict", "stage", "status", "severity", "acknowledged", "kind")
+        *("run", "oracle", "slice", "figure", "verdict", "stage", "status", "severity", "acknowledged", "kind"),
+        *("purpose", "direction"),
     }
     assert len(labels["run"]) == LARGEST
     assert RUN in labels["run"]  # it changed before all the others, but it is running

@@ -20,6 +20,8 @@ from core.types import (
     Question,
     Role,
     Rollout,
+    Spent,
+    StageKey,
     checkpoint_id,
     question_id,
 )
@@ -68,6 +70,7 @@ def fill(session: Session, run: str) -> None:
     queries.ledger.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
     training = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0}
     queries.pool.join_pool(session, run=run, iteration=1, **training)
+    queries.usage.add_usage(session, StageKey(run, 1, "evaluate"), "evaluation", Spent(4, 80, 400))
     queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
     queries.questions.add_questions(session, [question(run, index) for index in range(3)])
     queries.questions.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 from store_examples import fresh_run, label, question, rollout
 
+from core.settings.parsing import parse_config
 from core.types import LabelledQuestion, OracleLabel
 from storage import exports, queries
 from storage.exports import FORMATS, Format, NotFinal, export
@@ -106,7 +107,8 @@ def test_a_hugging_face_archive_has_a_manifest_and_a_card_that_describe_it(
     assert f"- voted on by: `{run}/base/0` (sha256 sha of {run}/base/0)" in card
     assert f"sha256 {rows}" in card
     with store.write() as session:
-        queries.runs.set_iterations(session, run, exported.manifest["config"]["iterations"] + 1)
+        config = parse_config(exported.manifest["config"], "test")
+        queries.runs.set_limits(session, run, config.model_copy(update={"iterations": config.iterations + 1}))
     longer = export(store, tmp_path / "longer", run, 1, "all", "huggingface")
     assert longer.path.read_bytes() == exported.path.read_bytes()
 

@@ -6,6 +6,7 @@ from store_examples import checkpoint, fill, fresh_run
 
 from core.questions.filtering import statistics
 from core.settings.config import CoEvolution, Dataset
+from core.settings.costs import Budget, Rates
 from core.settings.parsing import parse_config
 from storage import queries
 from storage.errors import StoreError
@@ -86,10 +87,21 @@ def test_each_page_of_runs_continues_where_the_previous_one_ended(store: Store) 
 def test_the_iterations_of_a_run_can_only_be_increased(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
-        queries.runs.set_iterations(session, run, 5)
-        assert queries.runs.get_run(session, run).config == CoEvolution(iterations=5).model_dump(mode="json")
+        longer = CoEvolution(iterations=5, budget=Budget(tokens=1e6))
+        queries.runs.set_limits(session, run, longer)
+        assert queries.runs.get_run(session, run).config == longer.model_dump(mode="json")
         with pytest.raises(StoreError, match="iterations: expected at least 5, got 4"):
-            queries.runs.set_iterations(session, run, 4)
+            queries.runs.set_limits(session, run, CoEvolution(iterations=4))
+
+
+def test_only_the_limits_of_a_run_may_change(store: Store) -> None:
+    run = fresh_run(store)
+    with store.read() as session:
+        stored = queries.runs.get_run(session, run)
+    limited = CoEvolution(iterations=9, budget=Budget(hours=2), rates=Rates(gpu_hour=3))
+    queries.runs.refuse_other_settings(stored, limited)
+    with pytest.raises(StoreError, match="seed is 0, got 1"):
+        queries.runs.refuse_other_settings(stored, limited.model_copy(update={"seed": 1}))
 
 
 def test_deleting_a_run_deletes_all_its_rows_and_no_others(store: Store) -> None:

@@ -19,7 +19,7 @@ from core.questions.prompts import parse_question
 from core.settings.parsing import parse_method
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
-from services.inference.client import InferenceError
+from services.inference.client import InferenceError, Reply
 from services.inference.engines.base import Completion
 from tests.fake_service import fake_service
 from trainers.base import ChallengerJob, SolverService, TrainJob
@@ -252,9 +252,10 @@ def test_the_challenger_s_reward_asks_the_solver_and_equals_the_embedded_trainer
     well_formed = [text for group in QUESTIONS for text in group if parse_question(text, 2000)]
     assert len(requests) == len(well_formed) == 4
 
-    def ask(prompts: Sequence[Any]) -> list[list[str]]:
+    def ask(prompts: Sequence[Any]) -> list[list[Reply]]:
         bodies = [{"messages": list(prompt.messages), "model": "", "policy_version": ""} for prompt in prompts]
-        return [[c["message"]["content"] for c in votes(0, body)[1]["choices"]] for body in bodies]
+        texts = [[choice["message"]["content"] for choice in votes(0, body)[1]["choices"]] for body in bodies]
+        return [[Reply(text, 3, "stop", None, None, "", 0, prompt_tokens=1) for text in group] for group in texts]
 
     groups = [[completion(text) for text in group] for group in QUESTIONS]
     local = challenger_reward(job, Ranks(), 1, groups, grader=grader, ask=ask)

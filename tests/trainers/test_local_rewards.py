@@ -17,6 +17,7 @@ from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
 from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
+from services.inference.client import Reply
 from services.inference.engines.base import Completion, Prompt
 from trainers.base import ChallengerJob, SolverService
 from trainers.local.ranks import Ranks
@@ -128,10 +129,11 @@ def test_the_challenger_earns_more_for_questions_that_the_solver_is_unsure_of(gr
     texts = {"even": ["1", "1", "2", "2"], "sure": ["3"] * 4, "mute": ["4", None, None, None]}
     prompts_asked: list[Prompt] = []
 
-    def ask(prompts: Sequence[Prompt]) -> list[list[str]]:
+    def ask(prompts: Sequence[Prompt]) -> list[list[Reply]]:
         prompts_asked.extend(prompts)
         answers = [texts[prompt.messages[-1]["content"].split()[0]] for prompt in prompts]
-        return [["?" if a is None else rf"\boxed{{{a}}}" for a in group] for group in answers]
+        replies = [["?" if a is None else rf"\boxed{{{a}}}" for a in group] for group in answers]
+        return [[Reply(text, 5, "stop", None, None, "r/0", 0, prompt_tokens=20) for text in group] for group in replies]
 
     # The questions are so different that each is a BLEU cluster of its own: 1 of B = 4.
     questions = ["even a b c d", "sure e f g h", None, "mute i j k l"]
@@ -150,6 +152,10 @@ def test_the_challenger_earns_more_for_questions_that_the_solver_is_unsure_of(gr
             "p_hat": (1 / 2 + 1 + 1 / 4) / 3,
             "repeated_share": 0,
             "unparsed_share": 3 / 12,
+            # three questions of 20 tokens, with four answers of 5 tokens each
+            "reward_requests": 3,
+            "reward_prompt_tokens": 60,
+            "reward_reply_tokens": 60,
         }
     )
     assert [list(prompt.messages) for prompt in prompts_asked] == [
@@ -160,7 +166,7 @@ def test_the_challenger_earns_more_for_questions_that_the_solver_is_unsure_of(gr
 
 
 def test_a_step_with_malformed_questions_only_asks_no_solver(grader: Grader) -> None:
-    def ask(prompts: Sequence[Prompt]) -> list[list[str]]:
+    def ask(prompts: Sequence[Prompt]) -> list[list[Reply]]:
         assert not prompts
         return []
 

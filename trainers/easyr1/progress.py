@@ -17,6 +17,7 @@ _NAMES = {
     "actor/entropy_loss": "entropy",  # an estimate: the mean negative log-probability of the sampled tokens
     "actor/grad_norm": "grad_norm",
     "actor/pg_clipfrac_higher": "clip_share",
+    "prompt_length/mean": "prompt_length",
     "response_length/mean": "response_length",
     "response_length/clip_ratio": "truncated_share",
     "timing_s/gen": "sample_seconds",

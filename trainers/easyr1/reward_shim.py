@@ -170,9 +170,9 @@ def _score_challenger(groups: Sequence[Rollouts], job: RewardJob, grader: Grader
     step = job.steps_before + groups[0].prompt["step"]
     seed = partial(seed_for, job.run_seed, job.key, step, "vote")
     ask = rewards.make_ask(InferenceClient(service.url, "solver", job.patience_s), service.checkpoint)
-    votes = rewards.solver_votes(well_formed, config, service, seed, ask, grader)
-    labels = dict(zip((index for index, _ in well_formed), votes, strict=True))
-    scored, figures = rewards.challenger_groups(questions, labels, config, job.rollouts)
+    asked = rewards.solver_votes(well_formed, config, service, seed, ask, grader)
+    votes = dict(zip((index for index, _ in well_formed), asked, strict=True))
+    scored, figures = rewards.challenger_groups(questions, votes, config, job.rollouts)
     return StepScores(scored, [None] * len(groups), figures)
 
 

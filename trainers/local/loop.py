@@ -200,6 +200,7 @@ def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Compl
 
 def _lengths(completions: Sequence[Completion]) -> Metrics:
     return {
+        "prompt_length": sum(completion.prompt_tokens for completion in completions) / len(completions),
         "response_length": sum(len(completion.tokens) for completion in completions) / len(completions),
         "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / len(completions),
     }

@@ -9,7 +9,7 @@ from functools import partial
 from core.grading.grader import Grader
 from core.questions.prompts import parse_question
 from core.seeds import seed_for
-from core.types import Group, PseudoLabel, Scored
+from core.types import Group, PseudoLabel, Scored, Spent
 from services.inference.client import InferenceClient
 from services.inference.engines.base import Completion
 from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
@@ -87,8 +87,8 @@ def challenger_reward(
 
     seed = partial(seed_for, job.run_seed, job.key, job.steps_before + step, "vote")
 
-    def vote(own: list[tuple[int, str]]) -> list[PseudoLabel]:
+    def vote(own: list[tuple[int, str]]) -> list[tuple[PseudoLabel, Spent]]:
         return solver_votes(own, config, service, seed, ask, grader)
 
-    labels = dict(zip((index for index, _ in well_formed), ranks.map(well_formed, vote), strict=True))
-    return Rewarded(*challenger_groups(questions, labels, config, len(completions[0])))
+    votes = dict(zip((index for index, _ in well_formed), ranks.map(well_formed, vote), strict=True))
+    return Rewarded(*challenger_groups(questions, votes, config, len(completions[0])))

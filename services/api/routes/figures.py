@@ -6,11 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from core.settings.parsing import parse_config
 from core.statistics.accuracy import accuracy_of_sums
 from core.types import Role
 from services.api.dependencies import ReadSession, RunName
 from services.api.problems import documented
 from services.api.schemas import Evaluation
+from services.costs import RunCosts, costs_of
 from services.drift.training_labels import labels_by_step
 from storage import queries
 from storage.rows import StepLabelFigures, TrainMetric
@@ -34,6 +36,14 @@ def list_evaluations(session: ReadSession, run: RunName) -> list[Evaluation]:
         for row in queries.evaluations.evaluation_sums(session, run)
         if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     ]
+
+
+@router.get("/costs", responses=documented(404))
+def get_costs(session: ReadSession, run: RunName) -> RunCosts:
+    """What the run has cost so far: time, devices, requests, tokens and money of its stages, and what a question with a
+    right label costs."""
+    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    return costs_of(session, run, config.rates)
 
 
 @router.get("/training-labels", responses=documented(404))

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.errors import CoevoError
 from core.settings.bounds import Iterations
 from core.settings.config import RunConfig
-from core.settings.parsing import parse_config
+from core.settings.costs import Budget
+from core.settings.parsing import parse_config, with_overrides
 from core.types import Flow
 from services.api.access.origins import same_site
 from services.api.dependencies import RunName, StoreDependency
@@ -60,6 +61,7 @@ class CancelRequest(_Body):
 
 class ResumeRequest(_Body):
     iterations: Iterations | None = Field(None, description="Continue up to this number. By default that of the run.")
+    budget: Budget | None = Field(None, description="Another budget. By default that of the run.")
 
 
 class Decision(_Body):
@@ -153,12 +155,15 @@ def resume_run(
     if body.iterations is not None and body.iterations < current:
         raise invalid("iterations", f"expected at least {current}, which run {run} has already, got {body.iterations}")
     _refuse_ended(row, body.iterations or current)
-    config = parse_config(row.config, source=f"run {run}")
+    budget = {} if body.budget is None else body.budget.model_dump(exclude_none=True)
+    overrides = {f"budget.{name}": amount for name, amount in budget.items()}
     try:
+        config = parse_config(with_overrides(row.config, overrides), source=f"run {run}")
         check(config, False)
     except CoevoError as error:
         raise HTTPException(409, f"run {run}: {error}") from error
-    return _start(store, prefect, config.kind, run, {"preset": "", "iterations": body.iterations or 0})
+    settings = {"preset": "", "iterations": body.iterations or 0, **({"overrides": overrides} if overrides else {})}
+    return _start(store, prefect, config.kind, run, settings)
 
 
 @router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **STARTS)

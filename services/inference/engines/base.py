@@ -44,6 +44,7 @@ class Completion:
     logprobs: tuple[float, ...]  # nats, one per token: under the softmax at the sampling temperature, before top-p
     finish_reason: FinishReason
     mean_entropy: float  # nats per token, exact: over the full distribution at the sampling temperature, before top-p
+    prompt_tokens: int = 0
 
 
 class PromptTooLong(ValueError):

@@ -218,7 +218,8 @@ class TransformersEngine:
             count = next(n for n in range(1, len(tokens) + 1) if self._contains_stop(tokens[:n], row.request.stop))
             tokens, logprobs, text, reason = tokens[:count], logprobs[:count], text[: min(stops_found)], "stop"
         # The mean is over all sampled tokens, also those after a stop string: it describes the policy, not the text.
-        return Completion(text, tuple(tokens), tuple(logprobs), reason, row.entropy / len(row.tokens))
+        entropy = row.entropy / len(row.tokens)
+        return Completion(text, tuple(tokens), tuple(logprobs), reason, entropy, len(row.prompt))
 
     def _contains_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)

@@ -20,6 +20,7 @@ import { runUrl } from "../router.js";
 import { benchmarkAccuracy, latestPoint, seriesNamed } from "../series.js";
 import { AlertList } from "./alerts.js";
 import { Audits, basisOfPoint } from "./audits.js";
+import { Cost } from "./cost.js";
 import {
   BenchmarkAccuracy,
   Difficulty,
@@ -124,6 +125,7 @@ function Run({ data, refetch, flowRunList }) {
       <${Matrix} run=${run.name} />
       <${Signals} seriesPoints=${seriesPoints} />
       <${Stages} stages=${stages} iterations=${iterations} url=${url} />
+      <${Cost} run=${run.name} pollMs=${isLive(run) ? AUDITS_POLL_MS : 0} />
       <${Panel} title="Alerts" wide about="Alerts from the guard and the drift rules.">
         <${AlertList} alerts=${alerts.items} refetch=${refetch} empty="No alerts." />
       </${Panel}>
