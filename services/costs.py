@@ -25,17 +25,20 @@ _TOKENS = 1_000_000  # that a rate for tokens is for
 class Amounts:
     """Amounts that have been used. `seconds` is the time of stages; devices are used at the same time."""
 
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    gpu_seconds: float = 0.0
-    requests: int = 0
-    prompt_tokens: int = 0
-    reply_tokens: int = 0
-    judge_requests: int = 0
-    money: float = 0.0
+    seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+    requests: int
+    prompt_tokens: int
+    reply_tokens: int
+    judge_requests: int
+    money: float
 
     def __add__(self, other: Amounts) -> Amounts:
         return Amounts(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+
+NOTHING = Amounts(0.0, 0.0, 0.0, 0, 0, 0, 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ def _amounts(row: UsageRow, rates: Rates) -> Amounts:
 
 
 def _sum(rows: Iterable[Cost]) -> Amounts:
-    return sum((row.amounts for row in rows), Amounts())
+    return sum((row.amounts for row in rows), NOTHING)
 
 
 def _correct(oracle: str, known: Sequence[Accuracy], making: Sequence[Cost]) -> Correct | None:

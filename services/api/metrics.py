@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from core.settings.costs import Rates
 from core.types import ResourceKind
 from services.api.figure_metrics import figures
-from services.costs import Amounts, costs_by_stage
+from services.costs import NOTHING, costs_by_stage
 from services.drift.outbox import ATTEMPTS
 from storage import queries
 from storage.queries.metrics import PoolLoad
@@ -131,12 +131,12 @@ def _costs(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
         labels=("run", "purpose", "direction"),
     )
     for run, rows in costs.items():
-        total = sum((row.amounts for row in rows), Amounts())
+        total = sum((row.amounts for row in rows), NOTHING)
         seconds.add_metric((run,), total.seconds)
         devices.add_metric((run, "CPU"), total.cpu_seconds)
         devices.add_metric((run, "GPU"), total.gpu_seconds)
         for purpose in sorted({row.purpose for row in rows if row.amounts.requests}):
-            of_purpose = sum((row.amounts for row in rows if row.purpose == purpose), Amounts())
+            of_purpose = sum((row.amounts for row in rows if row.purpose == purpose), NOTHING)
             tokens.add_metric((run, purpose, "in"), of_purpose.prompt_tokens)
             tokens.add_metric((run, purpose, "out"), of_purpose.reply_tokens)
     yield from (seconds, devices, tokens)

@@ -131,7 +131,6 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
         training = amounts[1, f"train_{role}", "training"]
         assert min(training["cpu_seconds"], training["prompt_tokens"], training["reply_tokens"]) > 0
     assert amounts[1, "train_challenger", "reward"]["reply_tokens"] > 0
-    seconds = {(row["iteration"], row["stage"]): row["amounts"]["seconds"] for row in costs["rows"]}
     took = {
         (row.iteration, row.stage): (row.finished_at - row.started_at).total_seconds()
         for row in stages
