@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from core.grading.grader import process_grader
@@ -37,29 +37,50 @@ def ask_judge(
     the judge's accuracy on sentinels, which are questions of known answer. Raises `AuditError`, `JudgeError`,
     `InferenceError`, `GradingError`.
     """
-    oracle, size, key = settings.oracle, settings.batch, StageKey(run, iteration, "audit_labels")
+    oracle, key = settings.oracle, StageKey(run, iteration, "audit_labels")
     with store.read() as session:
         population = len(queries.audits.auditable(session, run, iteration))
         done = {label.question_id for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)}
         seed = seed_for(queries.runs.get_run(session, run).seed, "judge", iteration)
     drawn = draw_sample(store, run, iteration, oracle, sample or population) if population else []
     cases = _cases(store, run, iteration)
-    batches: list[judge.JudgedBatch] = []
-    for start in range(0, len(drawn), size):
-        progress(start, len(drawn), f"pseudo-labels, by {oracle}")
-        batch = [cases[row.question_id] for row in drawn[start : start + size] if row.question_id not in done]
-        if batch:
-            batches.append(judge.audit(batch, settings, process_grader(), seed))
-            with store.write() as session:
-                queries.questions.add_oracle_labels(session, batches[-1].labels)
-                queries.usage.add_usage(session, key, "judge", batches[-1].spent)
-    progress(len(drawn), len(drawn), f"pseudo-labels, by {oracle}")
+
+    def save(batch: judge.JudgedBatch) -> None:
+        with store.write() as session:
+            queries.questions.add_oracle_labels(session, batch.labels)
+            queries.usage.add_usage(session, key, "judge", batch.spent)
+
+    drawn_cases = [cases[row.question_id] for row in drawn]
+    cost = ask_in_batches(drawn_cases, done, settings, seed, save, progress, f"pseudo-labels, by {oracle}")
     with store.read() as session:
         verdicts = Counter(
             label.verdict for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)
         )
     audited = {"population": population, "audited": verdicts.total(), "verdicts": dict(verdicts)}
-    return {"oracle": oracle, **audited, **_cost(batches)}
+    return {"oracle": oracle, **audited, **cost}
+
+
+def ask_in_batches(
+    cases: Sequence[Case],
+    done: Container[str],
+    settings: Judge,
+    seed: int,
+    save: Callable[[judge.JudgedBatch], None],
+    progress: Progress,
+    what: str,
+) -> dict[str, Any]:
+    """Ask a judge about the cases whose keys are not in `done`, and `save` each batch before the next.
+
+    The result says what this took, with the judge's accuracy on sentinels. Raises as `judge.audit`.
+    """
+    remaining = [case for case in cases if case.key not in done]
+    batches: list[judge.JudgedBatch] = []
+    for start in range(0, len(remaining), settings.batch):
+        progress(len(cases) - len(remaining) + start, len(cases), what)
+        batches.append(judge.audit(remaining[start : start + settings.batch], settings, process_grader(), seed))
+        save(batches[-1])
+    progress(len(cases), len(cases), what)
+    return _cost(batches)
 
 
 def _cases(store: Store, run: str, iteration: int) -> dict[str, Case]:
