@@ -249,3 +249,13 @@ class Spent:
             self.prompt_tokens + other.prompt_tokens,
             self.reply_tokens + other.reply_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAnswer:
+    """What a judge says about an `EvaluatedAnswer`, when it is shown the true answer."""
+
+    item_id: str
+    sample_index: int
+    judge: str  # the name of an oracle, as in `OracleLabel`
+    verdict: OracleVerdict

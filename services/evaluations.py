@@ -17,7 +17,17 @@ from core.settings.parsing import parse_config
 from core.statistics.accuracy import accuracy_of, pass_at_1_by_level
 from core.statistics.curves import CurvePoint, Tally, curve
 from core.statistics.estimates import Estimate, mean_share
-from core.types import GREEDY, BenchmarkItem, Checkpoint, Evaluated, EvaluatedAnswer, checkpoint_id
+from core.statistics.rechecks import Recheck, recheck_of
+from core.types import (
+    GREEDY,
+    BenchmarkItem,
+    Checkpoint,
+    Evaluated,
+    EvaluatedAnswer,
+    JudgedAnswer,
+    OracleVerdict,
+    checkpoint_id,
+)
 from services.drift.series import accuracies
 from storage import queries
 from storage.errors import NotThere, StoreError
@@ -68,11 +78,12 @@ class EvaluationFigures:
     tokens: int
     by_level: dict[str, Estimate]
     by_subject: dict[str, Estimate]
+    rechecks: list[Recheck]  # by the judge's name
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A question of an evaluation, with its result and its answers by sample index.
+    """A question of an evaluation, with its result, its answers by sample index, and what judges say about these.
 
     `texts` are the whole replies in the order of the answers; None in lists, and if they are not kept. `question` is
     None if only its id is stored.
@@ -81,6 +92,7 @@ class Record:
     question: BenchmarkItem | None
     result: Evaluated
     answers: list[EvaluatedAnswer]
+    judged: list[JudgedAnswer]
     texts: list[str] | None
 
 
@@ -98,7 +110,7 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
     def mean_of(holds: Callable[[EvaluatedAnswer], bool]) -> Estimate | None:
         return mean_share([fmean(map(holds, group)) for group in groups])
 
-    subjects = {item.id: item.subject for item in _items(session, row)}
+    subjects = {item.id: item.subject for item in items_of(session, row)}
     return EvaluationFigures(
         evaluation=row,
         questions=len(results),
@@ -114,7 +126,17 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
         tokens=sum(answer.tokens for answer in answers),
         by_level=pass_at_1_by_level(results),
         by_subject=pass_at_1_by_level([replace(result, level=subjects.get(result.item_id)) for result in results]),
+        rechecks=_rechecks(session, key, results, answers),
     )
+
+
+def _rechecks(
+    session: Session, key: str, results: Sequence[Evaluated], answers: Sequence[EvaluatedAnswer]
+) -> list[Recheck]:
+    verdicts: dict[str, dict[tuple[str, int], OracleVerdict]] = {}
+    for one in queries.evaluations.judged_of(session, key):
+        verdicts.setdefault(one.judge, {})[one.item_id, one.sample_index] = one.verdict
+    return [recheck_of(judge, results, answers, verdicts[judge]) for judge in sorted(verdicts)]
 
 
 def tally_of(answers: Sequence[EvaluatedAnswer]) -> Tally:
@@ -136,10 +158,14 @@ def records_of(session: Session, key: str, *, after: str = "", limit: int | None
     """
     row = queries.evaluations.get_evaluation(session, key)
     results = queries.evaluations.results_of(session, key, after=after, limit=limit)
-    items = {item.id: item for item in _items(session, row)}
-    answers = queries.evaluations.answers_of(session, key, [result.item_id for result in results])
-    by_item = {item: [*group] for item, group in groupby(answers, lambda answer: answer.item_id)}
-    return [Record(items.get(one.item_id), one, by_item.get(one.item_id, []), None) for one in results]
+    items, ids = {item.id: item for item in items_of(session, row)}, [result.item_id for result in results]
+    answers = groupby(queries.evaluations.answers_of(session, key, ids), lambda answer: answer.item_id)
+    judged = groupby(queries.evaluations.judged_of(session, key, ids), lambda one: one.item_id)
+    answers_to, judged_of = {item: [*group] for item, group in answers}, {item: [*group] for item, group in judged}
+    return [
+        Record(items.get(one.item_id), one, answers_to.get(one.item_id, []), judged_of.get(one.item_id, []), None)
+        for one in results
+    ]
 
 
 def record_of(session: Session, key: str, item: str, texts: Path | None) -> Record:
@@ -149,12 +175,13 @@ def record_of(session: Session, key: str, item: str, texts: Path | None) -> Reco
     """
     row = queries.evaluations.get_evaluation(session, key)
     result = queries.evaluations.result_of(session, key, item)
-    question = next((one for one in _items(session, row) if one.id == item), None)
+    question = next((one for one in items_of(session, row) if one.id == item), None)
     answers = queries.evaluations.answers_of(session, key, [item])
-    return Record(question, result, answers, _texts(texts, key, answers))
+    judged = queries.evaluations.judged_of(session, key, [item])
+    return Record(question, result, answers, judged, _texts(texts, key, answers))
 
 
-def _items(session: Session, row: EvaluationRow) -> Iterator[BenchmarkItem]:
+def items_of(session: Session, row: EvaluationRow) -> Iterator[BenchmarkItem]:
     """The questions of an evaluation, if they are stored: those of a matrix are a run's questions."""
     if "benchmark" in row.manifest:
         yield from queries.evaluations.benchmark_items(session, row.manifest["benchmark"]["sha256"])

@@ -426,3 +426,16 @@ class EvaluatedAnswers(Base):
     verdict: Mapped[str | None]  # None: no answer
     tokens: Mapped[int]
     finish_reason: Mapped[str]
+
+
+class JudgedAnswers(Base):
+    """What judges say about the rows of `evaluated_answers`. Equal answers to a question have equal verdicts."""
+
+    __tablename__ = "judged_answers"
+    __table_args__ = _NARROW
+
+    evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True)
+    item_id: Mapped[str] = mapped_column(primary_key=True)
+    sample_index: Mapped[int] = mapped_column(primary_key=True)
+    judge: Mapped[str] = mapped_column(primary_key=True)
+    verdict: Mapped[str]

@@ -148,6 +148,7 @@ def _answer(index: int, answer: str, answer_class: int | None, verdict: str) -> 
     return {**named, "answer_class": answer_class, "verdict": verdict, **counts}
 
 
+_JUDGED = {"item_id": "aime24/0", "sample_index": 1, "judge": "judge_gpt_4o_equivalence", "verdict": "wrong"}
 _RECORD = {
     "question": {"id": "aime24/0", "problem": "Every morning Aya …", "answer": "204", "level": None, "subject": None},
     "result": {
@@ -163,6 +164,7 @@ _RECORD = {
         _answer(0, "204", 0, "equal"),
         _answer(1, "210", 1, "unequal"),
     ],
+    "judged": [_JUDGED],
     "texts": [_TEXT, _TEXT, _TEXT],
 }
 
@@ -241,6 +243,25 @@ EXAMPLES: dict[str, Any] = {
         "tokens": 73_125,
         "by_level": {},
         "by_subject": {"algebra": _estimate(0.5, 0.2118, 0.7882, 12)},
+        "rechecks": [
+            {
+                "judge": _JUDGED["judge"],
+                "answers": 57,
+                "judged": 57,
+                "unclear": 1,
+                "failures_rechecked": {
+                    "pass_at_1": _estimate(0.4333, 0.2724, 0.5943, 30),
+                    "greedy": _estimate(0.5333, 0.3614, 0.6977, 30),
+                },
+                "judge_alone": {
+                    "pass_at_1": _estimate(0.4167, 0.2602, 0.5731, 30),
+                    "greedy": _estimate(0.5333, 0.3614, 0.6977, 30),
+                },
+                "passes_called_wrong": _estimate(0.0714, 0.0127, 0.3147, 14),
+                "failures_called_right": _estimate(0.0476, 0.0132, 0.1579, 42),
+                "disagreements": _estimate(0.0536, 0.0184, 0.1461, 56),
+            }
+        ],
     },
     "RecordPage": {"items": [{**_RECORD, "texts": None}], "next": "aime24/0"},
     "Record": _RECORD,

@@ -11,9 +11,9 @@ from sqlalchemy import Float, Integer, cast, func, select, update
 from sqlalchemy.orm import Session
 
 from core.statistics.estimates import Sums
-from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, evaluation_id
+from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage.errors import NotThere
-from storage.models import BenchmarkItems, Checkpoints, EvaluatedAnswers, EvaluatedItems, Evaluations
+from storage.models import BenchmarkItems, Checkpoints, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
 from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import EvaluationRow
 
@@ -120,6 +120,21 @@ def answers_of(session: Session, key: str, items: Sequence[str] | None = None) -
         statement = statement.where(EvaluatedAnswers.item_id.in_(items))
     ordered = statement.order_by(EvaluatedAnswers.item_id, EvaluatedAnswers.sample_index)
     return [EvaluatedAnswer(*row) for row in session.execute(ordered)]
+
+
+def add_judged(session: Session, key: str, judged: Iterable[JudgedAnswer]) -> None:
+    insert_new(session, JudgedAnswers, ({"evaluation_id": key, **asdict(one)} for one in judged))
+
+
+def judged_of(session: Session, key: str, items: Sequence[str] | None = None) -> list[JudgedAnswer]:
+    """What judges say about an evaluation's answers, by item id, sample index and judge; only about those to `items` if
+    they are given."""
+    row = JudgedAnswers
+    statement = select(*columns(row, JudgedAnswer)).where(row.evaluation_id == key)
+    if items is not None:
+        statement = statement.where(row.item_id.in_(items))
+    ordered = statement.order_by(row.item_id, row.sample_index, row.judge)
+    return [JudgedAnswer(*values) for values in session.execute(ordered)]
 
 
 def evaluated(session: Session, run: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from api_examples import RUN, fill
-from evaluation_examples import ITEMS, ODD, store_evaluation
+from evaluation_examples import ITEMS, ODD, store_evaluation, store_recheck
 from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
@@ -93,6 +93,26 @@ def test_records_come_in_pages_and_one_at_a_time_with_the_whole_replies(api: Tes
     }
     assert record["texts"] == [f"so {ODD}"] * 5
     assert api.get(f"{PREFIX}/evaluations/{key}/record", params={"item": "x"}).status_code == 404
+
+
+def test_a_judge_s_recheck_is_beside_the_grader_s_figures_and_verdicts(api: TestClient, store: Store, key: str) -> None:
+    assert (get(api, f"/{key}")["rechecks"], get(api, f"/{key}/record", item="sums/4")["judged"]) == ([], [])
+    store_recheck(store, key, "judge_m")
+    figures = get(api, f"/{key}")
+    assert (figures["pass_at_1"]["value"], figures["greedy"]["value"]) == (20 / 32, 4 / 8)
+    [recheck] = figures["rechecks"]
+    # 8 questions have one right answer each, and 4 a wrong one; all samples without an answer are wrong.
+    assert (recheck["judge"], recheck["answers"], recheck["judged"], recheck["unclear"]) == ("judge_m", 12, 12, 0)
+    counted = {name: recheck[name] for name in ("failures_rechecked", "judge_alone")}
+    assert {name: (one["pass_at_1"]["value"], one["greedy"]["value"]) for name, one in counted.items()} == {
+        "failures_rechecked": (20 / 32, 5 / 8),
+        "judge_alone": (16 / 32, 4 / 8),
+    }
+    shares = [recheck[name] for name in ("passes_called_wrong", "failures_called_right", "disagreements")]
+    assert [(share["value"], share["n"]) for share in shares] == [(1 / 8, 8), (1 / 4, 4), (2 / 12, 12)]
+    of_fifth = [{"item_id": "sums/4", "sample_index": i, "judge": "judge_m", "verdict": "right"} for i in (-1, 0, 1)]
+    assert get(api, f"/{key}/record", item="sums/4")["judged"] == of_fifth
+    assert [record["judged"] for record in get(api, f"/{key}/records")["items"]][4] == of_fifth
 
 
 @pytest.mark.parametrize("path", ["/0000000000000000", "/0000000000000000/records"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from evaluation_examples import ODD, store_evaluation
+from evaluation_examples import ODD, store_evaluation, store_recheck
 from playwright.sync_api import Page, expect
 
 from services.api.app import create_app
@@ -17,7 +17,8 @@ from tests.browsing import serious_violations, without_complaints
 
 @pytest.fixture
 def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
-    store_evaluation(sqlite, tmp_path / "texts")
+    key = store_evaluation(sqlite, tmp_path / "texts")
+    store_recheck(sqlite, key, "judge_gpt_4o_equivalence")
     with served(create_app(sqlite, tmp_path, ask_for_keys=False, texts=tmp_path / "texts")) as url:
         yield url
 
@@ -33,11 +34,21 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         expect(page.locator(".tile", has_text="pass@1").first).to_contain_text("62.5%")
         expect(page.locator(".tile", has_text="greedy").first).to_contain_text("n 8")
         expect(page.locator(".picture svg")).to_be_visible()
+        recheck = page.locator("section", has_text="Rechecked by judge gpt 4o equivalence")
+        expect(recheck).to_contain_text("12 of 12 different answers were judged, 0 of them without a clear verdict")
+        expect(recheck.locator("tr", has_text="the grader or the judge")).to_contain_text("62.5%")
+        expect(recheck.locator("tr", has_text="the judge alone")).to_contain_text("50.0%")
+        disagreements = recheck.get_by_role("region", name="Disagreements of grader and judge").locator("tbody tr")
+        expect(disagreements).to_contain_text(["12.5%", "25.0%", "16.7%"])
         assert serious_violations(page) == []
         question = page.locator("details.record").last
         question.locator("summary").first.click()
         expect(question).to_contain_text("1 of 4 right, greedy wrong")
         expect(question.locator("td", has_text="onerror")).to_have_text(ODD)  # escaped
+        expect(question.locator("th").nth(3)).to_have_text("judge gpt 4o equivalence")
+        first, *_, last = question.locator("tbody tr").all()
+        expect(first.locator("td").nth(3)).to_have_text("wrong")
+        expect(last.locator("td").nth(3)).to_have_text("–")  # no answer
         question.get_by_text("greedy reply").click()
         expect(question.locator("pre").first).to_have_text(f"so {ODD}")
 

@@ -5,39 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from evaluation_examples import ABC, store_answers
 
-from core.grading.grader import Grader
-from core.types import GREEDY, BenchmarkItem
-from orchestrator.evaluation.answering import graded
+from core.types import GREEDY
 from services.evaluations import figures_of, record_of, records_of
-from services.inference.client import Reply
 from storage import queries
 from storage.errors import NotThere
 from storage.session import Store
 from storage.texts import RolloutText, TextWriter, evaluation_path
-
-ITEMS = (
-    BenchmarkItem("a", "p", "7", "1", "algebra"),
-    BenchmarkItem("b", "q", "5", "2", "algebra"),
-    BenchmarkItem("c", "r", "3", "2", None),
-)
-
-
-def reply(answer: str) -> Reply:
-    text = rf"\boxed{{{answer}}}" if answer else "hm"
-    return Reply(text, 10 if answer else 40, "stop" if answer else "length", None, None, "m", 0)
-
-
-def store_answers(store: Store, sampled: list[str], greedy: str) -> str:
-    """Store one evaluation; an answer is a digit, or - for none. `sampled` has the answers to each item."""
-    groups = [*sampled, *greedy]
-    replies = [[reply(answer.strip("-")) for answer in group] for group in groups]
-    with Grader() as grader, store.write() as session:
-        manifest = {"benchmark": {"sha256": "s"}}
-        row = queries.evaluations.begin_evaluation(session, model="m", benchmark="b", manifest=manifest)
-        queries.evaluations.add_benchmark_items(session, "s", ITEMS)
-        queries.evaluations.add_results(session, row.id, *graded(ITEMS, replies, grader), seconds=2.0)
-    return row.id
 
 
 def test_sampled_answers_by_hand(sqlite: Store) -> None:
@@ -96,7 +71,7 @@ def test_records_are_questions_with_their_answers_and_texts(sqlite: Store, tmp_p
         assert record_of(session, key, "b", tmp_path) == records[1]
         with pytest.raises(NotThere, match=r"question 'x': evaluation .* has no answers to it"):
             record_of(session, key, "x", tmp_path)
-    assert [record.question for record in records] == [*ITEMS]
+    assert [record.question for record in records] == [*ABC]
     assert [[answer.answer for answer in record.answers] for record in records] == [
         ["7", "7", "7", "4", "7"],  # the greedy answer comes first
         ["5", "8", "5", "8", "8"],

@@ -6,7 +6,7 @@ import pytest
 from store_examples import fresh_run
 
 from core.statistics.estimates import Sums
-from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, evaluation_id
+from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage import queries
 from storage.errors import NotThere
 from storage.queries.evaluations import EvaluationSums
@@ -83,6 +83,24 @@ def test_an_evaluation_goes_on_with_its_manifest_time_and_answers(store: Store) 
 
 def _key(names: dict) -> tuple:
     return names["model"], names["benchmark"], *names["protocol"]
+
+
+def test_each_judge_has_one_verdict_on_an_answer_and_the_first_stays(store: Store) -> None:
+    run = fresh_run(store)
+    first = [JudgedAnswer("b", GREEDY, "judge_m", "right"), JudgedAnswer("a", 0, "judge_m", "unknown")]
+    later = [JudgedAnswer("b", GREEDY, "judge_m", "wrong"), JudgedAnswer("b", GREEDY, "judge", "wrong")]
+    with store.write() as session:
+        key = add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=[])
+        for judged in (first, later):
+            queries.evaluations.add_judged(session, key, judged)
+    with store.read() as session:
+        assert queries.evaluations.judged_of(session, key) == [first[1], later[1], first[0]]
+        assert queries.evaluations.judged_of(session, key, ["a"]) == [first[1]]
+        assert queries.evaluations.judged_of(session, "another") == []
+    with store.write() as session:
+        queries.runs.delete_run(session, run)
+    with store.read() as session:
+        assert queries.evaluations.judged_of(session, key) == []
 
 
 def test_the_questions_of_a_benchmark_are_stored_once_in_their_order(store: Store) -> None:

@@ -2,10 +2,11 @@
 import { html, useState } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { CurveChart } from "../charts.js";
-import { duration, number, percent } from "../format.js";
+import { duration, humanise, number, percent } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { Empty, Heading, Legend, Loading, Panel, Share, Tile } from "../parts.js";
 import { benchmarkName, evaluationUrl } from "./evaluations.js";
+import { Recheck } from "./recheck.js";
 
 /** @typedef {Schemas["EvaluationFigures"]} EvaluationFigures */
 /** @typedef {Schemas["Record"]} EvaluationRecord */
@@ -30,7 +31,8 @@ export function EvaluationPage({ id, query }) {
 
 /** @param {{ figures: EvaluationFigures }} props */
 function Figures({ figures }) {
-  const { samples, pass_at_1, greedy, majority, vote_share, truncated, unparsed, mean_tokens, curve } = figures;
+  const { samples, pass_at_1, greedy, majority, vote_share, truncated, unparsed, mean_tokens, curve, rechecks } =
+    figures;
   const percentages = curve.flatMap(({ k, pass_at_k, maj_at_k }) => [
     { name: "pass@k", k, ...pass_at_k },
     { name: "maj@k", k, ...maj_at_k },
@@ -52,6 +54,7 @@ function Figures({ figures }) {
           <${CurveChart} points=${percentages} label="pass@k and maj@k" />
         </${Panel}>`
       }
+      ${rechecks.map((recheck) => html`<${Recheck} key=${recheck.judge} recheck=${recheck} figures=${figures} />`)}
       <${Groups} title="By level" groups=${figures.by_level} />
       <${Groups} title="By subject" groups=${figures.by_subject} />
       <${Panel} title="What the answers depend on" about="The manifest, which is stored with the evaluation.">
@@ -86,7 +89,7 @@ function Records({ id, query }) {
 }
 
 /** @param {{ id: string, record: EvaluationRecord }} props */
-function Question({ id, record: { question, result, answers } }) {
+function Question({ id, record: { question, result, answers, judged } }) {
   const [isOpen, setOpen] = useState(false);
   const { correct, samples, greedy_correct } = result;
   const outcome = `${correct} of ${samples} right, greedy ${greedy_correct ? "right" : "wrong"}`;
@@ -97,20 +100,23 @@ function Question({ id, record: { question, result, answers } }) {
       html`<p class="prose"><${Typeset} text=${question.problem} /></p>
       <p class="meta">True answer: <b><${Answer} text=${question.answer} /></b></p>`
     }
-    <${Answers} answers=${answers} />
+    <${Answers} answers=${answers} judged=${judged} />
     ${isOpen && html`<${Replies} id=${id} item=${result.item_id} />`}
   </details>`;
 }
 
-/** @param {{ answers: EvaluatedAnswer[] }} props */
-function Answers({ answers }) {
+/** @param {{ answers: EvaluatedAnswer[], judged: Schemas["JudgedAnswer"][] }} props */
+function Answers({ answers, judged }) {
+  const judges = [...new Set(judged.map(({ judge }) => judge))].sort();
+  const said = new Map(judged.map(({ judge, sample_index, verdict }) => [`${judge} ${sample_index}`, verdict]));
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers"><table>
-    <thead><tr><th scope="col">sample</th><th scope="col">answer</th><th scope="col">verdict</th><th scope="col">tokens</th><th scope="col">end</th></tr></thead>
+    <thead><tr><th scope="col">sample</th><th scope="col">answer</th><th scope="col">verdict</th>${judges.map((judge) => html`<th key=${judge} scope="col">${humanise(judge)}</th>`)}<th scope="col">tokens</th><th scope="col">end</th></tr></thead>
     <tbody>${answers.map(
       ({ sample_index, answer, verdict, tokens, finish_reason }) => html`<tr key=${sample_index}>
         <td>${sample_index < 0 ? "greedy" : sample_index}</td>
         <td>${answer === null ? html`<span class="none">none</span>` : html`<${Answer} text=${answer} />`}</td>
         <td>${verdict ? VERDICTS[verdict] : "no answer"}</td>
+        ${judges.map((judge) => html`<td key=${judge}>${said.get(`${judge} ${sample_index}`) ?? "–"}</td>`)}
         <td>${number(tokens)}</td>
         <td>${finish_reason === "length" ? "cut off" : "stop"}</td>
       </tr>`,
