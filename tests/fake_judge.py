@@ -50,11 +50,12 @@ def reply_with_errors(rate: float) -> Reply:
 
 def comparing_reply(message: str) -> str:
     """The reply to R-Zero's prompt, made by comparing the two numbers that it shows."""
-    answer, truth = _pair(message)
+    answer, truth = pair_of(message)
     return "Yes" if answer == truth else "No"
 
 
-def _pair(message: str) -> tuple[str, str]:
+def pair_of(message: str) -> tuple[str, str]:
+    """The answer and the true answer that R-Zero's prompt shows."""
     first, second, *_ = message.split("\n")
     return (
         first.removeprefix("Hi, there is an answer: ").removesuffix(","),

@@ -32,6 +32,7 @@ _COMMANDS = {
     },
     "Results": {
         "evaluate": "evaluate:evaluate",
+        "recheck": "recheck:recheck",
         "report": "report:report",
         "series": "series:series",
         "questions": "api:questions",

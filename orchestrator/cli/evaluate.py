@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from core.settings.evaluation import Columns, Protocol
 from core.settings.parsing import validated
-from core.statistics.estimates import Estimate
+from orchestrator.cli.evaluation_tables import show
 from orchestrator.cli.terminal import AsJson, clear_errors
 from orchestrator.evaluation import request as requests
 from orchestrator.installation.home import home
@@ -93,35 +87,8 @@ def evaluate(
         if as_json:
             print(TypeAdapter(list[EvaluationFigures]).dump_json(figures, indent=1, ensure_ascii=True).decode())
         else:
-            Console().print(table(figures))
+            show(figures)
 
 
 def _print_progress(done: int, total: int, what: str) -> None:
     print(f"{done:,} of {total:,} {what}" if done else what, file=sys.stderr, flush=True)
-
-
-def table(results: Sequence[EvaluationFigures]) -> Table:
-    """One row for each benchmark. k is the number of sampled answers; without any, there is one figure, greedy."""
-    result = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
-    result.title = f"{escape(results[0].evaluation.model)}: percent right, with 95% intervals" if results else ""
-    sampled = any(one.samples for one in results)
-    result.add_column("benchmark", overflow="fold", min_width=9)
-    for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
-        result.add_column(name, no_wrap=True)
-    for name in ("cut off", "no answer"):
-        result.add_column(name, min_width=6)
-    for one in results:
-        last = one.curve[-1]
-        of_samples = (one.pass_at_1, one.greedy, last.maj_at_k, last.pass_at_k) if one.samples else (None, one.greedy)
-        figures = [*of_samples, None, None][:4] if sampled else [one.greedy]
-        counts = [f"{one.questions:,}", *([str(one.samples or "")] if sampled else [])]
-        shares = [f"{share.value:.0%}" if share else "" for share in (one.truncated, one.unparsed)]
-        name = escape(Path(one.evaluation.benchmark).name)
-        result.add_row(name, *counts, *map(_figure, figures), *shares)
-    return result
-
-
-def _figure(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return ""
-    return f"{100 * estimate.value:.1f}\n{100 * estimate.lo:.1f}–{100 * estimate.hi:.1f}"

@@ -1,0 +1,104 @@
+"""The tables that `coevo evaluate` and `coevo recheck` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from core.statistics.estimates import Estimate
+from core.statistics.rechecks import Recheck
+from services.evaluations import EvaluationFigures
+
+
+def show(results: Sequence[EvaluationFigures]) -> None:
+    """Print the figures of each evaluation, its id, and the rechecks by judges; one table for each model."""
+    for _, group in groupby(results, lambda one: one.evaluation.model):
+        _show_model([*group])
+
+
+def _show_model(results: Sequence[EvaluationFigures]) -> None:
+    console = Console(highlight=False)
+    console.print(_table(results))
+    console.print(f"evaluations: {' '.join(one.evaluation.id for one in results)}")
+    if any(one.rechecks for one in results):
+        console.print(_recounts(results))
+        for one in results:
+            for recheck in one.rechecks:
+                console.print("\n".join(_remarks(one, recheck)), markup=False)
+
+
+def _table(results: Sequence[EvaluationFigures]) -> Table:
+    """One row for each benchmark. k is the number of sampled answers; without any, there is one figure, greedy."""
+    result = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
+    result.title = f"{escape(results[0].evaluation.model)}: percent right, with 95% intervals"
+    sampled = any(one.samples for one in results)
+    result.add_column("benchmark", overflow="fold", min_width=9)
+    for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
+        result.add_column(name, no_wrap=True)
+    for name in ("cut off", "no answer"):
+        result.add_column(name, min_width=6)
+    for one in results:
+        last = one.curve[-1]
+        of_samples = (one.pass_at_1, one.greedy, last.maj_at_k, last.pass_at_k) if one.samples else (None, one.greedy)
+        figures = [*of_samples, None, None][:4] if sampled else [one.greedy]
+        counts = [f"{one.questions:,}", *([str(one.samples or "")] if sampled else [])]
+        shares = [f"{share.value:.0%}" if share else "" for share in (one.truncated, one.unparsed)]
+        result.add_row(_name(one), *counts, *map(_figure, figures), *shares)
+    return result
+
+
+def _recounts(results: Sequence[EvaluationFigures]) -> Table:
+    """The accuracy of the rechecked benchmarks by the grader and by each judge."""
+    result = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
+    result.title = "rechecked by a judge: percent right, with 95% intervals"
+    for name in ("benchmark", "who calls an answer right"):
+        result.add_column(name, overflow="fold", min_width=9)
+    sampled = any(one.samples for one in results)
+    for name in ("pass@1", "greedy") if sampled else ("greedy",):
+        result.add_column(name, no_wrap=True)
+    for one in results:
+        if one.rechecks:
+            _add_recount(result, one, "the grader", one.pass_at_1, one.greedy)
+        for recheck in one.rechecks:
+            for recount, who in (
+                (recheck.failures_rechecked, f"the grader or {recheck.judge}"),
+                (recheck.judge_alone, f"{recheck.judge} alone"),
+            ):
+                if recount is not None:
+                    _add_recount(result, one, who, recount.pass_at_1, recount.greedy)
+    return result
+
+
+def _add_recount(table: Table, one: EvaluationFigures, who: str, pass_at_1: Estimate, greedy: Estimate) -> None:
+    figures = [pass_at_1 if one.samples else None, greedy]
+    table.add_row(_name(one), who, *map(_figure, figures[-len(table.columns) + 2 :]))
+
+
+def _remarks(one: EvaluationFigures, recheck: Recheck) -> Iterator[str]:
+    """How much of an evaluation a judge has rechecked, and how often it contradicts the grader."""
+    where = f"{Path(one.evaluation.benchmark).name}, {recheck.judge}"
+    yield f"{where}: {recheck.judged:,} of {recheck.answers:,} different answers judged, {recheck.unclear:,} unclear"
+    for figure, text in (
+        (recheck.passes_called_wrong, "the judge calls {} of the grader's {:,} passes wrong"),
+        (recheck.failures_called_right, "the judge calls {} of the grader's {:,} failures right"),
+        (recheck.disagreements, "they disagree on {} of {:,} answers"),
+    ):
+        if figure is not None:
+            share = f"{100 * figure.value:.1f}% ({100 * figure.lo:.1f} to {100 * figure.hi:.1f})"
+            yield f"  {text.format(share, figure.n)}"
+
+
+def _name(one: EvaluationFigures) -> str:
+    return escape(Path(one.evaluation.benchmark).name)
+
+
+def _figure(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    return f"{100 * estimate.value:.1f}\n{100 * estimate.lo:.1f}–{100 * estimate.hi:.1f}"

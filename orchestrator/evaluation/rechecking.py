@@ -1,0 +1,80 @@
+"""Asks a judge about the stored answers of an evaluation. The model that gave them is not asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from core.errors import CoevoError
+from core.judging.replies import Case, Claimed, Truth
+from core.seeds import seed_for
+from core.settings.audit import Judge
+from core.types import BenchmarkItem, EvaluatedAnswer, JudgedAnswer, OracleLabel
+from orchestrator.stages.auditing import ask_in_batches
+from orchestrator.stages.context import Progress
+from services.evaluations import items_of
+from storage import queries
+from storage.session import Store
+
+
+class RecheckError(CoevoError):
+    """An evaluation that no judge can be asked about; the message says what it lacks."""
+
+
+def recheck(
+    store: Store, key: str, settings: Judge, progress: Progress, *, failures_only: bool = False
+) -> dict[str, Any]:
+    """Ask a judge whether the answers of an evaluation are right, and store its verdicts batch by batch.
+
+    The judge is shown an answer and the true one (R-Zero E.3). The same answer to the same question is asked about
+    once, and not again once its verdict is stored; a reply without an answer is not asked about. `failures_only` leaves
+    out the answers that the grader calls right. The result says what this took. Raises `NotThere`, `RecheckError`,
+    `JudgeError`, `InferenceError`, `GradingError`.
+    """
+    if settings.prompt != "equivalence":
+        raise RecheckError(f"prompt: expected equivalence, which shows the true answer, got {settings.prompt}")
+    benchmark, items, answers = _stored(store, key)
+    groups = _same_answers(answer for answer in answers if not (failures_only and answer.verdict == "equal"))
+    cases = [
+        Case(f"answer {i}", items[item].problem, Claimed(text), Truth(items[item].answer))
+        for i, (item, text) in enumerate(groups)
+    ]
+    same = {case.key: group for case, group in zip(cases, groups.values(), strict=True)}
+    with store.read() as session:
+        judged = queries.evaluations.judged_of(session, key)
+    known = {(one.item_id, one.sample_index) for one in judged if one.judge == settings.oracle}
+    done = {case for case, group in same.items() if (group[0].item_id, group[0].sample_index) in known}
+
+    def save(labels: Sequence[OracleLabel]) -> None:
+        verdicts = [
+            JudgedAnswer(answer.item_id, answer.sample_index, label.oracle, label.verdict)
+            for label in labels
+            for answer in same[label.question_id]
+        ]
+        with store.write() as session:
+            queries.evaluations.add_judged(session, key, verdicts)
+
+    what = f"answers to {benchmark}, by {settings.oracle}"
+    cost = ask_in_batches(cases, done, settings, seed_for(0, "recheck", key), save, progress, what)
+    return {"evaluation": key, "oracle": settings.oracle, **cost}
+
+
+def _stored(store: Store, key: str) -> tuple[str, dict[str, BenchmarkItem], list[EvaluatedAnswer]]:
+    """The name of an evaluation's benchmark, its questions by id, and the answers."""
+    with store.read() as session:
+        row = queries.evaluations.get_evaluation(session, key)
+        items = {item.id: item for item in items_of(session, row)}
+        answers = queries.evaluations.answers_of(session, key)
+    if not items or not answers:
+        missing = "answers" if items else "questions with true answers"
+        raise RecheckError(f"evaluation {key}, {row.benchmark}: expected stored {missing}, got none")
+    return row.benchmark, items, answers
+
+
+def _same_answers(answers: Iterable[EvaluatedAnswer]) -> dict[tuple[str, str], list[EvaluatedAnswer]]:
+    """The item and the text of each different answer -> the answers that have this text."""
+    groups: dict[tuple[str, str], list[EvaluatedAnswer]] = {}
+    for answer in answers:
+        if answer.answer is not None:
+            groups.setdefault((answer.item_id, answer.answer), []).append(answer)
+    return groups
