@@ -54,16 +54,16 @@ def recheck_of(
 ) -> Recheck:
     """The recheck of an evaluation. `verdicts` maps an answer's item id and sample index to what the judge says."""
 
-    def said(answer: EvaluatedAnswer) -> OracleVerdict | None:
+    def verdict_on(answer: EvaluatedAnswer) -> OracleVerdict | None:
         return verdicts.get((answer.item_id, answer.sample_index))
 
     def by_grader_or_judge(answer: EvaluatedAnswer) -> bool:
-        return _passed(answer) or said(answer) == "right"
+        return _passed(answer) or verdict_on(answer) == "right"
 
     def by_judge(answer: EvaluatedAnswer) -> bool:
-        return said(answer) == "right" or (_passed(answer) and said(answer) != "wrong")
+        return verdict_on(answer) == "right" or (_passed(answer) and verdict_on(answer) != "wrong")
 
-    different = {(a.item_id, a.answer, _passed(a), said(a)) for a in answers if a.answer is not None}
+    different = {(a.item_id, a.answer, _passed(a), verdict_on(a)) for a in answers if a.answer is not None}
     of_passes = [verdict for *_, passed, verdict in different if passed]
     of_failures = [verdict for *_, passed, verdict in different if not passed]
     every = [*of_passes, *of_failures]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from core.errors import CoevoError
 from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
 from core.settings.audit import Judge
-from core.types import BenchmarkItem, EvaluatedAnswer, JudgedAnswer, OracleLabel
+from core.types import BenchmarkItem, EvaluatedAnswer, JudgedAnswer
 from orchestrator.stages.auditing import ask_in_batches
 from orchestrator.stages.context import Progress
 from services.evaluations import items_of
+from services.oracles.judge import JudgedBatch
 from storage import queries
 from storage.session import Store
 
@@ -45,10 +46,10 @@ def recheck(
     known = {(one.item_id, one.sample_index) for one in judged if one.judge == settings.oracle}
     done = {case for case, group in same.items() if (group[0].item_id, group[0].sample_index) in known}
 
-    def save(labels: Sequence[OracleLabel]) -> None:
+    def save(batch: JudgedBatch) -> None:
         verdicts = [
             JudgedAnswer(answer.item_id, answer.sample_index, label.oracle, label.verdict)
-            for label in labels
+            for label in batch.labels
             for answer in same[label.question_id]
         ]
         with store.write() as session:
