@@ -14,6 +14,7 @@ from core.types import (
     Checkpoint,
     Evaluated,
     EvaluatedAnswer,
+    JudgedAnswer,
     LabelledQuestion,
     OracleLabel,
     PseudoLabel,
@@ -83,6 +84,7 @@ def fill(session: Session, run: str) -> None:
     key = add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)
     answer = EvaluatedAnswer("item", 0, "7", 0, "equal", 3, "stop")
     queries.evaluations.add_results(session, key, [], [answer])
+    queries.evaluations.add_judged(session, key, [JudgedAnswer("item", 0, "judge", "right")])
     _watch(session, run)
 
 
