@@ -63,6 +63,18 @@ class Runs(Base):
     iterations = column_property(config["iterations"].as_integer())
 
 
+class ExperimentRuns(Base):
+    """Which arm of which experiment a run is."""
+
+    __tablename__ = "experiment_runs"
+
+    run: Mapped[str] = _run_key()
+    experiment: Mapped[str] = mapped_column(index=True)
+    arm: Mapped[str]
+    position: Mapped[int]  # of the arm in the experiment; the baseline's is 0
+    seed: Mapped[int] = mapped_column(BigInteger)
+
+
 class RunLeases(Base):
     """Which process works on a run now. There is no foreign key to `runs`: a run is claimed before it is created."""
 

@@ -341,3 +341,14 @@ class UsageRow:
     requests: int
     prompt_tokens: int
     reply_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentRun:
+    """Which arm of which experiment a run is. `position` is the arm's in the experiment; the baseline's is 0."""
+
+    run: str
+    experiment: str
+    arm: str
+    position: int
+    seed: Seed

@@ -28,11 +28,13 @@ _COMMANDS = {
         "run": "running:run",
         "resume": "running:resume",
         "runs": "runs:runs",
+        "experiment": "experiment:experiment",
         "plan": "plan:plan",
     },
     "Results": {
         "evaluate": "evaluate:evaluate",
         "recheck": "recheck:recheck",
+        "compare": "experiment:compare_command",
         "report": "report:report",
         "series": "series:series",
         "questions": "api:questions",

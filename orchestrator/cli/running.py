@@ -45,7 +45,7 @@ def run(
         overrides = dict(setting(text) for text in override or [])
         config = load_config(preset_path(preset), overrides)  # a bad preset is refused before anything else is checked
         parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
-        _run_flow(config.kind, **parameters, overrides=overrides)
+        run_flow(config.kind, **parameters, overrides=overrides)
 
 
 def resume(
@@ -62,10 +62,10 @@ def resume(
     """
     with clear_errors():
         config, overrides = stored_config(open_store(home().database), name), dict(map(setting, override or []))
-        _run_flow(config.kind, run=name, preset="", iterations=iterations, overrides=overrides)
+        run_flow(config.kind, run=name, preset="", iterations=iterations, overrides=overrides)
 
 
-def _run_flow(flow: Flow, **parameters: Any) -> None:
+def run_flow(flow: Flow, **parameters: Any) -> None:
     """Run a flow in this process. Everything that can be checked without Prefect is checked before."""
     coevo_home = home()
     cluster.join(coevo_home)

@@ -21,6 +21,7 @@ PRESETS = ROOT / "deploy" / "runs"
 APPLICATIONS = ROOT / "deploy" / "serve"
 BENCHMARKS = ROOT / "deploy" / "benchmarks"
 SUITES = ROOT / "deploy" / "suites"
+EXPERIMENTS = ROOT / "deploy" / "experiments"
 MICRO_MODEL = ROOT / "trainers" / "micro" / "model"
 
 

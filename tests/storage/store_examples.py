@@ -29,7 +29,16 @@ from core.types import (
 from storage import queries
 from storage.models import Alerts, Annotations, AuditSamples, Deliveries, Series
 from storage.queries.tables import insert_new
-from storage.rows import AlertRow, AnnotationRow, ClusterRow, DeliveryRow, SampleRow, SeriesPoint, TrainedOnRow
+from storage.rows import (
+    AlertRow,
+    AnnotationRow,
+    ClusterRow,
+    DeliveryRow,
+    ExperimentRun,
+    SampleRow,
+    SeriesPoint,
+    TrainedOnRow,
+)
 from storage.session import Store
 from tests.synthetic_run import add_evaluations
 
@@ -71,6 +80,7 @@ def fill(session: Session, run: str) -> None:
     queries.ledger.claim_stage(session, run=run, iteration=1, stage="evaluate", owner="me", lease_seconds=60)
     training = {"stage": "train_solver", "owner": "me", "kind": "GPU", "units": 2.0}
     queries.pool.join_pool(session, run=run, iteration=1, **training)
+    queries.experiments.add_run(session, ExperimentRun(run, "tested", "full", 0, 1))
     queries.usage.add_usage(session, StageKey(run, 1, "evaluate"), "evaluation", Spent(4, 80, 400))
     queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", 1, f"{run}/base/0"), {})
     queries.questions.add_questions(session, [question(run, index) for index in range(3)])

@@ -1,0 +1,93 @@
+"""Runs the arms of an experiment, seed after seed, as ordinary runs (docs/experiments.md)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import CoevoError
+from core.settings.config import RunConfig
+from core.settings.experiments import Experiment
+from core.settings.parsing import load_config, validated
+from orchestrator.installation.home import EXPERIMENTS, Home
+from orchestrator.runs import prepare, preset_path, status_of
+from storage import queries
+from storage.queries.runs import RUN_NAME
+from storage.rows import ExperimentRun, RunStatus
+from storage.session import Store
+
+_ENDED: tuple[RunStatus, ...] = ("done", "stopped")
+
+
+class ExperimentError(CoevoError):
+    """An experiment that cannot be run; the message names the file and the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run of an experiment: what it is called, and how it is started."""
+
+    row: ExperimentRun
+    preset: str
+    overrides: dict[str, Any]
+    config: RunConfig
+
+
+def read_experiment(name: str) -> tuple[str, Experiment]:
+    """The name of an experiment and its contents, given its name in deploy/experiments or the path of its TOML file.
+
+    Raises `ExperimentError`, `ConfigError`.
+    """
+    path = Path(name) if name.endswith(".toml") else EXPERIMENTS / f"{name}.toml"
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
+        raise ExperimentError(
+            f"experiment {name!r}: no such experiment; expected one of {known}, or the path of a TOML file"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExperimentError(f"experiment {path}: not valid TOML: {error}") from error
+    if not RUN_NAME.fullmatch(path.stem) or len(path.stem) > 30:
+        raise ExperimentError(f"experiment {path}: expected a file name of at most 30 letters, digits and . _ -")
+    return path.stem, validated(Experiment, tree, f"experiment {path}")
+
+
+def planned(name: str, experiment: Experiment, seeds: int, overrides: Mapping[str, Any]) -> list[PlannedRun]:
+    """The runs of an experiment, seed after seed, so that an interrupted one has all arms of the first seeds.
+
+    The baseline comes first. Arms with the same number have the same seed. `overrides` are set last, for all arms.
+    Raises `ConfigError`, for every arm before any is run.
+    """
+    arms = sorted(experiment.arms.items(), key=lambda item: item[0] != experiment.baseline)
+    runs = []
+    for number in range(seeds):
+        for position, (arm, one) in enumerate(arms):
+            preset = one.preset or experiment.preset
+            settings = {**experiment.settings, **one.settings, **overrides}
+            seed = load_config(preset_path(preset), settings).seed + number
+            settings["seed"] = seed
+            row = ExperimentRun(f"{name}-{arm}-{number + 1}", name, arm, position, seed)
+            runs.append(PlannedRun(row, preset, settings, load_config(preset_path(preset), settings)))
+    return runs
+
+
+def run_all(
+    home: Home, store: Store, runs: list[PlannedRun], start: Callable[[PlannedRun], None]
+) -> Iterator[tuple[PlannedRun, bool]]:
+    """Run what has not ended, one run after the other, and yield each with whether it had ended before.
+
+    Raises what `prepare` and `start` raise. Called again, it goes on where it stopped.
+    """
+    for one in runs:
+        row = one.row
+        prepare(home, store, row.run, one.preset, 0, one.overrides, flow=one.config.kind)
+        with store.write() as session:
+            queries.experiments.add_run(session, row)
+        ended = status_of(store, row.run) in _ENDED
+        if not ended:
+            start(one)
+        yield one, ended

@@ -1,0 +1,204 @@
+"""Compares runs, grouped by arm: accuracy by iteration over seeds, and paired differences to a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.settings.parsing import parse_config
+from core.statistics.estimates import Estimate
+from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
+from core.types import Evaluated
+from storage import queries
+from storage.errors import StoreError
+
+# The figures of accuracy that are compared, each as a value of one question.
+SCORES: dict[str, Callable[[Evaluated], float]] = {
+    "greedy": lambda result: float(result.greedy_correct),
+    "majority": lambda result: float(result.majority_correct),
+    "pass_at_1": lambda result: result.correct / result.samples,
+}
+# Series of the loop, which have no value for each question, and the questions that they are over.
+SERIES = {"label_accuracy": "kept", "kept_share": "all", "p_hat": "all", "policy_entropy": ""}
+_NOT_COMPARED = ("seed", "iterations", "budget", "rates")  # settings in which runs may differ without being told apart
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A figure of an arm after one iteration. `mean` is over its runs; `interval` too, and None with a single run."""
+
+    iteration: int
+    mean: float
+    interval: Estimate | None
+    values: list[float]  # by run
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFigures:
+    """One arm, after `iteration`, the last that all of its runs have reached.
+
+    `curves` has each figure by iteration. `differences` are those to the baseline; empty for the baseline itself.
+    """
+
+    arm: str
+    runs: list[str]
+    iteration: int
+    settings: dict[str, Any]  # only those in which the arms differ
+    curves: dict[str, list[Point]]
+    differences: dict[str, Difference]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Arms compared on the same questions of a benchmark, each after its last iteration."""
+
+    benchmark: str
+    questions: int
+    baseline: str
+    arms: list[ArmFigures]
+
+
+Results = Mapping[int, Mapping[str, Evaluated]]  # of a run: iteration -> question -> result
+
+
+def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) -> Comparison:
+    """Compare arms, each given as its runs in the order of their seeds.
+
+    Runs that have not been evaluated yet are left out, and so are arms without any other. Raises `NotThere`, and
+    `StoreError` if they cannot be compared.
+    """
+    configs = {run: _config(session, run) for runs in arms.values() for run in runs}
+    benchmarks = {config["evaluation"]["benchmark"] for config in configs.values()}
+    if len(benchmarks) != 1:
+        raise StoreError(f"runs {', '.join(configs)}: expected one benchmark, got {', '.join(sorted(benchmarks))}")
+    benchmark = benchmarks.pop()
+    results = {run: _results(session, run, benchmark) for run in configs}
+    evaluated = {arm: [run for run in runs if results[run]] for arm, runs in arms.items()}
+    evaluated = {arm: runs for arm, runs in evaluated.items() if runs}
+    if baseline not in evaluated:
+        raise StoreError(f"baseline {baseline}: expected a run that has been evaluated on {benchmark}, got none")
+    last = {arm: max(set.intersection(*(set(results[run]) for run in runs))) for arm, runs in evaluated.items()}
+    final = {run: results[run][last[arm]] for arm, runs in evaluated.items() for run in runs}
+    questions = sorted(set.intersection(*(set(of_run) for of_run in final.values())))
+    settings = _differing({arm: configs[runs[0]] for arm, runs in evaluated.items()})
+    return Comparison(
+        benchmark,
+        len(questions),
+        baseline,
+        [
+            ArmFigures(
+                arm,
+                runs,
+                last[arm],
+                settings[arm],
+                _curves(session, runs, results),
+                {} if arm == baseline else _differences(evaluated[baseline], runs, final, questions),
+            )
+            for arm, runs in evaluated.items()
+        ],
+    )
+
+
+def _config(session: Session, run: str) -> dict[str, Any]:
+    """The settings of a run; those that are newer than the run have their defaults."""
+    return parse_config(queries.runs.get_run(session, run).config, f"run {run}").model_dump(mode="json")
+
+
+def _results(session: Session, run: str, benchmark: str) -> Results:
+    checkpoints = [checkpoint for checkpoint, name in queries.evaluations.evaluated(session, run) if name == benchmark]
+    return {
+        int(checkpoint.rpartition("/")[2]): {
+            result.item_id: result for result in queries.evaluations.evaluations_of(session, checkpoint, benchmark)
+        }
+        for checkpoint in checkpoints
+    }
+
+
+def _curves(session: Session, runs: Sequence[str], results: Mapping[str, Results]) -> dict[str, list[Point]]:
+    by_figure: dict[str, list[dict[int, float]]] = {
+        name: [
+            {t: fmean(map(score, of_questions.values())) for t, of_questions in results[run].items()} for run in runs
+        ]
+        for name, score in SCORES.items()
+    }
+    for name, over in SERIES.items():
+        by_figure[name] = [_series(session, run, name, over) for run in runs]
+    curves = {name: _points(values) for name, values in by_figure.items()}
+    return {name: points for name, points in curves.items() if points}
+
+
+def _series(session: Session, run: str, name: str, over: str) -> dict[int, float]:
+    """The measured values of a series by iteration; of several oracles, those of the first by name."""
+    points = [point for point in queries.series.series_of(session, run, name, over=over) if not point.estimated]
+    oracle = min((point.oracle for point in points), default="")
+    return {point.iteration: point.value for point in points if point.oracle == oracle}
+
+
+def _points(values_of_runs: Sequence[Mapping[int, float]]) -> list[Point]:
+    common = set.intersection(*(set(values) for values in values_of_runs))
+    points = []
+    for t in sorted(common):
+        values = [of_run[t] for of_run in values_of_runs]
+        points.append(Point(t, fmean(values), over_seeds(values), values))
+    return points
+
+
+def _differences(
+    baseline: Sequence[str],
+    runs: Sequence[str],
+    final: Mapping[str, Mapping[str, Evaluated]],
+    questions: Sequence[str],
+) -> dict[str, Difference]:
+    """The differences of two arms, run by run in their order, which is that of the seeds."""
+    pairs = list(zip(baseline, runs, strict=False))
+    return {
+        name: paired_bootstrap(
+            [
+                [score(final[run][question]) - score(final[base][question]) for question in questions]
+                for base, run in pairs
+            ]
+        )
+        for name, score in SCORES.items()
+    }
+
+
+def _differing(configs: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Arm -> the settings by dotted names in which not all arms are equal."""
+    flat = {arm: dict(_flat(config)) for arm, config in configs.items()}
+    names = sorted({name for settings in flat.values() for name in settings})
+    differing = [
+        name
+        for name in names
+        if name.partition(".")[0] not in _NOT_COMPARED
+        and any(settings.get(name) != flat[next(iter(flat))].get(name) for settings in flat.values())
+    ]
+    return {arm: {name: settings.get(name) for name in differing} for arm, settings in flat.items()}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    pairs = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            pairs += _flat(value, f"{prefix}{name}.")
+        else:
+            pairs.append((f"{prefix}{name}", value))
+    return pairs
+
+
+def arms_named(session: Session, names: Sequence[str]) -> tuple[dict[str, list[str]], str]:
+    """The arms that are compared, and the baseline: those of an experiment, or runs, each an arm of its own.
+
+    Raises `NotThere`, and `StoreError` if a single run is named.
+    """
+    if len(names) == 1:
+        if names[0] in queries.experiments.list_experiments(session):
+            arms = queries.experiments.arms_of(session, names[0])
+            return arms, next(iter(arms))
+        queries.runs.get_run(session, names[0])
+        raise StoreError(f"run {names[0]}: expected another run to compare it with, or an experiment")
+    arms = {name: [name] for name in dict.fromkeys(names)}
+    return arms, names[0]

@@ -1,0 +1,39 @@
+"""Which runs belong to an experiment, and to which of its arms."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from storage.errors import NotThere
+from storage.models import ExperimentRuns
+from storage.queries.tables import columns, insert_new
+from storage.rows import ExperimentRun
+
+
+def add_run(session: Session, row: ExperimentRun) -> None:
+    """Say which arm of which experiment an existing run is. A run belongs to one experiment at most."""
+    insert_new(
+        session,
+        ExperimentRuns,
+        [{"run": row.run, "experiment": row.experiment, "arm": row.arm, "position": row.position, "seed": row.seed}],
+    )
+
+
+def list_experiments(session: Session) -> list[str]:
+    """The names of all experiments that have a run."""
+    return [*session.scalars(select(ExperimentRuns.experiment).distinct().order_by(ExperimentRuns.experiment))]
+
+
+def arms_of(session: Session, experiment: str) -> dict[str, list[str]]:
+    """Arm -> its runs by their seeds. The baseline comes first. Raises `NotThere`."""
+    ordered = select(*columns(ExperimentRuns, ExperimentRun)).where(ExperimentRuns.experiment == experiment)
+    ordered = ordered.order_by(ExperimentRuns.position, ExperimentRuns.seed)
+    arms: dict[str, list[str]] = {}
+    for row in session.execute(ordered):
+        one = ExperimentRun(*row)
+        arms.setdefault(one.arm, []).append(one.run)
+    if not arms:
+        known = ", ".join(list_experiments(session))
+        raise NotThere(f"experiment {experiment}: no such experiment; the store has {known or 'none'}")
+    return arms
