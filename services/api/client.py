@@ -25,6 +25,7 @@ from services.api.routes.traces import ClusterSummary, VoteText
 from services.api.schemas import (
     CheckpointDetail,
     Evaluation,
+    ExperimentRuns,
     FlowRunState,
     IterationSummary,
     Manifest,
@@ -32,6 +33,7 @@ from services.api.schemas import (
     TriggeredEvaluation,
 )
 from services.api.transport import ApiError, Transport
+from services.comparison import Comparison
 from services.costs import RunCosts
 from services.evaluations import EvaluationFigures, Record
 from storage.rows import (
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
 _EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
+_COMPARISON = TypeAdapter(Comparison)
 _COSTS = TypeAdapter(RunCosts)
 _RECORD = TypeAdapter(Record)
 _RUN, _RUN_DETAIL = TypeAdapter(Run), TypeAdapter(RunDetail)
@@ -184,6 +187,14 @@ class ApiClient:
     def costs(self, run: str) -> RunCosts:
         """What a run has cost so far."""
         return _COSTS.validate_python(self._get(f"/runs/{run}/costs", {}))
+
+    def experiments(self) -> list[ExperimentRuns]:
+        """Experiments that have a run."""
+        return [ExperimentRuns.model_validate(row) for row in self._get("/experiments", {})]
+
+    def comparison(self, *names: str) -> Comparison:
+        """The arms of an experiment compared, or runs, with the first as the baseline."""
+        return _COMPARISON.validate_python(self._get("/comparison", {"name": names}))
 
     def metrics(self, run: str, **filters: Any) -> list[TrainMetric]:
         """Training metrics by step; only those of `iteration`, `role` or `name` if it is given."""

@@ -137,6 +137,12 @@ _EVALUATION = {
 }
 
 
+def _point(iteration: int, values: list[float], lo: float, hi: float) -> dict[str, Any]:
+    mean = sum(values) / len(values)
+    interval = _estimate(mean, lo, hi, len(values))
+    return {"iteration": iteration, "mean": mean, "interval": interval, "values": values}
+
+
 def _amounts(**amounts: float) -> dict[str, Any]:
     names = ("seconds", "cpu_seconds", "gpu_seconds", "requests", "prompt_tokens", "reply_tokens", "judge_requests")
     return {name: amounts.get(name, 0) for name in (*names, "money")}
@@ -265,6 +271,39 @@ EXAMPLES: dict[str, Any] = {
     },
     "RecordPage": {"items": [{**_RECORD, "texts": None}], "next": "aime24/0"},
     "Record": _RECORD,
+    "ExperimentRuns": {
+        "name": "ablation",
+        "arms": {"full": ["ablation-full-1"], "no_filter": ["ablation-no_filter-1"]},
+    },
+    "Comparison": {
+        "benchmark": "micro",
+        "questions": 1020,
+        "baseline": "full",
+        "arms": [
+            {
+                "arm": "full",
+                "runs": ["ablation-full-1", "ablation-full-2"],
+                "iteration": 1,
+                "settings": {"dataset.filtered": True},
+                "curves": {"greedy": [_point(0, [0.3, 0.3], 0.3, 0.3), _point(1, [0.66, 0.7], 0.426, 0.934)]},
+                "differences": {},
+            },
+            {
+                "arm": "no_filter",
+                "runs": ["ablation-no_filter-1", "ablation-no_filter-2"],
+                "iteration": 1,
+                "settings": {"dataset.filtered": False},
+                "curves": {"greedy": [_point(0, [0.3, 0.3], 0.3, 0.3), _point(1, [0.64, 0.65], 0.581, 0.709)]},
+                "differences": {
+                    "greedy": {
+                        "estimate": _estimate(-0.035, -0.068, -0.004, 1020),
+                        "p": 0.028,
+                        "by_seed": [-0.02, -0.05],
+                    }
+                },
+            },
+        ],
+    },
     "RunCosts": {
         "currency": "USD",
         "rows": [

@@ -95,6 +95,13 @@ class Manifest(BaseModel):
     config: dict[str, Any]
 
 
+class ExperimentRuns(BaseModel):
+    """The runs of an experiment."""
+
+    name: str
+    arms: dict[str, list[str]]  # arm -> its runs by their seeds; the baseline comes first
+
+
 class Preset(BaseModel):
     name: str
     about: str  # the first line of its comment

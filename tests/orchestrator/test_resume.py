@@ -124,7 +124,8 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
     assert of_votes["reply_tokens"] == sum(vote.tokens for vote in votes)
     assert of_votes["requests"] == len({vote.question_id for vote in votes})
     assert of_votes["prompt_tokens"] > 10 * of_votes["requests"]
-    assert amounts[1, "generate_questions", "questions"]["requests"] == len(questions)
+    of_questions = amounts[1, "generate_questions", "questions"]
+    assert 0 < of_questions["requests"] <= len(questions) < of_questions["reply_tokens"]
     evaluated = [amounts[t, "evaluate", "evaluation"] for t in (0, 1)]
     assert sum(one["reply_tokens"] for one in evaluated) == sum(answer.tokens for answer in answers)
     for role in ("challenger", "solver"):

@@ -15,6 +15,7 @@ from prefect_server import prefect_at
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
+from core.settings.config import CoEvolution
 from core.types import evaluation_id
 from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
@@ -30,6 +31,7 @@ _PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 # Routes that need a run that is worked on or that waits, which the example does not have.
 _EMPTY = {f"POST {PREFIX}/runs/{{run}}/{action}" for action in ("cancel", "decision")}
 _ALERT = "0123456789abcdef"
+OTHER = "another-run"  # without results
 _EVALUATION = evaluation_id(f"{RUN}/solver/1", "micro")  # that of the example
 
 
@@ -38,6 +40,8 @@ def test_every_response_is_as_described(store: Store, tmp_path: Path, prefect_ur
     if store.address.startswith("postgresql"):
         cases //= 2  # the routes are the same, and other tests run the queries on both databases
     fill(store)
+    with store.write() as session:
+        queries.runs.create_run(session, name=OTHER, config=CoEvolution())
     draw_sample(store, RUN, 1, "human", 4)
     with store.write() as session:
         queries.alerts.add_alerts(session, [alert(_ALERT)])
@@ -70,6 +74,8 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         path.update({name: "spare" for name in path if name == "key"})
         path.update({name: _ALERT for name in path if name == "alert"})
         path.update({name: _EVALUATION for name in path if name == "evaluation"})
+        if "name" in (case.query or {}) and operation.path.endswith("/comparison"):
+            case.query["name"] = [RUN, OTHER]
         if "item" in (case.query or {}):
             case.query["item"] = "i1"
         if isinstance(case.body, dict) and "preset" in case.body:

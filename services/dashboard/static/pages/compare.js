@@ -6,6 +6,7 @@ import { humanise, number, percent } from "../format.js";
 import { configOf, Empty, Heading, Legend, Loading, Panel, Share } from "../parts.js";
 import { navigate, runUrl } from "../router.js";
 import { latestPoint, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
+import { ArmComparison } from "./comparison.js";
 
 /** @typedef {import("../series.js").SeriesPoint} SeriesPoint */
 /**
@@ -98,6 +99,8 @@ function compareUrl(names, oracle) {
 export function ComparePage({ query }) {
   const names = query.getAll("run").slice(0, COLOURS.length);
   const oracle = query.get("oracle");
+  const experiment = query.get("experiment");
+  const { data: experiments } = useResponse("/experiments", {});
   const { data: page, error: pageError } = useResponse("/runs", { limit: 100 });
   const { data: details, error: detailsError } = useResponses(names.map((run) => ["/runs/{run}", { run }]));
   const { data: series, error: seriesError } = useResponses(names.map((run) => ["/runs/{run}/series", { run }]));
@@ -121,7 +124,15 @@ export function ComparePage({ query }) {
         ${page?.items.map(({ name }) => html`<${RunToggle} key=${name} name=${name} colour=${COLOURS[names.indexOf(name)]} toggle=${toggle} />`)}
       </fieldset>
     </${Loading}>
-    ${names.length === 0 ? html`<${Empty}>Select two or more runs.</${Empty}>` : comparison}`;
+    ${
+      experiments &&
+      experiments.length > 0 &&
+      html`<p>Experiments: ${experiments.map(
+        ({ name }) => html`<a key=${name} href=${`/compare?experiment=${encodeURIComponent(name)}`}>${name}</a> `,
+      )}</p>`
+    }
+    ${experiment && html`<div class="panels"><${ArmComparison} names=${[experiment]} colours=${COLOURS} /></div>`}
+    ${names.length === 0 ? !experiment && html`<${Empty}>Select two or more runs.</${Empty}>` : comparison}`;
 }
 
 /**
@@ -153,6 +164,7 @@ function Comparison({ runs, oracle: oracleInAddress, setOracle }) {
   return html`
     ${oracle && form}
     <div class="panels">
+      ${runs.length > 1 && html`<${ArmComparison} names=${runs.map(({ name }) => name)} colours=${COLOURS} />`}
       ${figures.map((figure) => html`<${FigurePanel} key=${figure.name} figure=${figure} runs=${runs} />`)}
       <${LatestFigures} runs=${runs} figures=${figures.slice(0, -1)} />
     </div>`;

@@ -1,0 +1,98 @@
+// The table of a comparison: accuracy over seeds, and paired differences to the baseline.
+import { html } from "/static/preact.js";
+import { useResponse } from "../api.js";
+import { IterationChart } from "../charts.js";
+import { number } from "../format.js";
+import { ErrorMessage, Legend, Panel } from "../parts.js";
+
+/** @typedef {Schemas["ArmFigures"]} ArmFigures @typedef {Schemas["Difference"]} Difference */
+
+const POLL_MS = 60_000; // runs of an experiment may be at work
+const FIGURES = { greedy: "greedy", majority: "majority", pass_at_1: "pass@1", label_accuracy: "labels right, kept" };
+
+/** @param {{ names: string[], colours: string[] }} props `names` is an experiment, or two runs or more */
+export function ArmComparison({ names, colours }) {
+  const { data: comparison, error } = useResponse("/comparison", { name: names }, POLL_MS);
+  if (error) return html`<${ErrorMessage} error=${error} />`;
+  if (!comparison) return null;
+  const { arms, baseline, benchmark, questions } = comparison;
+  const shown = Object.entries(FIGURES).filter(([name]) => arms.some((arm) => lastPoint(arm, name)));
+  const hasSeeds = arms.some((arm) => arm.runs.length > 1);
+  const about = [
+    `Percent right of ${number(questions)} questions of ${benchmark}, after each arm's last iteration.`,
+    hasSeeds ? "The first line is the mean over seeds, with its interval over seeds." : "",
+    `The second is the difference to ${baseline}: a paired bootstrap over questions and seeds.`,
+  ].join(" ");
+  const differing = Object.keys(arms[0]?.settings ?? {});
+  const lines = arms.map((arm, i) => ({
+    name: arm.arm,
+    colour: colours[i % colours.length],
+    points: arm.curves.greedy.map(asSeriesPoint),
+  }));
+  return html`<${Panel} title="Accuracy on the same questions" wide id="comparison" about=${about}>
+    <div class="scroll" tabindex="0" role="region" aria-label="Accuracy of each arm"><table>
+      <thead><tr>
+        <th scope="col">arm</th><th scope="col">seeds</th><th scope="col">iteration</th>
+        ${shown.map(([name, title]) => html`<th scope="col" key=${name}>${title}</th>`)}
+      </tr></thead>
+      <tbody>${arms.map(
+        (arm) => html`<tr key=${arm.arm}>
+          <td>${arm.arm}</td><td>${arm.runs.length}</td><td>${arm.iteration}</td>
+          ${shown.map(([name]) => html`<td key=${name}><${Figure} arm=${arm} name=${name} /></td>`)}
+        </tr>`,
+      )}</tbody>
+    </table></div>
+    <h3>Greedy accuracy by iteration</h3>
+    <${IterationChart} lines=${lines} label="Greedy accuracy by iteration" />
+    <${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />
+    ${
+      differing.length > 0 &&
+      html`<details><summary>Settings in which they differ (${differing.length})</summary>
+      <div class="scroll" tabindex="0" role="region" aria-label="Settings that differ"><table>
+        <thead><tr><th scope="col">setting</th>${arms.map(({ arm }) => html`<th scope="col" key=${arm}>${arm}</th>`)}</tr></thead>
+        <tbody>${differing.map(
+          (name) =>
+            html`<tr key=${name}><td>${name}</td>${arms.map(
+              ({ arm, settings }) => html`<td key=${arm}>${JSON.stringify(settings[name])}</td>`,
+            )}</tr>`,
+        )}</tbody>
+      </table></div></details>`
+    }
+  </${Panel}>`;
+}
+
+/** @param {Schemas["Point"]} point @returns {import("../series.js").SeriesPoint} */
+const asSeriesPoint = ({ iteration, mean, interval, values }) => ({
+  iteration,
+  value: mean,
+  lo: interval?.lo ?? null,
+  hi: interval?.hi ?? null,
+  n: values.length,
+  name: "greedy",
+  over: "",
+  oracle: "",
+  estimated: false,
+});
+
+/** @param {ArmFigures} arm @param {string} name */
+const lastPoint = (arm, name) => arm.curves[name]?.find((point) => point.iteration === arm.iteration);
+
+/** @param {{ arm: ArmFigures, name: string }} props */
+function Figure({ arm, name }) {
+  const point = lastPoint(arm, name);
+  if (!point) return null;
+  const { interval } = point;
+  const difference = arm.differences[name];
+  return html`${(100 * point.mean).toFixed(1)}
+    ${interval && html` <span class="quiet">${(100 * interval.lo).toFixed(1)} to ${(100 * interval.hi).toFixed(1)}</span>`}
+    ${difference && html`<br /><${Change} difference=${difference} />`}`;
+}
+
+/** @param {{ difference: Difference }} props */
+function Change({ difference: { estimate, p } }) {
+  return html`<span>${signed(estimate.value)}
+    <span class="quiet"> ${signed(estimate.lo)} to ${signed(estimate.hi)}, p = ${p.toPrecision(2)}</span></span>`;
+}
+
+/** @param {number} share */
+const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;

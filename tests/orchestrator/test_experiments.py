@@ -1,0 +1,103 @@
+"""Experiments: their files, the runs that they plan, and which of them are run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.settings.parsing import ConfigError
+from orchestrator.experiments import ExperimentError, PlannedRun, planned, read_experiment, run_all
+from orchestrator.installation.home import EXPERIMENTS, Home
+from orchestrator.runs import set_status
+from storage import queries
+from storage.session import Store
+
+FILE = """
+title = "What the filter is worth"
+preset = "demo"
+baseline = "full"
+[settings]
+iterations = 1
+[arms.no_filter]
+settings = {"dataset.filtered" = false}
+[arms.full]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_the_baseline_comes_first_and_arms_share_their_seeds(file: Path) -> None:
+    runs = planned(*read_experiment(str(file)), seeds=2, overrides={"dataset.votes": 5})
+    assert [(one.row.run, one.row.position, one.row.seed) for one in runs] == [
+        ("mine-full-1", 0, 20260),
+        ("mine-no_filter-1", 1, 20260),
+        ("mine-full-2", 0, 20261),
+        ("mine-no_filter-2", 1, 20261),
+    ]
+    assert {(one.config.iterations, one.config.dataset.votes) for one in runs} == {(1, 5)}
+    assert [one.config.seed for one in runs] == [20260, 20260, 20261, 20261]
+    assert runs[0].config.model_dump()["dataset"]["filtered"]
+    assert not runs[1].config.model_dump()["dataset"]["filtered"]
+
+
+def test_runs_that_have_ended_are_not_run_again(file: Path, tmp_path: Path, store: Store) -> None:
+    runs = planned(*read_experiment(str(file)), seeds=1, overrides={})
+    started: list[str] = []
+
+    def start(one: PlannedRun) -> None:
+        started.append(one.row.run)
+        if len(started) == 2:
+            raise KeyboardInterrupt
+        set_status(store, one.row.run, "done")
+
+    with pytest.raises(KeyboardInterrupt):
+        [*run_all(Home(tmp_path), store, runs, start)]
+    assert [(one.row.run, ended) for one, ended in run_all(Home(tmp_path), store, runs, start)] == [
+        ("mine-full-1", True),
+        ("mine-no_filter-1", False),
+    ]
+    assert started == ["mine-full-1", "mine-no_filter-1", "mine-no_filter-1"]
+    with store.read() as session:
+        assert queries.experiments.arms_of(session, "mine") == {
+            "full": ["mine-full-1"],
+            "no_filter": ["mine-no_filter-1"],
+        }
+        assert queries.experiments.list_experiments(session) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('baseline = "full"', 'baseline = "half"', "baseline: expected one of no_filter, full, got 'half'"),
+        ("[arms.full]", "[arms.full]\ncolour = 1", "colour"),
+        ("title", "titel", "titel"),
+        ("[settings]", "[settings", "not valid TOML"),
+    ],
+)
+def test_a_bad_file_is_refused(file: Path, old: str, new: str, message: str) -> None:
+    file.write_text(FILE.replace(old, new))
+    with pytest.raises((ExperimentError, ConfigError), match=message):
+        read_experiment(str(file))
+
+
+def test_a_setting_that_does_not_exist_is_refused_before_anything_runs(file: Path) -> None:
+    file.write_text(FILE.replace("dataset.filtered", "dataset.filtred"))
+    with pytest.raises(ConfigError, match="filtred"):
+        planned(*read_experiment(str(file)), seeds=1, overrides={})
+    with pytest.raises(ExperimentError, match="no such experiment; expected one of ablation"):
+        read_experiment("nosuch")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXPERIMENTS.glob("*.toml")))
+def test_every_shipped_experiment_can_be_planned(name: str) -> None:
+    short_name, contents = read_experiment(name)
+    runs = planned(short_name, contents, contents.seeds, {})
+    assert len({one.row.run for one in runs}) == len(contents.arms) * contents.seeds
+    configs = [one.config.model_copy(update={"seed": 0}) for one in runs[: len(contents.arms)]]
+    assert all(configs.count(config) == 1 for config in configs)  # no two arms are the same

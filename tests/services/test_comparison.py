@@ -1,0 +1,104 @@
+"""Runs compared by arm, with figures worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from core.settings.parsing import parse_config
+from core.types import Checkpoint, Evaluated
+from services.comparison import arms_named, compare
+from storage import queries
+from storage.errors import NotThere, StoreError
+from storage.rows import ExperimentRun, SeriesPoint
+from storage.session import Store
+from tests.synthetic_run import add_evaluations
+
+
+def add_run(store: Store, name: str, right: Sequence[Sequence[bool]], **settings: Any) -> None:
+    """A run with `right[t][question]`, whether S(t)'s greedy answer is right; so are both of its two samples."""
+    with store.write() as session:
+        config = parse_config({"iterations": 1, "evaluation": {"benchmark": "b.jsonl"}, **settings}, "test")
+        queries.runs.create_run(session, name=name, config=config)
+        for t, answers in enumerate(right):
+            role: Any = "solver" if t else "base"
+            checkpoint = Checkpoint(f"{name}/{role}/{t}", name, role, t, 0, "/m", f"{name}{t}", None)
+            queries.checkpoints.add_checkpoint(session, checkpoint, {})
+            items = [Evaluated(f"q{i}", None, 2, 2 * one, one, one) for i, one in enumerate(answers)]
+            add_evaluations(session, checkpoint=checkpoint.id, benchmark="b.jsonl", items=items)
+
+
+YES, NO = True, False
+
+
+@pytest.fixture
+def experiment(store: Store) -> Store:
+    """Two arms with two seeds. The baseline gets 2 and 3 of 4 questions right, the other arm 3 and 3."""
+    base = [YES, NO, NO, NO]
+    add_run(store, "x-full-1", [base, [YES, YES, NO, NO]], seed=1)
+    add_run(store, "x-full-2", [base, [YES, YES, YES, NO]], seed=2)
+    unfiltered = {"dataset": {"filtered": False}}
+    add_run(store, "x-all-1", [base, [YES, YES, NO, YES]], seed=1, **unfiltered)
+    add_run(store, "x-all-2", [base, [YES, NO, YES, YES]], seed=2, **unfiltered)
+    with store.write() as session:
+        for position, arm in enumerate(("full", "all")):
+            for seed in (1, 2):
+                queries.experiments.add_run(session, ExperimentRun(f"x-{arm}-{seed}", "x", arm, position, seed))
+        for run, right in (("x-full-1", 0.8), ("x-full-2", 0.6), ("x-all-1", 0.5)):
+            point = SeriesPoint(1, "label_accuracy", "kept", "exact", right, 0, 1, 10)
+            queries.series.put_series(session, run, [point])
+    return store
+
+
+def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment: Store) -> None:
+    with experiment.read() as session:
+        arms, baseline = arms_named(session, ["x"])
+        comparison = compare(session, arms, baseline)
+    assert (comparison.benchmark, comparison.questions, comparison.baseline) == ("b.jsonl", 4, "full")
+    full, other = comparison.arms
+    assert (full.arm, full.runs, full.iteration) == ("full", ["x-full-1", "x-full-2"], 1)
+    assert (full.settings, other.settings) == ({"dataset.filtered": True}, {"dataset.filtered": False})
+    assert [(point.iteration, point.values) for point in full.curves["greedy"]] == [(0, [0.25, 0.25]), (1, [0.5, 0.75])]
+    assert full.curves["greedy"][1].mean == 0.625
+    assert full.curves["label_accuracy"][0].mean == pytest.approx(0.7)
+    assert "label_accuracy" not in other.curves  # one of its runs has none
+    assert full.differences == {}
+    # seed 1: one question more; seed 2: one more and one less
+    assert other.differences["greedy"].by_seed == [0.25, 0]
+    assert other.differences["pass_at_1"].estimate.value == 0.125
+    assert other.differences["majority"].estimate.n == 4
+
+
+def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
+    with experiment.read() as session:
+        comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-2"]))
+    assert [(arm.arm, arm.runs) for arm in comparison.arms] == [("x-all-1", ["x-all-1"]), ("x-full-2", ["x-full-2"])]
+    assert comparison.arms[1].differences["greedy"].by_seed == [0.0]
+    assert comparison.arms[1].curves["greedy"][0].interval is None
+
+
+def test_a_run_without_results_is_left_out_until_it_has_some(experiment: Store) -> None:
+    add_run(experiment, "x-full-3", [], seed=3)
+    add_run(experiment, "x-new-1", [], seed=1)
+    with experiment.write() as session:
+        queries.experiments.add_run(session, ExperimentRun("x-full-3", "x", "full", 0, 3))
+        queries.experiments.add_run(session, ExperimentRun("x-new-1", "x", "new", 2, 1))
+    with experiment.read() as session:
+        comparison = compare(session, *arms_named(session, ["x"]))
+    assert [(arm.arm, len(arm.runs)) for arm in comparison.arms] == [("full", 2), ("all", 2)]
+
+
+def test_what_cannot_be_compared_is_refused(experiment: Store) -> None:
+    add_run(experiment, "elsewhere", [[YES]], evaluation={"benchmark": "other.jsonl"})
+    add_run(experiment, "new", [])
+    with experiment.read() as session:
+        with pytest.raises(StoreError, match=r"expected one benchmark, got b\.jsonl, other\.jsonl"):
+            compare(session, *arms_named(session, ["x-full-1", "elsewhere"]))
+        with pytest.raises(StoreError, match="baseline new: expected a run that has been evaluated"):
+            compare(session, *arms_named(session, ["new", "x-full-1"]))
+        with pytest.raises(StoreError, match="run x-full-1: expected another run to compare it with"):
+            arms_named(session, ["x-full-1"])
+        with pytest.raises(NotThere, match="nosuch"):
+            arms_named(session, ["nosuch"])
