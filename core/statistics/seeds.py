@@ -64,4 +64,5 @@ def _means(table: Floats, draws: int, random: np.random.Generator) -> Floats:
     question_counts = random.multinomial(questions, np.full(questions, 1 / questions), size=draws)  # (draws, Q)
     seed_counts = random.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws)  # (draws, S)
     sums: Floats = (seed_counts * (question_counts @ table.T)).sum(axis=1)
-    return sums / (seeds * questions)
+    means: Floats = sums / (seeds * questions)
+    return means
