@@ -33,6 +33,16 @@ _CHARACTERS = str.maketrans(
         "∞": r"\infty ",
         "≤": r"\le ",
         "≥": r"\ge ",
+        "≠": r"\ne ",
+        "±": r"\pm ",
+        "√": r"\sqrt ",
+        "²": "^2",
+        "³": "^3",
+        "∈": r"\in ",
+        "∪": r"\cup ",
+        "∩": r"\cap ",
+        "∅": r"\emptyset ",
+        "…": "...",
         "°": r"^\circ ",
         "％": "%",
         "（": "(",
@@ -42,13 +52,14 @@ _CHARACTERS = str.maketrans(
     }
 )
 _UNIT_LETTERS = {"m": "meters", "s": "seconds", "g": "grams", "h": "hours", "L": "liters", "l": "liters"}
-_WRAPPERS = r"\\(?:text|textbf|textit|textrm|textup|mathrm|mathbf|mathit|mbox|hbox)\s*"
+_WRAPPERS = r"\\(?:text|textbf|textit|textrm|textup|mathrm|mathbf|mathit|boldsymbol|bm|mbox|hbox)\s*"
 _FUNCTIONS = "arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|gcd|max|min"
 _ATOM = r"([0-9A-Za-z]|\\pi(?![A-Za-z]))"
 
 _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"\\\\ ?\[[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\]", r"\\\\"),  # the height of a matrix's row
         (r"\\?\$|(?<!\\)\\[()\[\]!]|\\\\$", ""),
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![A-Za-z])\.?", ""),
         (r"\\(?:displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
@@ -72,8 +83,8 @@ _REWRITES = [
         (r"\^\s*(-?[0-9]+|[A-Za-z])", r"^{\1}"),
         (r"_\s*([0-9]+|[A-Za-z])", r"_{\1}"),
         (r"= ?=", "="),
-        (r"<=|\\leq(?![A-Za-z])", r"\\le "),
-        (r">=|\\geq(?![A-Za-z])", r"\\ge "),
+        (r"<=|\\leq(?:slant)?(?![A-Za-z])", r"\\le "),
+        (r">=|\\geq(?:slant)?(?![A-Za-z])", r"\\ge "),
         (r"\\lbrace(?![A-Za-z])", r"\\{"),
         (r"\\rbrace(?![A-Za-z])", r"\\}"),
         (r"\\\{ *\\\}|\\varnothing(?![A-Za-z])", r"\\emptyset "),
@@ -81,6 +92,7 @@ _REWRITES = [
 ]
 _LISTING = re.compile(r",? (?:and|or) ")
 _PROSE = re.compile(r"(?:the )?(?:final )?answer(?: is)?[ :=]+(?=.)", re.IGNORECASE)
+_GOES_ON = re.compile(r"[0-9,] ?\.\.\.$")  # `0.333...` is not 0.333
 _SPACES = re.compile(r" (?=[^0-9A-Za-z])|(?<=[^0-9A-Za-z]) |(?<=[0-9]) (?=[A-Za-z])")
 _AFTER_COMMAND = re.compile(r"(\\[A-Za-z]+) (?![A-Za-z])")
 
@@ -153,7 +165,8 @@ def _rewrite_once(text: str) -> str:
     text = text.translate(_CHARACTERS)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = " ".join(text.split()).lstrip(",;: ").rstrip(".,;: ")
+    text = " ".join(text.split()).lstrip(",;: ")
+    text = text if _GOES_ON.search(text) else text.rstrip(".,;: ")
     text = _PROSE.sub("", text, count=1) if text[:12].lower().startswith(("the ", "final ", "answer")) else text
     if _WORDS.fullmatch(text):
         return text.casefold() if len(text) > 2 or text.casefold() == "no" else text
@@ -172,12 +185,13 @@ def _strip_grouping(text: str) -> str:
     """Remove the braces around the whole text, and the parentheses unless a comma makes it a tuple or an interval."""
     if text[:1] not in ("(", "{"):
         return text
-    closing_of, opened = {}, []
+    closing_of = {}
+    opened: dict[str, list[int]] = {")": [], "}": []}  # apart, because `(3,4]` leaves its parenthesis open
     for i, char in enumerate(text):
         if char in "({" and text[i - 1 : i] != "\\":
-            opened.append(i)
-        elif char in ")}" and opened and text[i - 1] != "\\":
-            closing_of[opened.pop()] = i
+            opened[")" if char == "(" else "}"].append(i)
+        elif char in opened and opened[char] and text[i - 1] != "\\":
+            closing_of[opened[char].pop()] = i
     first, last, tuple_like = 0, len(text) - 1, "," in text
     while closing_of.get(first) == last and (text[first], text[last]) in (("{", "}"), ("(", ")")):
         if text[first] == "(" and tuple_like:

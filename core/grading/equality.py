@@ -33,6 +33,8 @@ MAX_COMPARISONS = 100  # of the members of two sets; more would use up the deadl
 MAX_NESTING = 2  # lists within lists
 
 _ASSIGNMENT = re.compile(r"([A-Za-z]|\\[A-Za-z]+?)(=|\\in(?![A-Za-z]))([^=<>]+)")
+_BUILT_SET = re.compile(r"\\\{([A-Za-z])(?:\\in\\mathbb(?:R|\{R\}))?(?:\\mid|\\vert|[|:])(.+)\\\}")
+_INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|lt|gt|ne|neq)(?![A-Za-z])")
 _RELATION = re.compile(r"[=<>]|\\(?:le|ge|lt|gt|ne|neq|in|equiv|approx)(?![A-Za-z])")
 _SET = re.compile(r"\\(?:cup|cap|setminus|mathbb|emptyset)(?![A-Za-z])")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{4,}")  # so many letters are a word, not a product of variables
@@ -51,7 +53,7 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
     """The outcome for two normalised texts. The order of the two does not matter if it does not matter to `judge`."""
     if a == b:
         return EQUAL
-    a, b = _without_variable(a, b)
+    a, b = _without_variable(_condition(a), _condition(b))
     (a, unit_a, number_a), (b, unit_b, number_b) = _quantity(a), _quantity(b)
     if (unit_a and unit_b and unit_a != unit_b) or ("degrees" in (unit_a, unit_b) and r"\pi" in a + b):
         return Outcome("unknown", "units differ")
@@ -86,6 +88,12 @@ def _not_mathematics(a: str, b: str) -> str | None:
     return "not balanced" if _split(a) is None or _split(b) is None else None
 
 
+def _condition(text: str) -> str:
+    """The condition of a set of real numbers in set-builder notation, `\\{x\\mid x>2\\}` -> `x>2`; else the text."""
+    match = _BUILT_SET.fullmatch(text)
+    return match[2] if match and match[1] in match[2] and _RELATION.search(match[2]) else text
+
+
 def _without_variable(a: str, b: str) -> tuple[str, str]:
     """Leave out the variable where only the right-hand sides are to be compared.
 
@@ -112,6 +120,9 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
     def compare_members(x: str, y: str) -> Outcome:
         return decide(x, y, judge, nesting + 1)
 
+    inequalities = {_INEQUALITY.search(member) is not None for member in _members(list_a) + _members(list_b)}
+    if inequalities == {True, False}:
+        return Outcome("unknown", "several inequalities")  # the comma of `x<2,x>3` may be `and` or `or`
     if list_a is not None and list_b is not None:
         return _compare_lists(list_a, list_b, compare_members)
     single = a if list_a is None else b
@@ -119,6 +130,10 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
         return judge(a, b)
     list_a, list_b = list_a or _List("{}", (a,)), list_b or _List("{}", (b,))
     return _compare_sets(list_a, list_b, compare_members) if list_a.brackets == list_b.brackets else UNEQUAL
+
+
+def _members(listed: _List | None) -> tuple[str, ...]:
+    return ("",) if listed is None else listed.members
 
 
 def _compare_lists(list_a: _List, list_b: _List, compare_members: Judge) -> Outcome:
@@ -169,10 +184,9 @@ def _combine(outcomes: Iterable[Outcome], decisive: Outcome, otherwise: Outcome)
 def _as_list(text: str) -> _List | None:
     """The normalised members of a tuple, interval, set or bare list; None if the text is a single value.
 
-    `a\\pm b` is the bare list of its two values. A single member in brackets is a list only in `\\{…\\}`.
+    `a\\pm b` stands for two values: for two members of a set or a bare list, else for a bare list of two. A single
+    member in brackets is a list only in `\\{…\\}`.
     """
-    if text.count(r"\pm") == 1:
-        return _List("", tuple(normalise(text.replace(r"\pm", sign)) for sign in "+-"))
     body, brackets = text, ""
     if text.startswith(r"\{") and text.endswith(r"\}"):
         body, brackets = text[2:-2], "{}"
@@ -181,9 +195,18 @@ def _as_list(text: str) -> _List | None:
     members = _split(body)
     if members is None or (len(members) == 1 and brackets != "{}"):
         members, brackets = _split(text), ""
-        if members is None or len(members) == 1:
+        if members is None or (len(members) == 1 and text.count(r"\pm") != 1):
             return None
+    if brackets in ("", "{}"):
+        members = [value for member in members for value in _both_signs(member)]
+    elif text.count(r"\pm") == 1:
+        members, brackets = _both_signs(text), ""
     return _List(brackets, tuple(normalise(member) for member in members))
+
+
+def _both_signs(text: str) -> list[str]:
+    """The two values of `a\\pm b`; the text itself if it has no such sign or several."""
+    return [text.replace(r"\pm", sign) for sign in "+-"] if text.count(r"\pm") == 1 else [text]
 
 
 def _split(text: str) -> list[str] | None:

@@ -24,6 +24,7 @@ from math_verify.grader import is_assignment_relation, is_equation, is_relation,
 from sympy import (
     Derivative,
     Expr,
+    FiniteSet,
     Float,
     I,
     Integral,
@@ -138,8 +139,12 @@ def _differ(x: Any, y: Any) -> bool:
         return bool(x.is_Matrix != y.is_Matrix)
     if isinstance(x, Expr) and isinstance(y, Expr):
         return _values_differ(x, y)
-    # a relation that does not assign a value to a variable never equals a value
-    return any(is_relation(s) and not is_assignment_relation(s) and isinstance(t, Expr) for s, t in ((x, y), (y, x)))
+    # a relation that does not assign a value to a variable never equals a value, nor does a set of many values a number
+    return any(
+        (is_relation(s) and not is_assignment_relation(s) and isinstance(t, Expr))
+        or (isinstance(s, Set) and not isinstance(s, FiniteSet) and isinstance(t, Expr) and t.is_number)
+        for s, t in ((x, y), (y, x))
+    )
 
 
 def _values_differ(x: Expr, y: Expr) -> bool:

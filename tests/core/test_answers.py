@@ -15,6 +15,7 @@ PIECES = st.sampled_from(
         *r"0123456789xyi+-*/^_=<>()[]{}.,;:!%$~\−×°",
         *(r"\frac", r"\dfrac", r"\sqrt", r"\text{", r"\mathrm{m}", r"\pi", r"\left(", r"\right)", r"\{", r"\}", r"\,"),
         *(r"\!", r"\%", r"\$", r"^\circ", r"\pm", r"\cdot", r"\times", r"\infty", r"\in", r"\frac{1}{2}", "1,234"),
+        *("±", "√", "²", "∈", "∪", "...", r"\\[4pt]", r"\mid ", r"\leqslant "),
         *(" ", " and ", " or ", " square units", "answer is ", "cm", "sqrt(", "**", "<=", "Yes", "percent", "\u200b"),
     ]
 )

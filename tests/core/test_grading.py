@@ -102,6 +102,17 @@ EQUAL = [
     *((r"(1,2)\cup(3,4)", r"(3,4)\cup(1,2)"), (r"\mathbb{R}", r"(-\infty,\infty)"), (r"\{\}", r"\varnothing")),
     *((r"\sin 30^\circ", "0.5"), (r"90^\circ", "90"), ("5 cm", r"\frac{10}{2}"), (r"\sqrt{2}\text{ cm}", r"\sqrt 2")),
     *((r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix}1&\frac42\\3&4\end{bmatrix}"), (r"\log_2 8", "3")),
+    *(
+        ("{(3,4]}", "(3,4]"),
+        ("{[3,4)}", "[3,4)"),
+        (r"x\leqslant 0", r"(-\infty,0]"),
+        ("2", r"\boldsymbol{2}"),
+        ("2", r"\bm{2}"),
+    ),
+    *(("1 ± √5", r"1+\sqrt5,1-\sqrt5"), ("x∈[0,1]∪{2}", r"[0,1]\cup{2}"), ("3√13", r"\sqrt{117}"), ("5x²", "5x^2")),
+    *((r"\{1\pm\sqrt5,-2\}", r"-2,1+\sqrt5,1-\sqrt5"), (r"\pm1,\pm2", "1,-1,2,-2"), (r"(1\pm2,3)", "(3,3),(-1,3)")),
+    *((r"\{x\mid 3<x\le 4\}", "(3,4]"), (r"\{x\in\mathbb{R}:x>2\}", "x>2"), (r"\{t|t=5\}", "5")),
+    (r"\begin{pmatrix}1\\[4pt]2\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
 ]
 UNEQUAL = [
     *(
@@ -132,6 +143,8 @@ UNEQUAL = [
         (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&2\\3&5\end{pmatrix}"),
         (r"\begin{pmatrix}1&2\end{pmatrix}", "2"),
     ),
+    *((r"(-\infty,2)\cup(3,\infty)", "-4"), (r"\{x\mid x>2\}", r"[2,\infty)"), (r"\{1\pm\sqrt5\}", r"\{1+\sqrt5\}")),
+    ("x<2,x>3", "x<2,x>4"),
 ]
 UNKNOWN = [
     *(
@@ -149,6 +162,14 @@ UNKNOWN = [
         (r"\frac{1}{", "1", "not balanced"),
         (r"\sqrt{x^2}", "x", "undecided"),
         ("5!!!!!!!!", "1", "library error: OverflowError"),
+    ),
+    *(
+        (r"x<2\text{ or }x>3", r"(-\infty,2)\cup(3,\infty)", "several inequalities"),
+        ("x>2,x<5", "(2,5)", "several inequalities"),
+        ("x>2,x<5", "2<x<5", "several inequalities"),
+        (r"x\ne1,2", r"x\ne1,x\ne2", "several inequalities"),
+        ("0.333...", "0.333", "not parsed"),
+        ("1/3", "0.333…", "not parsed"),
     ),
     *(("((((1,2),1),1),1)", "((((1,x),1),1),1)", "nested too deep"),),
     (",".join(f"x_{i}" for i in range(20)), ",".join(f"y_{i}" for i in range(20)), "too many members"),
