@@ -68,6 +68,7 @@ _REWRITES = [
         (r"(?<!\\)\\(?:[,;: ]|q?quad(?![A-Za-z]))", " "),
         (rf"(?<=[0-9}}]){_WRAPPERS}\{{\s*([msghLl])\.?\s*\}}", lambda match: " " + _UNIT_LETTERS[match[1]]),
         (_WRAPPERS + r"\{([^{}]*)\}", r" \1 "),
+        (rf"^ ?{_WRAPPERS}(?=\{{)", ""),  # with braces inside; its own are removed later
         (r"\\%|(?<=[0-9}]) *per ?cent(?![a-z])", "%"),
         (r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|\\(?:text)?degree(?![A-Za-z])", r"^\\circ "),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),

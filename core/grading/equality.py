@@ -33,6 +33,7 @@ MAX_COMPARISONS = 100  # of the members of two sets; more would use up the deadl
 MAX_NESTING = 2  # lists within lists
 
 _ASSIGNMENT = re.compile(r"([A-Za-z]|\\[A-Za-z]+?)(=|\\in(?![A-Za-z]))([^=<>]+)")
+_VARIABLE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]|[<>]|\\(?:le|ge|lt|gt|ne|neq|in)(?![A-Za-z])")  # or another relation
 _BUILT_SET = re.compile(r"\\\{([A-Za-z])(?:\\in\\mathbb(?:R|\{R\}))?(?:\\mid|\\vert|[|:])(.+)\\\}")
 _INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|lt|gt|ne|neq)(?![A-Za-z])")
 _RELATION = re.compile(r"[=<>]|\\(?:le|ge|lt|gt|ne|neq|in|equiv|approx)(?![A-Za-z])")
@@ -53,7 +54,7 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
     """The outcome for two normalised texts. The order of the two does not matter if it does not matter to `judge`."""
     if a == b:
         return EQUAL
-    a, b = _without_variable(_condition(a), _condition(b))
+    a, b = _without_variable(_conclusion(_condition(a)), _conclusion(_condition(b)))
     (a, unit_a, number_a), (b, unit_b, number_b) = _quantity(a), _quantity(b)
     if (unit_a and unit_b and unit_a != unit_b) or ("degrees" in (unit_a, unit_b) and r"\pi" in a + b):
         return Outcome("unknown", "units differ")
@@ -94,6 +95,21 @@ def _condition(text: str) -> str:
     return match[2] if match and match[1] in match[2] and _RELATION.search(match[2]) else text
 
 
+def _conclusion(text: str) -> str:
+    """A chain of equations without the constants before its last one: `33+7=40` -> `40`, `m+n=33+7=40` -> `m+n=40`."""
+    sides = _sides(text)
+    while len(sides) > 1 and not any(_VARIABLE.search(split_unit(side)[0]) for side in sides[-2:]):
+        del sides[-2]
+    return "=".join(sides)
+
+
+def _sides(text: str) -> list[str]:
+    """The sides of an equation or of a chain; the text alone if it is none, as in `\\\\sum_{n=1}^3n` or `x=1,y=2`."""
+    sides = text.split("=")
+    chain = len(sides) > 1 and len(_split(text) or ()) == 1 and all(_split(side) for side in sides)
+    return sides if chain else [text]
+
+
 def _without_variable(a: str, b: str) -> tuple[str, str]:
     """Leave out the variable where only the right-hand sides are to be compared.
 
@@ -113,7 +129,9 @@ def _without_variable(a: str, b: str) -> tuple[str, str]:
 def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
     list_a, list_b = _as_list(a), _as_list(b)
     if list_a is None and list_b is None:
-        return judge(a, b)
+        sides = sorted((len(_sides(a)), len(_sides(b))))
+        # math-verify compares the ends of `a=b=c`
+        return Outcome("unknown", "several relations") if sides[0] == 2 < sides[1] else judge(a, b)
     if nesting > MAX_NESTING:
         return Outcome("unknown", "nested too deep")
 
@@ -122,7 +140,7 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
 
     inequalities = {_INEQUALITY.search(member) is not None for member in _members(list_a) + _members(list_b)}
     if inequalities == {True, False}:
-        return Outcome("unknown", "several inequalities")  # the comma of `x<2,x>3` may be `and` or `or`
+        return Outcome("unknown", "several relations")  # the comma of `x<2,x>3` may be `and` or `or`
     if list_a is not None and list_b is not None:
         return _compare_lists(list_a, list_b, compare_members)
     single = a if list_a is None else b

@@ -113,6 +113,13 @@ EQUAL = [
     *((r"\{1\pm\sqrt5,-2\}", r"-2,1+\sqrt5,1-\sqrt5"), (r"\pm1,\pm2", "1,-1,2,-2"), (r"(1\pm2,3)", "(3,3),(-1,3)")),
     *((r"\{x\mid 3<x\le 4\}", "(3,4]"), (r"\{x\in\mathbb{R}:x>2\}", "x>2"), (r"\{t|t=5\}", "5")),
     (r"\begin{pmatrix}1\\[4pt]2\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
+    *(
+        (r"\mathbf{\frac{1}{2}}", "0.5"),
+        (r"\textbf{$\left(3,\frac12\right)$}", "(3,1/2)"),
+        ("33+7=40", "40"),
+        ("=40", "40"),
+    ),
+    *(("m+n=33+7=40", "40"), ("m+n=33+7=40", "m+n=40"), (r"2\cdot20=40\text{ cm}", "40"), (r"\sum_{n=1}^{3}n", "6")),
 ]
 UNEQUAL = [
     *(
@@ -144,7 +151,7 @@ UNEQUAL = [
         (r"\begin{pmatrix}1&2\end{pmatrix}", "2"),
     ),
     *((r"(-\infty,2)\cup(3,\infty)", "-4"), (r"\{x\mid x>2\}", r"[2,\infty)"), (r"\{1\pm\sqrt5\}", r"\{1+\sqrt5\}")),
-    ("x<2,x>3", "x<2,x>4"),
+    *(("x<2,x>3", "x<2,x>4"), ("33+7=40", "33"), ("x=1,y=2", "2")),
 ]
 UNKNOWN = [
     *(
@@ -164,10 +171,11 @@ UNKNOWN = [
         ("5!!!!!!!!", "1", "library error: OverflowError"),
     ),
     *(
-        (r"x<2\text{ or }x>3", r"(-\infty,2)\cup(3,\infty)", "several inequalities"),
-        ("x>2,x<5", "(2,5)", "several inequalities"),
-        ("x>2,x<5", "2<x<5", "several inequalities"),
-        (r"x\ne1,2", r"x\ne1,x\ne2", "several inequalities"),
+        (r"x<2\text{ or }x>3", r"(-\infty,2)\cup(3,\infty)", "several relations"),
+        ("x>2,x<5", "(2,5)", "several relations"),
+        ("x>2,x<5", "2<x<5", "several relations"),
+        (r"x\ne1,2", r"x\ne1,x\ne2", "several relations"),
+        ("a=b=c", "a=c", "several relations"),
         ("0.333...", "0.333", "not parsed"),
         ("1/3", "0.333…", "not parsed"),
     ),
