@@ -104,7 +104,7 @@ def _conclusion(text: str) -> str:
 
 
 def _sides(text: str) -> list[str]:
-    """The sides of an equation or of a chain; the text alone if it is none, as in `\\\\sum_{n=1}^3n` or `x=1,y=2`."""
+    """The sides of an equation or of a chain; the text alone if it is none, as in `\\sum_{n=1}^3n` or `x=1,y=2`."""
     sides = text.split("=")
     chain = len(sides) > 1 and len(_split(text) or ()) == 1 and all(_split(side) for side in sides)
     return sides if chain else [text]

@@ -13,19 +13,27 @@ from orchestrator.runs import RunError
 
 BENCHES = (
     *("overhead", "startup", "sampler", "trainer", "serving", "swap"),
-    *("similarity", "voting", "store", "rest", "methods", "collapse", "sets", "replay"),
+    *("similarity", "voting", "store", "rest", "methods", "collapse", "sets", "replay", "grading"),
 )
 
 
 def bench(
     name: Annotated[str, typer.Argument(help=f"Name of the benchmark: {', '.join(BENCHES)}.", show_default=False)],
+    questions: Annotated[
+        list[str] | None,
+        typer.Argument(help="For `grading`: benchmarks, as for `coevo evaluate`, whose answers it grades."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a benchmark that measures claims of the README on this machine. --json describes the machine too."""
     with clear_errors():
         if name not in BENCHES:
             raise RunError(f"bench: expected one of {', '.join(BENCHES)}, got {name!r}")
-        result = importlib.import_module(f"benchmarks.{name}").run()
+        if (name == "grading") != bool(questions):
+            expected = "the names or files of benchmarks" if name == "grading" else "no further arguments"
+            raise RunError(f"bench {name}: expected {expected}, got {' '.join(questions or ['none'])}")
+        measure = importlib.import_module(f"benchmarks.{name}").run
+        result = measure(questions) if questions else measure()
         _print(result, as_json)
 
 
