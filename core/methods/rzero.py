@@ -19,7 +19,7 @@ class ChallengerReward(Objective):
     advantage: Literal["zscore"] = "zscore"
     variant: Literal["paper", "official"] = "paper"
     votes: Answers = 10  # m, the Solver's answers to a question
-    repetition_weight: Factor = 1.0  # lambda
+    repetition_weight: Factor = 1.0  # lambda; with 0 there is no repetition penalty, an ablation of Table 3
     bleu_distance: Share = 0.5  # tau_BLEU
 
     def scores(self, questions: Sequence[str | None], labels: Sequence[PseudoLabel | None]) -> list[Score]:

@@ -42,8 +42,16 @@ def test_lambda_is_the_weight_of_the_repetition_penalty() -> None:
     questions, votes = [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 5, None]
     halved = ChallengerReward(repetition_weight=0.5)  # shares 2/4, 2/4 and 1/4
     assert values(questions, votes, halved) == pytest.approx([0.75, 0.75, 0.875, 0])
-    without = ChallengerReward(repetition_weight=0)  # the ablation of Table 3
-    assert values(questions, votes, without) == pytest.approx([1, 1, 1, 0])
+
+
+def test_without_the_repetition_penalty_the_uncertainty_is_the_reward_and_repetition_is_still_measured() -> None:
+    # The ablation of Table 3. 5 of 10: 1 - 2|0.5 - 0.5| = 1 or min(0.5, 0.5); 8 of 10: 0.4 or 0.2; malformed: 0 or -1.
+    questions, votes = [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 8, None]
+    paper, official = (ChallengerReward(variant=v, repetition_weight=0) for v in ("paper", "official"))
+    assert values(questions, votes, paper) == pytest.approx([1, 1, 0.4, 0])
+    assert values(questions, votes, official) == pytest.approx([0.5, 0.5, 0.2, -1])
+    parts = paper.scores([TWIN, OTHER_TWIN], [label(5), label(5)])[0].parts
+    assert (parts["repetition"], parts["cluster_size"]) == (0, 2)
 
 
 def test_the_released_code_s_reward_by_hand() -> None:
