@@ -46,6 +46,7 @@ def _vllm(size: str, folder: Path) -> Callable[[], int]:
             seed=prompt.seed,
             temperature=prompt.sampling.temperature,
             top_p=prompt.sampling.top_p,
+            top_k=prompt.sampling.top_k or 0,
             max_tokens=prompt.sampling.max_tokens,
             logprobs=engine_arguments["max_logprobs"],
         )

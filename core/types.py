@@ -18,6 +18,7 @@ Role = Literal["challenger", "solver"]
 Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"]
 Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver alone on a given prompt set
 Denominator = Literal["all", "parsed"]
+QuestionFormat = Literal["tags", "tags_and_answer"]  # what a well-formed Challenger rollout has
 OracleVerdict = Literal["right", "wrong", "ill_posed", "unknown"]
 EqualityVerdict = Literal["equal", "unequal", "unknown"]  # unknown: the grader could not tell
 FinishReason = Literal["stop", "length"]

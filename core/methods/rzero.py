@@ -8,16 +8,23 @@ from typing import ClassVar, Literal
 
 from core.methods.base import Method, Objective
 from core.settings.bounds import Answers, Factor, Share
-from core.types import PseudoLabel, Score
+from core.types import PseudoLabel, QuestionFormat, Score
 
 
 class ChallengerReward(Objective):
-    """The Challenger's reward (R-Zero 2.2). `variant="official"` is that of the released code, which differs."""
+    """The Challenger's reward (R-Zero 2.2). `variant="official"` is that of the released code, which differs.
+
+    `format` says what the format check expects of a rollout, which is malformed otherwise: the question's tags, or also
+    a final `\\boxed{}` after them. The default is the paper's. Its section 2.2 names the tags only, although the prompt
+    asks for an answer too (E.2). The released reward has the same effect. It was meant to require an answer, but the
+    `extract_boxed_content` that it calls returns "None", which is a text, where there is no `\\boxed{}`.
+    """
 
     rollouts: ClassVar[int] = 4
 
     advantage: Literal["zscore"] = "zscore"
     variant: Literal["paper", "official"] = "paper"
+    format: QuestionFormat = "tags"
     votes: Answers = 10  # m, the Solver's answers to a question
     repetition_weight: Factor = 1.0  # lambda; with 0 there is no repetition penalty, an ablation of Table 3
     bleu_distance: Share = 0.5  # tau_BLEU

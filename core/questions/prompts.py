@@ -4,8 +4,10 @@ reply."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from core.grading.answers import extract_boxed
+from core.types import QuestionFormat
 
 Message = dict[str, str]
 
@@ -42,16 +44,21 @@ def challenger_messages() -> list[Message]:
     return [{"role": "system", "content": CHALLENGER_SYSTEM}, {"role": "user", "content": CHALLENGER_USER}]
 
 
-def parse_question(text: str, max_chars: int = 2000) -> str | None:
+def parse_question(
+    text: str, max_chars: int = 2000, expected: QuestionFormat = "tags", refused: Sequence[str] = ()
+) -> str | None:
     """The question in a Challenger rollout, or None when it is malformed.
 
-    A well-formed rollout has `<question>…</question>` and, after it, a final `\\boxed{}` (R-Zero 2.2, "Format Check
-    Penalty", and E.2). As in the released code, the last such block counts. `max_chars` limits what an untrusted model
-    can put into later prompts, and control tokens of a chat template are refused.
+    A well-formed rollout has `<question>…</question>` (R-Zero 2.2, "Format Check Penalty"); the last such block counts,
+    as in the released code. If "tags_and_answer" is expected, a final `\\boxed{}` follows it, as the prompt asks (E.2).
+    `max_chars` limits what an untrusted model can put into later prompts, and control tokens of a chat template are
+    refused. So is a question that contains one of the texts in `refused`, in upper or lower case.
     """
     inside, after = _last_block(text)
     question = inside.strip()
-    return None if refuse_question(question, max_chars) or extract_boxed(after) is None else question
+    if refuse_question(question, max_chars) or any(part.lower() in question.lower() for part in refused):
+        return None
+    return None if expected == "tags_and_answer" and extract_boxed(after) is None else question
 
 
 def refuse_question(question: str, max_chars: int) -> str | None:

@@ -5,7 +5,7 @@ Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1).
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -53,6 +53,8 @@ class Dataset(Votes):
     filtered: bool = True  # False is the ablation of Table 3: keep every question with a majority
     delta: float = Field(0.25, ge=0, le=0.5)
     band: tuple[Share, Share] | None = None  # instead of 1/2 -+ delta, for releases whose band is not symmetric
+    # A candidate with one of these in its question is malformed. The Challenger's reward does not look at them.
+    refused_texts: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
     @property
     def limits(self) -> tuple[float, float] | None:

@@ -37,6 +37,7 @@ class Sampling(Part):
 
     temperature: Temperature = 1.0
     top_p: float = Field(0.99, gt=0, le=1)
+    top_k: Positive | None = None  # only so many tokens, the most likely ones; top_p is a share of their probability
     max_tokens: Tokens = 4096
 
 

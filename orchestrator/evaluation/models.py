@@ -155,6 +155,8 @@ async def _ask_once(service: Service, http: aiohttp.ClientSession, request: tupl
         "top_p": prompt.sampling.top_p,
         "max_tokens": prompt.sampling.max_tokens,
     }
+    if prompt.sampling.top_k is not None:  # not in OpenAI's API; a service that does not know it refuses the request
+        body["top_k"] = prompt.sampling.top_k
     answer = await post(http, service, "chat/completions", body)
     try:
         chat = _Chat.model_validate(answer)

@@ -46,8 +46,9 @@ def challenger_prompts(context: Context[CoEvolution], start: int, end: int) -> I
         yield Prompt(tuple(challenger_messages()), first + i, min(_QUESTIONS_PER_REQUEST, end - i), sampling)
 
 
-def question_of(context: Context, index: int, reply: Reply) -> Question:
-    text = parse_question(reply.text, context.config.dataset.max_question_chars)
+def question_of(context: Context[CoEvolution], index: int, reply: Reply) -> Question:
+    dataset, expected = context.config.dataset, context.config.challenger.reward.format
+    text = parse_question(reply.text, dataset.max_question_chars, expected, dataset.refused_texts)
     identity = question_id(context.run, context.iteration, index)
     return Question(identity, context.run, context.iteration, index, text, reply.text, reply.checkpoint, reply.seed)
 

@@ -213,6 +213,7 @@ class InferenceClient:
             "seed": prompt.seed,
             "temperature": prompt.sampling.temperature,
             "top_p": prompt.sampling.top_p,
+            "top_k": prompt.sampling.top_k,
             "max_tokens": prompt.sampling.max_tokens,
             "stop": list(prompt.stop),
         }

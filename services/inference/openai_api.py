@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from core.settings.bounds import Answers, Seed, Temperature, Tokens
+from core.settings.bounds import Answers, Positive, Seed, Temperature, Tokens
 from core.settings.training import Sampling
 from core.types import FinishReason
 from services.inference.engines.base import Completion, Prompt
@@ -30,6 +30,7 @@ class ChatRequest(BaseModel):
     n: Answers = 1
     temperature: Temperature = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
+    top_k: Positive | None = None  # not in OpenAI's API, but in vLLM's
     max_tokens: Tokens = 1024
     seed: Seed = 0
     stop: str | list[str] = Field(default_factory=list)
@@ -37,7 +38,9 @@ class ChatRequest(BaseModel):
 
     def prompt(self) -> Prompt:
         """This request as a `Prompt` for an engine."""
-        sampling = Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
+        sampling = Sampling(
+            temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, max_tokens=self.max_tokens
+        )
         messages = tuple({"role": message.role, "content": message.content} for message in self.messages)
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
         return Prompt(messages, self.seed, self.n, sampling, stop)

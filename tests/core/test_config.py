@@ -28,6 +28,7 @@ def test_the_defaults_are_the_paper_s() -> None:
         assert (training.learning_rate, training.weight_decay, objective.kl_coefficient) == (1e-6, 1e-2, 1e-2)
         assert (objective.advantage, objective.kl_in, objective.loss_average) == ("zscore", "loss", "sequence")  # A.1
         assert (training.sampling.temperature, training.sampling.top_p) == (1.0, 0.99)
+    assert (config.dataset.sampling.top_k, config.challenger.reward.format) == (None, "tags")
     reward = config.challenger.reward
     assert (reward.variant, reward.votes, reward.repetition_weight, reward.bleu_distance) == ("paper", 10, 1.0, 0.5)
     assert (config.dataset.candidates, config.dataset.votes, config.dataset.limits) == (8000, 10, (0.25, 0.75))
@@ -44,7 +45,10 @@ def test_the_paper_s_preset_changes_no_hyperparameter() -> None:
 def test_the_official_preset_has_the_released_code_s_settings() -> None:
     config = load_config(RUNS / "official.toml")
     assert config.challenger.reward.variant == "official"
-    assert (config.dataset.votes, config.dataset.limits, config.dataset.denominator) == (9, (0.3, 0.8), "parsed")
+    assert config.challenger.reward.format == "tags"
+    assert (config.dataset.votes, config.dataset.limits, config.dataset.denominator) == (9, (0.3, 0.8), "all")
+    assert (config.dataset.sampling.top_k, config.dataset.refused_texts) == (40, ("box", "证明"))
+    assert config.challenger.training.sampling.top_k is config.solver.training.sampling.top_k is None
     assert config.solver.training.steps == 15
 
 

@@ -12,12 +12,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from core.settings.evaluation import Protocol
+from core.settings.training import Sampling
 from core.types import GREEDY, Checkpoint, evaluation_id
 from orchestrator.cli import app
 from orchestrator.evaluation.manifest import key_of
 from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.question_sets.benchmarks import load
+from services.inference.engines.base import Prompt
 from storage import queries
 from storage.checkpoints import digest, manifest, verify
 from storage.errors import NotThere
@@ -196,6 +198,17 @@ def test_another_engine_makes_another_evaluation() -> None:
     benchmark, models = load("micro", limit=1), [Model("m", {"url": "u"}, {"name": name}, None) for name in ("a", "b")]
     keys = {evaluation_id(*key_of(model, benchmark, Protocol(), seed)) for model in models for seed in (0, 1)}
     assert len(keys) == 4
+
+
+def test_a_url_gets_a_top_k_only_if_there_is_one(home: Home, sqlite: Store) -> None:
+    """OpenAI's API does not know it and refuses a request that has it."""
+    question = {"role": "user", "content": "What is 1 + 1?"}
+    prompts = [Prompt((question,), 0, 1, Sampling(top_k=top_k)) for top_k in (None, 40)]
+    with fake_service(answer) as (described, requests):
+        model = find_model(home, sqlite, described.url, None, described)
+        with model.serve() as ask, ask([prompts[:1], prompts[1:]]) as replies:
+            assert len(list(replies)) == 2
+    assert {body.get("top_k", "none") for _, body, _ in requests} == {"none", 40}
 
 
 def test_a_folder_is_served_from_links_that_are_verified(home: Home, sqlite: Store) -> None:

@@ -1,15 +1,17 @@
-"""The rows and texts that `label_questions` stores for questions that fake applications answer."""
+"""What `generate_questions` and `label_questions` store of the replies of fake applications."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.types import Question, Spent, question_id
 from orchestrator.costs import BudgetSpent
+from core.questions.prompts import CHALLENGER_USER
 from orchestrator.installation.home import Home
-from orchestrator.loop import label_questions
+from orchestrator.loop import generate_questions, label_questions
 from orchestrator.runs import prepare
 from storage import queries
 from storage.session import Store
@@ -80,3 +82,30 @@ def test_a_budget_ends_the_stage_after_a_batch_and_a_larger_one_goes_on(
     with sqlite.read() as session:
         held = [row for row in queries.usage.usage_of(session, "a") if row.purpose == "applications"]
     assert held[0].cpu_seconds == pytest.approx(2 * held[0].seconds)  # the fake Solver holds 2 CPUs
+
+
+@pytest.mark.parametrize(
+    ("settings", "questions"),
+    [
+        ({"challenger.reward.format": "tags"}, ["How many boxes?", "Find x.", "What is 3?", None]),
+        ({"challenger.reward.format": "tags_and_answer"}, ["How many boxes?", None, "What is 3?", None]),
+        ({"dataset.refused_texts": ["Box", "find"]}, [None, None, "What is 3?", None]),
+    ],
+)
+def test_the_run_s_settings_say_which_candidate_is_malformed(
+    sqlite: Store, tmp_path: Path, settings: dict[str, Any], questions: list[str | None]
+) -> None:
+    prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"dataset.candidates": 4, **settings})
+    replies = [
+        "<question>How many boxes?</question> \\boxed{2}",
+        "<question>Find x.</question>",
+        "a box of <question>What is 3?</question> \\boxed{3}",
+        "What is 4? \\boxed{4}",
+    ]
+    with fake_applications({CHALLENGER_USER: replies}) as (services, _):
+        last_write = generate_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
+    with sqlite.write() as session:
+        last_write(session)
+        stored = queries.questions.questions_of(session, "a", 1)
+    assert [question.text for question in stored] == questions
+    assert [question.raw for question in stored] == replies

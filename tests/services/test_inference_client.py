@@ -12,6 +12,8 @@ import pytest
 from core.settings.training import Sampling
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engines.base import Prompt
+from services.inference.openai_api import ChatRequest
+from tests.fake_applications import fake_applications
 from tests.http_server import Handler, listening, redirecting
 
 PROMPT = Prompt(({"role": "user", "content": "?"},), 5, 2, Sampling())
@@ -74,6 +76,14 @@ def _reply(checkpoint: str, seed: int) -> dict[str, object]:
 
 
 USAGE = {"prompt_tokens": 1, "completion_tokens": 6, "total_tokens": 7}
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, top_p=0.9, top_k=40, max_tokens=7)])
+def test_a_request_says_how_to_sample(sampling: Sampling) -> None:
+    prompt = replace(PROMPT, sampling=sampling)
+    with fake_applications({"?": ["a", "b"]}) as (services, requests):
+        InferenceClient(services.endpoint("solver"), "solver").generate([prompt], "wanted")
+    assert ChatRequest.model_validate(requests[0]).prompt() == prompt
 
 
 def test_a_request_that_failed_temporarily_is_sent_again_and_its_reply_taken_once() -> None:

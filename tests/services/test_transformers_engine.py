@@ -41,12 +41,22 @@ def test_a_completion_is_the_same_alone_and_in_a_batch_to_the_last_bit(engine: T
     prompts = [prompt(q, seed=1000 * i, n=9, top_p=0.97) for i, q in enumerate(QUESTIONS)]
     prompts.append(Prompt(tuple(challenger_messages()), 77, 40, Sampling(max_tokens=60)))
     prompts += [prompt(q, seed=50, n=3, top_p=1.0) for q in QUESTIONS]
+    prompts += [
+        prompt(q, seed=60, n=3, top_p=p, top_k=k) for q in QUESTIONS for p, k in ((1.0, 2), (0.9, 3), (1.0, 70))
+    ]
     prompts += [prompt(q, n=1, temperature=0) for q in QUESTIONS]
     together = engine.generate(prompts)
     for p, group in zip(prompts, together, strict=True):
         assert engine.generate([p])[0] == group
         alone = [Prompt(p.messages, p.seed + j, 1, p.sampling) for j in range(p.n)]
         assert [engine.generate([single])[0][0] for single in alone[:3]] == group[:3]
+
+
+def test_with_a_top_k_of_one_sampling_is_greedy(engine: TransformersEngine) -> None:
+    greedy = engine.generate([prompt(QUESTIONS[0], n=1, temperature=0)])[0][0]
+    sampled = engine.generate([prompt(QUESTIONS[0], seed=7, n=2, temperature=1, top_k=1)])[0]
+    assert [completion.tokens for completion in sampled] == [greedy.tokens] * 2
+    assert sampled[0].mean_entropy == greedy.mean_entropy  # over the whole vocabulary
 
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 20])

@@ -53,3 +53,10 @@ def test_different_starts_have_different_seeds_for_their_rollouts(tmp_path: Path
     assert rollout_seed(replace(job, steps_before=4), 1) == rollout_seed(job, 5)  # one training in two jobs
     assert all(0 <= seed < 2**31 for seed in seeds)  # EasyR1 gives it to numpy, which takes no other seeds
     assert render_tree(job)["worker"]["rollout"]["seed"] == rollout_seed(job, 0)
+
+
+def test_the_rollouts_are_sampled_from_the_likeliest_k_tokens(tmp_path: Path) -> None:
+    job = solver_job(tmp_path / "job", "rzero", {})
+    assert render_tree(job)["worker"]["rollout"]["top_k"] == -1  # EasyR1's value for all tokens
+    job = replace(job, training=job.training.model_copy(update={"sampling": Sampling(top_k=40)}))
+    assert render_tree(job)["worker"]["rollout"]["top_k"] == 40

@@ -15,10 +15,10 @@ from local_tiny import tiny_challenger, tiny_job
 
 from core.grading.grader import Grader
 from core.methods import Method
-from core.questions.prompts import parse_question
 from core.settings.parsing import parse_method
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
+from core.types import QuestionFormat
 from services.inference.client import InferenceError, Reply
 from services.inference.engines.base import Completion
 from tests.fake_service import fake_service
@@ -210,8 +210,8 @@ def challenger_job(tmp_path: Path, url: str) -> ChallengerJob:
     return tiny_challenger(tmp_path, service, rollouts_per_prompt=3, prompts_per_step=2)
 
 
-QUESTIONS = [
-    [r"<question>What is 1 + 1?</question> \boxed{2}", "nothing", r"<question>What is 2 + 5?</question> \boxed{7}"],
+QUESTIONS = [  # the last one of the first group has no answer
+    [r"<question>What is 1 + 1?</question> \boxed{2}", "nothing", "<question>What is 2 + 5?</question> 7"],
     [r"<question>What is 1 + 1?</question> \boxed{2}", r"<question>Why?</question> \boxed{0}", "<question></question>"],
 ]
 
@@ -242,15 +242,16 @@ def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
     }
 
 
+@pytest.mark.parametrize(("expected", "questions"), [("tags", 4), ("tags_and_answer", 3)])
 def test_the_challenger_s_reward_asks_the_solver_and_equals_the_embedded_trainer_s(
-    tmp_path: Path, grader: Grader
+    tmp_path: Path, grader: Grader, expected: QuestionFormat, questions: int
 ) -> None:
     with fake_service(votes) as (service, requests):
         job = challenger_job(tmp_path, service.url)
+        job = replace(job, reward=job.reward.model_copy(update={"format": expected}))
         rows, positions = batch(job, QUESTIONS, random.Random(2))
         scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
-    well_formed = [text for group in QUESTIONS for text in group if parse_question(text, 2000)]
-    assert len(requests) == len(well_formed) == 4
+    assert len(requests) == questions
 
     def ask(prompts: Sequence[Any]) -> list[list[Reply]]:
         bodies = [{"messages": list(prompt.messages), "model": "", "policy_version": ""} for prompt in prompts]

@@ -17,6 +17,7 @@ from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
 from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
+from core.types import QuestionFormat
 from services.inference.client import Reply
 from services.inference.engines.base import Completion, Prompt
 from trainers.base import ChallengerJob, SolverService
@@ -163,6 +164,21 @@ def test_the_challenger_earns_more_for_questions_that_the_solver_is_unsure_of(gr
     ]
     assert {(prompt.n, prompt.sampling.max_tokens) for prompt in prompts_asked} == {(4, 33)}
     assert len({prompt.seed for prompt in prompts_asked}) == 3
+
+
+@pytest.mark.parametrize(("expected", "malformed_share"), [("tags", 1 / 3), ("tags_and_answer", 2 / 3)])
+def test_a_question_without_an_answer_is_malformed_if_the_reward_s_format_says_so(
+    grader: Grader, expected: QuestionFormat, malformed_share: float
+) -> None:
+    job = challenger_job()
+    job = replace(job, reward=job.reward.model_copy(update={"format": expected}))
+    rollouts = completions_of([r"<question>a</question> \boxed{1}", "<question>b c</question>", "d"])
+
+    def ask(prompts: Sequence[Prompt]) -> list[list[Reply]]:
+        return [[Reply(r"\boxed{1}", 5, "stop", None, None, "r/0", 0)] * prompt.n for prompt in prompts]
+
+    rewarded = challenger_reward(job, Ranks(), 1, [rollouts], grader=grader, ask=ask)
+    assert rewarded.metrics["malformed_share"] == pytest.approx(malformed_share)
 
 
 def test_a_step_with_malformed_questions_only_asks_no_solver(grader: Grader) -> None:

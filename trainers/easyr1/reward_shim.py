@@ -165,7 +165,8 @@ def _score_challenger(groups: Sequence[Rollouts], job: RewardJob, grader: Grader
     assert isinstance(config, ChallengerReward)
     assert service is not None
     _refuse_repeated(groups)
-    questions = [parse_question(text, service.max_question_chars) for group in groups for text in group.texts]
+    texts = [text for group in groups for text in group.texts]
+    questions = [parse_question(text, service.max_question_chars, config.format) for text in texts]
     well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
     step = job.steps_before + groups[0].prompt["step"]
     seed = partial(seed_for, job.run_seed, job.key, step, "vote")

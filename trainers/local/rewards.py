@@ -81,7 +81,9 @@ def challenger_reward(
     """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
     config, service = job.reward, job.solver
     questions = [
-        parse_question(completion.text, service.max_question_chars) for group in completions for completion in group
+        parse_question(completion.text, service.max_question_chars, config.format)
+        for group in completions
+        for completion in group
     ]
     well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
 

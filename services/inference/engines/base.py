@@ -41,9 +41,9 @@ class Completion:
 
     text: str
     tokens: tuple[int, ...]  # as sampled; the end token is included when it was sampled
-    logprobs: tuple[float, ...]  # nats, one per token: under the softmax at the sampling temperature, before top-p
+    logprobs: tuple[float, ...]  # nats, one per token: at the sampling temperature, before top-k and top-p
     finish_reason: FinishReason
-    mean_entropy: float  # nats per token, exact: over the full distribution at the sampling temperature, before top-p
+    mean_entropy: float  # nats per token, exact: over the whole vocabulary, also before top-k and top-p
     prompt_tokens: int = 0
 
 

@@ -46,6 +46,7 @@ class _Batch:
         prompt_of_row = torch.tensor([index[tuple(row.prompt)] for row in rows])
         self._temperature = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
         self._top_p = torch.tensor([row.request.sampling.top_p for row in rows], device=device)
+        self._top_k = torch.tensor([row.request.sampling.top_k or 0 for row in rows], device=device)
         self._uniforms = Uniforms([row.seed for row in rows])
         self._logits = self._decoder.prefill([list(prompt) for prompt in prompts], prompt_of_row)
 
@@ -63,7 +64,7 @@ class _Batch:
     def _advance(self) -> None:
         """Give each live row its next token, and drop the finished rows if there are many."""
         uniforms = self._uniforms.at(self.step).to(self._logits.device)
-        next_tokens = draw(self._logits, uniforms, self._temperature, self._top_p)
+        next_tokens = draw(self._logits, uniforms, self._temperature, self._top_p, self._top_k)
         self._append(next_tokens)
         self.step += 1
         if not self.live:
@@ -90,6 +91,7 @@ class _Batch:
         self._logits = torch.cat([self._logits, other._logits])
         self._temperature = torch.cat([self._temperature, other._temperature])
         self._top_p = torch.cat([self._top_p, other._top_p])
+        self._top_k = torch.cat([self._top_k, other._top_k])
         return self
 
     def _drop_finished(self) -> None:
@@ -104,7 +106,7 @@ class _Batch:
         self._uniforms.keep(kept)
         kept = kept.to(self._logits.device)
         self._decoder.keep(kept)
-        self._temperature, self._top_p = self._temperature[kept], self._top_p[kept]
+        self._temperature, self._top_p, self._top_k = self._temperature[kept], self._top_p[kept], self._top_k[kept]
         return kept
 
     def _append(self, draws: Draw) -> None:

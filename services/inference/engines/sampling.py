@@ -40,53 +40,59 @@ class Uniforms:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One token per row: ids (B,), and log-probabilities (B,) and entropies (B,) in nats, both before top-p."""
+    """One token per row: ids (B,), and log-probabilities (B,) and entropies (B,) in nats, before top-k and top-p."""
 
     tokens: Tensor
     logprobs: Tensor
     entropies: Tensor
 
 
-def draw(logits: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor) -> Draw:
-    """Sample from softmax(logits / temperature), restricted to top-p. `logits` are (B, V), the others (B,).
+def draw(logits: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor) -> Draw:
+    """Sample from softmax(logits / temperature), restricted to top-k and then to top-p. `logits` are (B, V), the others
+    (B,). `top_k` 0 stands for all tokens.
 
     Temperature 0 takes the most likely token; its log-probability and entropy are those at temperature 1.
     """
     greedy = temperature == 0
     logprobs = torch.log_softmax(logits / torch.where(greedy, 1.0, temperature)[:, None], -1)
     probabilities = logprobs.exp()
-    tokens = torch.where(greedy, logits.argmax(-1), _sample_top_p(probabilities, uniforms, top_p))
+    tokens = torch.where(greedy, logits.argmax(-1), _sample(probabilities, uniforms, top_p, top_k))
     # For a token of probability 0 the product would be 0 * -inf.
     entropies = -torch.where(probabilities > 0, probabilities * logprobs, 0.0).sum(-1)
     return Draw(tokens, logprobs.gather(-1, tokens[:, None])[:, 0], entropies)
 
 
-def _sample_top_p(probabilities: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
+def _sample(probabilities: Tensor, uniforms: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
     """Inverse-CDF sampling from the smallest set of most likely tokens whose mass reaches top_p.
 
-    The order of the tokens in the CDF depends only on the row's own top_p: by id if top_p is 1, else by probability.
+    With top_k, the set is among the `top_k` most likely tokens, and top_p is a share of their mass, as in vLLM. The
+    order of the tokens in the CDF depends only on the row's own settings: by id if top_p is 1 and there is no top_k,
+    else by probability.
     """
     tokens = _invert_cdf(probabilities.cumsum(-1), uniforms)
-    cut_rows = (top_p < 1).nonzero()[:, 0]
-    if len(cut_rows):
-        tokens[cut_rows] = _sample_sorted(probabilities[cut_rows], uniforms[cut_rows], top_p[cut_rows])
+    rows = ((top_p < 1) | (top_k > 0)).nonzero()[:, 0]
+    if len(rows):
+        tokens[rows] = _sample_sorted(probabilities[rows], uniforms[rows], top_p[rows], top_k[rows])
     return tokens
 
 
-def _sample_sorted(probabilities: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
-    """Sample from the `_HEAD` most likely tokens of each row, or from all tokens if these have too little mass."""
+def _sample_sorted(probabilities: Tensor, uniforms: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
+    """Sample from the `_HEAD` most likely tokens of each row, or from all tokens if these may not be enough."""
     values, ids = probabilities.topk(min(_HEAD, probabilities.shape[-1]), -1)
-    tokens = _sample_from(values, ids, uniforms, top_p)
-    too_short = (values.sum(-1) < top_p).nonzero()[:, 0]
+    tokens = _sample_from(values, ids, uniforms, top_p, top_k)
+    too_short = torch.where(top_k > 0, top_k > _HEAD, values.sum(-1) < top_p).nonzero()[:, 0]
     if len(too_short):
         values, ids = probabilities[too_short].sort(dim=-1, descending=True, stable=True)
-        tokens[too_short] = _sample_from(values, ids, uniforms[too_short], top_p[too_short])
+        tokens[too_short] = _sample_from(values, ids, uniforms[too_short], top_p[too_short], top_k[too_short])
     return tokens
 
 
-def _sample_from(values: Tensor, ids: Tensor, uniforms: Tensor, top_p: Tensor) -> Tensor:
+def _sample_from(values: Tensor, ids: Tensor, uniforms: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
     """Sample among the tokens `ids` with probabilities `values`, which are sorted in descending order."""
-    outside = values.cumsum(-1) - values >= top_p[:, None]
+    ranks, limited = torch.arange(values.shape[-1], device=values.device), top_k > 0
+    values = values.masked_fill(limited[:, None] & (ranks >= top_k[:, None]), 0.0)
+    cumulated = values.cumsum(-1)
+    outside = cumulated - values >= torch.where(limited, top_p * cumulated[:, -1], top_p)[:, None]
     outside[:, 0] = False
     inside = values.masked_fill(outside, 0.0)
     return ids.gather(-1, _invert_cdf(inside.cumsum(-1), uniforms)[:, None])[:, 0]

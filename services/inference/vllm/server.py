@@ -38,7 +38,7 @@ _DEFAULT_MAX_LOGPROBS = 20  # vLLM's default
 # The fields of a request that our client sends (services/inference/openai_api.py). Only requests without other fields
 # go to vLLM's engine directly.
 _CLIENT_FIELDS = frozenset(
-    {"model", "policy_version", "messages", "n", "temperature", "top_p", "seed", "stop"}
+    {"model", "policy_version", "messages", "n", "temperature", "top_p", "top_k", "seed", "stop"}
     | {"max_tokens", "max_completion_tokens"}
 )
 
