@@ -34,7 +34,7 @@ from orchestrator.stages.training import warm_up
 from storage.rows import RunStatus
 from storage.session import Store, open_store
 
-Override = str | int | float | bool | list[float]
+Override = str | int | float | bool | list[float] | list[str]
 
 _PATIENCE_S = 7 * 24 * 3600  # to wait for a person's answer; then the run fails, and asks again when it is resumed
 _POLL_S = 5

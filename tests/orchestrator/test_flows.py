@@ -43,6 +43,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return opened
 
 
+def test_a_flow_takes_settings_that_are_lists_of_numbers_or_of_texts() -> None:
+    overrides = {"dataset.band": [0.3, 0.8], "dataset.refused_texts": ["box"], "challenger.trained": False}
+    assert co_evolve.validate_parameters({"run": "r", "overrides": overrides})["overrides"] == overrides
+
+
 def _status_after_a_cancellation(store: Store) -> str:
     [hook] = co_evolve.on_cancellation_hooks
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Cancelled())
