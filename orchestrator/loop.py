@@ -20,7 +20,7 @@ from core.grading.grader import process_grader
 from core.questions.filtering import band_verdict, statistics
 from core.questions.voting import vote_many
 from core.settings.config import CoEvolution, SelfTraining
-from core.types import LabelledQuestion, Question, Stage, question_id
+from core.types import Checkpoint, LabelledQuestion, Question, Role, Stage, question_id
 from orchestrator.ledger import LastWrite
 from orchestrator.question_sets.benchmarks import evaluated_in
 from orchestrator.question_sets.prompts import read_prompts as read_prompt_set
@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 
 def train_challenger(context: Context[CoEvolution]) -> LastWrite:
     """Train C(t): the Challenger learns to ask questions that S(t-1) is least sure of (R-Zero 2.2)."""
-    start = context.checkpoint("challenger", context.iteration - 1)
+    start = context.checkpoint("challenger")
     if not context.config.challenger.trained:
         return lambda _session: {"checkpoint": start.id, "trained": False}
-    solver = context.checkpoint("solver", context.iteration - 1)
+    solver = context.checkpoint("solver")
     with context.serving({"solver": solver}, for_later={"challenger": start}):
         return train(context, challenger_job(context, start, solver))
 
@@ -60,7 +60,7 @@ def train_challenger(context: Context[CoEvolution]) -> LastWrite:
 def generate_questions(context: Context[CoEvolution]) -> LastWrite:
     """Have C(t) write N candidates and store them, malformed ones too (R-Zero 2.3)."""
     t, total = context.iteration, context.config.dataset.candidates
-    challenger = context.checkpoint("challenger", t)
+    challenger = context.checkpoint("challenger")
     with context.store.read() as session:
         done = queries.questions.count_questions(session, context.run, t)
     starts = range(done - done % BATCH, total, BATCH)
@@ -90,10 +90,11 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
 def label_questions(context: Context) -> LastWrite:
     """Ask S(t-1) m times about each question, and store the votes, the pseudo-label and the verdict (R-Zero 2.3).
 
-    Given prompts are asked of the base model, and all that have a majority are kept.
+    If the roles share a model, C(t) is asked. Given prompts are asked of the base model, and all that have a majority
+    are kept.
     """
     t, dataset = context.iteration, context.config.dataset
-    solver = context.checkpoint("solver", t - 1)
+    solver = context.checkpoint("solver")
     with context.store.read() as session:
         questions = queries.questions.questions_of(session, context.run, t)
         labelled_ids = {row.question_id for row in queries.questions.labels_of(session, context.run, t)}
@@ -165,9 +166,9 @@ def evaluate(context: Context) -> LastWrite:
 
     Each question gets `samples` answers at the sampling temperature and one greedy answer.
     """
-    solver, protocols = context.checkpoint("solver", context.iteration), evaluated_in(context.config)
+    solver, protocols = context.checkpoint("solver"), evaluated_in(context.config)
     asks_challenger_next = isinstance(context.config, CoEvolution) and context.iteration < context.config.iterations
-    for_later = {"challenger": context.checkpoint("challenger", context.iteration)} if asks_challenger_next else {}
+    for_later: dict[Role, Checkpoint] = {"challenger": context.checkpoint("challenger")} if asks_challenger_next else {}
     with context.serving({"solver": solver}, for_later=for_later):
         counts = [evaluate_on(context, solver, name, protocol) for name, protocol in protocols.items()]
     return lambda _session: {"checkpoint": solver.id, "items": sum(counts)}

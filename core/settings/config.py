@@ -105,6 +105,10 @@ class _Run(Part):
         """The roles that have models in this run."""
         return ("solver",)
 
+    def application(self, role: Role) -> Role:
+        """The Serve application with the model that plays `role`. Roles with the same application share one model."""
+        return role
+
     @property
     def trainings(self) -> tuple[PlannedTraining, ...]:
         """The trainings of an iteration, in order."""
@@ -117,9 +121,18 @@ class _Run(Part):
 
 
 class CoEvolution(_Run):
-    """R-Zero's loop: a Challenger writes the questions that the Solver learns from."""
+    """R-Zero's loop: a Challenger writes the questions that the Solver learns from.
+
+    With `shared`, one model plays both roles (Single-R-Zero, R-Zero G). Its checkpoints are one chain: each training
+    starts from the checkpoint that the training before it made, whichever role that trained. G says only that "a single
+    model is tasked with performing both roles". What it leaves open is as with two models (2.2 to 2.4, A.1). The roles
+    are trained one after the other, each with its own steps, and the KL is to the model that the training started from.
+    While the Challenger's role is trained, a frozen copy of that model answers the questions. The candidates are
+    answered by the current model, which is the one that wrote them.
+    """
 
     kind: Literal["co_evolve"] = "co_evolve"
+    shared: bool = False
     challenger: Challenger = Challenger()
     dataset: Dataset = Dataset()
     labelled: Labelled | None = None
@@ -133,6 +146,9 @@ class CoEvolution(_Run):
     @property
     def roles(self) -> tuple[Role, ...]:
         return ("challenger", "solver")
+
+    def application(self, role: Role) -> Role:
+        return "solver" if self.shared else role
 
     @property
     def trainings(self) -> tuple[PlannedTraining, ...]:

@@ -60,7 +60,10 @@ class Training(Part):
 
 
 class Challenger(Part):
-    """How the Challenger is trained. With `trained=False`, a baseline of the paper's Table 1, it is the base model."""
+    """How the Challenger is trained.
+
+    With `trained=False`, a baseline of the paper's Table 1, it is the base model, or the Solver if they share a model.
+    """
 
     trained: bool = True
     reward: ChallengerReward = ChallengerReward()

@@ -8,18 +8,17 @@ from typing import Any, Literal
 
 from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
-from core.types import Stage
+from core.types import Role, Stage
 from orchestrator.serving.applications import ROLES, Application, is_vllm, read_applications
 from orchestrator.sizing.assumptions import GIB, Assumptions
 from orchestrator.sizing.shapes import SizingError
-from orchestrator.sizing.work import Holder
 from services.inference.engines.base import MAX_ROWS, WAITING_ROWS
 from trainers.base import TrainError
 from trainers.easyr1.fit import refuse_layout
 
 Device = Literal["gpu", "cpu"]
 TRAINING: tuple[Stage, ...] = ("train_challenger", "train_solver")
-ASKED: Mapping[Stage, tuple[Holder, ...]] = {
+ASKED: Mapping[Stage, tuple[Role, ...]] = {
     "train_challenger": ("solver",),
     "generate_questions": ("challenger",),
     "label_questions": ("solver",),
@@ -96,8 +95,10 @@ class Layout:
         """The applications that are up in a stage, from the second iteration on."""
         if self.release:
             served = config.solver.signals.served(config.solver.reward) if stage == "train_solver" else {}
-            return tuple(app for app in self.apps if app.name in (*ASKED.get(stage, ()), *served))
-        return tuple(app for app in self.apps if app.name in config.roles or not app.swapped)
+            asked = {config.application(role) for role in ASKED.get(stage, ())}
+            return tuple(app for app in self.apps if app.name in (*asked, *served))
+        swapped = {config.application(role) for role in config.roles}
+        return tuple(app for app in self.apps if app.name in swapped or not app.swapped)
 
     def places(self, stage: Stage, config: RunConfig) -> dict[str, list[int]]:
         """Holder -> the GPUs it has in a stage, one place a replica's rank.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.settings.config import RunConfig
+from core.types import Role
 from orchestrator.sizing.assumptions import Assumptions
 from orchestrator.sizing.calculate import Plan, calculate
 
@@ -29,7 +30,8 @@ def table(preset: str, config: RunConfig, assumed: Assumptions) -> str:
 def _row(plan: Plan) -> tuple[str, ...]:
     trainer, fullest = plan.layout.trainer, max(plan.fullest.values())
     nodes = f" ({trainer.nodes} nodes)" if trainer.nodes > 1 else ""
-    replicas = (f"{plan.layout.app(name).devices}" for name in ("solver", "challenger"))
+    roles: tuple[Role, ...] = ("solver", "challenger")
+    replicas = (f"{plan.layout.app(plan.config.application(role)).devices}" for role in roles)
     hours = (f"{low:.2f} to {high:.2f}" for low, high in (plan.hours, plan.run_hours))
     fits = "no" if plan.problems else "yes"
     memory = f"{trainer.micro_batch}, {str(trainer.offload).lower()}"

@@ -78,7 +78,8 @@ def _generate(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
     if not isinstance(config, CoEvolution):
         return
     count, limit = config.dataset.candidates, config.challenger.training.sampling.max_tokens
-    yield Work("challenger", False, count, limit, 1, f"{count:,} candidates", _rounds(config, count))
+    holder, why = config.application("challenger"), f"{count:,} candidates"
+    yield Work(holder, False, count, limit, 1, why, _rounds(config, count))
 
 
 def _label(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Generic
 
 from sqlalchemy.orm import Session
@@ -79,11 +80,12 @@ class Context(Generic[Config_co]):
         another name gives the same results."""
         return f"iteration {self.iteration}"
 
-    def checkpoint(self, role: Role, iteration: int) -> Checkpoint:
-        """The newest checkpoint of `role` up to `iteration`.
+    def checkpoint(self, role: Role, iteration: int | None = None) -> Checkpoint:
+        """The newest checkpoint of the model that plays `role`: of all so far, or of those up to `iteration`.
 
         If the run was rolled back and has trained none since, the one that it went back to; else the base model.
         """
+        iteration = self.iteration if iteration is None else iteration
         with self.store.read() as session:
             roll_backs = [
                 (t, restored)
@@ -91,14 +93,19 @@ class Context(Generic[Config_co]):
                 if t <= iteration and t < self.iteration
             ]
             since, restored = roll_backs[-1] if roll_backs else (-1, {})
-            trained = [
-                checkpoint
-                for checkpoint in queries.checkpoints.checkpoints_of(session, self.run, role)
-                if since < checkpoint.iteration <= iteration
-            ]
+            trained = [c for c in self.trained(session, role) if since < c.iteration <= iteration]
             if trained:
                 return trained[-1]
             return queries.checkpoints.get_checkpoint(session, restored.get(role) or checkpoint_id(self.run, "base", 0))
+
+    def trained(self, session: Session, role: Role) -> list[Checkpoint]:
+        """The trained checkpoints of the model that plays `role`, in the order of their trainings."""
+        application = self.config.application
+        return [
+            checkpoint
+            for checkpoint in queries.checkpoints.checkpoints_of(session, self.run)
+            if checkpoint.role != "base" and application(checkpoint.role) == application(role)
+        ]
 
     def training_history(self) -> TrainingHistory:
         """The training steps of earlier rounds that led to this round's start, for the guard.
@@ -124,20 +131,21 @@ class Context(Generic[Config_co]):
     @contextmanager
     def serving(
         self,
-        checkpoints: dict[str, Checkpoint],
+        checkpoints: Mapping[Role, Checkpoint],
         fixed: Sequence[str] = (),
-        for_later: dict[str, Checkpoint] | None = None,
+        for_later: Mapping[Role, Checkpoint] = MappingProxyType({}),
     ) -> Iterator[None]:
         """Have the inference applications to itself while the block runs.
 
-        Each application in `checkpoints` (role -> checkpoint) holds its checkpoint. The applications in `fixed`, whose
-        model never changes, are up. Those in `for_later` are started for a later stage. This waits until no other run
-        uses the applications; the time of waiting counts as the stage's.
+        The application of each role in `checkpoints` holds the role's checkpoint. The applications in `fixed`, whose
+        model never changes, are up. Those of the roles in `for_later` are started for a later stage. This waits until
+        no other run uses the applications; the time of waiting counts as the stage's.
         """
         self.progress(0, 1, "waiting for the services")
+        now, later = self._by_application(checkpoints), self._by_application(for_later)
         with exclusive_use(self.home):
             since = time.monotonic()
-            serve_checkpoints(self.services, checkpoints, self.config.serving, fixed, for_later or {})
+            serve_checkpoints(self.services, now, self.config.serving, fixed, later)
             meter = Meter(self.key, "applications", reserved(self.services), since)
             try:
                 with repeated(self.store, meter.charge, "applications"):
@@ -146,11 +154,15 @@ class Context(Generic[Config_co]):
                 with suppress(*DATABASE_ERRORS), self.store.write() as session:
                     meter.charge(session)
 
+    def _by_application(self, checkpoints: Mapping[Role, Checkpoint]) -> dict[str, Checkpoint]:
+        return {self.config.application(role): checkpoint for role, checkpoint in checkpoints.items()}
+
     @contextmanager
     def replies_in_order(
         self, role: Role, checkpoint: Checkpoint, batches: Iterable[Sequence[Prompt]]
     ) -> Iterator[Iterator[list[list[Reply]]]]:
         """The replies to each batch, in the order of the batches; `serving.batches` of them are sent at once."""
-        client = InferenceClient(self.services.endpoint(role), role)
+        application = self.config.application(role)
+        client = InferenceClient(self.services.endpoint(application), application)
         with closing(client.generate_in_turn(batches, checkpoint.id, self.config.serving.batches)) as replies:
             yield replies

@@ -157,13 +157,16 @@ def _best(session: Session, context: Context, without: Set[int] = frozenset()) -
 
 
 def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
-    """Role -> the checkpoint that the iteration trained, even if the run was rolled back after it, because pass@1 was
-    measured on it; if the role was not trained, the checkpoint that it had."""
+    """Role -> the checkpoint that the role's model had at the end of the iteration.
+
+    It is the last one that the iteration trained, even if the run was rolled back after it, because pass@1 was measured
+    on it; if it trained none, the one that the role's model had before.
+    """
     with context.store.read() as session:
         trained = {
             role: checkpoint.id
             for role in context.config.roles
-            for checkpoint in queries.checkpoints.checkpoints_of(session, context.run, role)
+            for checkpoint in context.trained(session, role)
             if checkpoint.iteration == iteration
         }
     return {role: trained.get(role) or context.checkpoint(role, iteration).id for role in context.config.roles}

@@ -63,7 +63,7 @@ def solver_job(context: Context, key: str, questions: tuple[TrainQuestion, ...])
     return SolverJob(
         key=key,
         run_seed=context.config.seed,
-        start=context.checkpoint("solver", context.iteration - 1),
+        start=context.checkpoint("solver"),
         training=solver.training,
         reward=solver.reward,
         questions=questions,

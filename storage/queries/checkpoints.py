@@ -48,7 +48,10 @@ def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
 
 
 def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list[Checkpoint]:
-    """A run's checkpoints by iteration, the base model first; with `role`, only those of this role."""
+    """A run's checkpoints in the order of their trainings, the base model first; with `role`, only those of this role.
+
+    Within an iteration, the Challenger is trained before the Solver, as the names of the roles sort.
+    """
     statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.run == run)
     if role is not None:
         statement = statement.where(Checkpoints.role == role)

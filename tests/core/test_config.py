@@ -193,6 +193,7 @@ def test_labels_that_a_method_would_not_use_are_refused(
         ("micro", "dataset.candidates", 320, "co_evolve"),
         ("micro", "challenger", {"training": {"steps": 3}}, "co_evolve"),
         ("micro", "guard.repetition", "stop", "co_evolve"),
+        ("micro", "shared", True, "co_evolve"),
         ("micro", "labelled", {"file": "a.jsonl"}, "co_evolve"),
         ("demo", "kind", "self_train", None),
         ("micro", "kind", "co_evolve", None),

@@ -18,7 +18,7 @@ from orchestrator.sizing import Assumptions, calculate
 from orchestrator.sizing.shapes import shape_of
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
 
-REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu")
+REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu", "single-qwen3-4b")
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
 LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model != "micro"]
 BY_EASYR1 = [name for name in LARGE if isinstance(load_config(PRESETS / f"{name}.toml").trainer, EasyR1Settings)]
@@ -65,6 +65,11 @@ def test_an_r_zero_preset_has_the_paper_s_numbers(name: str) -> None:
     assert config.solver.reward.type == "rzero"
     assert (config.dataset.candidates, config.dataset.votes, config.dataset.delta) == (8000, 10, 0.25)
     assert (config.challenger.reward.votes, config.challenger.reward.bleu_distance) == (10, 0.5)
+
+
+def test_single_r_zero_is_r_zero_with_one_model_and_the_iterations_of_table_5() -> None:
+    two, one = preset("rzero-qwen3-4b"), preset("single-qwen3-4b")
+    assert one == two.model_copy(update={"shared": True, "iterations": 4})
 
 
 @pytest.mark.parametrize("name", REAL)

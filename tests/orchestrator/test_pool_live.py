@@ -66,9 +66,10 @@ def send_line(process: subprocess.Popen[str], line: str) -> str:
 
 
 def test_a_training_waits_for_other_runs_trainings_until_they_end_or_their_driver_is_killed(live: Live) -> None:
+    """The roles of the run that waits share a model (R-Zero G)."""
     with pool_driver(live) as other:
         assert send_line(other, "other 2 train_solver") == "began"
-        waiting = live.start(*_run(live, "waiting", *BOTH))
+        waiting = live.start(*_run(live, "waiting", *BOTH, "shared=true"))
         wait_until(lambda: queued(live) == ["waiting"], "the run to queue for its Challenger's training")
         assert training_stages(live) == {"other": "train_solver"}
         status = live.coevo("status").stdout
@@ -84,7 +85,11 @@ def test_a_training_waits_for_other_runs_trainings_until_they_end_or_their_drive
         assert waiting.wait(timeout=300) == 0
     with live.store().read() as session:
         stages = queries.ledger.stages_of(session, "waiting")
+        lineage = [checkpoint.id for checkpoint in queries.checkpoints.lineage(session, "waiting/solver/1")]
+        voters = {vote.checkpoint for vote in queries.questions.rollouts_of(session, "waiting", 1)}
     assert {stage.attempt for stage in stages} == {1}  # waiting does not count as a failed attempt
+    assert lineage == ["waiting/solver/1", "waiting/challenger/1", "waiting/base/0"]
+    assert voters == {"waiting/challenger/1"}
     assert {row.status for row in jobs(live)} == {"done"}
 
 

@@ -143,6 +143,12 @@ def test_a_run_without_oracle_or_filter_has_a_page(sqlite: Store, tmp_path: Path
     assert "This run has no band" in page
 
 
+def test_the_page_says_when_the_roles_share_a_model(sqlite: Store, tmp_path: Path) -> None:
+    small_run(sqlite, CONFIG.model_copy(update={"shared": True}))
+    page = write_report(sqlite, "small", tmp_path).read_text(encoding="utf-8")
+    assert "one model in both roles" in page.split("<main>")[0]
+
+
 def test_every_oracle_with_labels_has_a_picture_and_a_row(sqlite: Store, tmp_path: Path) -> None:
     fill_judged_run(sqlite, "run")  # the oracle of the run's configuration has no labels
     page = write_report(sqlite, "run", tmp_path).read_text()

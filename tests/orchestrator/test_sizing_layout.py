@@ -33,6 +33,21 @@ def test_applications_that_are_not_released_need_their_own_gpus() -> None:
     assert plan.stages[3].places.keys() == {"trainer", "solver", "challenger"}
 
 
+def test_a_model_that_the_roles_share_is_in_the_solver_s_application_only() -> None:
+    plan = plan_of("single-qwen3-4b")
+    assert {stage.stage: stage.places for stage in plan.stages if stage.places} == {
+        "train_challenger": {"trainer": [0, 1, 2, 3], "solver": [4, 5, 6, 7]},
+        "generate_questions": {"solver": [0, 1, 2, 3]},
+        "label_questions": {"solver": [0, 1, 2, 3]},
+        "train_solver": {"trainer": [0, 1, 2, 3]},
+        "evaluate": {"solver": [0, 1, 2, 3]},
+    }
+    assert [part.work.holder for part in plan.stages[1].parts] == ["solver"]
+    assert not any("challenger" in memory.title for memory in plan.memory)
+    not_released = plan_of("single-qwen3-4b", serving__release=False)
+    assert not_released.stages[3].places.keys() == {"trainer", "solver"}
+
+
 def test_a_fixed_model_has_its_own_gpu_where_the_method_needs_it(tmp_path: Path) -> None:
     tree = yaml.safe_load((APPLICATIONS / "rzero-8-gpus.yaml").read_text())
     judge = copy.deepcopy(tree["applications"][1]) | {"name": "judge"}

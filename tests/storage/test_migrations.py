@@ -27,7 +27,7 @@ def as_stored_by_0010(config: RunConfig) -> dict[str, Any]:
     stored = {**config.model_dump(mode="json", exclude={"kind"}), "pool": {"priority": 0}}  # 0012 removes the pool
     if isinstance(config, CoEvolution):
         return {**stored, "prompts": None}
-    newer = {"kind": True, "dataset": {"refused_texts"}}
+    newer = {"kind": True, "shared": True, "dataset": {"refused_texts"}}
     loop = CoEvolution().model_dump(mode="json", exclude=newer)
     for table in ("dataset", "guard"):
         stored[table] = {**loop[table], **stored[table]}
@@ -105,12 +105,12 @@ def test_0013_the_results_of_evaluations_stay(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("preset", ["demo", "micro"])
-def test_0014_a_stored_run_still_expects_an_answer_after_the_question(database_url: str, preset: str) -> None:
+def test_0017_a_stored_run_still_expects_an_answer_after_the_question(database_url: str, preset: str) -> None:
     config = load_config(RUNS / f"{preset}.toml")
     stored = config.model_dump(mode="json")
     if isinstance(config, CoEvolution):
         assert stored["challenger"]["reward"].pop("format") == "tags_and_answer"
-    with database_of_version(database_url, "0013") as connection:
+    with database_of_version(database_url, "0016") as connection:
         insert_run(connection, stored)
     upgraded = open_store(database_url, create=True)
     with upgraded.read() as session:

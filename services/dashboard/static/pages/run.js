@@ -108,7 +108,7 @@ function Run({ data, refetch, flowRunList }) {
   const hasPseudoLabels = trainingLabels.length === 0 || seriesNamed(seriesPoints, "label_accuracy").length > 0;
   return html`
     <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${Status} status=${run.status} /><${Actions} run=${run} refetch=${refetch} />`}>
-      ${run.preset ?? "no preset"} · ${config.solver.reward.type} · seed ${run.seed} · created ${timeAgo(run.created_at)} ·${" "}
+      ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · created ${timeAgo(run.created_at)} ·${" "}
       <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a>
     </${Heading}>
     ${flowRunList.length > 0 && html`<section class="panel starts">${flowRunList}</section>`}
