@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from core.questions.prompts import CHALLENGER_USER
 from core.types import Question, Spent, question_id
 from orchestrator.costs import BudgetSpent
-from core.questions.prompts import CHALLENGER_USER
 from orchestrator.installation.home import Home
 from orchestrator.loop import generate_questions, label_questions
 from orchestrator.runs import prepare
