@@ -24,6 +24,7 @@ SCORES: dict[str, Callable[[Evaluated], float]] = {
 }
 # Series of the loop, which have no value for each question, and the questions that they are over.
 SERIES = {"label_accuracy": "kept", "kept_share": "all", "p_hat": "all", "policy_entropy": ""}
+_NO_SHARES = frozenset({"policy_entropy"})
 _NOT_COMPARED = ("seed", "iterations", "budget", "rates")  # settings in which runs may differ without being told apart
 
 
@@ -109,12 +110,17 @@ def _config(session: Session, run: str) -> dict[str, Any]:
 
 
 def _results(session: Session, run: str, benchmark: str) -> Results:
-    checkpoints = [checkpoint for checkpoint, name in queries.evaluations.evaluated(session, run) if name == benchmark]
+    """The results of a run's evaluations that are finished."""
+    finished = [
+        row
+        for row in queries.evaluations.of_run(session, run)
+        if row.benchmark == benchmark and row.finished_at is not None
+    ]
     return {
-        int(checkpoint.rpartition("/")[2]): {
-            result.item_id: result for result in queries.evaluations.evaluations_of(session, checkpoint, benchmark)
+        int(row.model.rpartition("/")[2]): {
+            result.item_id: result for result in queries.evaluations.results_of(session, row.id)
         }
-        for checkpoint in checkpoints
+        for row in finished
     }
 
 
@@ -127,7 +133,7 @@ def _curves(session: Session, runs: Sequence[str], results: Mapping[str, Results
     }
     for name, over in SERIES.items():
         by_figure[name] = [_series(session, run, name, over) for run in runs]
-    curves = {name: _points(values) for name, values in by_figure.items()}
+    curves = {name: _points(values, name not in _NO_SHARES) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}
 
 
@@ -138,13 +144,20 @@ def _series(session: Session, run: str, name: str, over: str) -> dict[int, float
     return {point.iteration: point.value for point in points if point.oracle == oracle}
 
 
-def _points(values_of_runs: Sequence[Mapping[int, float]]) -> list[Point]:
+def _points(values_of_runs: Sequence[Mapping[int, float]], is_share: bool) -> list[Point]:
     common = set.intersection(*(set(values) for values in values_of_runs))
     points = []
     for t in sorted(common):
         values = [of_run[t] for of_run in values_of_runs]
-        points.append(Point(t, fmean(values), over_seeds(values), values))
+        points.append(Point(t, fmean(values), _within(over_seeds(values), is_share), values))
     return points
+
+
+def _within(interval: Estimate | None, is_share: bool) -> Estimate | None:
+    """The interval of a share, cut off at 0 and 1."""
+    if interval is None or not is_share:
+        return interval
+    return Estimate(interval.value, max(0.0, interval.lo), min(1.0, interval.hi), interval.n)
 
 
 def _differences(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from core.statistics.estimates import Estimate
+from core.types import Purpose, Stage
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation.home import home
 from orchestrator.runs import stored_config
-from services.costs import Amounts, RunCosts, costs_of
+from services.costs import NOTHING, Amounts, RunCosts, costs_of
 from storage.session import open_store
 
 
@@ -34,22 +35,38 @@ def cost(run: RunName, as_json: AsJson = False) -> None:
 
 
 def _table(costs: RunCosts) -> Table:
-    names = ["t", "stage", "for", "time", "CPU time", "GPU time", "requests", "tokens in", "tokens out"]
+    """One row for each stage and purpose, summed over the iterations, without rows and columns that are empty."""
+    columns: dict[str, Callable[[Amounts], str]] = {
+        "time": lambda amounts: _time(amounts.seconds),
+        "CPU time": lambda amounts: _time(amounts.cpu_seconds),
+        "GPU time": lambda amounts: _time(amounts.gpu_seconds),
+        "tokens in": lambda amounts: _count(amounts.prompt_tokens),
+        "tokens out": lambda amounts: _count(amounts.reply_tokens),
+        costs.currency or "": lambda amounts: f"{amounts.money:,.2f}" if amounts.money else "",
+    }
+    shown = {name: cell for name, cell in columns.items() if cell(costs.total)}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
-    for name, footer in zip(names, ["", "all", "", *_cells(costs.total)], strict=True):
-        table.add_column(name, footer, justify="left" if name in ("stage", "for") else "right")
-    if costs.currency is not None:
-        table.add_column(costs.currency, _money(costs.total), justify="right")
-    for row in costs.rows:
-        cells = [str(row.iteration), row.stage, "" if row.purpose == "stage" else row.purpose, *_cells(row.amounts)]
-        table.add_row(*cells, *([_money(row.amounts)] if costs.currency is not None else []))
+    table.add_column("stage", "all", no_wrap=True)
+    table.add_column("for", no_wrap=True)
+    for name, cell in shown.items():
+        table.add_column(name, cell(costs.total), justify="right", no_wrap=True)
+    for (stage, purpose), amounts in by_stage(costs).items():
+        if any(cells := [cell(amounts) for cell in shown.values()]):
+            table.add_row(stage, "" if purpose == "stage" else purpose, *cells)
     return table
 
 
-def _cells(amounts: Amounts) -> list[str]:
-    times = [_time(seconds) for seconds in (amounts.seconds, amounts.cpu_seconds, amounts.gpu_seconds)]
-    counts = (amounts.requests, amounts.prompt_tokens, amounts.reply_tokens)
-    return [*times, *(f"{count:,}" if count else "" for count in counts)]
+def by_stage(costs: RunCosts) -> dict[tuple[Stage, Purpose], Amounts]:
+    """(stage, purpose) -> what it used over all iterations, in the order in which stages first appear."""
+    sums: dict[tuple[Stage, Purpose], Amounts] = {}
+    for row in costs.rows:
+        key = (row.stage, row.purpose)
+        sums[key] = sums.get(key, NOTHING) + row.amounts
+    return sums
+
+
+def _count(tokens: int) -> str:
+    return f"{tokens:,}" if tokens else ""
 
 
 def _time(seconds: float) -> str:
@@ -57,12 +74,9 @@ def _time(seconds: float) -> str:
         return ""
     if seconds < 60:
         return f"{seconds:.1f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
-
-
-def _money(amounts: Amounts) -> str:
-    return f"{amounts.money:,.2f}" if amounts.money else ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
 def _remarks(costs: RunCosts) -> Iterator[str]:

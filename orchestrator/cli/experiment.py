@@ -22,7 +22,7 @@ from orchestrator.installation.home import home
 from services.comparison import SCORES, ArmFigures, Comparison, Point, arms_named, compare
 from storage.session import open_store
 
-_TITLES = {"greedy": "greedy", "majority": "majority", "pass_at_1": "pass@1", "label_accuracy": "labels right, kept"}
+_TITLES = {"greedy": "greedy", "majority": "majority", "pass_at_1": "pass@1", "label_accuracy": "labels"}
 
 
 def experiment(
@@ -95,7 +95,7 @@ def _table(comparison: Comparison) -> Table:
     """One row for each arm: its figures after the last iteration, and below each its difference to the baseline."""
     table = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
     table.title = f"{comparison.benchmark}, {comparison.questions:,} questions, after the last iteration t: percent"
-    table.add_column("arm", overflow="fold")
+    table.add_column("arm", overflow="fold", min_width=12)
     table.add_column("seeds", justify="right")
     table.add_column("t", justify="right")
     names = [*SCORES, *(["label_accuracy"] if _has_labels(comparison) else [])]
@@ -118,21 +118,21 @@ def _point(arm: ArmFigures, name: str) -> Point | None:
 def _cell(point: Point | None, difference: Difference | None) -> str:
     if point is None:
         return ""
-    text = f"{100 * point.mean:.1f}"
+    lines = [f"{100 * point.mean:.1f}"]
     if point.interval is not None:
-        text += f" ({100 * point.interval.lo:.1f} to {100 * point.interval.hi:.1f})"
+        lines.append(f"{100 * point.interval.lo:.1f} to {100 * point.interval.hi:.1f}")
     if difference is not None:
-        figure = difference.estimate
-        text += (
-            f"\n{100 * figure.value:+.1f} ({100 * figure.lo:+.1f} to {100 * figure.hi:+.1f})\np = {difference.p:.2g}"
-        )
-    return text
+        value, lo, hi = (100 * x for x in (difference.estimate.value, difference.estimate.lo, difference.estimate.hi))
+        lines += [f"{value:+.1f}", f"{lo:+.1f} to {hi:+.1f}", f"p = {difference.p:.2g}"]
+    return "\n".join(lines)
 
 
 def _remarks(comparison: Comparison) -> Iterator[str]:
-    yield "The first line of a cell is the mean over seeds, with its interval over seeds if there are several."
+    yield "First the mean over seeds, and its 95% interval over seeds if there are several."
     if len(comparison.arms) > 1:
-        yield f"The second is the difference to {comparison.baseline}: a paired bootstrap over questions and seeds."
+        yield f"Then the difference to {comparison.baseline}: a paired bootstrap over questions and seeds."
+    if _has_labels(comparison):
+        yield "labels: the share of right pseudo-labels among the kept questions, by the run's oracle."
     for arm in comparison.arms:
         if arm.settings:
             yield f"{arm.arm}: {', '.join(f'{name} = {value}' for name, value in arm.settings.items())}"

@@ -13,11 +13,13 @@ export function Cost({ run, pollMs }) {
   const { data: costs } = useResponse("/runs/{run}/costs", { run }, pollMs);
   if (!costs || costs.rows.length === 0) return null;
   const head = [...HEAD, ...(costs.currency ? [costs.currency] : [])];
-  const rows = byStage(costs).map(([stage, purpose, amounts]) => [
-    humanise(stage),
-    purpose === "stage" ? "" : humanise(purpose),
-    ...cellsOf(amounts, costs.currency),
-  ]);
+  const rows = byStage(costs)
+    .map(([stage, purpose, amounts]) => [
+      humanise(stage),
+      purpose === "stage" ? "" : humanise(purpose),
+      ...cellsOf(amounts, costs.currency),
+    ])
+    .filter((cells) => cells.slice(2).some(Boolean)); // inference on a laptop reserves no CPUs
   const total = ["all", "", ...cellsOf(costs.total, costs.currency)];
   return html`<${Panel} title="Cost" wide id="cost"
     about="What the stages have used over all iterations. Devices of inference are those that its applications hold while a stage uses them; devices of training are those that the worker pool gave to it.">
