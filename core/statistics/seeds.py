@@ -41,7 +41,7 @@ def over_seeds(values: Sequence[float]) -> Estimate | None:
     return Estimate(mean, mean - half, mean + half, len(values))
 
 
-def paired_bootstrap(differences: Sequence[Sequence[float]], draws: int = 10_000) -> Difference:
+def paired_bootstrap(differences: Sequence[Sequence[float]], draws: int = 2_000) -> Difference:
     """The mean of differences[seed][question], of S seeds and the same Q questions for all of them.
 
     Each draw takes Q questions and S seeds with replacement, so the interval covers both the choice of questions and

@@ -25,8 +25,8 @@ def test_the_bootstrap_of_one_seed_has_the_binomial_interval() -> None:
     difference = paired_bootstrap([[1.0] * 240 + [0.0] * 160])
     assert difference.estimate.value == pytest.approx(0.6)
     half = 1.96 * sqrt(0.24 / 400)
-    assert (difference.estimate.lo, difference.estimate.hi) == pytest.approx((0.6 - half, 0.6 + half), abs=0.004)
-    assert difference.p == pytest.approx(2 / 10_001)  # no draw is on the other side
+    assert (difference.estimate.lo, difference.estimate.hi) == pytest.approx((0.6 - half, 0.6 + half), abs=0.006)
+    assert difference.p == pytest.approx(2 / 2_001)  # no draw is on the other side
     assert (difference.estimate.n, difference.by_seed) == (400, [pytest.approx(0.6)])
 
 
@@ -43,7 +43,7 @@ def test_seeds_that_disagree_widen_the_interval() -> None:
     assert disagreeing.estimate.hi - disagreeing.estimate.lo > 3 * (agreeing.estimate.hi - agreeing.estimate.lo)
     assert disagreeing.by_seed == [1, 0]
     # With two seeds, a quarter of the draws takes the seed without a difference twice; p is two-sided.
-    assert disagreeing.p == pytest.approx(0.5, abs=0.03)
+    assert disagreeing.p == pytest.approx(0.5, abs=0.05)
 
 
 def test_the_same_results_give_the_same_numbers() -> None:

@@ -84,14 +84,13 @@ function Figure({ arm, name }) {
   const { interval } = point;
   const difference = arm.differences[name];
   return html`${(100 * point.mean).toFixed(1)}
-    ${interval && html` <span class="quiet">${(100 * interval.lo).toFixed(1)} to ${(100 * interval.hi).toFixed(1)}</span>`}
+    ${interval && html` (${(100 * interval.lo).toFixed(1)} to ${(100 * interval.hi).toFixed(1)})`}
     ${difference && html`<br /><${Change} difference=${difference} />`}`;
 }
 
 /** @param {{ difference: Difference }} props */
 function Change({ difference: { estimate, p } }) {
-  return html`<span>${signed(estimate.value)}
-    <span class="quiet"> ${signed(estimate.lo)} to ${signed(estimate.hi)}, p = ${p.toPrecision(2)}</span></span>`;
+  return html`${signed(estimate.value)} (${signed(estimate.lo)} to ${signed(estimate.hi)}), p = ${p.toPrecision(2)}`;
 }
 
 /** @param {number} share */

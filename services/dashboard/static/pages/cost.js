@@ -23,7 +23,7 @@ export function Cost({ run, pollMs }) {
   const total = ["all", "", ...cellsOf(costs.total, costs.currency)];
   return html`<${Panel} title="Cost" wide id="cost"
     about="What the stages have used over all iterations. Devices of inference are those that its applications hold while a stage uses them; devices of training are those that the worker pool gave to it.">
-    <div class="scroll" tabindex="0" role="region" aria-label="Cost by stage"><table>
+    <div class="scroll" tabindex="0" role="region" aria-label="Cost by stage"><table class="numbers">
       <thead><tr>${head.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
       <tbody>
         ${rows.map((cells) => html`<tr key=${`${cells[0]} ${cells[1]}`}>${cells.map((cell) => html`<td>${cell}</td>`)}</tr>`)}
