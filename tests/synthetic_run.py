@@ -112,6 +112,7 @@ def add_evaluations(session: Session, *, checkpoint: str, benchmark: str, items:
     run, names = checkpoint.partition("/")[0], {"model": checkpoint, "checkpoint": checkpoint, "benchmark": benchmark}
     key = queries.evaluations.begin_evaluation(session, run=run, manifest={}, **names).id
     queries.evaluations.add_results(session, key, items)
+    queries.evaluations.finish_evaluation(session, key)
     return key
 
 

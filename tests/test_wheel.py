@@ -19,6 +19,9 @@ PACKAGES = ("core", "storage", "services", "trainers", "orchestrator", "benchmar
 # Files that are not Python and that coevo reads while it runs.
 DATA = (
     "deploy/prefect.yaml",
+    "deploy/benchmarks/*.toml",
+    "deploy/experiments/*.toml",
+    "deploy/suites/*.toml",
     "deploy/runs/*.toml",
     "deploy/serve/*.yaml",
     "orchestrator/report/*.j2",

@@ -90,6 +90,19 @@ def test_a_run_without_results_is_left_out_until_it_has_some(experiment: Store) 
     assert [(arm.arm, len(arm.runs)) for arm in comparison.arms] == [("full", 2), ("all", 2)]
 
 
+def test_an_evaluation_that_is_not_finished_is_not_compared(experiment: Store) -> None:
+    with experiment.write() as session:
+        checkpoint = Checkpoint("x-all-1/solver/2", "x-all-1", "solver", 2, 0, "/m", "later", None)
+        queries.checkpoints.add_checkpoint(session, checkpoint, {})
+        names = {"model": checkpoint.id, "checkpoint": checkpoint.id, "run": "x-all-1", "benchmark": "b.jsonl"}
+        key = queries.evaluations.begin_evaluation(session, manifest={}, **names).id
+        queries.evaluations.add_results(session, key, [Evaluated("q0", None, 2, 0, False, False)])
+    with experiment.read() as session:
+        comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
+    assert [arm.iteration for arm in comparison.arms] == [1, 1]
+    assert comparison.questions == 4
+
+
 def test_what_cannot_be_compared_is_refused(experiment: Store) -> None:
     add_run(experiment, "elsewhere", [[YES]], evaluation={"benchmark": "other.jsonl"})
     add_run(experiment, "new", [])

@@ -10,11 +10,11 @@ from playwright.sync_api import Page, expect
 from prefect_server import post, prefect_at
 
 from core.settings.parsing import parse_config
-from core.types import Checkpoint, question_id
+from core.types import Checkpoint, Spent, StageKey, question_id
 from services.api.app import create_app
 from services.drift.series import refresh
 from storage import queries
-from storage.rows import TrainedOnRow
+from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store, open_store
 from tests.api_server import served
 from tests.browsing import serious_violations, without_complaints
@@ -238,3 +238,45 @@ def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iterati
         page.goto(address)
         card = page.locator("article.run").filter(has_text=run)
         expect(card.get_by_text("in training, by given").first).to_be_visible()
+
+
+def test_what_a_run_has_cost_is_on_its_page(address: str, store: Store, page: Page) -> None:
+    run = "costly"
+    with store.write() as session:
+        create(session, run, parse_config({"rates": {"gpu_hour": 3.6}}, "test"))
+        for t in (1, 2):
+            key = StageKey(run, t, "label_questions")
+            queries.usage.add_usage(session, key, "votes", Spent(5, 100, 1_000))
+            queries.usage.add_usage(session, key, "applications", seconds=500, gpu_seconds=1_000)
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{run}")
+        cost = page.locator("#cost")
+        expect(cost.locator("tbody tr")).to_have_count(3)
+        rows = cost.locator("tbody tr").all_inner_texts()
+        assert [row.split() for row in rows] == [
+            ["label", "questions", "applications", "33", "min", "2.00"],
+            ["label", "questions", "votes", "10", "200", "2,000"],
+            ["all", "33", "min", "10", "200", "2,000", "2.00"],
+        ]
+        expect(cost.get_by_text("USD")).to_be_visible()
+
+
+def test_the_arms_of_an_experiment_are_compared(address: str, store: Store, page: Page) -> None:
+    with store.write() as session:
+        for position, (arm, right) in enumerate((("full", [1, 1, 0, 1]), ("no_filter", [1, 0, 0, 0]))):
+            for seed in (1, 2):
+                run = f"tested-{arm}-{seed}"
+                create(session, run, parse_config({"seed": seed, "dataset": {"filtered": arm == "full"}}, "test"))
+                evaluate(session, run, 0, held_out([4] * 4, right, right), took=5)
+                queries.experiments.add_run(session, ExperimentRun(run, "tested", arm, position, seed))
+    with without_complaints(page):
+        page.goto(f"{address}/compare")
+        page.get_by_role("link", name="tested", exact=True).click()
+        table = page.locator("#comparison table").first
+        expect(table.locator("tbody tr")).to_have_count(2)
+        full, other = table.locator("tbody tr").all()
+        expect(full).to_contain_text("75.0 (75.0 to 75.0)")
+        expect(other).to_contain_text("−50.0")
+        expect(other).to_contain_text("p = ")
+        page.get_by_text("Settings in which they differ (1)").click()
+        expect(page.locator("#comparison details")).to_contain_text("dataset.filtered")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 
 from services.api.dependencies import ReadSession
 from services.api.problems import documented
 from services.api.schemas import ExperimentRuns
 from services.comparison import Comparison, arms_named, compare
 from storage import queries
+from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
 
 router = APIRouter(tags=["comparisons"])
@@ -33,4 +34,9 @@ def get_comparison(
     ],
 ) -> Comparison:
     """Accuracy by iteration of each arm, over its seeds, and its difference to the baseline on the same questions."""
-    return compare(session, *arms_named(session, name))
+    try:
+        return compare(session, *arms_named(session, name))
+    except NotThere:
+        raise
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from error
