@@ -138,6 +138,7 @@ def _job(arm: Arm, method: Method, seed: int, work_dir: Path) -> SolverJob:
         prompts_per_step=32,
         rollouts_per_prompt=round(TRAINED / method.trained_share),
         learning_rate=arm.learning_rate,
+        betas=(0.9, 0.99),  # as in deploy/runs/demo.toml, which says why
         micro_batch=64,
         checkpoint_every=arm.every or arm.steps,
         sampling=_SAMPLING,

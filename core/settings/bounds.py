@@ -20,6 +20,7 @@ Tokens = Annotated[int, Field(gt=0, le=1_000_000)]  # tokens of one answer, or c
 Attempts = Annotated[int, Field(gt=0, le=1_000)]  # attempts, with a growing pause before each further one
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # the range that the store can hold
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Decay = Annotated[float, Field(ge=0, lt=1)]  # the weight that a running mean gives to its past
 Temperature = Annotated[float, Field(ge=0, le=10)]
 LearningRate = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(ge=0, le=1_000_000)]  # coefficients, weights and thresholds

@@ -14,6 +14,7 @@ from core.methods import Objective, SolverReward
 from core.methods.rzero import ChallengerReward, RZero, Supervised
 from core.settings.bounds import (
     Answers,
+    Decay,
     Factor,
     LearningRate,
     Part,
@@ -48,6 +49,7 @@ class Training(Part):
     prompts_per_step: Positive = 128
     rollouts_per_prompt: Annotated[Answers, Field(ge=2)] | None = None  # None: the number of the reward's paper
     learning_rate: LearningRate = 1e-6
+    betas: tuple[Decay, Decay] = (0.9, 0.999)  # AdamW's; PyTorch's defaults, with which R-Zero was trained (EasyR1)
     weight_decay: Factor = 1e-2
     max_grad_norm: Scale = 1.0
     prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all prompts of the step

@@ -89,6 +89,12 @@ def test_a_preset_keeps_its_paper_s_numbers(name: str) -> None:
     assert training.updates_per_step == 1
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_only_the_tiny_world_has_other_betas_than_the_papers(name: str) -> None:
+    expected = (0.9, 0.999) if name in LARGE else (0.9, 0.99)
+    assert {planned.training.betas for planned in preset(name).trainings} == {expected}
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_a_preset_s_serve_file_has_the_applications_that_its_method_needs(name: str) -> None:
     config = preset(name)

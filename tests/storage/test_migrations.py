@@ -116,3 +116,20 @@ def test_0017_a_stored_run_still_expects_an_answer_after_the_question(database_u
     with upgraded.read() as session:
         assert parse_config(queries.runs.get_run(session, "old").config, "stored") == config
     upgraded.close()
+
+
+@pytest.mark.parametrize(("trainer", "betas"), [("local", (0.9, 0.99)), ("easyr1", (0.9, 0.999))])
+def test_0018_a_run_keeps_the_betas_that_its_trainer_had(
+    database_url: str, trainer: str, betas: tuple[float, float]
+) -> None:
+    settings = {"trainer": {"type": trainer}, "labelled": {"file": "micro", "limit": 9}}
+    stored = parse_config(settings, "a test").model_dump(mode="json")
+    for table in ("challenger", "solver", "labelled"):
+        del stored[table]["training"]["betas"]
+    with database_of_version(database_url, "0017") as connection:
+        insert_run(connection, stored)
+    upgraded = open_store(database_url, create=True)
+    with upgraded.read() as session:
+        config = parse_config(queries.runs.get_run(session, "old").config, "stored")
+    upgraded.close()
+    assert [planned.training.betas for planned in config.trainings] == [betas] * 3

@@ -89,6 +89,7 @@ def tiny_training(**changes: Any) -> Training:
         "prompts_per_step": 3,
         "rollouts_per_prompt": 4,
         "learning_rate": 1e-2,
+        "betas": (0.9, 0.99),
         "micro_batch": 5,
         "checkpoint_every": 2,
         "sampling": sampling,

@@ -45,6 +45,17 @@ def test_the_policy_starts_from_a_readable_model_and_policy_and_reference_are_fl
     assert "torch_dtype" not in actor["fsdp"]  # EasyR1's default for the policy is float32
 
 
+def test_easyr1_s_optimiser_has_the_settings_of_the_training(tmp_path: Path) -> None:
+    job = solver_job(tmp_path / "job", "rzero", {}, learning_rate=2e-4, betas=(0.8, 0.95), weight_decay=0.1)
+    assert render_tree(job)["worker"]["actor"]["optim"] == {
+        "lr": 2e-4,
+        "betas": [0.8, 0.95],
+        "weight_decay": 0.1,
+        "strategy": "adamw",
+        "lr_scheduler_type": "constant",
+    }
+
+
 def test_different_starts_have_different_seeds_for_their_rollouts(tmp_path: Path) -> None:
     job = solver_job(tmp_path / "job", "rzero", {})
     others = [replace(job, key="t/2/train"), replace(job, run_seed=8), replace(job, steps_before=5)]

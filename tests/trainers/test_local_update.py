@@ -82,6 +82,25 @@ def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
     assert both["sampler_gap"] == pytest.approx(one["sampler_gap"], abs=1e-5)
 
 
+def test_an_update_is_adamw_s_with_the_settings_of_the_training() -> None:
+    """Two updates, by the equations of AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2)."""
+    rate, decay, (first, second) = 0.05, 0.1, (0.8, 0.95)
+    training = tiny_training(micro_batch=100, learning_rate=rate, weight_decay=decay, betas=(first, second))
+    model, reference = tiny_model(), tiny_model(seed=5)
+    optimiser, seen = make_optimiser(model, training), list[list[Tensor]]()
+    optimiser.register_step_pre_hook(lambda *_: seen.append([p.grad.clone() for p in model.parameters()]))
+    for _ in range(2):
+        update(model, reference, optimiser, some_rows(), training, objective("token"), some_advantages, ranks=Ranks())
+    for weight, before, *gradients in zip(model.parameters(), tiny_model().parameters(), *seen, strict=True):
+        expected, mean, square = before.detach().double(), torch.zeros(()), torch.zeros(())
+        for step, gradient in enumerate(gradients, 1):
+            mean = first * mean + (1 - first) * gradient.double()
+            square = second * square + (1 - second) * gradient.double() ** 2
+            direction = (mean / (1 - first**step)) / ((square / (1 - second**step)).sqrt() + 1e-8)
+            expected = expected - rate * (direction + decay * expected)
+        torch.testing.assert_close(weight.detach().double(), expected, atol=1e-6, rtol=0)
+
+
 def row_kl(rows: Sequence[Row], reference: Qwen3ForCausalLM, training: Training) -> list[float]:
     """The KL of each row that `update` gives to the advantages of an objective with the KL in the reward."""
     row_values: list[float] = []

@@ -146,7 +146,7 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
         },
         "optim": {
             "lr": training.learning_rate,
-            "betas": [0.9, 0.999],
+            "betas": list(training.betas),
             "weight_decay": training.weight_decay,
             "strategy": "adamw",
             "lr_scheduler_type": "constant",

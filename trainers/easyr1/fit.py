@@ -98,7 +98,6 @@ def deviations(training: Training, objective: Objective) -> list[str]:
     """How a training on EasyR1 differs from the same training on the embedded trainer, one sentence each."""
     sentences = [
         "vLLM samples the rollouts, and what it draws depends on what else a GPU computes: two runs of one job differ",
-        "AdamW's second beta is 0.999, as in R-Zero's training; the embedded trainer's is 0.99",
     ]
     if objective.loss_average == "sequence":
         sentences.append("a micro batch's mean over sequences is weighted by its tokens, not by its sequences")

@@ -17,10 +17,6 @@ from trainers.local.grpo import grpo_loss, k3
 from trainers.local.ranks import Ranks
 from trainers.local.sharding import full, is_sharded, logprobs_of
 
-# EasyR1, with which R-Zero was trained, uses torch's default (0.9, 0.999) (verl/workers/actor/config.py). A job here
-# has a dozen or two steps. A second moment that averages over a thousand steps would then be mostly its bias
-# correction. The demo's learning rates were found with (0.9, 0.99).
-BETAS = (0.9, 0.99)
 _TOKEN_KL_LIMIT = 10.0  # nats
 
 
@@ -63,7 +59,11 @@ class _Sums:
 
 def make_optimiser(model: Any, training: Training) -> torch.optim.AdamW:
     return torch.optim.AdamW(
-        model.parameters(), training.learning_rate, betas=BETAS, weight_decay=training.weight_decay, fused=True
+        model.parameters(),
+        training.learning_rate,
+        betas=training.betas,
+        weight_decay=training.weight_decay,
+        fused=True,
     )
 
 
