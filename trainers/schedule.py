@@ -1,12 +1,14 @@
-"""The prompts and seeds of each training step, as pure functions of (job, step), so that resuming needs no state."""
+"""A step's prompts, seeds and learning rate, as pure functions of (job, step), so that resuming needs no state."""
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import product
 
 from core.questions.prompts import challenger_messages, solver_messages
 from core.seeds import seed_for
+from core.settings.training import Training
 from services.inference.engines.base import Prompt
 from trainers.base import SolverJob, TrainJob, TrainQuestion
 
@@ -35,6 +37,28 @@ def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
         Prompt(tuple(messages), seed_for(job.run_seed, job.key, overall_step, group, member), 1, training.sampling)
         for (group, messages), member in product(enumerate(chats), range(job.rollouts))
     ]
+
+
+def learning_rate_at(job: TrainJob, step: int) -> float:
+    """The learning rate of all updates of the step `step`, which counts from 1."""
+    return job.training.learning_rate * schedule_factor(job.training, step - 1, job.training.steps)
+
+
+def schedule_factor(training: Training, done: int, steps: int) -> float:
+    """The share of `learning_rate` that a step gets after `done` steps of `steps`, as in EasyR1 and verl.
+
+    During the w warm-up steps it is `done / w`, so the first step has learning rate 0: it fills AdamW's moments and
+    changes no weight. After them it is 1, or, with `schedule = "cosine"` and the minimum m,
+    `m + (1 - m) (1 + cos(pi (done - w) / (steps - w))) / 2`, which would reach m one step after the last (EasyR1,
+    verl/utils/torch_functional.py: get_cosine_schedule_with_warmup).
+    """
+    warmup, minimum = training.warmup_steps, training.min_learning_rate_share
+    if done < warmup:
+        return done / warmup
+    if training.schedule == "constant":
+        return 1.0
+    progress = (done - warmup) / (steps - warmup)
+    return minimum + (1 - minimum) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def _shuffled(job: SolverJob, epoch: int) -> list[TrainQuestion]:

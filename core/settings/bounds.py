@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]  # rows, steps and other counts
+Count = Annotated[int, Field(ge=0, le=10_000_000)]  # like Positive, but there may be none
 Iterations = Annotated[int, Field(gt=0, le=10_000)]
 Workers = Annotated[int, Field(gt=0, le=1_024)]  # processes, nodes, GPUs, requests at the same time
 Answers = Annotated[int, Field(gt=0, le=1_024)]  # answers to one prompt, which one request to a service may ask for

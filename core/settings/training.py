@@ -6,7 +6,7 @@ Defaults are the papers' (R-Zero 2.2, 2.4, A.1, B.3 and E.1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,12 +14,14 @@ from core.methods import Objective, SolverReward
 from core.methods.rzero import ChallengerReward, RZero, Supervised
 from core.settings.bounds import (
     Answers,
+    Count,
     Decay,
     Factor,
     LearningRate,
     Part,
     Positive,
     Scale,
+    Share,
     Temperature,
     Tokens,
     Workers,
@@ -48,7 +50,10 @@ class Training(Part):
     steps: Positive = 15
     prompts_per_step: Positive = 128
     rollouts_per_prompt: Annotated[Answers, Field(ge=2)] | None = None  # None: the number of the reward's paper
-    learning_rate: LearningRate = 1e-6
+    learning_rate: LearningRate = 1e-6  # after the warm-up; `trainers.schedule` has that of every step
+    schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate, after the warm-up
+    warmup_steps: Count = 0  # in which the learning rate rises from 0
+    min_learning_rate_share: Share = 0.0  # the share of `learning_rate` that the cosine falls to
     betas: tuple[Decay, Decay] = (0.9, 0.999)  # AdamW's; PyTorch's defaults, with which R-Zero was trained (EasyR1)
     weight_decay: Factor = 1e-2
     max_grad_norm: Scale = 1.0
@@ -59,6 +64,13 @@ class Training(Part):
     workers: Workers = 1  # data-parallel processes
     sharded: bool = False  # shard weights, gradients and AdamW's moments over the workers (FSDP), if there are several
     sampling: Sampling = Sampling()
+
+    @model_validator(mode="after")
+    def _constant_has_no_minimum(self) -> Training:
+        if self.schedule == "constant" and self.min_learning_rate_share:
+            share = self.min_learning_rate_share
+            raise ValueError(f"min_learning_rate_share: expected 0 unless schedule is 'cosine', got {share:g}")
+        return self
 
 
 class Challenger(Part):

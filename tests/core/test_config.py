@@ -67,6 +67,11 @@ def test_the_oracle_none_means_no_audit_and_an_unknown_oracle_is_refused(tmp_pat
         ("[dataset]\ncandidates = 0\n", r"dataset\.candidates: .*greater than 0 \(got 0\)"),
         ("[dataset]\nband = [0.8, 0.3]\n", r"dataset: .*band: expected \[low, high\] with low <= high"),
         ("[solver.training]\nrollouts_per_prompt = 1\n", r"solver\.training\.rollouts_per_prompt: .*\(got 1\)"),
+        ("[solver.training]\nbetas = [0.9, 1.0]\n", r"solver\.training\.betas\.1: .*less than 1 \(got 1.0\)"),
+        (
+            "[solver.training]\nmin_learning_rate_share = 0.1\n",
+            r"solver\.training: .*min_learning_rate_share: expected 0 unless schedule is 'cosine', got 0.1",
+        ),
         ("iterations = \n", "not valid TOML"),
     ],
 )

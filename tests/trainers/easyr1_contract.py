@@ -145,7 +145,35 @@ def reward(path: str, model: str, batch: list[dict[str, Any]]) -> dict[str, Any]
     return {"advantages": advantages[:, 0].tolist(), "metrics": metrics}
 
 
-FUNCTIONS = {"keys": keys, "merge": merge, "reads": reads, "dataset": dataset, "reward": reward}
+def learning_rates(path: str) -> list[float]:
+    """The learning rate of each step, by EasyR1's schedules; its worker chooses between them as here
+    (fsdp_workers.py)."""
+    import torch
+    from verl.utils.torch_functional import get_constant_schedule_with_warmup, get_cosine_schedule_with_warmup
+
+    config = load_config(path)
+    optim, steps = config.worker.actor.optim, config.trainer.max_steps
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=optim.lr)
+    if optim.lr_scheduler_type == "constant":
+        schedule = get_constant_schedule_with_warmup(optimiser, optim.lr_warmup_steps)
+    else:
+        schedule = get_cosine_schedule_with_warmup(optimiser, optim.lr_warmup_steps, steps, optim.min_lr_ratio)
+    rates = []
+    for _ in range(steps):
+        rates.append(schedule.get_last_lr()[0])
+        optimiser.step()
+        schedule.step()
+    return rates
+
+
+FUNCTIONS = {
+    "keys": keys,
+    "merge": merge,
+    "reads": reads,
+    "dataset": dataset,
+    "reward": reward,
+    "learning_rates": learning_rates,
+}
 
 if __name__ == "__main__":
     import transformers  # noqa: F401 (imported before the stubs exist, because it looks for these modules)

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from trainers.easyr1.config import render
 from trainers.easyr1.fit import refuse_unfit
 from trainers.easyr1.reward_shim import compute_score
 from trainers.easyr1.start_model import readable_start
-from trainers.schedule import questions_at
+from trainers.schedule import learning_rate_at, questions_at
 
 HERE = Path(__file__).parent
 MICRO = HERE.parents[1] / "trainers" / "micro" / "model"
@@ -188,6 +189,25 @@ def test_easyr1_accepts_the_file_of_every_preset(easyr1: Ask, tmp_path: Path, pr
     assert [key for key, value in settings.items() if not of_type(value, KEYS[key])] == []
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {},
+        {"warmup_steps": 3},
+        {"schedule": "cosine"},
+        {"schedule": "cosine", "warmup_steps": 2, "min_learning_rate_share": 0.1},
+    ],
+)
+def test_a_step_has_the_same_learning_rate_in_both_trainers(
+    easyr1: Ask, tmp_path: Path, schedule: dict[str, Any]
+) -> None:
+    job = solver_job_with(tmp_path, "rzero", {})
+    job = replace(job, training=job.training.model_copy(update={"steps": 6, **schedule}))
+    render_job(job, tmp_path / "easyr1")
+    expected = [learning_rate_at(job, step) for step in range(1, 7)]
+    assert easyr1("learning_rates", str(tmp_path / "easyr1" / "config.yaml")) == pytest.approx(expected)
+
+
 def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path) -> None:
     job = solver_job_with(tmp_path, "rzero", {})
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
@@ -231,6 +251,6 @@ def test_easyr1_s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
     assert all(torch.equal(merged[name].float(), expected[name].bfloat16().float()) for name in expected)
     assert "tokenizer.json" in manifest(tmp_path / "final")
     (actor / "model_world_size_2_rank_1.pt").unlink()
-    with pytest.raises(TrainError, match="expected a shard of each of 2 GPUs, rank 1's is missing"):
+    with pytest.raises(TrainError, match="expected one shard for each of 2 GPUs, the shard of rank 1 is missing"):
         merge(tmp_path / "checkpoints", 4, start, settings, tmp_path / "again")
     assert not (tmp_path / "again").exists()

@@ -50,7 +50,7 @@ def test_a_job_trains_to_its_end_and_another_job_may_not_use_its_folder(tmp_path
     assert result.step == 4
     assert [step for step, _ in reported] == [1, 2, 3, 4]
     assert [metrics["step"] for metrics in result.metrics] == [1, 2, 3, 4]
-    assert result.metrics[1]["kl"] == 0.02
+    assert (result.metrics[1]["kl"], result.metrics[1]["learning_rate"]) == (0.02, job.training.learning_rate)
     assert {"majority_share", "unparsed_share", "entropy", "response_length"} <= result.metrics[0].keys()
     before, after = (load_file(folder / "model.safetensors") for folder in (start, result.folder))
     assert all((after[name] - before[name]).sub(4).abs().max() < 1e-2 for name in before)

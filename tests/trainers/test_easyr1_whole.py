@@ -73,7 +73,7 @@ def test_a_killed_solver_training_on_two_ranks_resumes_from_its_checkpoint(tmp_p
     assert log.count("Load from checkpoint") == 1
     checkpoints = sorted(path.name for path in (job.work_dir / "easyr1" / "checkpoints").glob("global_step_*"))
     assert checkpoints == ["global_step_1", "global_step_3", "global_step_4"]
-    expected_metrics = {"reward_mean", "kl", "entropy", "grad_norm", "response_length"}
+    expected_metrics = {"reward_mean", "kl", "entropy", "grad_norm", "learning_rate", "response_length"}
     assert all(expected_metrics <= metrics.keys() for _, metrics in reported)
     before, after = (load_file(folder / "model.safetensors") for folder in (MICRO_MODEL, result.folder))
     assert all(not before[name].equal(after[name].float()) for name in before)

@@ -14,15 +14,18 @@ import numpy as np
 import pytest
 import torch
 from local_tiny import VOCABULARY, answering_model, save_tiny, tiny_job, tiny_tokenizer, without_timings
-from transformers import GraniteConfig, GraniteForCausalLM
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM, GraniteConfig, GraniteForCausalLM
 
 from core.methods.poly_epo import PassAtN
 from core.methods.srt import Srt
 from core.methods.ttrl import Ttrl
-from core.settings.training import Sampling
+from core.settings.training import Sampling, Training
 from core.statistics.guard import Guard
 from core.types import Scored
 from trainers.base import SolverJob, TrainError, TrainJob
+from trainers.local import loop
 from trainers.local.checkpoints import save_step
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
@@ -48,6 +51,9 @@ def reward_sevens(step: int, completions: Completions) -> Rewarded:
     """A reward of 1 for an answer of 7."""
     groups = [Scored("7", np.array([float("{7}" in completion.text) for completion in group])) for group in completions]
     return Rewarded(groups, {"unparsed_share": 0.0})
+
+
+WARMED: dict[str, Any] = {"schedule": "cosine", "warmup_steps": 1}  # the shares of four steps: 0, 1, 3/4, 1/4
 
 
 def run(
@@ -220,7 +226,7 @@ def test_the_reference_can_be_another_model_than_the_start(tmp_path: Path, start
 
 
 def test_a_killed_and_resumed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:
-    whole, killed = (job_in(tmp_path / name, start, updates_per_step=2) for name in ("whole", "killed"))
+    whole, killed = (job_in(tmp_path / name, start, updates_per_step=2, **WARMED) for name in ("whole", "killed"))
     run(whole)
 
     worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(killed, 3))
@@ -237,6 +243,43 @@ def test_a_killed_and_resumed_job_ends_with_the_same_bits(tmp_path: Path, start:
     assert without_timings(read_state(killed.work_dir / "step_4").metrics) == without_timings(
         read_state(whole.work_dir / "step_4").metrics
     )
+
+
+def test_each_step_is_adamw_s_at_the_learning_rate_of_the_schedule(
+    tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's AdamW gets the same gradients and makes the same weights, to the bit."""
+    gradients: list[list[Tensor]] = []
+    job = job_in(tmp_path, start, learning_rate=1e-2, betas=(0.8, 0.95), weight_decay=0.1, **WARMED)
+
+    def observed(model: Any, training: Training) -> torch.optim.Optimizer:
+        optimiser = make_optimiser(model, training)
+        optimiser.register_step_pre_hook(lambda *_: gradients.append([p.grad.clone() for p in model.parameters()]))
+        return optimiser
+
+    monkeypatch.setattr(loop, "make_optimiser", observed)
+    metrics: list[Metrics] = []
+    run(job, metrics.append)
+    assert [step["learning_rate"] for step in metrics] == pytest.approx([0, 1e-2, 7.5e-3, 2.5e-3])
+
+    model = AutoModelForCausalLM.from_pretrained(start)
+    optimiser = torch.optim.AdamW(model.parameters(), betas=(0.8, 0.95), weight_decay=0.1, fused=True)
+    for step, of_step in zip(metrics, gradients, strict=True):
+        optimiser.param_groups[0]["lr"] = step["learning_rate"]
+        for parameter, gradient in zip(model.parameters(), of_step, strict=True):
+            parameter.grad = gradient
+        optimiser.step()
+    trained = AutoModelForCausalLM.from_pretrained(job.work_dir / "final")
+    torch.testing.assert_close(trained.state_dict(), model.state_dict(), atol=0, rtol=0)
+
+
+def test_the_first_step_of_a_warm_up_changes_moments_and_no_weights(tmp_path: Path, start: Path) -> None:
+    job = job_in(tmp_path, start, steps=1, warmup_steps=2)
+    run(job)
+    assert (job.work_dir / "final/model.safetensors").read_bytes() == (start / "model.safetensors").read_bytes()
+    moments = load_file(job.work_dir / "step_1/optimizer.safetensors")
+    assert moments["0.step"] == 1
+    assert moments["0.exp_avg"].abs().max() > 0
 
 
 def test_the_result_has_changed_weights_and_no_optimiser(tmp_path: Path, start: Path) -> None:

@@ -1,11 +1,14 @@
-"""A step's prompts: every question comes once an epoch, all seeds differ, and no state is kept between steps."""
+"""A step's prompts: every question comes once an epoch, all seeds differ, and no state is kept between steps. The
+learning rate of a step."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tiny import tiny_challenger, tiny_job
@@ -13,7 +16,7 @@ from local_tiny import tiny_challenger, tiny_job
 from core.questions.prompts import challenger_messages, solver_messages
 from core.settings.training import Sampling
 from trainers.base import SolverJob, SolverService, TrainQuestion
-from trainers.schedule import questions_at, rollouts_at
+from trainers.schedule import learning_rate_at, questions_at, rollouts_at
 
 
 def job_of(questions: int, prompts_per_step: int, run_seed: int = 7) -> SolverJob:
@@ -63,3 +66,21 @@ def test_a_later_job_of_a_training_continues_where_the_one_before_ended() -> Non
     later = replace(whole, steps_before=2)
     assert [rollouts_at(later, step) for step in (1, 2)] == [rollouts_at(whole, step) for step in (3, 4)]
     assert rollouts_at(later, 1) != rollouts_at(whole, 1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ({}, [8, 8, 8, 8]),
+        ({"warmup_steps": 2}, [0, 4, 8, 8]),
+        # (1 + cos(pi k / 4)) / 2 for k = 0, 1, 2, 3; cos(pi / 4) = 0.70711
+        ({"schedule": "cosine"}, [8, 6.82843, 4, 1.17157]),
+        # after the warm-up the cosines of 0, pi / 3 and 2 pi / 3, which are 1, 1/2 and -1/2
+        ({"schedule": "cosine", "warmup_steps": 1}, [0, 8, 6, 2]),
+        # the same, between 8 and a quarter of 8
+        ({"schedule": "cosine", "warmup_steps": 1, "min_learning_rate_share": 0.25}, [0, 8, 6.5, 3.5]),
+    ],
+)
+def test_the_learning_rate_by_hand(schedule: dict[str, Any], rates: list[float]) -> None:
+    job = tiny_job(Path("unused"), steps=4, learning_rate=8e-3, **schedule)
+    assert [1e3 * learning_rate_at(job, step) for step in (1, 2, 3, 4)] == pytest.approx(rates, abs=1e-4)

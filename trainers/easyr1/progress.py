@@ -16,6 +16,7 @@ _NAMES = {
     "actor/kl_penalty": "kl",  # if the KL is in the reward: a mean over all responses of the step
     "actor/entropy_loss": "entropy",  # an estimate: the mean negative log-probability of the sampled tokens
     "actor/grad_norm": "grad_norm",
+    "actor/lr": "learning_rate",
     "actor/pg_clipfrac_higher": "clip_share",
     "prompt_length/mean": "prompt_length",
     "response_length/mean": "response_length",

@@ -23,8 +23,8 @@ from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward, Rewarded
 from trainers.local.sharding import shard, unsharded
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
-from trainers.local.update import Row, make_optimiser, update
-from trainers.schedule import rollouts_at
+from trainers.local.update import Row, make_optimiser, set_learning_rate, update
+from trainers.schedule import learning_rate_at, rollouts_at
 
 # In nats per token. Rounding in float32 causes a gap of about 1e-5. A gap above this limit means that the trainer
 # computes other probabilities than the sampler, for example because the architecture changes its logits after the
@@ -129,11 +129,14 @@ def _step(learner: _Learner, step: int) -> Metrics:
     trained_groups = [group for group, scored in enumerate(rewarded.groups) if scored.learn]
     indices = [group * size + member for group in trained_groups for member in range(job.trained)]
     rows = _rows(learner.engine.tokenizer, [prompts[i] for i in indices], [completions[i] for i in indices])
+    learning_rate = learning_rate_at(job, step)
+    set_learning_rate(learner.optimiser, learning_rate)
     figures = _update(learner, step, rows, rewarded, trained_groups) if rows else {}
     times.append(time.monotonic())
     rewards = [float(reward) for scored in rewarded.groups for reward in scored.rewards]
     return {
         "step": step,
+        "learning_rate": learning_rate,
         "reward_mean": sum(rewards) / len(rewards),
         "dropped_share": 1 - len(trained_groups) / len(rewarded.groups),
         **rewarded.metrics,

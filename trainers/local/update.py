@@ -67,6 +67,11 @@ def make_optimiser(model: Any, training: Training) -> torch.optim.AdamW:
     )
 
 
+def set_learning_rate(optimiser: torch.optim.Optimizer, learning_rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = learning_rate
+
+
 def update(
     model: Any,
     reference: Any,

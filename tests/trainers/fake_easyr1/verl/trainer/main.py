@@ -35,7 +35,7 @@ def main(path: str, *overrides: str) -> None:
     log.write_text("")  # as EasyR1's file logger does
     rows = pq.read_table(data["train_files"]).to_pylist()
     reward = _reward(config)
-    start = Path(actor["model"]["model_path"])
+    start, learning_rate = Path(actor["model"]["model_path"]), actor["optim"]["lr"]
     added = float(os.environ.get("FAKE_EASYR1_ADDS", "1"))
     weights, done = load_file(start / "model.safetensors"), 0
     tracker = folder / "checkpoint_tracker.json"
@@ -62,7 +62,7 @@ def main(path: str, *overrides: str) -> None:
         names = dict.fromkeys(name for score in scores for name in score)
         means = {name: _mean([score[name] for score in scores if name in score]) for name in names}
         # EasyR1 logs the actor's KL of its last micro batch only; corrections.py adds the other KL.
-        actor = {"kl_loss": 9.0, "entropy_loss": 1 / step, "grad_norm": 1.0}
+        actor = {"kl_loss": 9.0, "entropy_loss": 1 / step, "grad_norm": 1.0, "lr": learning_rate}
         figures = {"reward": means, "actor": actor, "coevo": {"kl": 0.01 * step}}
         record = {"step": step, **figures, "response_length": {"mean": 3.0, "clip_ratio": 0.0}}
         with log.open("a") as file:
