@@ -128,7 +128,7 @@ def _run_to_its_end(
                     artifacts.curves(store, run)
                     if _action_after(store, run, t) == "stop":
                         raise runs.RunStopped
-    shutil.rmtree(coevo_home.work / run, ignore_errors=True)
+    runs.clear(coevo_home, store, run, config)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
 
 
@@ -233,6 +233,6 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
             return decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
 
         result = run_once(store, run, t, stage, body)
-    # These files, such as the optimiser's states, are needed only until the stage is done.
+    # These files, such as a training's step folders, are needed only until the stage is done.
     shutil.rmtree(coevo_home.work / run / str(t) / stage, ignore_errors=True)
     artifacts.stage_result(run, t, stage, result)

@@ -38,6 +38,7 @@ from orchestrator.stages.questions import (
     rollouts_with_text,
     vote_prompt,
 )
+from orchestrator.stages.rounds import remove_unneeded, rounds_from
 from orchestrator.stages.training import challenger_job, kept_questions, labelled_job, solver_job, steps_before, train
 from services.drift.alerts import record
 from services.inference.client import spent
@@ -144,12 +145,18 @@ def train_solver(context: Context) -> LastWrite:
     """Train S(t) on the kept questions and their pseudo-labels (R-Zero 2.4), or on given prompts.
 
     The rounds on given prompts are one training: each continues with the prompts where the round before stopped, and
-    the KL is measured against the base model. Only the optimiser starts anew in each round.
+    the KL is measured against the base model. Whether the optimiser goes on, too, is a setting.
     """
     config, next_job = context.config, None
     if isinstance(config, SelfTraining):
         job = solver_job(context, "train_solver", given_questions(context, config.prompts))
-        job = replace(job, reference=context.checkpoint("solver", 0), steps_before=steps_before(context))
+        job = replace(
+            job,
+            reference=context.checkpoint("solver", 0),
+            steps_before=steps_before(context),
+            rounds=rounds_from(context, config, job.start),
+        )
+        remove_unneeded(context, job.start)
     else:
         job = solver_job(context, f"{context.iteration}/train_solver", kept_questions(context))
         next_job = partial(labelled_job, context, config.labelled, job) if config.labelled else None

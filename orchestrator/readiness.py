@@ -62,8 +62,11 @@ def refuse_untrainable(config: RunConfig) -> None:
         return
     # From the second round on, the KL is to the base model, from which the round does not start.
     own_reference = isinstance(config, SelfTraining) and config.iterations > 1
+    continued = isinstance(config, SelfTraining) and own_reference and config.rounds_are_one_training
     for planned in config.trainings:
-        refuse_unfit(planned.table, planned.training, planned.objective, own_reference=own_reference)
+        refuse_unfit(
+            planned.table, planned.training, planned.objective, own_reference=own_reference, continued=continued
+        )
     for planned in config.trainings:
         refuse_layout(planned.training, planned.rollouts, trainer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,13 +94,24 @@ def check_startable(
         queries.runs.refuse_other_settings(row, config)
         stored_iterations = row.iterations
         config = config.model_copy(update={"iterations": max(stored_iterations, config.iterations)})
-        if config.iterations > stored_iterations and row.status == "stopped":
+        reason = _why_no_longer(config, row.status)
+        if config.iterations > stored_iterations and reason is not None:
             raise RunError(
-                f"run {run}: iterations: expected at most {stored_iterations}, got {config.iterations}; the guard, "
-                "early stopping or a person stopped this run, so it cannot go on for longer"
+                f"run {run}: iterations: expected at most {stored_iterations}, got {config.iterations}; {reason}, so "
+                "it cannot go on for longer"
             )
     refuse_unready(config, new=row is None)
     return config
+
+
+def _why_no_longer(config: RunConfig, status: RunStatus) -> str | None:
+    """The reason why a run can get no more iterations than it has; None if it can."""
+    if status == "stopped":
+        return "the guard, early stopping or a person stopped this run"
+    one_training = isinstance(config, SelfTraining) and config.rounds_are_one_training
+    if one_training and config.solver.training.schedule == "cosine":
+        return "the cosine of its learning rate ends with the last round"
+    return None
 
 
 def _check_flow(config: RunConfig, flow: str, source: str) -> None:
@@ -191,6 +203,13 @@ def result_of(store: Store, run: str) -> str:
     if roll_backs and roll_backs[-1][0] >= solvers[-1].iteration:
         return roll_backs[-1][1]["solver"]
     return solvers[-1].id
+
+
+def clear(home: Home, store: Store, run: str, config: RunConfig) -> None:
+    """Remove what an ended run no longer needs: work in progress, and, if no round can follow, AdamW's moments."""
+    shutil.rmtree(home.work / run, ignore_errors=True)
+    if _why_no_longer(config, status_of(store, run)) is not None:
+        shutil.rmtree(home.optimisers / run, ignore_errors=True)
 
 
 def status_of(store: Store, run: str) -> RunStatus:

@@ -42,6 +42,18 @@ class SolverService:
     max_question_chars: int = 2000
 
 
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What a job must know of the training that it is one round of, if AdamW goes on from round to round.
+
+    The job's `steps_before` says how far the schedule of the learning rate is. It counts the steps that a roll-back
+    discarded, too, so that the schedule ends with the last round.
+    """
+
+    steps: int  # of all rounds
+    optimiser: Checkpoint | None = None  # AdamW's moments, published like a model, that belong to the start; None: none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainJob:
     """One training stage of one role, with everything that its result depends on.
@@ -59,6 +71,7 @@ class TrainJob:
     work_dir: Path  # where the job keeps its checkpoints, so that it can resume after a kill; the caller removes it
     reference: Checkpoint | None = None  # the reference policy of the KL term; None means `start`
     steps_before: int = 0  # steps of this training done by earlier jobs; prompts and seeds continue from there
+    rounds: Rounds | None = None  # None: AdamW and its schedule begin anew
     history: TrainingHistory = field(default_factory=TrainingHistory)  # metrics of those earlier steps, for the guard
     guard: Guard | None = None  # ends the job at the first step whose figures call for it
 
@@ -110,6 +123,7 @@ class TrainResult:
     folder: Path
     step: int  # the last step; less than `training.steps` when the guard ended the job
     metrics: tuple[dict[str, float], ...]  # one dictionary per step, in order; metrics[i]["step"] == i + 1
+    optimiser: Path | None = None  # a folder with AdamW's moments, if the job is one of several `rounds`
 
 
 class TrainError(CoevoError):

@@ -41,7 +41,8 @@ def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
 
 def learning_rate_at(job: TrainJob, step: int) -> float:
     """The learning rate of all updates of the step `step`, which counts from 1."""
-    return job.training.learning_rate * schedule_factor(job.training, step - 1, job.training.steps)
+    before, steps = (job.steps_before, job.rounds.steps) if job.rounds else (0, job.training.steps)
+    return job.training.learning_rate * schedule_factor(job.training, before + step - 1, steps)
 
 
 def schedule_factor(training: Training, done: int, steps: int) -> float:

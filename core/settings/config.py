@@ -25,7 +25,7 @@ from core.settings.evaluation import EarlyStopping, Evaluation
 from core.settings.prompts import Prompts
 from core.settings.serving import Serving
 from core.settings.trainers import LocalSettings, TrainerSettings
-from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, Solver
+from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, SelfTrainedSolver, Solver
 from core.statistics.guard import Guard, LoopGuard
 from core.types import Denominator, Flow, Role
 
@@ -119,6 +119,22 @@ class _Run(Part):
         """The prompt sets that the Solver trains on, if any."""
         return ()
 
+    @property
+    def solver_steps(self) -> int:
+        """The steps of one training of the Solver, over which the schedule of its learning rate goes."""
+        return self.solver.training.steps
+
+    @model_validator(mode="after")
+    def _warmup_ends(self) -> Self:
+        for planned in self.trainings:
+            steps = self.solver_steps if planned.table == "solver" else planned.training.steps
+            if planned.training.warmup_steps >= steps:
+                raise ValueError(
+                    f"{planned.table}.training.warmup_steps: expected fewer than the {steps} steps of the training, "
+                    f"got {planned.training.warmup_steps}"
+                )
+        return self
+
 
 class CoEvolution(_Run):
     """R-Zero's loop: a Challenger writes the questions that the Solver learns from.
@@ -177,6 +193,7 @@ class SelfTraining(_Run):
 
     kind: Literal["self_train"] = "self_train"
     prompts: Prompts
+    solver: SelfTrainedSolver = SelfTrainedSolver()
 
     @property
     def votes_before_training(self) -> bool:
@@ -190,6 +207,15 @@ class SelfTraining(_Run):
     @property
     def prompt_sets(self) -> tuple[Prompts, ...]:
         return (self.prompts,)
+
+    @property
+    def rounds_are_one_training(self) -> bool:
+        """Whether AdamW and the schedule of the learning rate go on from round to round."""
+        return self.solver.training.optimiser == "continued"
+
+    @property
+    def solver_steps(self) -> int:
+        return super().solver_steps * (self.iterations if self.rounds_are_one_training else 1)
 
     @model_validator(mode="after")
     def _labels_for_the_method(self) -> SelfTraining:

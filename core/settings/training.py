@@ -107,6 +107,23 @@ class Solver(Part):
         return self
 
 
+class RoundTraining(Training):
+    """How much a Solver trains in one round on given prompts.
+
+    With `optimiser = "continued"` the rounds are one training, as in the papers: AdamW's moments go on from round to
+    round, and the schedule of the learning rate goes over all rounds. With `"fresh"`, each round is a training of its
+    own.
+    """
+
+    optimiser: Literal["continued", "fresh"] = "continued"
+
+
+class SelfTrainedSolver(Solver):
+    """How a Solver is trained on given prompts."""
+
+    training: RoundTraining = RoundTraining()
+
+
 class Labelled(Part):
     """Labelled data that the Solver trains on at the end of each iteration (R-Zero B.3), by the same GRPO."""
 

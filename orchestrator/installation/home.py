@@ -122,6 +122,10 @@ class Home:
         return self.path / "checkpoints"
 
     @property
+    def optimisers(self) -> Path:
+        return self.path / "optimisers"
+
+    @property
     def texts(self) -> Path:
         return self.path / "texts"
 

@@ -38,7 +38,7 @@ def examine(context: Context) -> tuple[list[Alarm], dict[str, Any]]:
         steps = solver_steps(session, context.run, context.iteration)
         roll_backs = queries.ledger.rolled_back(session, context.run)
         best = _best(session, context)
-        best_before = _best(session, context, without={context.iteration, *_rolled_back(session, context)})
+    best_before = best_to_go_back_to(context)
     guard = context.config.guard
     ill_posed = signals.get("ill_posed_share") or {}
     alarms = [
@@ -75,8 +75,7 @@ def decided(context: Context, decision: Decision, note: str) -> LastWrite:
     action = actions[decision]
     with context.store.read() as session:
         best = _best(session, context)
-        best_before = _best(session, context, without={context.iteration, *_rolled_back(session, context)})
-    back_to = _back_to(context, action, best, best_before)
+    back_to = _back_to(context, action, best, best_to_go_back_to(context))
     return lambda _session: {"action": action, "note": note, "best": best, "back_to": back_to}
 
 
@@ -154,6 +153,12 @@ def _best(session: Session, context: Context, without: Set[int] = frozenset()) -
     pass_at_1 = _held_out(session, context)
     candidates = [t for t in range(len(pass_at_1)) if t not in without]
     return max(candidates, key=lambda t: (pass_at_1[t] if pass_at_1[t] is not None else -1.0, -t))
+
+
+def best_to_go_back_to(context: Context) -> int:
+    """The best of the iterations before this one, without those after which the run was rolled back."""
+    with context.store.read() as session:
+        return _best(session, context, without={context.iteration, *_rolled_back(session, context)})
 
 
 def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:

@@ -180,8 +180,9 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
     The second training continues the count of steps. Its metrics are stored as `labelled_NAME`, which the guard does
     not watch. It does not run if the guard ended the first one early.
     """
-    for checkpoint in {job.start, job.reference or job.start}:  # the file may have been damaged since it was loaded
-        verify(Path(checkpoint.path), checkpoint.sha256)
+    moments = job.rounds.optimiser if job.rounds else None
+    for checkpoint in {job.start, job.reference or job.start, moments or job.start}:
+        verify(Path(checkpoint.path), checkpoint.sha256)  # the file may have been damaged since it was loaded
     result = _run(context, job)
     sampled = sampling_spent(job, result.metrics)
     if next_job is not None and result.step == job.training.steps:
@@ -194,16 +195,11 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
             for metrics in labelled.metrics
         ]
         result = TrainResult(labelled.folder, result.step + labelled.step, (*result.metrics, *labelled_metrics))
-    checkpoint = publish(
-        result.folder,
-        context.home.checkpoints,
-        run=context.run,
-        role=job.role,
-        iteration=context.iteration,
-        step=result.step,
-        parent=job.start.id,
+    publish_result = partial(
+        publish, run=context.run, role=job.role, iteration=context.iteration, step=result.step, parent=job.start.id
     )
-
+    checkpoint = publish_result(result.folder, context.home.checkpoints)
+    optimiser = publish_result(result.optimiser, context.home.optimisers) if result.optimiser else None
     trained_rows = _trained_on_rows(job, checkpoint.id, min(result.step, job.training.steps))
 
     def last_write(session: Session) -> dict[str, Any]:
@@ -217,7 +213,8 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
         queries.usage.add_usage(session, context.key, "training", sampled)
         if isinstance(job, ChallengerJob):
             queries.usage.add_usage(session, context.key, "reward", reward_spent(result.metrics))
-        return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
+        stored = {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
+        return {**stored, **({"optimiser": optimiser.sha256} if optimiser else {})}
 
     return last_write
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from core.methods.evol_rl import EvolRl
-from core.settings.config import CoEvolution, RunConfig
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError, load_config, parse_config
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
@@ -200,6 +200,7 @@ def test_labels_that_a_method_would_not_use_are_refused(
         ("micro", "guard.repetition", "stop", "co_evolve"),
         ("micro", "shared", True, "co_evolve"),
         ("micro", "labelled", {"file": "a.jsonl"}, "co_evolve"),
+        ("demo", "solver.training.optimiser", "continued", "self_train"),
         ("demo", "kind", "self_train", None),
         ("micro", "kind", "co_evolve", None),
     ],
@@ -210,6 +211,31 @@ def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, v
     complaint = {"self_train": "challenger", "co_evolve": "prompts"}.get(str(value), name)
     other = kind or {"self_train": "co_evolve", "co_evolve": "self_train"}[str(value)]
     assert f"  {complaint}: only a run of kind {other} has this setting: leave it out" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("preset", "table", "optimiser", "steps"),
+    [
+        ("micro", "solver", {"solver.training.optimiser": "continued"}, 60),  # six rounds of ten steps
+        ("micro", "solver", {"solver.training.optimiser": "fresh"}, 10),
+        ("demo", "challenger", {}, 6),
+    ],
+)
+def test_a_warm_up_ends_before_its_training(preset: str, table: str, optimiser: dict[str, str], steps: int) -> None:
+    name, path = f"{table}.training.warmup_steps", RUNS / f"{preset}.toml"
+    load_config(path, {name: steps - 1, **optimiser})
+    with pytest.raises(
+        ConfigError, match=f"{name}: expected fewer than the {steps} steps of the training, got {steps}"
+    ):
+        load_config(path, {name: steps, **optimiser})
+
+
+def test_rounds_on_given_prompts_are_one_training_by_default() -> None:
+    solver = {"reward": {"type": "srt"}, "training": {"steps": 5}}
+    config = parse_config({"prompts": {"file": "micro", "limit": 9}, "solver": solver, "iterations": 4}, "a test")
+    assert isinstance(config, SelfTraining)
+    assert config.rounds_are_one_training
+    assert config.solver_steps == 20
 
 
 def test_the_error_for_self_training_without_prompts_names_the_missing_table() -> None:

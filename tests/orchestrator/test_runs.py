@@ -17,11 +17,12 @@ from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark
 from orchestrator.question_sets.prompts import PromptsError
 from orchestrator.readiness import ModelError
-from orchestrator.runs import RunError, check_start, prepare
+from orchestrator.runs import RunError, check_start, clear, prepare, set_status
 from orchestrator.serving.checkpoints import exclusive_use
 from services.inference.client import InferenceError
 from storage import queries
 from storage.errors import CheckpointError, StoreError
+from storage.rows import RunStatus
 from storage.session import Store
 from tests.synthetic_run import context_of, finish
 from trainers.base import TrainError
@@ -90,6 +91,36 @@ def test_a_run_can_get_more_iterations_but_never_fewer(home: Home, store: Store)
     assert prepare(home, store, "a", "", 2, {}).iterations == 6
 
 
+ONE_TRAINING = {"solver.training.optimiser": "continued"}
+COSINE = {"solver.training.schedule": "cosine"}
+
+
+def test_a_run_whose_cosine_ends_with_its_last_round_gets_no_more_rounds(home: Home, store: Store) -> None:
+    """The learning rates of the rounds before would have been others."""
+    prepare(home, store, "a", "micro", 2, ONE_TRAINING | COSINE, "self_train")
+    with pytest.raises(RunError, match="iterations: expected at most 2, got 3; the cosine of its learning rate ends"):
+        prepare(home, store, "a", "", 3, {}, "self_train")
+    for name, settings in (("b", ONE_TRAINING), ("c", COSINE)):
+        prepare(home, store, name, "micro", 2, settings, "self_train")
+        assert prepare(home, store, name, "", 3, {}, "self_train").iterations == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "kept"),
+    [(ONE_TRAINING, "done", True), (ONE_TRAINING, "stopped", False), (ONE_TRAINING | COSINE, "done", False)],
+)
+def test_an_ended_run_keeps_its_optimiser_only_if_it_can_get_more_rounds(
+    home: Home, store: Store, settings: dict[str, Any], status: RunStatus, kept: bool
+) -> None:
+    config = prepare(home, store, "a", "micro", 2, settings, "self_train")
+    folders = [home.work / "a" / "2", home.optimisers / "a" / "solver" / "2", home.optimisers / "b" / "solver" / "1"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    set_status(store, "a", status)
+    clear(home, store, "a", config)
+    assert [folder.exists() for folder in folders] == [False, kept, True]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "complaint"),
     [
@@ -119,6 +150,15 @@ def test_a_run_that_cannot_start_is_refused_and_not_stored(
     with pytest.raises(error, match=complaint):
         prepare(home, store, *arguments)
     assert _names(store) == []
+
+
+def test_easyr1_is_refused_for_rounds_that_are_one_training(home: Home, store: Store) -> None:
+    settings = EASYR1 | {"trainer.gpus_per_node": 1, "solver.reward.kl_coefficient": 0.0}
+    complaint = "solver.training.optimiser: EasyR1 begins every round with a new AdamW; expected 'fresh'"
+    with pytest.raises(TrainError, match=complaint):
+        prepare(home, store, "a", "micro", 2, settings | ONE_TRAINING, "self_train")
+    prepare(home, store, "b", "micro", 1, settings | ONE_TRAINING, "self_train")
+    prepare(home, store, "c", "micro", 2, settings, "self_train")  # the preset's rounds are trainings of their own
 
 
 def test_a_run_is_continued_only_if_it_could_start_now(home: Home, store: Store, tmp_path: Path) -> None:

@@ -133,3 +133,19 @@ def test_0018_a_run_keeps_the_betas_that_its_trainer_had(
         config = parse_config(queries.runs.get_run(session, "old").config, "stored")
     upgraded.close()
     assert [planned.training.betas for planned in config.trainings] == [betas] * 3
+
+
+def test_0014_a_run_on_given_prompts_goes_on_with_a_new_optimiser_in_each_round(database_url: str) -> None:
+    settings = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
+    stored = parse_config(settings, "a test").model_dump(mode="json")
+    for name in ("betas", "optimiser"):
+        del stored["solver"]["training"][name]
+    with database_of_version(database_url, "0013") as connection:
+        insert_run(connection, stored)
+    upgraded = open_store(database_url, create=True)
+    with upgraded.read() as session:
+        config = parse_config(queries.runs.get_run(session, "old").config, "stored")
+    upgraded.close()
+    assert isinstance(config, SelfTraining)
+    assert not config.rounds_are_one_training
+    assert config.solver.training.betas == (0.9, 0.99)

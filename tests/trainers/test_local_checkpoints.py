@@ -10,7 +10,7 @@ import pytest
 import torch
 from local_tiny import tiny_job, tiny_model, tiny_tokenizer
 
-from trainers.base import TrainError, TrainJob, TrainQuestion
+from trainers.base import Rounds, TrainError, TrainJob, TrainQuestion
 from trainers.folders import remove_unfinished
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
 from trainers.local.state import State, fingerprint, newest_step, read_state
@@ -83,9 +83,23 @@ def test_another_job_s_folder_is_refused(tmp_path: Path) -> None:
         replace(job, start=replace(job.start, sha256="1" * 64)),
         replace(job, training=job.training.model_copy(update={"learning_rate": 1e-5})),
         replace(job, questions=(TrainQuestion("t/1/000000", "a", "another label"),)),
+        replace(job, rounds=Rounds(8)),
+        replace(job, rounds=Rounds(8, job.start)),
     ]
     for other in others:
         with pytest.raises(TrainError, match="another job"):
             newest_step(other)
     spread = {"micro_batch": 1, "workers": 2, "checkpoint_every": 1}
     assert newest_step(replace(job, training=job.training.model_copy(update=spread))) is not None
+
+
+def test_a_round_may_be_resumed_with_more_rounds_unless_its_learning_rates_would_change(tmp_path: Path) -> None:
+    for schedule in ("constant", "cosine"):
+        job = replace(tiny_job(tmp_path / schedule, schedule=schedule), rounds=Rounds(8))
+        save(job, 2)
+        longer = replace(job, rounds=Rounds(12))
+        if schedule == "constant":
+            assert newest_step(longer) == newest_step(job)
+        else:
+            with pytest.raises(TrainError, match="another job"):
+                newest_step(longer)

@@ -24,7 +24,7 @@ from core.methods.ttrl import Ttrl
 from core.settings.training import Sampling, Training
 from core.statistics.guard import Guard
 from core.types import Scored
-from trainers.base import SolverJob, TrainError, TrainJob
+from trainers.base import Rounds, SolverJob, TrainError, TrainJob
 from trainers.local import loop
 from trainers.local.checkpoints import save_step
 from trainers.local.loop import train
@@ -280,6 +280,51 @@ def test_the_first_step_of_a_warm_up_changes_moments_and_no_weights(tmp_path: Pa
     moments = load_file(job.work_dir / "step_1/optimizer.safetensors")
     assert moments["0.step"] == 1
     assert moments["0.exp_avg"].abs().max() > 0
+
+
+def second_round(first: TrainJob, work: Path) -> TrainJob:
+    """The round of two steps that goes on from the result of `first`, in the folder `work`."""
+    final, optimiser = (replace(first.start, path=str(first.work_dir / name)) for name in ("final", "optimiser"))
+    rounds = Rounds(4, optimiser)
+    return replace(first, start=final, reference=first.start, steps_before=2, rounds=rounds, work_dir=work)
+
+
+def test_two_continued_rounds_equal_one_training_to_the_bit(tmp_path: Path, start: Path) -> None:
+    whole, first = (job_in(tmp_path / str(steps), start, steps=steps, **WARMED) for steps in (4, 2))
+    jobs = [replace(whole, rounds=Rounds(4)), replace(first, rounds=Rounds(4))]
+    jobs += [second_round(jobs[1], tmp_path / "second"), second_round(jobs[1], tmp_path / "killed")]
+    jobs[3] = replace(jobs[3], training=first.training.model_copy(update={"checkpoint_every": 1}))
+    for job in jobs[:3]:
+        run(job)
+    worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(jobs[3], 2))
+    worker.start()
+    worker.join()
+    assert [path.name for path in jobs[3].work_dir.iterdir()] == ["step_1"]
+    run(jobs[3])
+
+    for job in jobs[2:]:
+        for file in ("final/model.safetensors", "optimiser/optimizer.safetensors"):
+            assert (job.work_dir / file).read_bytes() == (jobs[0].work_dir / file).read_bytes(), file
+    one_training, second = (
+        without_timings(read_state(folder).metrics)
+        for folder in (jobs[0].work_dir / "step_4", jobs[2].work_dir / "step_2")
+    )
+    assert [{**step, "step": step["step"] + 2} for step in second] == one_training[2:]
+
+
+def test_a_fresh_round_begins_with_no_moments_and_with_its_own_schedule(tmp_path: Path, start: Path) -> None:
+    first = job_in(tmp_path, start, steps=2, **WARMED)
+    run(replace(first, rounds=Rounds(4)))
+    fresh, continued = (second_round(first, tmp_path / name) for name in ("fresh", "continued"))
+    rates: dict[Path, list[float]] = {}
+    for job in (replace(fresh, rounds=None), continued):
+        metrics: list[Metrics] = []
+        run(job, metrics.append)
+        rates[job.work_dir] = [step["learning_rate"] for step in metrics]
+    assert rates == {fresh.work_dir: [0, 1e-2], continued.work_dir: pytest.approx([7.5e-3, 2.5e-3])}
+    steps = [load_file(job.work_dir / "step_2/optimizer.safetensors")["0.step"].item() for job in (fresh, continued)]
+    assert steps == [2, 4]
+    assert not (fresh.work_dir / "optimiser").exists()
 
 
 def test_the_result_has_changed_weights_and_no_optimiser(tmp_path: Path, start: Path) -> None:

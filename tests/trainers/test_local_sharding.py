@@ -24,7 +24,7 @@ from core.settings.trainers import LocalSettings
 from core.settings.training import Sampling
 from core.types import Scored
 from services.inference.engines.embedded import TransformersEngine
-from trainers.base import TrainJob
+from trainers.base import Rounds, TrainJob
 from trainers.local.activations import checkpoint_layers
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
@@ -217,6 +217,24 @@ def test_sharded_and_whole_jobs_resume_from_each_other_s_checkpoints(
     assert [len(pair(train_until, job)[0]) for job in (whole_ranks, halves)] == [2, 2]
     for job in (single, whole_ranks, halves):
         assert_near(job, whole.job)
+
+
+def test_a_sharded_round_goes_on_from_the_optimiser_of_a_whole_one(
+    tmp_path: Path, pair: Pair, tied: Path, whole: Finished
+) -> None:
+    """The published moments do not depend on the sharding, and each rank takes its share of them."""
+    end = whole.job.work_dir
+    rounds = Rounds(8, replace(whole.job.start, path=str(end / "step_4")))
+    start = replace(whole.job.start, path=str(end / "final"))
+    halves, whole_ranks = (
+        replace(job, start=start, reference=whole.job.start, steps_before=4, rounds=rounds)
+        for job in (job_in(tmp_path / name, tied, workers=2, sharded=name == "halves") for name in ("halves", "whole"))
+    )
+    for job in (halves, whole_ranks):
+        pair(train_until, job)
+    assert_near(halves, whole_ranks)
+    moments = [load_file(job.work_dir / "optimiser" / OPTIMISER) for job in (halves, whole_ranks)]
+    assert [of_job["0.step"].item() for of_job in moments] == [2 * 16, 2 * 16]  # two rounds of 4 steps, 4 updates each
 
 
 def local_numbers(tensors: Sequence[Tensor]) -> int:

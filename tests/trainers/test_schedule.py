@@ -15,7 +15,7 @@ from local_tiny import tiny_challenger, tiny_job
 
 from core.questions.prompts import challenger_messages, solver_messages
 from core.settings.training import Sampling
-from trainers.base import SolverJob, SolverService, TrainQuestion
+from trainers.base import Rounds, SolverJob, SolverService, TrainQuestion
 from trainers.schedule import learning_rate_at, questions_at, rollouts_at
 
 
@@ -84,3 +84,11 @@ def test_a_later_job_of_a_training_continues_where_the_one_before_ended() -> Non
 def test_the_learning_rate_by_hand(schedule: dict[str, Any], rates: list[float]) -> None:
     job = tiny_job(Path("unused"), steps=4, learning_rate=8e-3, **schedule)
     assert [1e3 * learning_rate_at(job, step) for step in (1, 2, 3, 4)] == pytest.approx(rates, abs=1e-4)
+
+
+def test_a_round_s_learning_rates_are_those_of_the_whole_training() -> None:
+    whole = tiny_job(Path("unused"), steps=4, schedule="cosine", warmup_steps=1)
+    second = replace(tiny_job(Path("unused"), steps=2, schedule="cosine", warmup_steps=1), steps_before=2)
+    expected = [learning_rate_at(whole, step) for step in (3, 4)]
+    assert [learning_rate_at(replace(second, rounds=Rounds(4)), step) for step in (1, 2)] == expected
+    assert learning_rate_at(second, 1) == 0  # a fresh round warms up again

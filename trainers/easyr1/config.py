@@ -40,7 +40,8 @@ def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path
     job.
     """
     own_reference = job.reference is not None and job.reference.sha256 != job.start.sha256
-    refuse_unfit(job.role, job.training, job.reward, own_reference=own_reference)
+    continued = job.rounds is not None and job.rounds.steps > job.training.steps
+    refuse_unfit(job.role, job.training, job.reward, own_reference=own_reference, continued=continued)
     refuse_layout(job.training, job.rollouts, settings)
     folder = folder.resolve()
     start = readable_start(Path(job.start.path).resolve(), folder / _START)

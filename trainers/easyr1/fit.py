@@ -19,17 +19,24 @@ from trainers.base import TrainError
 SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})
 
 
-def refuse_unfit(name: str, training: Training, objective: Objective, *, own_reference: bool = False) -> None:
+def refuse_unfit(
+    name: str, training: Training, objective: Objective, *, own_reference: bool = False, continued: bool = False
+) -> None:
     """Raise `TrainError` with every reason why EasyR1 cannot train `name` as asked.
 
     `name` is the preset's table: "challenger", "solver" or "labelled". With `own_reference`, the KL is measured against
-    another model than the one that the training starts from.
+    another model than the one that the training starts from. With `continued`, it is one of several rounds of a
+    training.
     """
     reasons = list(_unfit_reasons(training, objective))
     if own_reference and objective.kl_coefficient > 0:
         reasons.append(
             "kl_coefficient: EasyR1 measures the KL to the model that the training starts from; expected 0 after the "
             f"first round, got {objective.kl_coefficient:g}"
+        )
+    if continued:
+        reasons.append(
+            "solver.training.optimiser: EasyR1 begins every round with a new AdamW; expected 'fresh', got 'continued'"
         )
     if reasons:
         kind = f"{name}.reward {objective.type}" if isinstance(objective, Method) else f"{name}.reward"

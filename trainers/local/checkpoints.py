@@ -1,7 +1,8 @@
 """Saves a job's progress while it runs, so that it can resume after a kill. Safetensors and JSON, never pickle.
 
-    work_dir/step_K/   the model, its tokenizer, optimizer.safetensors, state.json; only the newest two are kept
-    work_dir/final/    the model and its tokenizer
+    work_dir/step_K/      the model, its tokenizer, optimizer.safetensors, state.json; only the newest two are kept
+    work_dir/optimiser/   optimizer.safetensors of the last step, if the job is one round of a training
+    work_dir/final/       the model and its tokenizer
 
 A folder appears by one rename after all its files are on the disk, so a folder that exists is complete. No state of a
 random generator is saved, because nothing draws from a global generator: every seed derives from the job's key and the
@@ -12,6 +13,7 @@ weights.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +25,7 @@ from safetensors.torch import save_file
 
 from trainers.folders import appearing, remove
 from trainers.local.sharding import gathered, is_sharded, share_like
-from trainers.local.state import STATE, State, final_folder, step_folders
+from trainers.local.state import STATE, State, final_folder, optimiser_folder, step_folders
 
 _KEPT = 2
 _OPTIMISER = "optimizer.safetensors"
@@ -56,7 +58,7 @@ def save_step(
 
 
 def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
-    """Load the moments that `save_step` wrote into `folder`; for sharded parameters, only this worker's share."""
+    """Load the moments in `folder`, which `save_step` wrote; for sharded parameters, only this worker's share."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     moments: dict[int, dict[str, torch.Tensor]] = {}
     with safe_open(folder / _OPTIMISER, framework="pt") as file:
@@ -67,10 +69,17 @@ def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
     optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
 
 
-def save_final(work_dir: Path, step: int) -> None:
-    """Copy the model and tokenizer of step `step` to the final folder, without the files that only training needs."""
+def save_final(work_dir: Path, step: int, *, with_optimiser: bool = False) -> None:
+    """Copy the model and tokenizer of step `step` to the final folder, without the files that only training needs.
+
+    With `with_optimiser`, the optimiser's moments are in a folder of their own, which is there before the final one.
+    """
+    last = work_dir / f"step_{step}"
+    if with_optimiser:
+        with appearing(optimiser_folder(work_dir)) as folder:
+            os.link(last / _OPTIMISER, folder / _OPTIMISER)  # a large file that no one changes
     with appearing(final_folder(work_dir)) as folder:
-        for file in (work_dir / f"step_{step}").iterdir():
+        for file in last.iterdir():
             if file.name not in (_OPTIMISER, STATE):
                 shutil.copyfile(file, folder / file.name)
 

@@ -76,7 +76,7 @@ def train(
             writes = ranks.rank == 0
             save_step(job.work_dir, state, engine.model, engine.tokenizer, learner.optimiser, writes=writes)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
-        save_final(job.work_dir, len(metrics))
+        save_final(job.work_dir, len(metrics), with_optimiser=job.rounds is not None)
 
 
 def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
@@ -92,13 +92,15 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
 def _make_learner(
     job: TrainJob, reward: Reward, settings: LocalSettings, ranks: Ranks, device: str, folder: Path | None
 ) -> _Learner:
-    """Load the policy, from the step folder `folder` or else from the start model, and the reference."""
+    """Load the policy and its optimiser, from the step folder `folder` or else from the start, and the reference."""
     start, reference_folder = Path(job.start.path), Path((job.reference or job.start).path)
     engine = _make_engine(folder or start, device, job, settings, ranks)
     reference = _make_engine(reference_folder, device, job, settings, ranks).model.requires_grad_(False)
     optimiser = make_optimiser(engine.model, job.training)
     if folder:
         load_optimiser(folder, optimiser)
+    elif job.rounds and job.rounds.optimiser:
+        load_optimiser(Path(job.rounds.optimiser.path), optimiser)
     return _Learner(job, ranks, reward, engine, reference, optimiser)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
+from trainers.schedule import learning_rate_at
 
 STATE = "state.json"
 _STEP = re.compile(r"step_(\d+)")
@@ -41,6 +42,8 @@ def fingerprint(job: TrainJob) -> str:
             job.steps_before,
             job.guard and job.guard.model_dump(),
             asdict(job.history),
+            job.rounds and [job.rounds.optimiser and job.rounds.optimiser.sha256],
+            learning_rate_at(job, job.training.steps),  # which depends on the number of rounds only with a cosine
         ],
     ]
     if isinstance(job, SolverJob):
@@ -73,6 +76,10 @@ def read_state(folder: Path) -> State:
 
 def final_folder(work_dir: Path) -> Path:
     return work_dir / "final"
+
+
+def optimiser_folder(work_dir: Path) -> Path:
+    return work_dir / "optimiser"
 
 
 def step_folders(work_dir: Path) -> list[Path]:

@@ -16,11 +16,11 @@ from core.files import whole_lines
 from core.settings.trainers import LocalSettings
 from core.types import Checkpoint, ResourceKind
 from services.inference.keys import keys_of
-from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
+from trainers.base import Rounds, SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.local import processes
 from trainers.local.order import Order, WorkersFailed
-from trainers.local.state import Metrics, final_folder, newest_step, read_state
+from trainers.local.state import Metrics, final_folder, newest_step, optimiser_folder, read_state
 
 _POLL_S = 0.1
 
@@ -56,6 +56,8 @@ class LocalTrainer:
             work_dir=job.work_dir.resolve(),  # workers have other working directories
             start=_resolved(job.start),
             reference=job.reference and _resolved(job.reference),
+            rounds=job.rounds
+            and replace(job.rounds, optimiser=job.rounds.optimiser and _resolved(job.rounds.optimiser)),
         )
         _check(job)
         job.work_dir.mkdir(parents=True, exist_ok=True)
@@ -73,7 +75,8 @@ class LocalTrainer:
                 "final model to train again"
             )
         state = read_state(last)
-        return TrainResult(final_folder(job.work_dir), state.step, state.metrics)
+        optimiser = optimiser_folder(job.work_dir) if job.rounds else None
+        return TrainResult(final_folder(job.work_dir), state.step, state.metrics, optimiser)
 
     def warm_up(self, workers: int) -> None:
         """Start the processes that a job with so many workers will need, in the background."""
@@ -140,6 +143,10 @@ def kind_of(settings: LocalSettings) -> ResourceKind:
 
 def _resolved(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, path=str(Path(checkpoint.path).resolve()))
+
+
+def _with_resolved_optimiser(rounds: Rounds) -> Rounds:
+    return replace(rounds, optimiser=rounds.optimiser and _resolved(rounds.optimiser))
 
 
 def _check(job: TrainJob) -> None:

@@ -1,4 +1,4 @@
-"""What a stored run trained with, where the settings are newer than the run: AdamW's betas."""
+"""What a stored run trained with, where the settings are newer: AdamW's betas, and a new AdamW in each round."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def upgrade() -> None:
 
 
 def _as_trained(config: dict[str, Any]) -> dict[str, Any]:
-    betas = _EASYR1 if config.get("trainer", {}).get("type") == "easyr1" else _EMBEDDED
+    betas = _EASYR1 if config["trainer"]["type"] == "easyr1" else _EMBEDDED
     for table in ("challenger", "solver", "labelled"):
-        if part := config.get(table):  # `labelled` may be None
-            part["training"] = {**part.get("training", {}), "betas": betas}
+        if part := config.get(table):  # a run of kind self_train has only the second; the last may be None
+            part["training"]["betas"] = betas
+    if config["kind"] == "self_train":
+        config["solver"]["training"]["optimiser"] = "fresh"
     return config
