@@ -18,8 +18,7 @@ TOLERANCE = 1e-9
 class Scrl(Method):
     """SCRL (3.2 to 3.4, 4.1): a positive label only under firm consensus, negative ones for rare and unsure answers.
 
-    The KL coefficient is that of the released script; eq. 2 has none. The cosine schedule of the learning rate is not
-    implemented.
+    The KL coefficient is that of the released script; eq. 2 has none.
     """
 
     rollouts: ClassVar[int] = 64

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from core.settings.config import RunConfig
+from core.settings.config import RunConfig, SelfTraining
 from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import APPLICATIONS, PRESETS
@@ -22,6 +22,7 @@ REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu"
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
 LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model != "micro"]
 BY_EASYR1 = [name for name in LARGE if isinstance(load_config(PRESETS / f"{name}.toml").trainer, EasyR1Settings)]
+COSINE = ("ttrl", "evol_rl", "scrl")  # the papers with a cosine schedule (docs/papers.md)
 # The other papers' numbers: rollouts a prompt, prompts a step, prompts an update, learning rate, tokens of an answer.
 PAPERS = {
     "srt": (32, 16, None, 1e-6, 3072),
@@ -87,6 +88,19 @@ def test_a_preset_keeps_its_paper_s_numbers(name: str) -> None:
     numbers = (solver.rollouts, training.prompts_per_step, training.prompts_per_update, training.learning_rate)
     assert (*numbers, training.sampling.max_tokens) == PAPERS[name]
     assert training.updates_per_step == 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_preset_on_given_prompts_is_one_training_with_its_paper_s_schedule(name: str) -> None:
+    """The warm-up is 3% of all steps, rounded down, as verl rounds the released scripts' lr_warmup_steps_ratio."""
+    config = preset(name)
+    schedules = [(planned.training.schedule, planned.training.warmup_steps) for planned in config.trainings]
+    if name in COSINE:
+        assert schedules == [("cosine", int(0.03 * config.solver_steps))]
+    else:
+        assert {*schedules} == {("constant", 0)}
+    if isinstance(config, SelfTraining):
+        assert config.rounds_are_one_training == (name in LARGE)
 
 
 @pytest.mark.parametrize("name", ALL)
