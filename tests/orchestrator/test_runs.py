@@ -127,7 +127,7 @@ def test_an_ended_run_keeps_its_optimiser_only_if_it_can_get_more_rounds(
         (("a", "nosuch", 0, {}), ConfigError, "nosuch.*expected one of demo, .*rzero, "),
         (("a", "demo", -1, {}), RunError, "iterations: expected 1 or more, .* got -1"),
         (("a", "", 0, {}), StoreError, "run a: no such run"),
-        (("a", "", 0, {"seed": 1}), RunError, "overrides: expected none without a preset"),
+        (("a", "", 0, {"seed": 1}), RunError, "overrides: expected only settings of budget and rates without a preset"),
         (("../a", "demo", 0, {}), StoreError, "run name: expected"),
         (("a", "demo", 0, {"base_model": "nowhere"}), ModelError, "base_model: expected a folder .* got nowhere"),
         (
