@@ -2,8 +2,8 @@
 
 Each method trains the same base model on the same prompts with the same seeds, and every figure is measured on the
 held-out benchmark. Every method trains on eight rollouts per prompt, so a method that trains on half of its votes gets
-sixteen. Learning rate, steps and prompts are chosen for the tiny world and equal for all methods; all other settings
-are those of the method's paper. `coevo bench collapse`, which trains SRT until it collapses, is a part of this
+sixteen. Learning rate, betas, steps and prompts are chosen for the tiny world and equal for all methods; all other
+settings are those of the method's paper. `coevo bench collapse`, which trains SRT until it collapses, is a part of this
 benchmark.
 """
 
