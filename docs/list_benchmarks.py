@@ -15,10 +15,11 @@ PAGE = Path(__file__).parent / "evaluation.md"
 
 
 def benchmarks() -> Iterable[str]:
-    yield from ("| name | what it is | answers |", "|---|---|---|")
+    yield from ("| name | what it is | questions | answers |", "|---|---|---|---|")
     for name in known_benchmarks():
         definition = definition_of(name)
-        yield f"| `{name}` | {definition.title}: {definition.source} | {definition.answers} |"
+        questions = f"{definition.questions:,}" if definition.questions is not None else ""
+        yield f"| `{name}` | {definition.title}: {definition.source} | {questions} | {definition.answers} |"
 
 
 def suites() -> Iterable[str]:

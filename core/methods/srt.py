@@ -20,7 +20,8 @@ class Srt(Method):
 
     Deviations from the released code (tajwarfahim/srt): it votes on the text of answers and lets math-verify decide
     which agree, so two spellings of one answer are two votes there; its threshold on the majority's share, 0 in the
-    paper, is left out here; it averages the loss over tokens, where B.1 sums them.
+    paper, is left out here; it averages the loss over tokens, where B.1 sums them; and it has an entropy bonus of 0.001
+    and a dual clip at 3.
     """
 
     rollouts: ClassVar[int] = 32

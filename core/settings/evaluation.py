@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from core.grading.kinds import AnswerKind
 from core.questions.prompts import SOLVER_SYSTEM
-from core.settings.bounds import Iterations, Part
+from core.settings.bounds import Iterations, Part, Positive
 from core.settings.training import Sampling
 
 Samples = Annotated[int, Field(ge=0, le=1_024)]
@@ -51,18 +51,23 @@ class Benchmark(Part):
 
     title: str
     source: str  # who made it, and where the file can be had
+    questions: Positive | None = None  # how many there are; `coevo plan` needs it where the file is not on this machine
     hub: Hub | None = None
     columns: Columns = Columns()
     answer_after: str | None = None  # the answer is what follows this text in its column
     answers: AnswerKind = "math"
     system: str = SOLVER_SYSTEM
     prompt: str = "{question}"
+    before_options: str = "\n\nOptions:\n"  # the text between a question and its options
+    option: str = "{letter}. {text}"  # the line of an option
     few_shot: tuple[Example, ...] = ()
 
     @model_validator(mode="after")
     def _asks_its_questions(self) -> Benchmark:
         if "{question}" not in self.prompt:
             raise ValueError(f"prompt: expected a text with {{question}}, got {self.prompt!r}")
+        if "{letter}" not in self.option or "{text}" not in self.option:
+            raise ValueError(f"option: expected a text with {{letter}} and {{text}}, got {self.option!r}")
         return self
 
 

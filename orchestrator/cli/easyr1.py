@@ -16,6 +16,7 @@ from core.settings.trainers import EasyR1Settings
 from core.types import Checkpoint, Role
 from orchestrator.cli.terminal import clear_errors, setting
 from orchestrator.installation.home import MICRO_MODEL
+from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts, trained_on
 from orchestrator.runs import RunError, preset_path
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
@@ -154,11 +155,11 @@ def _unknown(config: RunConfig) -> Iterator[str]:
         yield "what this preset's Challenger will ask is not known yet"
         return
     prompts = config.prompts
-    files = [prompts.file, config.evaluation.benchmark]
-    files += [config.early_stopping.benchmark] if config.early_stopping is not None else []
-    for file in files:
-        if file != "benchmark" and not file.startswith("micro") and not Path(file).is_file():
-            yield f"{file} is not on this machine"
+    if prompts.file not in ("benchmark", "micro") and not Path(prompts.file).is_file():
+        yield f"{prompts.file} is not on this machine"
+    for benchmark in evaluated_in(config):
+        if not is_here(benchmark):
+            yield f"{benchmark} is not on this machine"
     if "label" in config.solver.reward.needs and prompts.labels != "given":
         yield "the base model's votes are not known yet"
 

@@ -55,7 +55,7 @@ def plan(
     prompt_tokens: Annotated[int, typer.Option(help="Tokens of a prompt.", min=1)] = _DEFAULT.prompt_tokens,
     longest_prompt: Annotated[int, typer.Option(help="Tokens of the longest prompt.", min=1)] = _DEFAULT.longest_prompt,
     benchmark_items: Annotated[
-        int, typer.Option(help="Questions of a benchmark whose file is not on this machine.", min=1)
+        int, typer.Option(help="Questions of a benchmark whose number is not known on this machine.", min=1)
     ] = _DEFAULT.benchmark_items,
     given_prompts: Annotated[int, typer.Option(help="Prompts of a prompt set without a limit.", min=1)] = (
         _DEFAULT.given_prompts

@@ -90,6 +90,11 @@ def definition_of(name: str) -> Benchmark:
     return _parsed(Benchmark, path, "benchmark")
 
 
+def is_here(name: str) -> bool:
+    """Whether a benchmark's questions are on this machine, so that nothing must be fetched to load them."""
+    return name in _TINY_WORLD or _local_file(name) is not None
+
+
 def known_benchmarks() -> list[str]:
     return [*sorted(path.stem for path in BENCHMARKS.glob("*.toml")), *_TINY_WORLD]
 
@@ -153,11 +158,17 @@ def benchmark_folder() -> Path:
 
 def _file(name: str, definition: Benchmark) -> Path:
     """The file with a benchmark's questions: a given one, one in the folder of benchmarks, or one from the hub."""
-    if name.endswith(SUFFIXES):
-        return Path(name)
-    folder, stem = (Path(name).parent, Path(name).stem) if name.endswith(".toml") else (benchmark_folder(), name)
-    local = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
-    return local[0] if local else _from_hub(name, folder / stem, definition)
+    return Path(name) if name.endswith(SUFFIXES) else _local_file(name) or _from_hub(name, _stem(name), definition)
+
+
+def _local_file(name: str) -> Path | None:
+    candidates = [Path(name)] if name.endswith(SUFFIXES) else [Path(f"{_stem(name)}{suffix}") for suffix in SUFFIXES]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _stem(name: str) -> Path:
+    """Where the file of a benchmark with a definition is expected, without the file's suffix."""
+    return Path(name).with_suffix("") if name.endswith(".toml") else benchmark_folder() / name
 
 
 def _from_hub(name: str, stem: Path, definition: Benchmark) -> Path:
@@ -197,7 +208,11 @@ def _item(definition: Benchmark, path: Path, number: int, position: str, row: An
             answer = answer.rpartition(definition.answer_after)[2].strip()
     else:
         options, answer = _options(columns, columns.options, row, key, position)
-        question = "\n".join([f"{question}\n\nOptions:", *map("{}. {}".format, _LETTERS, options)])
+        lines = (
+            definition.option.replace("{letter}", letter).replace("{text}", option)
+            for letter, option in zip(_LETTERS, options, strict=False)
+        )
+        question += definition.before_options + "\n".join(lines)
     if (true := cleaned(definition.answers, answer)) is None:
         raise BenchmarkError(f"{position}: column {columns.answer!r}: expected an answer, got {answer[:80]!r}")
     level, subject = _text(row, columns.level, position), _text(row, columns.subject, position)

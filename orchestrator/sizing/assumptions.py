@@ -24,8 +24,8 @@ class Assumptions:
     typical_share: float = 0.25  # of its max_tokens that an answer has
     prompt_tokens: int = 256
     longest_prompt: int = 1024  # tokens; a question has at most 2,000 characters
-    benchmark_items: int = 500  # where the file is not on this machine
-    given_prompts: int = 8000  # the same
+    benchmark_items: int = 500  # where the number is not known on this machine
+    given_prompts: int = 8000  # where the file is not on this machine
 
     def sentences(self, device: str, float32: bool = False) -> list[str]:
         """Each in words, with its value. `float32`: the trainer computes in it on a GPU."""

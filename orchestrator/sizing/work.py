@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
@@ -12,7 +11,7 @@ from core.settings.evaluation import Protocol
 from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
 from core.types import Stage
-from orchestrator.question_sets.benchmarks import evaluated_in, load_benchmark
+from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, is_here, load_benchmark
 from orchestrator.sizing.assumptions import Assumptions
 
 BATCH = 128  # questions: that of orchestrator.stages.context
@@ -140,8 +139,9 @@ def _rounds(config: RunConfig, questions: int) -> int:
 
 
 def _items(benchmark: str, assumed: Assumptions) -> int:
-    here = benchmark.startswith("micro") or Path(benchmark).is_file()
-    return len(load_benchmark(benchmark)) if here else assumed.benchmark_items
+    if is_here(benchmark):
+        return len(load_benchmark(benchmark))
+    return definition_of(benchmark).questions or assumed.benchmark_items
 
 
 def _given(config: SelfTraining, assumed: Assumptions) -> int:

@@ -44,12 +44,16 @@ def test_the_paper_s_preset_changes_no_hyperparameter() -> None:
 
 def test_the_official_preset_has_the_released_code_s_settings() -> None:
     config = load_config(RUNS / "official.toml")
+    assert isinstance(config, CoEvolution)
     assert config.challenger.reward.variant == "official"
     assert config.challenger.reward.format == "tags"
     assert (config.dataset.votes, config.dataset.limits, config.dataset.denominator) == (9, (0.3, 0.8), "all")
     assert (config.dataset.sampling.top_k, config.dataset.refused_texts) == (40, ("box", "证明"))
     assert config.challenger.training.sampling.top_k is config.solver.training.sampling.top_k is None
-    assert config.solver.training.steps == 15
+    for role, steps, prompts in ((config.challenger, 5, 16), (config.solver, 15, 128)):
+        training = role.training
+        assert (training.steps, training.prompts_per_step, training.prompts_per_update) == (steps, 512, prompts)
+        assert (role.reward.clip_low, role.reward.clip_high, role.reward.loss_average) == (0.2, 0.3, "sequence")
 
 
 def test_the_oracle_none_means_no_audit_and_an_unknown_oracle_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from core.settings.config import CoEvolution
 from core.types import BenchmarkItem
+from orchestrator.evaluation.answering import messages
 from orchestrator.installation.home import SUITES
 from orchestrator.question_sets.benchmarks import (
     BenchmarkError,
@@ -89,7 +90,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_options_are_lettered_and_the_answer_is_a_letter(folder: Path) -> None:
     row = {"question_id": 70, "question": "Which?", "options": ["x", "y", "z"], "answer": "C", "category": "law"}
     (folder / "mmlu_pro.jsonl").write_text(json.dumps(row))
-    assert load_benchmark("mmlu_pro") == [BenchmarkItem("70", "Which?\n\nOptions:\nA. x\nB. y\nC. z", "C", None, "law")]
+    question = "Which?\nOptions are:\n(A): x\n(B): y\n(C): z"
+    assert load_benchmark("mmlu_pro") == [BenchmarkItem("70", question, "C", None, "law")]
+    request = (
+        "Please reason step by step, and put your final answer option within \\boxed{}. Only put the option letter in "
+        "the box, e.g. \\boxed{A}. There is only one correct answer."
+    )  # as in R-Zero's evaluation/eval_mmlupro.py
+    asked = messages(definition_of("mmlu_pro"), question)
+    assert asked == [{"role": "user", "content": f"{question}\n\n\n{request}"}]
+    (folder / "own.toml").write_text(
+        'title = "own"\nsource = "me"\nanswers = "choice"\n[columns]\noptions = "options"\n'
+    )
+    row = {"problem": "Which {text}?", "options": ["{letter}", "y"], "answer": "B"}
+    (folder / "own.jsonl").write_text(json.dumps(row))
+    (item,) = load_benchmark(str(folder / "own.toml"))
+    assert item.problem == "Which {text}?\n\nOptions:\nA. {letter}\nB. y"
 
 
 def test_options_of_their_own_columns_are_put_into_an_order_that_does_not_change(folder: Path) -> None:
@@ -99,7 +114,7 @@ def test_options_of_their_own_columns_are_put_into_an_order_that_does_not_change
     items = load_benchmark("gpqa_diamond")
     assert items == load_benchmark("gpqa_diamond")
     for item in items:
-        options = dict(line.split(". ") for line in item.problem.splitlines()[3:])
+        options = dict(line.split(". ") for line in item.problem.splitlines()[2:])
         assert sorted(options.values()) == [*"ptuv"]
         assert options[item.answer] == "p"
     assert {item.answer for item in items} == {*"ABCD"}
@@ -123,6 +138,9 @@ def test_an_own_definition_lies_beside_its_questions(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('title = "mine"\nsource = "me"\n[columns]\nquestion = "q"\nanswer = "a"\n')
     (tmp_path / "mine.jsonl").write_text('{"q": "1 + 1?", "a": "2"}')
     assert load_benchmark(str(tmp_path / "mine.toml")) == [BenchmarkItem("mine/00000", "1 + 1?", "2")]
+    (tmp_path / "mine.toml").write_text('title = "mine"\nsource = "me"\noption = "no text"\n')
+    with pytest.raises(BenchmarkError, match=r"option: expected a text with \{letter\} and \{text\}, got 'no text'"):
+        load_benchmark(str(tmp_path / "mine.toml"))
     (tmp_path / "mine.toml").write_text('title = "mine"\nprompt = "no question"\ncolour = "red"\n')
     with pytest.raises(BenchmarkError, match=r"(?s)mine\.toml: not valid.*source.*colour"):
         load_benchmark(str(tmp_path / "mine.toml"))
@@ -163,10 +181,10 @@ def test_a_run_s_benchmarks_are_its_own_the_suite_s_and_early_stopping_s() -> No
         "aime24",
         "micro-validation",
         "aime25",
-        "amc23",
+        "amc_83",
         "math500",
         "minerva",
-        "gpqa_diamond",
+        "gpqa_main",
     ]
     assert {name: protocols[name].samples for name in ("micro", "aime24", "math500")} == {
         "micro": 4,

@@ -112,7 +112,7 @@ def test_nothing_is_replaced_where_model_and_prompts_are_here(tmp_path: Path) ->
         (("--preset", "grpo"), "replace the preset's own, since prompts/polaris.parquet is not on this machine"),
         (
             ("--preset", "ttrl"),
-            "192 questions of the tiny world replace the preset's own, since benchmarks/aime24.jsonl is",
+            "192 questions of the tiny world replace the preset's own, since aime24 is not on this machine",
         ),
     ],
 )

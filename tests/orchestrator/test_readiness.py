@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from core.settings.parsing import load_config
 from orchestrator.installation import processes
 from orchestrator.installation.home import PRESETS, Home, Services
 from orchestrator.question_sets.benchmarks import BenchmarkError
-from orchestrator.readiness import refuse_as_the_api_can
+from orchestrator.readiness import refuse_as_the_api_can, refuse_unready
 from trainers.base import TrainError
 
 
@@ -34,6 +35,22 @@ def test_an_api_on_the_runner_s_machine_checks_files_too(home: Home) -> None:
     refuse_as_the_api_can(_config(), new=True)
     with pytest.raises(BenchmarkError, match=r"evaluation\.benchmark: "):
         refuse_as_the_api_can(_config(**{"evaluation.benchmark": "none.jsonl"}), new=True)
+
+
+def test_a_benchmark_of_a_suite_that_cannot_be_had_is_named_before_a_run_starts(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The presets name benchmarks whose questions coevo does not ship."""
+    evaluation = load_config(PRESETS / "rzero.toml").evaluation
+    folder = home.path / "benchmarks"
+    folder.mkdir()
+    (folder / "math500.jsonl").write_text('{"problem": "1 + 1?", "answer": 2}')
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    config = _config(**{"evaluation.benchmark": evaluation.benchmark, "evaluation.suite": evaluation.suite})
+    with pytest.raises(BenchmarkError) as refused:
+        refuse_unready(config, new=True)
+    complaint = r"evaluation\.suite: benchmark amc23: there is no local file, and zwhe99/amc23 cannot be fetched"
+    assert re.search(rf"^{complaint}.*Else put it at {folder}/amc23\{{\.jsonl,", str(refused.value))
 
 
 @pytest.mark.parametrize("up", [True, False])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,11 +63,10 @@ def test_the_memory_of_rzero_on_eight_gpus_by_hand() -> None:
 def test_the_tokens_and_hours_of_rzero_by_hand() -> None:
     plan = plan_of("rzero-qwen3-4b")
     stages = {stage.stage: stage for stage in plan.stages}
-    answers = {
-        (name, part.work.holder, part.work.training): part.work.answers
-        for name, stage in stages.items()
-        for part in stage.parts
-    }
+    answers: Counter[tuple[str, str, bool]] = Counter()
+    for name, stage in stages.items():
+        for part in stage.parts:
+            answers[name, part.work.holder, part.work.training] += part.work.answers
     assert answers == {
         ("train_challenger", "trainer", False): 5 * 128 * 4,
         ("train_challenger", "solver", False): 5 * 128 * 4 * 10,
@@ -73,7 +75,8 @@ def test_the_tokens_and_hours_of_rzero_by_hand() -> None:
         ("label_questions", "solver", False): 8000 * 10,
         ("train_solver", "trainer", False): 15 * 128 * 5,
         ("train_solver", "trainer", True): 15 * 128 * 5,
-        ("evaluate", "solver", False): 500 * 9,
+        # MATH-500 8 times and greedily; AMC and twice AIME 32 times too; Minerva, GSM8K, OlympiadBench greedily
+        ("evaluate", "solver", False): 500 * 9 + (40 + 30 + 30) * 33 + 272 + 1319 + 500,
     }
     (labelling,) = stages["label_questions"].parts
     assert labelling.tokens == pytest.approx((80_000 * 1024 / 1e6, 80_000 * 4096 / 1e6))
@@ -92,19 +95,17 @@ def test_the_tokens_and_hours_of_rzero_by_hand() -> None:
 
 def test_the_calculator_s_rounds_are_those_of_the_stages() -> None:
     assert work.BATCH == BATCH
-    rounds = {
-        (stage.stage, part.work.holder): part.work.rounds
-        for stage in plan_of("rzero-qwen3-4b").stages
-        for part in stage.parts
-        if not part.work.training
-    }
+    rounds: Counter[tuple[str, str]] = Counter()
+    for stage in plan_of("rzero-qwen3-4b").stages:
+        for part in stage.parts:
+            rounds[stage.stage, part.work.holder] += part.work.rounds  # 0 of a part that trains
     assert rounds == {
         ("train_challenger", "trainer"): 5,
         ("train_challenger", "solver"): 5,
         ("generate_questions", "challenger"): 8,
         ("label_questions", "solver"): 8,
         ("train_solver", "trainer"): 15,
-        ("evaluate", "solver"): 1,
+        ("evaluate", "solver"): 8,  # one for each of seven benchmarks, two for GSM8K's 1,319 questions
     }
 
 
@@ -238,6 +239,20 @@ def test_hours_go_down_as_the_assumed_speed_goes_up(slow: float, fast: float) ->
     config = load_config(preset_path("rzero-qwen3-4b"))
     hours = [calculate("p", config, Assumptions(mfu_sample=mfu, mfu_train=mfu)).hours for mfu in (slow, fast)]
     assert hours[0] >= hours[1]
+
+
+def test_a_benchmark_that_is_not_here_has_the_number_of_questions_that_its_definition_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COEVO_BENCHMARKS", str(tmp_path))
+
+    def answers(benchmark: str) -> int:
+        plan = plan_of("rzero-qwen3-4b", evaluation__benchmark=benchmark, evaluation__suite=None)
+        return plan.before[0].parts[0].work.answers
+
+    assert [answers("amc_83"), answers("olympiadbench"), answers("mine.jsonl")] == [83 * 9, 500 * 9, 500 * 9]
+    (tmp_path / "amc_83.jsonl").write_text('{"problem": "1 + 1?", "answer": 2}')
+    assert answers("amc_83") == 9
 
 
 def test_every_preset_has_a_plan() -> None:

@@ -64,7 +64,7 @@ def grpo_loss(
     The KL term is part of the loss only if `kl_in` is "loss". `loss_average` is one of:
 
     - "sequence", `1/B sum_i 1/|o_i| sum_t l_it`: R-Zero's and EVOL-RL's.
-    - "token", `sum_it l_it / sum_i |o_i|`: that of the released codes.
+    - "token", `sum_it l_it / sum_i |o_i|`: that of the released code of SRT, TTRL, EVOL-RL and SCRL.
     - "max_length", `1/B sum_i 1/max_tokens sum_t l_it`: Dr. GRPO's, which Poly-EPO uses (A).
 
     Deviation: R-Zero's A.1 writes the KL to pi_old, which at the first update is 0 whatever the policy. Like R-Zero's
