@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 from sqlalchemy.orm import Session
@@ -28,15 +28,20 @@ class Meter:
     """
 
     def __init__(
-        self, key: StageKey, purpose: Purpose, units: Mapping[ResourceKind, float] | None = None, since: float = 0.0
+        self,
+        key: StageKey,
+        purpose: Purpose,
+        units: Mapping[ResourceKind, float] | None = None,
+        since: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`units` are the devices that are held; `since` is a `time.monotonic()`, by default now."""
-        self._key, self._purpose, self._units = key, purpose, units or {}
-        self._since = since or time.monotonic()
+        """`units` are the devices that are held; `since` is a time of the clock, by default now."""
+        self._key, self._purpose, self._units, self._clock = key, purpose, units or {}, clock
+        self._since = clock() if since is None else since
 
     def charge(self, session: Session) -> None:
         """Store the time since the last call."""
-        now = time.monotonic()
+        now = self._clock()
         seconds, self._since = now - self._since, now
         cpu, gpu = (self._units.get(kind, 0.0) * seconds for kind in get_args(ResourceKind))
         queries.usage.add_usage(session, self._key, self._purpose, seconds=seconds, cpu_seconds=cpu, gpu_seconds=gpu)

@@ -57,11 +57,10 @@ def test_a_budget_of_money_needs_a_price() -> None:
         parse_config({"budget": {"money": 5}}, "test")
 
 
-def test_a_meter_charges_the_time_since_it_was_charged_last(used: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_meter_charges_the_time_since_it_was_charged_last(used: Store) -> None:
     times = iter([100.0, 110.0, 115.0])
-    monkeypatch.setattr("orchestrator.costs.time.monotonic", lambda: next(times))
     key = StageKey("r", 1, "evaluate")
-    meter = Meter(key, "applications", {"CPU": 1.5, "GPU": 4})
+    meter = Meter(key, "applications", {"CPU": 1.5, "GPU": 4}, clock=lambda: next(times))
     for _ in range(2):
         with used.write() as session:
             meter.charge(session)
