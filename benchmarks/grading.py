@@ -72,8 +72,8 @@ def pairs_of(answers: Mapping[str, Sequence[str]]) -> Iterator[Pair]:
                 if (answer := rule(gold)) != gold:
                     yield Pair(truth, name, gold, answer)
     for of_benchmark in answers.values():
-        for name, found in other_answers(of_benchmark).items():
-            yield from (Pair("unequal", name, gold, answer) for gold, answer in found)
+        for name, pairs in other_answers(of_benchmark).items():
+            yield from (Pair("unequal", name, gold, answer) for gold, answer in pairs)
 
 
 def _grade(pairs: Sequence[Pair]) -> list[Graded]:

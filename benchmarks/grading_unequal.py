@@ -194,5 +194,5 @@ def other_answers(answers: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
             pairs[kind[0] if kind[0] == other_kind[0] else "different kinds"].append((answer, other))
     rng = random.Random(SEED)
     return {
-        f"other answers: {name}": rng.sample(found, min(PAIRS, len(found))) for name, found in sorted(pairs.items())
+        f"other answers: {name}": rng.sample(known, min(PAIRS, len(known))) for name, known in sorted(pairs.items())
     }

@@ -85,11 +85,11 @@ def _remarks(costs: RunCosts) -> Iterator[str]:
         yield f"{elapsed} from the run's creation to the end of its last stage, {total} of it in stages"
     if costs.kept:
         amounts = costs.making
-        each = (amounts.cpu_seconds + amounts.gpu_seconds) / costs.kept
+        seconds = (amounts.cpu_seconds + amounts.gpu_seconds) / costs.kept
         tokens = (amounts.prompt_tokens + amounts.reply_tokens) / costs.kept
         price = f", {amounts.money / costs.kept:,.4f} {costs.currency}" if costs.currency else ""
         yield (
-            f"each of {costs.kept:,} kept questions took {each:.2f} s of devices, {tokens:,.0f} tokens{price}, from "
+            f"each of {costs.kept:,} kept questions took {seconds:.2f} s of devices, {tokens:,.0f} tokens{price}, from "
             "the Challenger's training to its label"
         )
     for correct in costs.correct:

@@ -80,8 +80,8 @@ def test_every_different_answer_is_asked_about_once_with_the_paper_s_prompt(stor
     assert (stored.disagreements.value, stored.disagreements.n) == (3 / 5, 5)
     with store.read() as session:
         judged = queries.evaluations.judged_of(session, key, ["a"])
-    said = {-1: "right", 0: "right", 1: "right", 2: "right", 3: "right"}  # the same answer has the same verdict
-    assert judged == [JudgedAnswer("a", index, "judge_m", verdict) for index, verdict in said.items()]
+    verdicts = {-1: "right", 0: "right", 1: "right", 2: "right", 3: "right"}  # the same answer has the same verdict
+    assert judged == [JudgedAnswer("a", index, "judge_m", verdict) for index, verdict in verdicts.items()]
 
 
 def test_failures_can_be_asked_about_first_and_the_passes_later(store: Store) -> None:

@@ -38,7 +38,7 @@ def test_a_training_starts_from_the_last_training_of_its_model(sqlite: Store, sh
     newest = {"challenger": "s/base/0", "solver": "s/base/0"}
     for role, t in TRAININGS:
         context = context_of(sqlite, "s", t)
-        assert {each: context.checkpoint(each).id for each in context.config.roles} == newest
+        assert {role: context.checkpoint(role).id for role in context.config.roles} == newest
         trained = add(sqlite, role, t)
         newest |= dict.fromkeys(newest, trained) if shared else {role: trained}
     assert newest == {"challenger": "s/solver/2" if shared else "s/challenger/2", "solver": "s/solver/2"}

@@ -30,7 +30,9 @@ ROWS = {
     ]
     for paper, text in SECTIONS.items()
 }
-COMMANDS = sorted({each for rows in ROWS.values() for row in rows for each in re.findall(r"`coevo ([^`]+)`", row[2])})
+COMMANDS = sorted(
+    {command for rows in ROWS.values() for row in rows for command in re.findall(r"`coevo ([^`]+)`", row[2])}
+)
 
 
 def _parsed(command: str) -> dict[str, Any]:

@@ -81,9 +81,9 @@ function PerQuestion({ costs }) {
   if (costs.kept === 0) return null;
   const { making, kept, currency, correct } = costs;
   const price = currency ? `, ${(making.money / kept).toFixed(4)} ${currency}` : "";
-  const each = ((making.cpu_seconds + making.gpu_seconds) / kept).toFixed(2);
+  const seconds = ((making.cpu_seconds + making.gpu_seconds) / kept).toFixed(2);
   const tokens = number(Math.round((making.prompt_tokens + making.reply_tokens) / kept));
-  return html`<p>Each of ${number(kept)} kept questions took ${each} s of devices and ${tokens} tokens${price}, from the
+  return html`<p>Each of ${number(kept)} kept questions took ${seconds} s of devices and ${tokens} tokens${price}, from the
     Challenger's training to its label.</p>
     ${correct.map(
       ({

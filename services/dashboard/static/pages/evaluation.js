@@ -108,7 +108,7 @@ function Question({ id, record: { question, result, answers, judged } }) {
 /** @param {{ answers: EvaluatedAnswer[], judged: Schemas["JudgedAnswer"][] }} props */
 function Answers({ answers, judged }) {
   const judges = [...new Set(judged.map(({ judge }) => judge))].sort();
-  const said = new Map(judged.map(({ judge, sample_index, verdict }) => [`${judge} ${sample_index}`, verdict]));
+  const verdicts = new Map(judged.map(({ judge, sample_index, verdict }) => [`${judge} ${sample_index}`, verdict]));
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers"><table>
     <thead><tr><th scope="col">sample</th><th scope="col">answer</th><th scope="col">verdict</th>${judges.map((judge) => html`<th key=${judge} scope="col">${humanise(judge)}</th>`)}<th scope="col">tokens</th><th scope="col">end</th></tr></thead>
     <tbody>${answers.map(
@@ -116,7 +116,7 @@ function Answers({ answers, judged }) {
         <td>${sample_index < 0 ? "greedy" : sample_index}</td>
         <td>${answer === null ? html`<span class="none">none</span>` : html`<${Answer} text=${answer} />`}</td>
         <td>${verdict ? VERDICTS[verdict] : "no answer"}</td>
-        ${judges.map((judge) => html`<td key=${judge}>${said.get(`${judge} ${sample_index}`) ?? "–"}</td>`)}
+        ${judges.map((judge) => html`<td key=${judge}>${verdicts.get(`${judge} ${sample_index}`) ?? "–"}</td>`)}
         <td>${number(tokens)}</td>
         <td>${finish_reason === "length" ? "cut off" : "stop"}</td>
       </tr>`,
