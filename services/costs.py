@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from math import sqrt
+from typing import get_args
 
 from sqlalchemy.orm import Session
 
@@ -125,7 +126,8 @@ def _usage(session: Session, run: str) -> list[UsageRow]:
         used = (job.used, 0.0) if job.kind == "CPU" else (0.0, job.used)
         counts = (row.requests, row.prompt_tokens, row.reply_tokens) if row else (0, 0, 0)
         rows[job.iteration, job.stage, "training"] = UsageRow(job.iteration, job.stage, "training", 0.0, *used, *counts)
-    return [rows[key] for key in sorted(rows)]
+    stages, purposes = get_args(Stage), get_args(Purpose)
+    return sorted(rows.values(), key=lambda row: (row.iteration, stages.index(row.stage), purposes.index(row.purpose)))
 
 
 def _amounts(row: UsageRow, rates: Rates) -> Amounts:

@@ -30,7 +30,7 @@ export function ArmComparison({ names, colours }) {
     points: arm.curves.greedy.map(asSeriesPoint),
   }));
   return html`<${Panel} title="Accuracy on the same questions" wide id="comparison" about=${about}>
-    <div class="scroll" tabindex="0" role="region" aria-label="Accuracy of each arm"><table>
+    <div class="scroll" tabindex="0" role="region" aria-label="Accuracy of each arm"><table class="numbers">
       <thead><tr>
         <th scope="col">arm</th><th scope="col">seeds</th><th scope="col">iteration</th>
         ${shown.map(([name, title]) => html`<th scope="col" key=${name}>${title}</th>`)}
