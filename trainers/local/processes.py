@@ -55,11 +55,12 @@ class _Idle:
     """The idle worker processes, on the Ray that the caller is connected to."""
 
     def __init__(self) -> None:
-        self._driver, self._processes = "", list[Any]()
+        self._driver, self._processes = ("", ""), list[Any]()
 
     def fill(self, count: int) -> None:
         """Start processes until `count` are idle. Does not wait for them."""
-        driver = ray.get_runtime_context().get_job_id()
+        context = ray.get_runtime_context()
+        driver = context.get_node_id(), context.get_job_id()  # the ids of jobs begin anew in every cluster
         if driver != self._driver:  # the caller has connected anew, and Ray has ended the earlier processes
             self._driver, self._processes = driver, []
         # The processes reserve no CPUs on Ray: they idle between jobs, and the CPUs of a job are reserved in the pool.
