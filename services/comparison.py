@@ -55,7 +55,11 @@ class ArmFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Arms compared on the same questions of a benchmark, each after its last iteration."""
+    """Arms compared on a benchmark, each after its last iteration.
+
+    `questions` is the number of questions that all runs have answered. Differences are over these; if there are none,
+    because the benchmark's file has changed, there are no differences.
+    """
 
     benchmark: str
     questions: int
@@ -166,7 +170,9 @@ def _differences(
     final: Mapping[str, Mapping[str, Evaluated]],
     questions: Sequence[str],
 ) -> dict[str, Difference]:
-    """The differences of two arms, run by run in their order, which is that of the seeds."""
+    """The differences of two arms, run by run in their order, which is that of the seeds; none without questions."""
+    if not questions:
+        return {}
     pairs = list(zip(baseline, runs, strict=False))
     return {
         name: paired_bootstrap(

@@ -23,7 +23,7 @@ def without_complaints(page: Page) -> Iterator[None]:
     page.on("console", lambda message: messages.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: messages.append(str(error)))
     yield
-    assert messages == []
+    assert messages == [], messages  # this file is not one of those whose assertions pytest rewrites
 
 
 def look_at(page: Page, address: str, heading: str, looks: Sequence[Look]) -> None:

@@ -25,7 +25,8 @@ def test_a_checkpoint_and_a_folder_are_evaluated_as_the_run_did_it_though_the_co
         expected = queries.evaluations.results_of(session, base.id), queries.evaluations.answers_of(session, base.id)
     settings = run.config["evaluation"]
     protocol = {"--samples": settings["samples"], "--seed": run.seed}
-    protocol |= {f"--{name.replace('_', '-')}": value for name, value in settings["sampling"].items()}
+    sampling = {name: value for name, value in settings["sampling"].items() if value is not None}
+    protocol |= {f"--{name.replace('_', '-')}": value for name, value in sampling.items()}
     options = ("micro", *(str(part) for option in protocol.items() for part in option))
 
     def stored(model: str) -> tuple[list[Evaluated], list[EvaluatedAnswer]]:

@@ -103,6 +103,20 @@ def test_an_evaluation_that_is_not_finished_is_not_compared(experiment: Store) -
     assert comparison.questions == 4
 
 
+def test_runs_without_a_question_in_common_have_no_differences(experiment: Store) -> None:
+    add_run(experiment, "elsewhere", [])
+    with experiment.write() as session:
+        checkpoint = Checkpoint("elsewhere/base/0", "elsewhere", "base", 0, 0, "/m", "e", None)
+        queries.checkpoints.add_checkpoint(session, checkpoint, {})
+        items = [Evaluated("other", None, 2, 1, True, True)]
+        add_evaluations(session, checkpoint=checkpoint.id, benchmark="b.jsonl", items=items)
+    with experiment.read() as session:
+        comparison = compare(session, *arms_named(session, ["x-all-1", "elsewhere"]))
+    assert comparison.questions == 0
+    assert [arm.differences for arm in comparison.arms] == [{}, {}]
+    assert comparison.arms[1].curves["greedy"][0].values == [1.0]
+
+
 def test_what_cannot_be_compared_is_refused(experiment: Store) -> None:
     add_run(experiment, "elsewhere", [[YES]], evaluation={"benchmark": "other.jsonl"})
     add_run(experiment, "new", [])

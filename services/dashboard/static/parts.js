@@ -21,6 +21,7 @@ import { focusHeading } from "./router.js";
  *   shared?: boolean,
  *   solver: { reward: { type: string } },
  *   dataset: { votes: number, filtered?: boolean, band?: [number, number] | null, delta?: number },
+ *   evaluation: { benchmark: string },
  * }} RunConfig
  */
 

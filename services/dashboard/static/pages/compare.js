@@ -145,6 +145,19 @@ function RunToggle({ name, colour, toggle }) {
   </button>`;
 }
 
+/**
+ * Whether several runs have answered the questions of the same benchmark. Others, the API refuses to compare.
+ *
+ * @param {ComparedRun[]} runs
+ */
+function isComparable(runs) {
+  const benchmarks = new Set(runs.map(({ detail }) => configOf(detail).evaluation.benchmark));
+  /** @param {ComparedRun} run */
+  const isEvaluated = ({ seriesPoints }) =>
+    ["held_out", "test_time"].some((name) => seriesNamed(seriesPoints, name).length > 0);
+  return runs.length > 1 && benchmarks.size === 1 && runs.every(isEvaluated);
+}
+
 /** @param {{ runs: ComparedRun[], oracle: string | null, setOracle: (oracle: string) => void }} props */
 function Comparison({ runs, oracle: oracleInAddress, setOracle }) {
   const usedOracles = oraclesOfAll(runs);
@@ -164,7 +177,7 @@ function Comparison({ runs, oracle: oracleInAddress, setOracle }) {
   return html`
     ${oracle && form}
     <div class="panels">
-      ${runs.length > 1 && html`<${ArmComparison} names=${runs.map(({ name }) => name)} colours=${COLOURS} />`}
+      ${isComparable(runs) && html`<${ArmComparison} names=${runs.map(({ name }) => name)} colours=${COLOURS} />`}
       ${figures.map((figure) => html`<${FigurePanel} key=${figure.name} figure=${figure} runs=${runs} />`)}
       <${LatestFigures} runs=${runs} figures=${figures.slice(0, -1)} />
     </div>`;

@@ -21,7 +21,9 @@ export function ArmComparison({ names, colours }) {
   const about = [
     `Percent right of ${number(questions)} questions of ${benchmark}, after each arm's last iteration.`,
     hasSeeds ? "The first line is the mean over seeds, with its interval over seeds." : "",
-    `The second is the difference to ${baseline}: a paired bootstrap over questions and seeds.`,
+    questions > 0
+      ? `The second is the difference to ${baseline}: a paired bootstrap over questions and seeds.`
+      : "They have no question in common, so there are no differences.",
   ].join(" ");
   const differing = Object.keys(arms[0]?.settings ?? {});
   const lines = arms.map((arm, i) => ({
