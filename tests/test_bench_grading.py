@@ -14,6 +14,7 @@ from benchmarks.grading import Graded, Pair, figures_of
 from benchmarks.grading_docs import write
 from benchmarks.grading_equal import EQUAL
 from benchmarks.grading_unequal import NEAR, PAIRS, kind_of, other_answers
+from core.types import EqualityVerdict
 from orchestrator.cli import app
 
 TWELVE = [
@@ -141,9 +142,14 @@ def test_the_pairs_that_a_grader_got_wrong_are_listed(figures: dict[str, Any]) -
 
 def test_wrong_and_unknown_verdicts_are_shares_with_wilson_s_interval() -> None:
     """Of four pairs of two answers ours is wrong on one and does not know one; math-verify is wrong on two."""
-    verdicts = [("unequal", "unequal"), ("unknown", "equal"), ("equal", "equal"), ("equal", "unequal")]
+    verdicts: list[tuple[EqualityVerdict, EqualityVerdict]] = [
+        ("unequal", "unequal"),
+        ("unknown", "equal"),
+        ("equal", "equal"),
+        ("equal", "unequal"),
+    ]
     graded = [
-        Graded(Pair("equal", f"rule {i % 2}", f"gold {i // 2}", "x"), ours, None, theirs)  # type: ignore[arg-type]
+        Graded(Pair("equal", f"rule {i % 2}", f"gold {i // 2}", "x"), ours, None, theirs)
         for i, (ours, theirs) in enumerate(verdicts)
     ]
     figures = figures_of(graded)

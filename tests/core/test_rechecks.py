@@ -29,9 +29,9 @@ def answer_to(item: str, index: int, text: str) -> EvaluatedAnswer:
 ANSWERS = [answer_to(item, index, text) for item, texts in GIVEN.items() for index, text in enumerate(texts, GREEDY)]
 
 
-def recheck(said: dict[str, OracleVerdict], answers: list[EvaluatedAnswer] | None = None) -> Recheck:
+def recheck(verdict_by_answer: dict[str, OracleVerdict], answers: list[EvaluatedAnswer] | None = None) -> Recheck:
     answers = ANSWERS if answers is None else answers
-    known = [(answer, said.get(answer.answer or "")) for answer in answers]
+    known = [(answer, verdict_by_answer.get(answer.answer or "")) for answer in answers]
     verdicts = {(answer.item_id, answer.sample_index): verdict for answer, verdict in known if verdict is not None}
     return recheck_of("judge_m", RESULTS, answers, verdicts)
 

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 from api_examples import RUN, fill
+from sqlalchemy import update
 
 from core.settings.costs import Rates
 from core.statistics.estimates import share
-from core.types import Spent, StageKey
+from core.types import Spent, Stage, StageKey
 from services.costs import NOTHING, Amounts, costs_of, total_of
 from storage import queries
+from storage.models import PoolJobs
+from storage.queries.tables import table_of
 from storage.session import Store
 
 LABELLING = StageKey(RUN, 1, "label_questions")
@@ -36,13 +39,11 @@ def used(store: Store) -> Store:
 
 def _train(store: Store, gpus: float, seconds: float) -> None:
     """Store a training that held its units for some time."""
-    from sqlalchemy import text
-
-    slot = {"run": RUN, "iteration": 1, "stage": "train_solver", "owner": "me"}
+    stage: Stage = "train_solver"
     with store.write() as session:
-        queries.pool.join_pool(session, **slot, kind="GPU", units=gpus)  # type: ignore[arg-type]
-        queries.pool.leave_pool(session, **slot)  # type: ignore[arg-type]
-        session.execute(text(f"UPDATE pool_jobs SET used = {gpus * seconds}"))
+        queries.pool.join_pool(session, run=RUN, iteration=1, stage=stage, owner="me", kind="GPU", units=gpus)
+        queries.pool.leave_pool(session, run=RUN, iteration=1, stage=stage, owner="me")
+        session.execute(update(table_of(PoolJobs)).values(used=gpus * seconds))
 
 
 def test_the_amounts_of_a_run_add_up(used: Store) -> None:
