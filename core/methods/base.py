@@ -14,7 +14,7 @@ from core.types import Group, Scored
 
 Signal = Literal["label", "mean_entropy", "embeddings", "clusters"]
 Labels = Literal["online", "offline"]  # the vote of the same rollouts, or the label that came with the question
-Advantage = Literal["zscore", "mean", "rloo", "set"]
+Advantage = Literal["zscore", "population_zscore", "mean", "rloo", "set"]
 LossAverage = Literal["sequence", "token", "max_length"]
 
 Floats = NDArray[np.float64]
@@ -44,9 +44,11 @@ class Objective(Part):
     def advantages(self, rewards: Floats, clusters: Sequence[int] | None = None, seed: int = 0) -> Floats:
         """Advantages (G,) of the rewards (G,) of one prompt's rollouts, by the estimator that `advantage` names.
 
-        "zscore" is GRPO. "mean" is `r - mean`, GRPO without std, as in Poly-EPO's baselines (A). "rloo" is `r` minus
-        the mean of the others, `G/(G-1) (r - mean)` (SRT B.1). A single rollout gets 0. A method with an estimator of
-        its own may need the strategies' `clusters` (G,), and `seed` if it draws random numbers.
+        "zscore" is GRPO, with the sample's standard deviation, over G - 1. "population_zscore" has the population's,
+        over G, with which a share f of rewards 1 among rewards 0 gets `sqrt((1 - f) / f)` (SCRL eq. 3). "mean" is
+        `r - mean`, GRPO without std, as in Poly-EPO's baselines (A). "rloo" is `r` minus the mean of the others,
+        `G/(G-1) (r - mean)` (SRT B.1). A single rollout gets 0. A method with an estimator of its own may need the
+        strategies' `clusters` (G,), and `seed` if it draws random numbers.
 
         Raises:
             ValueError: rewards are not one non-empty row of finite numbers, or a signal that the method's estimator
@@ -57,8 +59,8 @@ class Objective(Part):
         return self._estimate(rewards, clusters, seed)
 
     def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, _seed: int) -> Floats:
-        if self.advantage == "zscore":
-            return zscores(rewards)
+        if self.advantage in ("zscore", "population_zscore"):
+            return zscores(rewards, population=self.advantage == "population_zscore")
         scale = len(rewards) / max(1, len(rewards) - 1) if self.advantage == "rloo" else 1.0
         centred: Floats = scale * (rewards - rewards.mean()) if np.ptp(rewards) else np.zeros_like(rewards)
         return centred
@@ -104,17 +106,20 @@ class Method(Objective):
     @model_validator(mode="after")
     def _sets_have_a_size(self) -> Method:
         if self.advantage == "set" and "set_size" not in type(self).model_fields:
-            raise ValueError("advantage: 'set' belongs to poly_epo and pass_at_n; expected zscore, mean or rloo")
+            raise ValueError(
+                "advantage: 'set' belongs to poly_epo and pass_at_n; expected zscore, population_zscore, mean or rloo"
+            )
         return self
 
 
-def zscores(rewards: Floats) -> Floats:
+def zscores(rewards: Floats, population: bool = False) -> Floats:
     """Z-scores within the group (G,): `(r - mean) / (std + 1e-6)` (R-Zero A.1).
 
-    The paper does not say which standard deviation and epsilon it uses. Here they are those of the released code
-    (EasyR1): the unbiased one, over G - 1, and 1e-6. Equal rewards, and a single one, give exact zeros.
+    R-Zero does not say which standard deviation and epsilon it uses. Here they are those of the released code (EasyR1):
+    the sample's, over G - 1, and 1e-6. With `population`, it is the one over G, as in SCRL's eq. 3. Equal rewards, and
+    a single one, give exact zeros.
     """
     if np.ptp(rewards) == 0:
         return np.zeros_like(rewards, dtype=np.float64)
-    scores: Floats = (rewards - rewards.mean()) / (rewards.std(ddof=1) + EPSILON)
+    scores: Floats = (rewards - rewards.mean()) / (rewards.std(ddof=0 if population else 1) + EPSILON)
     return scores

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from core.methods import Objective
 from core.methods.poly_epo import Grpo, PassAtN, PolyEpo
 from core.methods.rzero import RZero
+from core.methods.scrl import Scrl
 from core.methods.srt import Rloo
 
 REWARDS = st.lists(st.floats(-10, 10), min_size=1, max_size=16)
-ESTIMATORS = pytest.mark.parametrize("method", [RZero(), Grpo(), Rloo()], ids=lambda method: method.advantage)
+ESTIMATORS = pytest.mark.parametrize(
+    "method", [RZero(), Scrl(advantage="population_zscore"), Grpo(), Rloo()], ids=lambda method: method.advantage
+)
 
 
 def advantages_of(rewards: list[Any], method: Objective) -> list[float]:
@@ -27,6 +30,13 @@ def test_zscores_by_hand() -> None:
     deviation = math.sqrt(0.2) + 1e-6
     expected = [0.8 / deviation, *[-0.2 / deviation] * 4]
     assert advantages_of([1.0, 0, 0, 0, 0], RZero()) == pytest.approx(expected, abs=1e-12)
+
+
+def test_zscores_with_the_population_s_deviation_by_hand() -> None:
+    # SCRL eq. 3 with f = 1/5: sqrt(0.8 / 0.2) = 2. The mean is 0.2, the variance 0.2 * 0.8 = 0.4^2: -0.2 / 0.4 = -0.5.
+    method = Scrl(advantage="population_zscore")
+    assert advantages_of([1.0, 0, 0, 0, 0], method) == pytest.approx([2, -0.5, -0.5, -0.5, -0.5], abs=1e-5)
+    assert Scrl().advantage == "zscore"
 
 
 def test_mean_only_and_leave_one_out_by_hand() -> None:

@@ -109,6 +109,7 @@ def test_rewards_stay_in_range_and_follow_a_permutation(group: Group, random: Ra
     method = Scrl()
     scored = method.score(group)
     assert ((scored.rewards >= -0.125 - 0.2) & (scored.rewards <= 1.2)).all()  # lambda times two nats at most
+    assert all(reward <= 0 for reward, answer in zip(scored.rewards, group.answers, strict=True) if answer is None)
     again = method.score(permuted(group, order))
     assert again.rewards == pytest.approx(scored.rewards[order])
     assert again.label == scored.label
@@ -124,3 +125,63 @@ def test_a_rare_answer_as_unsure_as_the_mean_is_negative() -> None:
     # H(a) = H for every answer: 6 (1/4 < 0.3) and 7 (1/8) are negative, and the entropy term is 0.
     scored = score(ANSWERS, [0.5] * 8, Scrl(tau_neg=0.3))
     assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, 0])
+
+
+@pytest.mark.parametrize(
+    ("entropy", "rewards"),
+    [
+        (0.1, [0.74, 0.74, 0.74, 0]),  # H = 1.6/4 = 0.4: 0.75 - 0.1 (0.5 - 0.4); -0.1 (0.1 - 0.4) = 0.03 is cut off
+        (0.9, [0.76, 0.76, 0.76, -0.03]),  # H = 2.4/4 = 0.6: 0.75 - 0.1 (0.5 - 0.6); -0.1 (0.9 - 0.6)
+    ],
+)
+def test_a_rollout_without_an_answer_never_gains_from_its_entropy(entropy: float, rewards: list[float]) -> None:
+    answers, entropies = ["5", "5", "5", None], [0.5, 0.5, 0.5, entropy]
+    assert score(answers, entropies, Scrl()).rewards == pytest.approx(rewards, abs=1e-12)
+    assert score(answers, entropies, Scrl(variant="official")).rewards[3] == -1
+
+
+def test_without_selection_the_majority_always_is_the_positive_label() -> None:
+    # 1 has 2/8, less than 0.375. The others have 1/8, which is not below tau_neg. H(a) = H.
+    answers: list[str | None] = ["1", "1", "2", "3", "4", "5", "6", "7"]
+    assert score(answers, [0.5] * 8, Scrl()).label is None
+    scored = score(answers, [0.5] * 8, Scrl(selective_positives=False))
+    assert (scored.label, scored.parts["abstained"]) == ("1", 0)
+    assert scored.rewards == pytest.approx([0.25, 0.25, 0, 0, 0, 0, 0, 0])
+    # Its share 1/4 is below tau_neg = 1/2, but the positive label is never negative. The others: 1/4 - 1/2.
+    differ = score(["1", "2", "3", "4"], [0.5] * 4, Scrl(selective_positives=False, tau_neg=0.5))
+    assert differ.rewards == pytest.approx([0.25, -0.25, -0.25, -0.25])
+    assert score([None, None], [0.5, 0.5], Scrl(selective_positives=False)).label is None
+
+
+def test_thresholds_of_zero_give_no_label_to_a_tie_where_a_majority_vote_does() -> None:
+    thresholds = Scrl(tau_pos=0, tau_marg=0)
+    tied: list[str | None] = ["6", "6", "5", "5"]
+    assert (score(tied, [0.5] * 4, thresholds).label, score(tied, [0.5] * 4, thresholds).rewards.any()) == (None, False)
+    majority = score(tied, [0.5] * 4, Scrl(selective_positives=False))
+    assert (majority.label, majority.rewards.tolist()) == ("5", [0, 0, 0.5, 0.5])
+    assert score(["6", "6", "5", None], [0.5] * 4, thresholds).label == "6"
+
+
+def test_tau_neg_zero_leaves_no_negative_label() -> None:
+    # Apart from the entropy term of -0.1 (H(a) - 0.5), only the majority earns something.
+    scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0))
+    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.01])
+    assert scored.negatives == ()
+    assert score(ANSWERS, ENTROPIES, Scrl(tau_neg=0, entropy_gate=False)).negatives == ()
+
+
+def test_without_the_entropy_gate_a_rare_answer_is_negative_however_sure() -> None:
+    # 6 (1/4 < 0.3) has the entropy 0.1, below the mean 0.375: 1/4 - 0.3 - 0.1 (0.1 - 0.375) = -0.0225.
+    # 7: 1/8 - 0.3 - 0.1 (1.0 - 0.375) = -0.2375.
+    entropies = [0.2, 0.2, 0.4, 0.4, 0.1, 0.1, 1.0, 0.6]
+    scored = score(ANSWERS, entropies, Scrl(tau_neg=0.3, entropy_gate=False))
+    assert scored.negatives == ("6", "7")
+    assert scored.rewards[4:7] == pytest.approx([-0.0225, -0.0225, -0.2375])
+
+
+def test_hard_rewards_are_one_zero_and_minus_one() -> None:
+    assert score(ANSWERS, ENTROPIES, Scrl(dynamic_reward=False)).rewards.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    hard = Scrl(dynamic_reward=False, tau_neg=0.3)
+    assert score(ANSWERS, ENTROPIES, hard).rewards.tolist() == [1, 1, 1, 1, -1, -1, -1, 0]
+    official = hard.model_copy(update={"variant": "official"})
+    assert score(ANSWERS, ENTROPIES, official).rewards.tolist() == [1, 1, 1, 1, -1, -1, -1, -1]
