@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.settings.parsing import parse_config
+from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
 from core.types import Evaluated
@@ -23,8 +24,17 @@ SCORES: dict[str, Callable[[Evaluated], float]] = {
     "pass_at_1": lambda result: result.correct / result.samples,
 }
 # Series of the loop, which have no value for each question, and the questions that they are over.
-SERIES = {"label_accuracy": "kept", "kept_share": "all", "p_hat": "all", "policy_entropy": ""}
-_NO_SHARES = frozenset({"policy_entropy"})
+SERIES = {
+    "label_accuracy": "kept",
+    "kept_share": "all",
+    "p_hat": "all",
+    "policy_entropy": "",
+    TRAINING_LABELS: "",
+    NEGATIVE_LABEL_ACCURACY: "",
+    "positive_labels": "",
+    "negative_labels": "",
+}
+_NO_SHARES = frozenset({"policy_entropy", "positive_labels", "negative_labels"})
 _NOT_COMPARED = ("seed", "iterations", "budget", "rates")  # settings in which runs may differ without being told apart
 
 

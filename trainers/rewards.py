@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def solver_scores(
 
 
 def solver_figures(
-    questions: Sequence[TrainQuestion], scored: Sequence[tuple[Group, Scored]], grader: Grader
+    questions: Sequence[TrainQuestion], scored: Sequence[tuple[Group, Scored]], method: Method, grader: Grader
 ) -> Figures:
     """The figures of a step.
 
@@ -67,7 +68,10 @@ def solver_figures(
       maximises it, whatever its reward is called.
     - `same_label_share`: the largest share of the step's different questions that have the same majority answer, or 0
       when no two questions share one. Near 1, the answer no longer depends on the question (SRT 4.1.1).
-    - the method's own figures, each a mean over the groups that have it, and the figures of `_label_figures`.
+    - `positive_labels` and `negative_labels`, if the method makes its labels itself: how many prompts it gave a label,
+      and how many answers it took for wrong (SCRL, figure 3).
+    - the method's own figures, each a mean over the groups that have it, and the figures of `_label_figures` and
+      `_entropy_figures`.
     """
     groups = [group for group, _ in scored]
     answers = [answer for group in groups for answer in group.answers]
@@ -80,10 +84,13 @@ def solver_figures(
         "same_label_share": largest / len(majorities) if largest > 1 else 0.0,
     }
     scores = [score for _, score in scored]
+    if method.labels == "online":
+        figures["positive_labels"] = float(sum(score.label is not None for score in scores))
+        figures["negative_labels"] = float(sum(len(score.negatives) for score in scores))
     for name in dict.fromkeys(name for score in scores for name in score.parts):
         values = [score.parts[name] for score in scores if name in score.parts]
         figures[name] = sum(values) / len(values)
-    return figures | _label_figures(questions, scores, grader)
+    return figures | _label_figures(questions, scores, grader) | _entropy_figures(questions, groups, grader)
 
 
 def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored], grader: Grader) -> Figures:
@@ -129,6 +136,28 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
             "negative_label_accuracy": sum(accuracies) / len(accuracies),
         }
     return figures
+
+
+def _entropy_figures(questions: Sequence[TrainQuestion], groups: Sequence[Group], grader: Grader) -> Figures:
+    """`right_entropy` and `wrong_entropy`: the mean over the rollouts with a right answer, and over the wrong ones.
+
+    In nats per token, over the prompts whose truth and entropies are known (SCRL, table 8). A rollout without an answer
+    is wrong. One that the grader cannot decide is left out, and so is a figure without any rollout.
+    """
+    known = [
+        (group, group.mean_entropy, question.truth)
+        for question, group in zip(questions, groups, strict=True)
+        if question.truth is not None and group.mean_entropy is not None
+    ]
+    pairs = [(answer, truth) for group, _, truth in known for answer, _ in group.vote.classes]
+    verdicts = iter([comparison.verdict for comparison in grader.compare_many(pairs)])
+    entropies: dict[str, list[float]] = {"equal": [], "unequal": [], "unknown": []}
+    for group, mean_entropy, _ in known:
+        of_class = [next(verdicts) for _ in group.vote.classes]
+        for index, entropy in zip(group.classes, mean_entropy.tolist(), strict=True):
+            entropies["unequal" if index is None else of_class[index]].append(entropy)
+    named = {"right_entropy": entropies["equal"], "wrong_entropy": entropies["unequal"]}
+    return {name: fmean(values) for name, values in named.items() if values}
 
 
 def _count_questions(prompts: Sequence[tuple[TrainQuestion, Any, Any]]) -> int:

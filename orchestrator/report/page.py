@@ -30,6 +30,10 @@ _TRAINING = (
     ("label_accuracy", "right labels"),
     ("labelled_share", "prompts labelled"),
     ("negative_label_accuracy", "accuracy of negative labels"),
+    ("positive_labels", "prompts with a label"),
+    ("negative_labels", "negative labels"),
+    ("right_entropy", "entropy of right rollouts, nats"),
+    ("wrong_entropy", "entropy of wrong rollouts, nats"),
     ("same_label_share", "one answer to all"),
 )
 

@@ -53,6 +53,14 @@ FIGURES = {
     "policy_entropy": Figure("policy_entropy", "nats", "Entropy of the Solver's policy, per token", _STEPS),
     "kl": Figure("kl", "nats", "The Solver's divergence from its reference, per token", _STEPS),
     "pseudo_reward": Figure("pseudo_reward", "", "Mean raw reward of the Solver, in its method's own units", _STEPS),
+    "positive_labels": Figure(
+        "positive_labels", "", "Prompts of a training step that the Solver's method gave a label", _STEPS
+    ),
+    "negative_labels": Figure(
+        "negative_labels", "", "Answers of a training step that the Solver's method took for wrong", _STEPS
+    ),
+    "right_entropy": Figure("right_entropy", "nats", "Entropy of the right rollouts in training, per token", _STEPS),
+    "wrong_entropy": Figure("wrong_entropy", "nats", "Entropy of the wrong rollouts in training, per token", _STEPS),
     "challenger_policy_entropy": Figure(
         "challenger_policy_entropy", "nats", "Entropy of the Challenger's policy, per token", _STEPS
     ),

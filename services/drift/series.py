@@ -30,7 +30,12 @@ from storage.rows import Over, SeriesPoint
 OF_LABELS = frozenset({"label_accuracy", "ill_posed_share"})  # what oracles say of the pseudo-labels
 # Role -> series -> the trainer's metric. A series without a role in its name is the Solver's.
 _TRAINING_METRICS: dict[Role, dict[str, str]] = {
-    "solver": {"policy_entropy": "entropy", "kl": "kl", "pseudo_reward": "reward_mean"},
+    "solver": {
+        "policy_entropy": "entropy",
+        "kl": "kl",
+        "pseudo_reward": "reward_mean",
+        **{name: name for name in ("positive_labels", "negative_labels", "right_entropy", "wrong_entropy")},
+    },
     "challenger": {
         "challenger_policy_entropy": "entropy",
         "challenger_kl": "kl",

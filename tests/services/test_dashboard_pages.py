@@ -220,6 +220,7 @@ def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iterati
         for step, right in enumerate((0.75, 0.5), 1):
             metrics = {"truths_known": 4, "labelled_share": 1.0, "labels_checked": 4, "label_accuracy": right}
             metrics |= {"negatives_checked": 2, "negative_label_accuracy": 1.0, "majority_share": 0.5}
+            metrics |= {"positive_labels": 4, "negative_labels": 6, "right_entropy": 0.2, "wrong_entropy": 0.5}
             queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=step, metrics=metrics)
         refresh(session, run, 1)
     with without_complaints(page):
@@ -227,6 +228,8 @@ def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iterati
         panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Labels made in training"))
         expect(panel.get_by_role("group", name="Right labels by training step")).to_be_visible()
         expect(panel.get_by_role("group", name="Labels made in training, by iteration")).to_be_visible()
+        expect(panel.get_by_role("group", name="Number of labels in a step, by iteration")).to_be_visible()
+        expect(panel.get_by_role("group", name="Entropy of right and wrong rollouts, by iteration")).to_be_visible()
         expect(panel).to_contain_text("compared with the prompts' own answers")
         # The run has no stored pseudo-labels.
         expect(page.get_by_role("heading", name="Pseudo-label accuracy")).to_have_count(0)
@@ -234,7 +237,8 @@ def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iterati
         expect(tile).to_contain_text("62.5%")  # five of eight, on four questions
         expect(page.locator("dl.tiles").get_by_text("Label accuracy (kept)")).to_have_count(0)
         page.goto(f"{address}/compare?run={run}")
-        expect(page.get_by_role("heading", name="Label accuracy in training")).to_be_visible()
+        for title in ("Label accuracy in training", "Positive labels", "Negative labels"):
+            expect(page.get_by_role("heading", name=title)).to_be_visible()
         page.goto(address)
         card = page.locator("article.run").filter(has_text=run)
         expect(card.get_by_text("in training, by given").first).to_be_visible()

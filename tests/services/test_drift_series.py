@@ -13,6 +13,7 @@ from core.statistics.audits import Stratum, stratified_share
 from core.statistics.estimates import Estimate, mean_share, share
 from core.statistics.guard import Alarm
 from core.types import OracleLabel, question_id
+from services.api.figure_metrics import figure_of
 from services.drift.alerts import record
 from services.drift.series import points_of, refresh, refresh_labels
 from storage import queries
@@ -53,6 +54,28 @@ def test_the_series_of_an_iteration_by_hand(store: Store) -> None:
     assert ("kl", "", "") not in by_key  # the step's KL is not a number
     cluster = by_key["largest_cluster_share", "all", ""]  # one question was compared
     assert (cluster.value, cluster.lo, cluster.n) == (1.0, None, 1)
+
+
+def test_the_series_of_label_numbers_and_rollout_entropies_by_hand(store: Store) -> None:
+    """Means over the last steps, here three; the second has no right rollout. There is no interval."""
+    fill(store)
+    steps = [
+        {"positive_labels": 2, "negative_labels": 9, "right_entropy": 0.2, "wrong_entropy": 0.5},
+        {"positive_labels": 3, "negative_labels": 4, "wrong_entropy": 0.7},
+        {"positive_labels": 5, "negative_labels": 0, "right_entropy": 0.4, "wrong_entropy": 0.3},
+    ]
+    with store.write() as session:
+        for step, metrics in enumerate(steps, 11):
+            queries.figures.add_train_metrics(
+                session, run=RUN, iteration=1, role="solver", step=step, metrics={**metrics, "step": step}
+            )
+    by_key = points(store)
+    expected = {"positive_labels": (10 / 3, 3), "negative_labels": (13 / 3, 3)}
+    expected |= {"right_entropy": (0.3, 2), "wrong_entropy": (0.5, 3)}
+    for name, (value, n) in expected.items():
+        point = by_key[name, "", ""]
+        assert (point.value, point.lo, point.n) == (pytest.approx(value), None, n)
+        assert figure_of(name) is not None
 
 
 def test_a_run_that_trains_on_its_benchmark_s_questions_has_no_held_out_accuracy(store: Store) -> None:

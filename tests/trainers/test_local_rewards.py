@@ -111,10 +111,38 @@ def test_known_truths_are_measured_and_not_rewarded(grader: Grader) -> None:
         "label_accuracy": 1 / 2,
         "negatives_checked": 1,
         "negative_label_accuracy": 0,
+        "right_entropy": 0.5,  # all rollouts have the same entropy
+        "wrong_entropy": 0.5,
     }
     assert {name: rewarded.metrics[name] for name in figures} == figures
     assert not figures.keys() & unknown.metrics.keys()
+    for metrics in (rewarded.metrics, unknown.metrics):
+        assert (metrics["positive_labels"], metrics["negative_labels"]) == (2, 1)
     assert [group.rewards.tolist() for group in rewarded.groups] == [group.rewards.tolist() for group in unknown.groups]
+
+
+def test_the_entropies_of_right_and_wrong_rollouts_by_hand(grader: Grader) -> None:
+    """The truths are 3 in two spellings and 8; the third question's is unknown, so its entropies do not count."""
+    job = replace(tiny_job(Path("unused")), reward=Scrl())
+    questions = questions_at(job, 1)
+    truths = dict(zip((question.question_id for question in questions), ("3.0", "8", None), strict=True))
+    job = replace(job, questions=tuple(replace(q, truth=truths.get(q.question_id)) for q in job.questions))
+    groups = [
+        [(r"\boxed{3}", 0.1), (r"\boxed{6/2}", 0.3), (r"\boxed{4}", 0.6), ("?", 1.0)],
+        [(r"\boxed{3}", 0.5), (r"\boxed{3}", 0.7), (r"\boxed{8}", 0.2), (r"\boxed{9}", 0.9)],
+        [(r"\boxed{3}", 9.0)] * 4,
+    ]
+    completions = [[Completion(text, (1,), (-0.1,), "stop", entropy) for text, entropy in group] for group in groups]
+    metrics = solver_reward(job, Ranks(), 1, completions, grader=grader).metrics
+    assert metrics["right_entropy"] == pytest.approx((0.1 + 0.3 + 0.2) / 3)
+    assert metrics["wrong_entropy"] == pytest.approx((0.6 + 1.0 + 0.5 + 0.7 + 0.9) / 5)
+
+
+def test_labels_made_in_training_are_counted_with_and_without_a_truth(grader: Grader) -> None:
+    job = replace(tiny_job(Path("unused")), reward=Ttrl())
+    metrics = solver_reward(job, Ranks(), 1, [completions_of(group) for group in GROUPS], grader=grader).metrics
+    assert (metrics["positive_labels"], metrics["negative_labels"]) == (2, 0)  # nobody answers the third question
+    assert "right_entropy" not in metrics
 
 
 def test_a_question_that_comes_several_times_in_a_step_is_one_checked_label(grader: Grader) -> None:

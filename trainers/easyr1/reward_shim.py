@@ -155,7 +155,7 @@ def _score_solver(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) ->
         for group in groups
     ]
     scored = rewards.solver_scores(prompts, method, job.signals, grader)
-    figures = rewards.solver_figures([prompt.question for prompt in prompts], scored, grader)
+    figures = rewards.solver_figures([prompt.question for prompt in prompts], scored, method, grader)
     return StepScores([score for _, score in scored], [group.clusters for group, _ in scored], figures)
 
 

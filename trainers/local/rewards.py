@@ -71,7 +71,7 @@ def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completi
         for question, group in zip(questions, completions, strict=True)
     ]
     scored = ranks.map(prompts, score)
-    metrics = solver_figures(questions, scored, grader)
+    metrics = solver_figures(questions, scored, job.reward, grader)
     return Rewarded([score for _, score in scored], metrics, [group.clusters for group, _ in scored])
 
 

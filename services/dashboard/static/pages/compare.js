@@ -56,6 +56,18 @@ const figuresFor = (oracle) => [
     about: "The share of right labels among those that the Solver's method made in training.",
     share: true,
   },
+  {
+    name: "positive_labels",
+    title: "Positive labels",
+    about: "The prompts of a training step that the Solver's method gave a label, at the end of its training.",
+    share: false,
+  },
+  {
+    name: "negative_labels",
+    title: "Negative labels",
+    about: "The answers of a training step that the Solver's method took for wrong, at the end of its training.",
+    share: false,
+  },
   { name: "kept_share", title: "Kept share", about: "The share of the candidates that were kept.", share: true },
   {
     name: "policy_entropy",
@@ -66,7 +78,7 @@ const figuresFor = (oracle) => [
 ];
 
 /** Figures that most runs do not have. They are shown only if one of the runs has them. */
-const OPTIONAL_FIGURES = ["test_time", "training_label_accuracy"];
+const OPTIONAL_FIGURES = ["test_time", "training_label_accuracy", "positive_labels", "negative_labels"];
 
 /** @param {SeriesPoint[]} seriesPoints @param {Figure} figure */
 const seriesOf = (seriesPoints, { name, over, oracle }) =>

@@ -19,6 +19,14 @@ const TRAINING_LABEL_SERIES = [
   ["training_labelled_share", "labelled prompts", "var(--c-audit)"],
   ["negative_label_accuracy", "accuracy of negative labels", "var(--c-challenger)"],
 ];
+const LABEL_COUNT_SERIES = [
+  ["positive_labels", "prompts with a label", "var(--c-kept)"],
+  ["negative_labels", "negative labels", "var(--c-challenger)"],
+];
+const ROLLOUT_ENTROPY_SERIES = [
+  ["right_entropy", "right rollouts", "var(--c-kept)"],
+  ["wrong_entropy", "wrong rollouts", "var(--c-challenger)"],
+];
 /** @type {[name: string, title: string, unit: string, isShare: boolean][]} */
 const SIGNALS = [
   ["policy_entropy", "Policy entropy", "nats per token", false],
@@ -65,9 +73,14 @@ export function LabelAccuracy({ url, seriesPoints, run }) {
  * @param {{ steps: StepLabelFigures[], seriesPoints: SeriesPoint[] }} props
  */
 export function TrainingLabels({ steps, seriesPoints }) {
-  const lines = TRAINING_LABEL_SERIES.flatMap(([name, title, colour]) =>
-    seriesNamed(seriesPoints, name).map(({ points }) => ({ name: title, colour, points })),
-  );
+  /** @param {string[][]} series */
+  const linesOf = (series) =>
+    series.flatMap(([name, title, colour]) =>
+      seriesNamed(seriesPoints, name).map(({ points }) => ({ name: title, colour, points })),
+    );
+  const lines = linesOf(TRAINING_LABEL_SERIES);
+  const counts = linesOf(LABEL_COUNT_SERIES);
+  const entropies = linesOf(ROLLOUT_ENTROPY_SERIES);
   const stepPoints = steps.flatMap(({ iteration, step, accuracy }) =>
     accuracy ? [{ iteration, step, ...accuracy }] : [],
   );
@@ -82,11 +95,17 @@ export function TrainingLabels({ steps, seriesPoints }) {
   const byStep = html`<${StepChart} points=${stepPoints} share label="Right labels by training step" />`;
   const byIteration = html`<h3>By iteration</h3><${IterationChart} lines=${lines} height=${170} label="Labels made in training, by iteration" />
     <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
+  const numbersByIteration = html`<h3>Number in a step, by iteration</h3><${IterationChart} lines=${counts} share=${false} unit="in a step" height=${150} label="Number of labels in a step, by iteration" />
+    <${Legend} items=${counts.map((line) => [line.name, line.colour])} />`;
+  const entropyByIteration = html`<h3>Entropy of right and wrong rollouts <small>nats per token</small></h3><${IterationChart} lines=${entropies} share=${false} unit="nats per token" height=${150} label="Entropy of right and wrong rollouts, by iteration" />
+    <${Legend} items=${entropies.map((line) => [line.name, line.colour])} />`;
   return html`<${Panel} title="Labels made in training" table=${{ head: ["iteration", "step", "right labels", "95% interval", "n"], rows }}
     about=${`The share of right labels among those that the Solver's method made in training, ${source}. Prompts without a label do not count. Later iterations are darker.`}>
     <h3>By step</h3>
     ${stepPoints.length ? byStep : html`<${Empty}>No prompt was labelled.</${Empty}>`}
     ${lines.length > 0 && byIteration}
+    ${counts.length > 0 && numbersByIteration}
+    ${entropies.length > 0 && entropyByIteration}
   </${Panel}>`;
 }
 
