@@ -12,6 +12,7 @@ from ray.serve.schema import ServeDeploySchema
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
+from core.settings.training import trained_rollouts
 from orchestrator.installation.home import APPLICATIONS, PRESETS
 from orchestrator.readiness import refuse_untrainable
 from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing
@@ -84,6 +85,15 @@ def test_a_preset_keeps_its_paper_s_numbers(name: str) -> None:
     numbers = (solver.rollouts, training.prompts_per_step, training.prompts_per_update, training.learning_rate)
     assert (*numbers, training.sampling.max_tokens) == PAPERS[name]
     assert training.updates_per_step == 1
+
+
+@pytest.mark.parametrize(("votes", "trained"), [(64, 32), (32, 16)])
+def test_scrl_and_its_ttrl_train_on_half_of_their_votes(votes: int, trained: int) -> None:
+    """SCRL 4.1: "we generate 64 (or 32) candidate responses …, we downsample 32 (or 16) responses per prompt"."""
+    for method in ("scrl", "ttrl"):
+        settings = {"solver.reward.type": method, "solver.training.rollouts_per_prompt": votes}
+        solver = load_config(PRESETS / "scrl.toml", settings).solver
+        assert (solver.rollouts, trained_rollouts(solver.rollouts, solver.reward)) == (votes, trained)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -67,6 +67,16 @@ def test_coevo_takes_the_command(command: str, tmp_path: Path, monkeypatch: pyte
         read_suite(parameters["suite"])
 
 
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("run scrl")])
+def test_a_run_of_scrl_warms_up_for_three_percent_of_its_steps(command: str) -> None:
+    parameters = _parsed(command)
+    overrides = dict(setting(text) for text in parameters["override"] or ())
+    if parameters["iterations"]:
+        overrides["iterations"] = parameters["iterations"]
+    config = load_config(preset_path("scrl"), overrides)
+    assert config.solver.training.warmup_steps == int(0.03 * config.solver_steps)
+
+
 def test_the_commands_and_the_short_forms_are_found() -> None:
     assert SHORT.keys() == {"COLLAPSE", "MATH"}
     assert len(COMMANDS) > 60
