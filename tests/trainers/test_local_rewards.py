@@ -143,6 +143,11 @@ def test_labels_made_in_training_are_counted_with_and_without_a_truth(grader: Gr
     metrics = solver_reward(job, Ranks(), 1, [completions_of(group) for group in GROUPS], grader=grader).metrics
     assert (metrics["positive_labels"], metrics["negative_labels"]) == (2, 0)  # nobody answers the third question
     assert "right_entropy" not in metrics
+    # SCRL: 5 has 6 of 12 votes and a lead of 3; 7, 8 and 9 have 1/12 each, which is below 1/8.
+    several = completions_of([rf"\boxed{{{answer}}}" for answer in "555555666789"])
+    groups = [*map(completions_of, GROUPS[:2]), several]
+    metrics = solver_reward(replace(job, reward=Scrl()), Ranks(), 1, groups, grader=grader).metrics
+    assert (metrics["positive_labels"], metrics["negative_labels"]) == (3, 3)
 
 
 def test_a_question_that_comes_several_times_in_a_step_is_one_checked_label(grader: Grader) -> None:
