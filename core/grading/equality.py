@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from core.grading import curves
 from core.grading.answers import answer_key, is_words, normalise
 from core.grading.quantities import parse_number, split_unit
 from core.types import EqualityVerdict
@@ -32,7 +33,7 @@ NEEDS_JUDGE = Outcome("unknown", "needs the symbolic judge")
 MAX_COMPARISONS = 100  # of the members of two sets; more would use up the deadline, so the outcome is unknown
 MAX_NESTING = 2  # lists within lists
 
-_ASSIGNMENT = re.compile(r"([A-Za-z]|\\[A-Za-z]+?)(=|\\in(?![A-Za-z]))([^=<>]+)")
+_ASSIGNMENT = re.compile(r"([A-Za-z]|\\[A-Za-z]+?|\([A-Za-z](?:,[A-Za-z])+\))(=|\\in(?![A-Za-z]))([^=<>]+)")
 _VARIABLE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]|[<>]|\\(?:le|ge|lt|gt|ne|neq|in)(?![A-Za-z])")  # or another relation
 _BUILT_SET = re.compile(r"\\\{([A-Za-z])(?:\\in\\mathbb(?:R|\{R\}))?(?:\\mid|\\vert|[|:])(.+)\\\}")
 _INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|lt|gt|ne|neq)(?![A-Za-z])")
@@ -52,8 +53,8 @@ class _List(NamedTuple):
 
 def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
     """The outcome for two normalised texts. The order of the two does not matter if it does not matter to `judge`."""
-    if a == b:
-        return EQUAL
+    if (outcome := _decide_texts(a, b)) is not None:
+        return outcome
     a, b = _without_variable(_conclusion(_condition(a)), _conclusion(_condition(b)))
     (a, unit_a, number_a), (b, unit_b, number_b) = _quantity(a), _quantity(b)
     if (unit_a and unit_b and unit_a != unit_b) or ("degrees" in (unit_a, unit_b) and r"\pi" in a + b):
@@ -66,6 +67,14 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
         numbers_or_words = all(number is not None or is_words(text) for text, number in ((a, number_a), (b, number_b)))
         return UNEQUAL if numbers_or_words else Outcome("unknown", reason)
     return _decide_lists(a, b, judge, nesting)
+
+
+def _decide_texts(a: str, b: str) -> Outcome | None:
+    """The outcome if the texts are the same, or if one of them stands for the points of a curve; else None."""
+    if curves.is_curve(a) or curves.is_curve(b):
+        verdict = curves.compare(a, b)
+        return Outcome(verdict, "not rational numbers" if verdict == "unknown" else None)
+    return EQUAL if a == b else None
 
 
 def no_judge(_a: str, _b: str) -> Outcome:
@@ -114,16 +123,22 @@ def _without_variable(a: str, b: str) -> tuple[str, str]:
     """Leave out the variable where only the right-hand sides are to be compared.
 
     This is so for `x=5` against `5` or `x=6`, but not for `x=5` against `y=5`. It is also so for `x\\in[0,1]`, even
-    against `0\\le x\\le 1`.
+    against `0\\le x\\le 1`. `(x,y)=(1,2)` is `(1,2)`, even against `(x=1,y=2)`.
     """
     left, right = _ASSIGNMENT.fullmatch(a), _ASSIGNMENT.fullmatch(b)
     if left and right:
         return (left[3], right[3]) if left[1] == right[1] else (a, b)
-    if left and (left[2] != "=" or not _RELATION.search(b)):
+    if left and _is_value(left, b):
         return left[3], b
-    if right and (right[2] != "=" or not _RELATION.search(a)):
+    if right and _is_value(right, a):
         return a, right[3]
     return a, b
+
+
+def _is_value(assignment: re.Match[str], other: str) -> bool:
+    """Whether the other text must be compared with the right-hand side of an assignment."""
+    names_a_tuple = assignment[1].startswith("(") and other.startswith("(")
+    return assignment[2] != "=" or names_a_tuple or not _RELATION.search(other)
 
 
 def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
