@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from core.methods import Method
 from core.rollouts.embedding import hashed_embeddings, reasoning_part
-from core.rollouts.strategies import judge_messages, parse_clusters, skeleton_clusters
+from core.rollouts.strategies import answer_clusters, judge_messages, parse_clusters, skeleton_clusters
 from core.settings.serving import Service, Signals
 from core.types import Group
 from services.inference.client import InferenceError
@@ -41,35 +41,39 @@ def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:
     return np.concatenate(asyncio.run(ask_each(service, batches, partial(_embed_batch, service), _CONCURRENCY)))
 
 
-def cluster(signals: Signals, groups: Sequence[tuple[str, Responses]]) -> list[tuple[int, ...] | None]:
-    """For each (question, responses) the cluster of each response; None if the judge's replies could not be read.
+def cluster(
+    signals: Signals, groups: Sequence[Group], texts: Sequence[tuple[str, Responses]]
+) -> list[tuple[int, ...] | None]:
+    """The cluster of each response of each group; None for a group if the judge's replies could not be read.
 
-    Responses of one cluster use the same strategy. A judge whose reply cannot be read is asked again with another seed,
-    up to `service.attempts` times in all. Raises `InferenceError`.
+    `texts` are each group's question and its responses. Responses of one cluster use the same strategy. A judge whose
+    reply cannot be read is asked again with another seed, up to `service.attempts` times in all. Raises
+    `InferenceError`.
     """
     if signals.clusterer == "skeleton":
-        return [skeleton_clusters(responses) for _, responses in groups]
+        return [skeleton_clusters(responses) for _, responses in texts]
+    if signals.clusterer == "answer":
+        return [answer_clusters(group.classes) for group in groups]
     service = _service(signals.clusterer)
-    return asyncio.run(ask_each(service, groups, partial(_judge_group, service), _CONCURRENCY))
+    return asyncio.run(ask_each(service, texts, partial(_judge_group, service), _CONCURRENCY))
 
 
 def with_signals(
     groups: Sequence[Group], texts: Sequence[tuple[str, Responses]], method: Method, signals: Signals
 ) -> list[Group]:
-    """The groups with the embeddings and strategies that `method` needs; `texts` are each group's question and its
-    responses. Raises `InferenceError`."""
-    result = list(groups)
-    if "embeddings" in method.needs and groups:
+    """The groups with the embeddings and strategies that `method` needs or that are measured; `texts` are each group's
+    question and its responses. Raises `InferenceError`."""
+    result, found = list(groups), signals.found_for(method)
+    if "embeddings" in found and groups:
         rows = embed(signals, [text for _, responses in texts for text in responses])
         ends = np.cumsum([len(responses) for _, responses in texts])[:-1]
         result = [
             replace(group, embeddings=embeddings)
             for group, embeddings in zip(result, np.split(rows, ends), strict=True)
         ]
-    if "clusters" in method.needs:
-        result = [
-            replace(group, clusters=clusters) for group, clusters in zip(result, cluster(signals, texts), strict=True)
-        ]
+    if "clusters" in found:
+        clusters = cluster(signals, result, texts)
+        result = [replace(group, clusters=of_group) for group, of_group in zip(result, clusters, strict=True)]
     return result
 
 

@@ -22,6 +22,7 @@ from core.methods.rzero import ChallengerReward
 from core.questions.prompts import solver_messages
 from core.questions.voting import vote_many
 from core.rollouts.groups import make_groups
+from core.rollouts.strategies import DEGENERATE, count_strategies
 from core.settings.serving import Signals
 from core.types import Group, PseudoLabel, Score, Scored, Spent
 from services.inference.client import InferenceClient, Reply, spent
@@ -70,8 +71,8 @@ def solver_figures(
       when no two questions share one. Near 1, the answer no longer depends on the question (SRT 4.1.1).
     - `positive_labels` and `negative_labels`, if the method makes its labels itself: how many prompts it gave a label,
       and how many answers it took for wrong (SCRL, figure 3).
-    - the method's own figures, each a mean over the groups that have it, and the figures of `_label_figures` and
-      `_entropy_figures`.
+    - the method's own figures, each a mean over the groups that have it, and the figures of `_strategy_figures`,
+      `_label_figures` and `_entropy_figures`.
     """
     groups = [group for group, _ in scored]
     answers = [answer for group in groups for answer in group.answers]
@@ -90,7 +91,40 @@ def solver_figures(
     for name in dict.fromkeys(name for score in scores for name in score.parts):
         values = [score.parts[name] for score in scores if name in score.parts]
         figures[name] = sum(values) / len(values)
-    return figures | _label_figures(questions, scores, grader) | _entropy_figures(questions, groups, grader)
+    figures |= _strategy_figures(questions, groups) | _label_figures(questions, scores, grader)
+    return figures | _entropy_figures(questions, groups, grader)
+
+
+def _strategy_figures(questions: Sequence[TrainQuestion], groups: Sequence[Group]) -> Figures:
+    """How many strategies the rollouts show, whether or not the method rewards them (Poly-EPO, Figures 2 and 5).
+
+    Over the prompts whose strategies are known, where they are found at all:
+
+    - `clusters`: the mean number of distinct strategies of a prompt's rollouts; `degenerate_share`: the mean share of
+      them without a strategy.
+
+    Over the prompts that came with their true answer as the label:
+
+    - `right_prompt_share`: the share of prompts with at least one right rollout.
+    - `right_clusters`, `wrong_clusters`: the mean number of distinct strategies among a prompt's right rollouts, and
+      among its wrong ones, if its strategies are known too. A prompt without right rollouts counts as 0.
+    """
+    figures: Figures = {}
+    if clustered := [group.clusters for group in groups if group.clusters is not None]:
+        figures["clusters"] = fmean(count_strategies(clusters) for clusters in clustered)
+        figures["degenerate_share"] = fmean(clusters.count(DEGENERATE) / len(clusters) for clusters in clustered)
+    judged = [
+        (group.agrees, group.clusters)
+        for question, group in zip(questions, groups, strict=True)
+        if group.agrees is not None and question.label == question.truth
+    ]
+    if judged:
+        figures["right_prompt_share"] = fmean(any(agrees) for agrees, _ in judged)
+    pairs = [[*zip(clusters, agrees, strict=True)] for agrees, clusters in judged if clusters is not None]
+    if pairs:
+        for name, is_right in (("right_clusters", True), ("wrong_clusters", False)):
+            figures[name] = fmean(count_strategies(c for c, right in group if right == is_right) for group in pairs)
+    return figures
 
 
 def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored], grader: Grader) -> Figures:
@@ -103,7 +137,8 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
     - `negative_label_accuracy`, n = `negatives_checked`: of a question's answers that the method treats as wrong
       (SCRL 3.3), the share that is wrong; a mean over the questions that have such answers.
 
-    A comparison that the grader cannot decide counts as a mistake of the method.
+    A comparison that the grader cannot decide counts as a mistake of the method. The true answer of a question may be
+    its label too; it is right then, whatever the grader says of a text and itself (`core.grading.curves`).
     """
     with_truth = [
         (question, question.truth, score)
@@ -114,7 +149,9 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
     negatives = [(question, answer, truth) for question, truth, score in with_truth for answer in score.negatives]
     pairs = [(answer, truth) for _, answer, truth in [*positives, *negatives]]
     verdicts = iter([comparison.verdict for comparison in grader.compare_many(pairs)])
-    labels_right = [next(verdicts) == "equal" for _ in positives]
+    labels_right = [
+        next(verdicts) == "equal" or label == truth == question.label for question, label, truth in positives
+    ]
     negatives_right: dict[str, list[bool]] = {}  # by question
     for question, *_ in negatives:
         negatives_right.setdefault(question.question_id, []).append(next(verdicts) == "unequal")

@@ -69,19 +69,10 @@ class PolyEpo(SetMethod):
         advantages from them and the group's clusters (eq. 7, 8, 10, 11).
 
         A group whose clusters are unknown, because no reply of the judge could be understood, is dropped from the loss;
-        the paper does not say what to do then. `Scored.parts`: `clusters`, the number of strategies; `right_clusters`,
-        their number among the right rollouts (Figure 2); `degenerate_share`.
+        the paper does not say what to do then.
         """
         scored = super().score(group)
-        if group.clusters is None:
-            return replace(scored, learn=False)
-        right = [cluster for cluster, reward in zip(group.clusters, scored.rewards, strict=True) if reward]
-        parts = {
-            "clusters": float(len({*group.clusters} - {DEGENERATE})),
-            "right_clusters": float(len({*right} - {DEGENERATE})),
-            "degenerate_share": group.clusters.count(DEGENERATE) / len(group.clusters),
-        }
-        return replace(scored, parts=parts)
+        return replace(scored, learn=scored.learn and group.clusters is not None)
 
     def _estimate(self, rewards: Floats, clusters: Sequence[int] | None, seed: int) -> Floats:
         if clusters is None:
@@ -139,7 +130,7 @@ class GrpoDiv(Method):
         clusters, count = np.array(group.clusters), len(group.clusters)
         sizes = (clusters[:, None] == clusters[None, :]).sum(1)
         bonus = (count / sizes - 1) / max(1, count - 1) * (clusters != DEGENERATE)
-        parts = {"bonus": float(bonus.mean()), "clusters": float(len({*group.clusters} - {DEGENERATE}))}
+        parts = {"bonus": float(bonus.mean())}
         return replace(scored, rewards=scored.rewards + self.diversity_weight * bonus, parts=parts)
 
 

@@ -1,4 +1,4 @@
-"""Which rollouts of a group reason alike, by a judge model (Poly-EPO A.1) or by the skeletons of their texts.
+"""Which rollouts of a group reason alike: by a judge model (Poly-EPO A.1), by skeletons of texts, or by final answers.
 
 A judge is asked once for a whole group, with the paper's prompt. Its reply must be strict JSON, or it is ignored.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from core.questions.prompts import Message
@@ -115,6 +115,21 @@ def skeleton_clusters(responses: Sequence[str]) -> tuple[int, ...]:
     )
 
 
+def answer_clusters(classes: Sequence[int | None]) -> tuple[int, ...]:
+    """Clusters (G,) by final answer: two responses are in one cluster if their answers are equal (Poly-EPO 6.2, for
+    polynomials).
+
+    `classes` (G,) are the classes of the answers, as in `Group`. A response without an answer is `DEGENERATE`; the
+    paper does not say what it is.
+    """
+    return tuple(DEGENERATE if index is None else _skipping_degenerate(index + 1) for index in classes)
+
+
+def count_strategies(clusters: Iterable[int]) -> int:
+    """The number of distinct strategies; `DEGENERATE` is none."""
+    return len({*clusters} - {DEGENERATE})
+
+
 def skeleton_of(response: str) -> str:
     """The skeleton of a response; empty if there is no text before its answer."""
     boxes = list(_BOXED.finditer(response))
@@ -124,7 +139,10 @@ def skeleton_of(response: str) -> str:
 
 def _cluster_number(numbers: dict[str, int], skeleton: str) -> int:
     """The number of a skeleton's cluster: 1, 2, … in order of first appearance, skipping `DEGENERATE`."""
-    number = numbers.setdefault(skeleton, len(numbers) + 1)
+    return _skipping_degenerate(numbers.setdefault(skeleton, len(numbers) + 1))
+
+
+def _skipping_degenerate(number: int) -> int:
     return number if number < DEGENERATE else number + 1
 
 

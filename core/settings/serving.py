@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.methods import Method
+from core.methods.base import Signal
 from core.settings.bounds import Attempts, Part, Seconds, Workers
 
 
@@ -45,16 +46,24 @@ class Signals(Part):
     """
 
     embedder: Literal["hashing", "served"] | Service = "hashing"  # compares words, not meaning
-    clusterer: Literal["skeleton", "served"] | Service = "skeleton"  # compares texts without their numbers
+    # "skeleton" compares texts without their numbers, "answer" compares final answers.
+    clusterer: Literal["skeleton", "answer", "served"] | Service = "skeleton"
+    # Strategies are found even if the method needs none, for the figures of a step alone (Poly-EPO 6.1, Figure 2).
+    measure_strategies: bool = False
+
+    def found_for(self, method: Method) -> frozenset[Signal]:
+        """The signals that must be known of a question and its rollouts: those that `method` needs, and those that are
+        only measured."""
+        return method.needs | ({"clusters"} if self.measure_strategies else set())
 
     def services(self, method: Method) -> list[Service]:
-        """The services that `method` asks."""
+        """The services that are asked for the signals of `method`."""
         sources = {"embeddings": self.embedder, "clusters": self.clusterer}
-        needed = (source for signal, source in sources.items() if signal in method.needs)
+        needed = (source for signal, source in sources.items() if signal in self.found_for(method))
         return [source for source in needed if isinstance(source, Service)]
 
     def served(self, method: Method) -> dict[str, str]:
-        """Application -> the setting that names it, for the applications that `method` asks."""
+        """Application -> the setting that names it, for the applications that are asked for the signals of `method`."""
         sources = {
             "embedder": ("embeddings", "embedder", self.embedder),
             "judge": ("clusters", "clusterer", self.clusterer),
@@ -62,5 +71,5 @@ class Signals(Part):
         return {
             name: setting
             for name, (signal, setting, service) in sources.items()
-            if signal in method.needs and service == "served"
+            if signal in self.found_for(method) and service == "served"
         }

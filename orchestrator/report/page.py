@@ -35,6 +35,9 @@ _TRAINING = (
     ("right_entropy", "entropy of right rollouts, nats"),
     ("wrong_entropy", "entropy of wrong rollouts, nats"),
     ("same_label_share", "one answer to all"),
+    ("right_prompt_share", "prompts with a right rollout"),
+    ("right_clusters", "strategies of right rollouts"),
+    ("wrong_clusters", "strategies of wrong rollouts"),
 )
 
 

@@ -61,6 +61,15 @@ FIGURES = {
     ),
     "right_entropy": Figure("right_entropy", "nats", "Entropy of the right rollouts in training, per token", _STEPS),
     "wrong_entropy": Figure("wrong_entropy", "nats", "Entropy of the wrong rollouts in training, per token", _STEPS),
+    "right_prompt_share": Figure(
+        "right_prompt", "ratio", "Share of the training's prompts with at least one right rollout", _STEPS
+    ),
+    "right_clusters": Figure(
+        "right_clusters", "", "Mean number of strategies among a training prompt's right rollouts", _STEPS
+    ),
+    "wrong_clusters": Figure(
+        "wrong_clusters", "", "Mean number of strategies among a training prompt's wrong rollouts", _STEPS
+    ),
     "challenger_policy_entropy": Figure(
         "challenger_policy_entropy", "nats", "Entropy of the Challenger's policy, per token", _STEPS
     ),

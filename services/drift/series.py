@@ -34,7 +34,18 @@ _TRAINING_METRICS: dict[Role, dict[str, str]] = {
         "policy_entropy": "entropy",
         "kl": "kl",
         "pseudo_reward": "reward_mean",
-        **{name: name for name in ("positive_labels", "negative_labels", "right_entropy", "wrong_entropy")},
+        **{
+            name: name
+            for name in (
+                "positive_labels",
+                "negative_labels",
+                "right_entropy",
+                "wrong_entropy",
+                "right_prompt_share",
+                "right_clusters",
+                "wrong_clusters",
+            )
+        },
     },
     "challenger": {
         "challenger_policy_entropy": "entropy",

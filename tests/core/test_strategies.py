@@ -7,7 +7,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.rollouts.strategies import DEGENERATE, judge_messages, parse_clusters, skeleton_clusters, skeleton_of
+from core.rollouts.strategies import (
+    DEGENERATE,
+    answer_clusters,
+    count_strategies,
+    judge_messages,
+    parse_clusters,
+    skeleton_clusters,
+    skeleton_of,
+)
 
 
 def reply(*ids: object) -> str:
@@ -93,3 +101,15 @@ def test_the_hundredth_cluster_does_not_get_the_number_of_the_degenerate_one() -
     clusters = skeleton_clusters(["a" * (i + 1) for i in range(150)])
     assert len(set(clusters)) == 150
     assert DEGENERATE not in clusters
+
+
+def test_strategies_by_final_answer_are_the_classes_of_answers() -> None:
+    assert answer_clusters((0, 1, 0, None, 2)) == (1, 2, 1, DEGENERATE, 3)
+    many = answer_clusters(range(120))
+    assert len(set(many)) == 120
+    assert DEGENERATE not in many
+
+
+def test_a_response_without_a_strategy_is_not_counted() -> None:
+    assert count_strategies((1, 2, 1, DEGENERATE)) == 2
+    assert count_strategies((DEGENERATE, DEGENERATE)) == count_strategies(()) == 0

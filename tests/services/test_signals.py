@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from core.grading.answers import extract_boxed
+from core.grading.grader import Grader
+from core.methods.poly_epo import Grpo
+from core.rollouts.groups import make_groups
 from core.settings.serving import Signals
+from core.types import Group
 from services.inference.client import InferenceError
-from services.signals import cluster, embed
+from services.signals import cluster, embed, with_signals
 from tests.fake_service import fake_service, lengths
 from tests.http_server import redirecting
+
+
+def groups_of(texts: Sequence[tuple[str, Sequence[str]]]) -> list[Group]:
+    answers = [[extract_boxed(response) for response in responses] for _, responses in texts]
+    return make_groups(answers, [None] * len(texts), Grader())  # which starts no worker: the answers are numbers
 
 
 def test_embeddings_are_asked_for_in_parts_and_come_in_the_order_of_the_texts() -> None:
@@ -62,6 +73,7 @@ def chat_reply(text: object) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
+TEXTS = [("q", ["a"])]
 GOOD = json.dumps({"1": {"cluster_id": 1}, "2": {"cluster_id": 100}})
 
 
@@ -72,8 +84,8 @@ def test_a_judge_with_unusable_replies_is_asked_again_and_then_given_up() -> Non
         return 200, chat_reply(GOOD if body["seed"] == 1 else "{}")
 
     with fake_service(reply) as (service, requests):
-        groups = [("hopeful", ["a", "b"]), ("hopeless", ["a", "b"])]
-        assert cluster(Signals(clusterer=service), groups) == [(1, 100), None]
+        texts = [("hopeful", ["a", "b"]), ("hopeless", ["a", "b"])]
+        assert cluster(Signals(clusterer=service), groups_of(texts), texts) == [(1, 100), None]
     temperatures = sorted((body["seed"], body["temperature"]) for _, body, _ in requests)
     assert temperatures == [(0, 0.0), (0, 0.0), (1, 0.7), (1, 0.7), (2, 0.7)]
 
@@ -83,12 +95,12 @@ def test_a_judge_that_fails_raises_an_error() -> None:
         fake_service(lambda *_: (503, {})) as (service, _),
         pytest.raises(InferenceError, match="chat/completions: HTTP 503"),
     ):
-        cluster(Signals(clusterer=service), [("q", ["a"])])
+        cluster(Signals(clusterer=service), groups_of(TEXTS), TEXTS)
     with (
         fake_service(lambda *_: (200, {"choices": []})) as (service, _),
         pytest.raises(InferenceError, match="chat: expected a reply in the format of OpenAI's API"),
     ):
-        cluster(Signals(clusterer=service), [("q", ["a"])])
+        cluster(Signals(clusterer=service), groups_of(TEXTS), TEXTS)
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,5 +124,22 @@ def test_a_redirection_is_not_followed_because_the_key_would_be_sent_too() -> No
 
 
 def test_without_services_strategies_and_embeddings_are_computed_here() -> None:
-    assert cluster(Signals(), [("q", [r"1 + 1 \boxed{2}", r"\boxed{2}"])]) == [(1, 100)]
+    texts = [("q", [r"1 + 1 \boxed{2}", r"\boxed{2}", r"2 + 2 \boxed{4}", "?"])]
+    assert cluster(Signals(), groups_of(texts), texts) == [(1, 100, 1, 2)]
+    assert cluster(Signals(clusterer="answer"), groups_of(texts), texts) == [(1, 1, 2, 100)]
     assert embed(Signals(), ["a b"]).shape == (1, 1024)
+
+
+def test_strategies_are_found_for_a_method_without_them_only_if_they_are_measured() -> None:
+    def found(signals: Signals) -> tuple[int, ...] | None:
+        [group] = with_signals(groups_of(texts), texts, Grpo(), signals)
+        return group.clusters
+
+    texts = [("q", [r"1 + 1 \boxed{2}", r"1 - 1 \boxed{0}"])]
+    assert found(Signals()) is None
+    assert found(Signals(measure_strategies=True)) == (1, 2)
+    served, asked = Signals(clusterer="served"), Signals(clusterer="served", measure_strategies=True)
+    assert (served.served(Grpo()), asked.served(Grpo())) == ({}, {"judge": "clusterer"})
+    with fake_service(lengths) as (service, _):
+        assert Signals(clusterer=service).services(Grpo()) == []
+        assert Signals(clusterer=service, measure_strategies=True).services(Grpo()) == [service]

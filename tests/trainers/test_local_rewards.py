@@ -12,15 +12,16 @@ from local_tiny import tiny_challenger, tiny_job
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.evol_rl import EvolRl
-from core.methods.poly_epo import GrpoDiv
+from core.methods.poly_epo import Grpo, GrpoDiv, PassAtN, PolyEpo
 from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
 from core.questions.prompts import solver_messages
+from core.settings.serving import Signals
 from core.settings.training import Sampling
 from core.types import QuestionFormat
 from services.inference.client import Reply
 from services.inference.engines.base import Completion, Prompt
-from trainers.base import ChallengerJob, SolverService
+from trainers.base import ChallengerJob, SolverJob, SolverService
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, solver_reward
 from trainers.schedule import questions_at
@@ -90,6 +91,52 @@ def test_every_signal_reaches_its_method(
     assert rewarded.metrics["majority_share"] == pytest.approx((2 / 4 + 4 / 4 + 0) / 3)
     if method.type == "grpo_div":
         assert rewarded.clusters == [(1, 1, 2, 3), (100, 1, 1, 2), (1, 1, 1, 1)]
+
+
+STRATEGIES = ("clusters", "degenerate_share", "right_prompt_share", "right_clusters", "wrong_clusters")
+
+
+@pytest.mark.parametrize("method", [PolyEpo(set_size=2), PassAtN(set_size=2), Grpo(), GrpoDiv()], ids=lambda m: m.type)
+def test_strategies_are_counted_for_every_method_of_poly_epo_s_paper(method: Method, grader: Grader) -> None:
+    """The labels are 3, 4 and 7. The strategies of GROUPS are (1, 1, 2, 3), (100, 1, 1, 2) and (1, 1, 1, 1).
+
+    Of the first group, two rollouts of strategy 1 are right, and those of strategies 2 and 3 wrong. The others have no
+    right rollout: two strategies are wrong in the second, besides the bare guess, and one in the third.
+    """
+    job = replace(tiny_job(Path("unused")), reward=method)
+    group_of = {question.question_id: i for i, question in enumerate(questions_at(job, 1))}
+    answers = [["3", "4", "7"][group_of.get(question.question_id, 0)] for question in job.questions]
+    given = [replace(q, label=a, truth=a) for q, a in zip(job.questions, answers, strict=True)]
+    measured = replace(job, questions=tuple(given), signals=Signals(measure_strategies=True))
+    completions = [completions_of(group) for group in GROUPS]
+
+    def figures(job: SolverJob) -> dict[str, float]:
+        metrics = solver_reward(job, Ranks(), 1, completions, grader=grader).metrics
+        return {name: metrics[name] for name in STRATEGIES if name in metrics}
+
+    of_labels = {"right_prompt_share": 1 / 3, "right_clusters": 1 / 3, "wrong_clusters": (2 + 2 + 1) / 3}
+    of_all = {"clusters": (3 + 2 + 1) / 3, "degenerate_share": 1 / 12}
+    assert figures(measured) == pytest.approx(of_all | of_labels)
+    unmeasured = of_all | of_labels if "clusters" in method.needs else {"right_prompt_share": 1 / 3}
+    assert figures(replace(measured, signals=Signals())) == pytest.approx(unmeasured)
+    # Labels that nobody knows to be true, as those of a vote.
+    voted = replace(measured, questions=tuple(replace(question, truth=None) for question in given))
+    assert figures(voted) == pytest.approx(of_all)
+
+
+def test_any_point_of_a_polynomial_is_right_and_each_is_a_strategy(grader: Grader) -> None:
+    """Poly-EPO 6.2: y = x^2 + 3x + 7 has the points (1, 11), (-4, 11) and (0, 7), and not (2, 3)."""
+    curve = r"\in \{(x, y) \mid y = x^2 + 3x + 7\}"
+    job = replace(tiny_job(Path("unused")), reward=Grpo(), signals=Signals(clusterer="answer", measure_strategies=True))
+    job = replace(job, questions=(replace(job.questions[0], label=curve, truth=curve),))
+    boxed = ["(1, 11)", "(x=1, y=11)", "(-4, 11)", "(0, 7)", "(2, 3)", "(2, 3.0)", curve]
+    texts = [*(rf"so \boxed{{{answer}}}" for answer in boxed), "?"]
+    rewarded = solver_reward(job, Ranks(), 1, [completions_of(texts)] * 3, grader=grader)
+    assert rewarded.groups[0].rewards.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    metrics = rewarded.metrics
+    assert (metrics["right_clusters"], metrics["right_prompt_share"], metrics["label_accuracy"]) == (3, 1, 1)
+    assert metrics["degenerate_share"] == 1 / 8
+    assert metrics["wrong_clusters"] == 2  # (2, 3), and the copy of the relation
 
 
 def test_known_truths_are_measured_and_not_rewarded(grader: Grader) -> None:

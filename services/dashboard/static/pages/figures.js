@@ -32,6 +32,9 @@ const SIGNALS = [
   ["policy_entropy", "Policy entropy", "nats per token", false],
   ["kl", "KL to the reference", "nats per token", false],
   ["pseudo_reward", "Pseudo-reward", "", false],
+  ["right_prompt_share", "Prompts with a right rollout", "", true],
+  ["right_clusters", "Strategies of right rollouts", "per prompt", false],
+  ["wrong_clusters", "Strategies of wrong rollouts", "per prompt", false],
   ["response_length", "Tokens per vote", "tokens", false],
   ["vote_entropy", "Entropy of the votes", "nats", false],
   ["unparsed_share", "Votes without an answer", "", true],
@@ -195,7 +198,7 @@ export function Signals({ seriesPoints }) {
     ),
   );
   return html`<${Panel} title="Signs of collapse" wide table=${{ head: TABLE_HEAD, rows }}
-    about="Signs that a training collapses: falling entropy, a KL that jumps together with the pseudo-reward, answers that get much shorter or longer, and repeated questions.">
+    about="Signs that a training collapses: falling entropy, a KL that jumps together with the pseudo-reward, answers that get much shorter or longer, fewer strategies among the rollouts, and repeated questions.">
     ${signals.length === 0 && html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
     <div class="small-multiples">
       ${signals.map((signal) => html`<${Signal} key=${signal.name} ...${signal} />`)}
