@@ -1,4 +1,4 @@
-"""`coevo micro build`: build the tiny base model again."""
+"""`coevo micro`: build the tiny base model again, and make the prompts of synthetic worlds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from typing import Annotated
 
 import typer
 
+from core.files import make_folder
 from orchestrator.cli.terminal import clear_errors
+from trainers.micro import synthetic
 
-micro = typer.Typer(help="Build the tiny base model that the demo runs on.", no_args_is_help=True)
+micro = typer.Typer(
+    help="Build the tiny base model that the demo runs on; make synthetic prompts.", no_args_is_help=True
+)
+prompts = typer.Typer(help="Make prompts whose solutions can take many ways (Poly-EPO 6.2).", no_args_is_help=True)
+micro.add_typer(prompts, name="prompts")
+
+File = Annotated[Path, typer.Argument(help="JSONL file to write, with problem, answer and level.", show_default=False)]
+Count = Annotated[int, typer.Option("--n", min=1, help="Number of different prompts.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same prompts.")]
 
 
 @micro.command("build")
@@ -23,3 +33,35 @@ def micro_build(
 
         build(folder, lambda line: print(line, file=sys.stderr, flush=True))
         print(folder)
+
+
+@prompts.command("multiplication")
+def micro_prompts_multiplication(
+    file: File,
+    n: Count = 500,
+    digits: Annotated[
+        int, typer.Option(min=2, max=synthetic.MAX_DIGITS, help="Most digits of a factor; the fewest are 2.")
+    ] = 3,
+    seed: Seed = 0,
+) -> None:
+    """Products of two numbers, to be decomposed and distributed; the answer is the product."""
+    with clear_errors():
+        _write(file, synthetic.multiplications(seed, n, digits))
+
+
+@prompts.command("polynomials")
+def micro_prompts_polynomials(
+    file: File,
+    n: Count = 500,
+    degree: Annotated[int, typer.Option(min=1, max=synthetic.MAX_DEGREE, help="Degree of the polynomials.")] = 2,
+    seed: Seed = 0,
+) -> None:
+    """Polynomials, of which any point (x, y) is asked for; the answer stands for all of its points."""
+    with clear_errors():
+        _write(file, synthetic.polynomials(seed, n, degree))
+
+
+def _write(file: Path, made: list[synthetic.SyntheticPrompt]) -> None:
+    make_folder(file.parent)
+    file.write_text("".join(f"{line}\n" for line in synthetic.lines(made)), encoding="utf-8")
+    print(file)
