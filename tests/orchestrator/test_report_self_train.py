@@ -187,3 +187,16 @@ def test_a_run_can_end_with_a_solver_that_it_had_gone_back_from(sqlite: Store) -
     measures = measure(sqlite, "st")
     assert [iteration.t for iteration in measures.iterations if iteration.stands] == [0, 1, 2]
     assert figures(sqlite, "st")["result"] == {"t": 2, "checkpoint": "st/solver/2"}
+
+
+def test_strategies_in_training_are_in_the_report(sqlite: Store, tmp_path: Path) -> None:
+    rounds(sqlite, config(), 2, 3)
+    metrics = {"right_prompt_share": 0.5, "right_clusters": 1.5, "wrong_clusters": 2.5}
+    with sqlite.write() as session:
+        for step in (1, 2):
+            queries.figures.add_train_metrics(session, run="st", iteration=1, role="solver", step=step, metrics=metrics)
+    stored = figures(sqlite, "st")["training"]["solver"]
+    assert {name: stored[name] for name in metrics} == {n: [[1, 1, v], [1, 2, v]] for n, v in metrics.items()}
+    page = write_report(sqlite, "st", tmp_path / "reports").read_text()
+    for title in ("prompts with a right rollout", "strategies of right rollouts", "strategies of wrong rollouts"):
+        assert f"Solver: {title}" in page

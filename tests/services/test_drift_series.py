@@ -78,6 +78,18 @@ def test_the_series_of_label_numbers_and_rollout_entropies_by_hand(store: Store)
         assert figure_of(name) is not None
 
 
+def test_strategies_and_prompts_with_a_right_rollout_are_means_over_the_last_steps(store: Store) -> None:
+    fill(store)
+    with store.write() as session:
+        for step in range(2, 8):  # the guard's window is the last 3 steps: 5, 6 and 7
+            metrics = {"right_prompt_share": step / 10, "right_clusters": step, "wrong_clusters": 2.0 * step}
+            queries.figures.add_train_metrics(session, run=RUN, iteration=1, role="solver", step=step, metrics=metrics)
+    by_key = points(store)
+    for name, value in (("right_prompt_share", 0.6), ("right_clusters", 6), ("wrong_clusters", 12)):
+        point = by_key[name, "", ""]
+        assert (point.value, point.lo, point.n) == (pytest.approx(value), None, 3)
+
+
 def test_a_run_that_trains_on_its_benchmark_s_questions_has_no_held_out_accuracy(store: Store) -> None:
     fill(store)
     config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
