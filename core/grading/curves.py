@@ -32,8 +32,6 @@ def compare(a: str, b: str) -> EqualityVerdict:
     variable in it, as in `(x,x^2)`, must not be taken for a point. What is no pair is unequal, and so is another curve,
     even the same one: a copy of the relation names no point.
     """
-    if is_curve(a) and is_curve(b):
-        return "unequal"
     curve, other = (a, b) if is_curve(a) else (b, a)
     written = _POINT.fullmatch(other) or _BARE_POINT.fullmatch(other)
     if written is None:
