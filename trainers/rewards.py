@@ -138,7 +138,7 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
       (SCRL 3.3), the share that is wrong; a mean over the questions that have such answers.
 
     A comparison that the grader cannot decide counts as a mistake of the method. The true answer of a question may be
-    its label too; it is right then, whatever the grader says of a text and itself (`core.grading.curves`).
+    its label too; it is right then, whatever the grader says of a text and itself (`core.grading.points`).
     """
     with_truth = [
         (question, question.truth, score)

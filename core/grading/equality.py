@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from core.grading import curves
+from core.grading import points
 from core.grading.answers import answer_key, is_words, normalise
 from core.grading.quantities import parse_number, split_unit
 from core.types import EqualityVerdict
@@ -71,8 +71,8 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
 
 def _decide_texts(a: str, b: str) -> Outcome | None:
     """The outcome if the texts are the same, or if one of them stands for the points of a curve; else None."""
-    if curves.is_curve(a) or curves.is_curve(b):
-        verdict = curves.compare(a, b)
+    if points.is_curve(a) or points.is_curve(b):
+        verdict = points.compare(a, b)
         return Outcome(verdict, "not rational numbers" if verdict == "unknown" else None)
     return EQUAL if a == b else None
 

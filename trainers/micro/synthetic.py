@@ -4,7 +4,7 @@
   distributed. The answer is the product, and a strategy is a way to decompose, which a judge or `"skeleton"` tells
   apart.
 - Polynomials: any pair (x, y) on the curve of a polynomial. The answer stands for all of them
-  (`core.grading.curves`), and a strategy is a pair, which the clusterer `"answer"` tells apart.
+  (`core.grading.points`), and a strategy is a pair, which the clusterer `"answer"` tells apart.
 
 The paper gives one example of each, 343 * 67 and y = x^2 + 3x + 7, but neither its prompts, their number, nor the sizes
 of the numbers. Those are chosen here. The tiny model's tokenizer can write all of it, but the shipped model was not
