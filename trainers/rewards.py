@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import compress
 from statistics import fmean
 from typing import Any
 
@@ -21,7 +22,7 @@ from core.methods import Method
 from core.methods.rzero import ChallengerReward
 from core.questions.prompts import solver_messages
 from core.questions.voting import vote_many
-from core.rollouts.groups import make_groups
+from core.rollouts.groups import agreements, make_groups
 from core.rollouts.strategies import DEGENERATE, count_strategies
 from core.settings.serving import Signals
 from core.types import Group, PseudoLabel, Score, Scored, Spent
@@ -70,9 +71,9 @@ def solver_figures(
     - `same_label_share`: the largest share of the step's different questions that have the same majority answer, or 0
       when no two questions share one. Near 1, the answer no longer depends on the question (SRT 4.1.1).
     - `positive_labels` and `negative_labels`, if the method makes its labels itself: how many prompts it gave a label,
-      and how many answers it took for wrong (SCRL, figure 3).
-    - the method's own figures, each a mean over the groups that have it, and the figures of `_strategy_figures`,
-      `_label_figures` and `_entropy_figures`.
+      and how many answers it took for wrong (SCRL, Figure 3).
+    - the method's own figures, each a mean over the groups that have it, and the figures of `_label_figures`,
+      `_strategy_figures` and `_right_and_wrong_figures`.
     """
     groups = [group for group, _ in scored]
     answers = [answer for group in groups for answer in group.answers]
@@ -91,40 +92,9 @@ def solver_figures(
     for name in dict.fromkeys(name for score in scores for name in score.parts):
         values = [score.parts[name] for score in scores if name in score.parts]
         figures[name] = sum(values) / len(values)
-    figures |= _strategy_figures(questions, groups) | _label_figures(questions, scores, grader)
-    return figures | _entropy_figures(questions, groups, grader)
-
-
-def _strategy_figures(questions: Sequence[TrainQuestion], groups: Sequence[Group]) -> Figures:
-    """How many strategies the rollouts show, whether or not the method rewards them (Poly-EPO, Figures 2 and 5).
-
-    Over the prompts whose strategies are known, where they are found at all:
-
-    - `clusters`: the mean number of distinct strategies of a prompt's rollouts; `degenerate_share`: the mean share of
-      them without a strategy.
-
-    Over the prompts that came with their true answer as the label:
-
-    - `right_prompt_share`: the share of prompts with at least one right rollout.
-    - `right_clusters`, `wrong_clusters`: the mean number of distinct strategies among a prompt's right rollouts, and
-      among its wrong ones, if its strategies are known too. A prompt without right rollouts counts as 0.
-    """
-    figures: Figures = {}
-    if clustered := [group.clusters for group in groups if group.clusters is not None]:
-        figures["clusters"] = fmean(count_strategies(clusters) for clusters in clustered)
-        figures["degenerate_share"] = fmean(clusters.count(DEGENERATE) / len(clusters) for clusters in clustered)
-    judged = [
-        (group.agrees, group.clusters)
-        for question, group in zip(questions, groups, strict=True)
-        if group.agrees is not None and question.label == question.truth
-    ]
-    if judged:
-        figures["right_prompt_share"] = fmean(any(agrees) for agrees, _ in judged)
-    pairs = [[*zip(clusters, agrees, strict=True)] for agrees, clusters in judged if clusters is not None]
-    if pairs:
-        for name, is_right in (("right_clusters", True), ("wrong_clusters", False)):
-            figures[name] = fmean(count_strategies(c for c, right in group if right == is_right) for group in pairs)
-    return figures
+    figures |= _label_figures(questions, scores, grader) | _strategy_figures(groups)
+    right = agreements([group.answers for group in groups], [question.truth for question in questions], grader)
+    return figures | _right_and_wrong_figures(groups, right)
 
 
 def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored], grader: Grader) -> Figures:
@@ -175,26 +145,53 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
     return figures
 
 
-def _entropy_figures(questions: Sequence[TrainQuestion], groups: Sequence[Group], grader: Grader) -> Figures:
-    """`right_entropy` and `wrong_entropy`: the mean over the rollouts with a right answer, and over the wrong ones.
+def _strategy_figures(groups: Sequence[Group]) -> Figures:
+    """How many strategies the rollouts show, whether or not the method rewards them (Poly-EPO 6.1).
 
-    In nats per token, over the prompts whose truth and entropies are known (SCRL, table 8). A rollout without an answer
-    is wrong. One that the grader cannot decide is left out, and so is a figure without any rollout.
+    Over the prompts whose strategies are known, if there are any:
+
+    - `clusters`: the mean number of distinct strategies of a prompt's rollouts.
+    - `degenerate_share`: the mean share of a prompt's rollouts that have no strategy.
     """
-    known = [
-        (group, group.mean_entropy, question.truth)
-        for question, group in zip(questions, groups, strict=True)
-        if question.truth is not None and group.mean_entropy is not None
-    ]
-    pairs = [(answer, truth) for group, _, truth in known for answer, _ in group.vote.classes]
-    verdicts = iter([comparison.verdict for comparison in grader.compare_many(pairs)])
-    entropies: dict[str, list[float]] = {"equal": [], "unequal": [], "unknown": []}
-    for group, mean_entropy, _ in known:
-        of_class = [next(verdicts) for _ in group.vote.classes]
-        for index, entropy in zip(group.classes, mean_entropy.tolist(), strict=True):
-            entropies["unequal" if index is None else of_class[index]].append(entropy)
-    named = {"right_entropy": entropies["equal"], "wrong_entropy": entropies["unequal"]}
-    return {name: fmean(values) for name, values in named.items() if values}
+    known = [group.clusters for group in groups if group.clusters is not None]
+    if not known:
+        return {}
+    return {
+        "clusters": fmean(count_strategies(clusters) for clusters in known),
+        "degenerate_share": fmean(clusters.count(DEGENERATE) / len(clusters) for clusters in known),
+    }
+
+
+def _right_and_wrong_figures(groups: Sequence[Group], right_rollouts: Sequence[Sequence[bool] | None]) -> Figures:
+    """The figures of right rollouts and of wrong ones, over the prompts whose truth is known; empty if there are none.
+
+    `right_rollouts` says of each rollout (G,) of a prompt whether its answer is the truth; it is None if the truth is
+    not known. A rollout without an answer is wrong, and so is one whose answer the grader cannot decide on.
+
+    - `right_prompt_share`: the share of prompts with at least one right rollout (Poly-EPO, Figure 2).
+    - `right_clusters`, `wrong_clusters`: the mean number of distinct strategies among a prompt's right rollouts, and
+      among its wrong ones, where strategies are known (Poly-EPO, Figures 2 and 5). It is 0 for a prompt without any.
+    - `right_entropy`, `wrong_entropy`: the mean token entropy of the right rollouts, and of the wrong ones, in nats per
+      token, where entropies are known (SCRL, Table 8). There is no figure if there is no such rollout.
+    """
+    known = [(group, right) for group, right in zip(groups, right_rollouts, strict=True) if right is not None]
+    figures = {"right_prompt_share": fmean(any(right) for _, right in known)} if known else {}
+    for name, is_right in (("right", True), ("wrong", False)):
+        chosen = [(group, [one == is_right for one in right]) for group, right in known]
+        strategies = [
+            count_strategies(compress(group.clusters, mask)) for group, mask in chosen if group.clusters is not None
+        ]
+        entropies = [
+            entropy
+            for group, mask in chosen
+            if group.mean_entropy is not None
+            for entropy in compress(group.mean_entropy.tolist(), mask)
+        ]
+        if strategies:
+            figures[f"{name}_clusters"] = fmean(strategies)
+        if entropies:
+            figures[f"{name}_entropy"] = fmean(entropies)
+    return figures
 
 
 def _count_questions(prompts: Sequence[tuple[TrainQuestion, Any, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""Making groups of rollouts for the methods: answers are put into classes and compared with labels, in one batch."""
+"""Making groups of rollouts for the methods: answers are put into classes and compared with labels."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ from core.types import Group
 
 
 def make_groups(answers: Sequence[Sequence[str | None]], labels: Sequence[str | None], grader: Grader) -> list[Group]:
-    """One group for the answers to each prompt and the label that came with it. The groups have no other signals.
+    """One group for the answers to each prompt and the label that came with it. The groups have no other signals."""
+    classified, agreeing = classify_many(answers, grader), agreements(answers, labels, grader)
+    return [
+        Group(answers=tuple(group), vote=vote, classes=classes, label=label, agrees=agrees)
+        for group, label, (vote, classes), agrees in zip(answers, labels, classified, agreeing, strict=True)
+    ]
 
-    An answer does not agree with the label if the grader cannot decide whether they are equal.
+
+def agreements(
+    answers: Sequence[Sequence[str | None]], labels: Sequence[str | None], grader: Grader
+) -> list[tuple[bool, ...] | None]:
+    """Whether each of the answers (G,) to a prompt agrees with the prompt's label; None for a prompt without a label.
+
+    An answer does not agree if the grader cannot decide whether it equals the label. All comparisons are graded in one
+    batch.
     """
-    classified = classify_many(answers, grader)
     pairs = [
         (answer, label)
         for group, label in zip(answers, labels, strict=True)
@@ -24,12 +35,6 @@ def make_groups(answers: Sequence[Sequence[str | None]], labels: Sequence[str | 
     ]
     equal = (comparison.verdict == "equal" for comparison in grader.compare_many(pairs))
     return [
-        Group(
-            answers=tuple(group),
-            vote=vote,
-            classes=classes,
-            label=label,
-            agrees=None if label is None else tuple(answer is not None and next(equal) for answer in group),
-        )
-        for group, label, (vote, classes) in zip(answers, labels, classified, strict=True)
+        None if label is None else tuple(answer is not None and next(equal) for answer in group)
+        for group, label in zip(answers, labels, strict=True)
     ]

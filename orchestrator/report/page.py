@@ -32,12 +32,12 @@ _TRAINING = (
     ("negative_label_accuracy", "accuracy of negative labels"),
     ("positive_labels", "prompts with a label"),
     ("negative_labels", "negative labels"),
-    ("right_entropy", "entropy of right rollouts, nats"),
-    ("wrong_entropy", "entropy of wrong rollouts, nats"),
     ("same_label_share", "one answer to all"),
     ("right_prompt_share", "prompts with a right rollout"),
     ("right_clusters", "strategies of right rollouts"),
     ("wrong_clusters", "strategies of wrong rollouts"),
+    ("right_entropy", "entropy of right rollouts, nats"),
+    ("wrong_entropy", "entropy of wrong rollouts, nats"),
 )
 
 

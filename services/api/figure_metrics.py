@@ -59,8 +59,6 @@ FIGURES = {
     "negative_labels": Figure(
         "negative_labels", "", "Answers of a training step that the Solver's method took for wrong", _STEPS
     ),
-    "right_entropy": Figure("right_entropy", "nats", "Entropy of the right rollouts in training, per token", _STEPS),
-    "wrong_entropy": Figure("wrong_entropy", "nats", "Entropy of the wrong rollouts in training, per token", _STEPS),
     "right_prompt_share": Figure(
         "right_prompt", "ratio", "Share of the training's prompts with at least one right rollout", _STEPS
     ),
@@ -70,6 +68,8 @@ FIGURES = {
     "wrong_clusters": Figure(
         "wrong_clusters", "", "Mean number of strategies among a training prompt's wrong rollouts", _STEPS
     ),
+    "right_entropy": Figure("right_entropy", "nats", "Entropy of the right rollouts in training, per token", _STEPS),
+    "wrong_entropy": Figure("wrong_entropy", "nats", "Entropy of the wrong rollouts in training, per token", _STEPS),
     "challenger_policy_entropy": Figure(
         "challenger_policy_entropy", "nats", "Entropy of the Challenger's policy, per token", _STEPS
     ),

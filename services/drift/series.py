@@ -39,11 +39,11 @@ _TRAINING_METRICS: dict[Role, dict[str, str]] = {
             for name in (
                 "positive_labels",
                 "negative_labels",
-                "right_entropy",
-                "wrong_entropy",
                 "right_prompt_share",
                 "right_clusters",
                 "wrong_clusters",
+                "right_entropy",
+                "wrong_entropy",
             )
         },
     },

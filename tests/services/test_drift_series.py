@@ -56,38 +56,29 @@ def test_the_series_of_an_iteration_by_hand(store: Store) -> None:
     assert (cluster.value, cluster.lo, cluster.n) == (1.0, None, 1)
 
 
-def test_the_series_of_label_numbers_and_rollout_entropies_by_hand(store: Store) -> None:
-    """Means over the last steps, here three; the second has no right rollout. There is no interval."""
+def test_the_series_of_labels_and_of_right_and_wrong_rollouts_by_hand(store: Store) -> None:
+    """Means over the last three steps that have the figure. Only two have a right rollout. There is no interval."""
     fill(store)
     steps = [
+        {"positive_labels": 9, "negative_labels": 9, "wrong_entropy": 9},
         {"positive_labels": 2, "negative_labels": 9, "right_entropy": 0.2, "wrong_entropy": 0.5},
         {"positive_labels": 3, "negative_labels": 4, "wrong_entropy": 0.7},
         {"positive_labels": 5, "negative_labels": 0, "right_entropy": 0.4, "wrong_entropy": 0.3},
     ]
     with store.write() as session:
-        for step, metrics in enumerate(steps, 11):
+        for step, metrics in enumerate(steps, 4):
+            of_truth = {"right_prompt_share": step / 10, "right_clusters": step, "wrong_clusters": 2 * step}
             queries.figures.add_train_metrics(
-                session, run=RUN, iteration=1, role="solver", step=step, metrics={**metrics, "step": step}
+                session, run=RUN, iteration=1, role="solver", step=step, metrics=metrics | of_truth
             )
     by_key = points(store)
     expected = {"positive_labels": (10 / 3, 3), "negative_labels": (13 / 3, 3)}
+    expected |= {"right_prompt_share": (0.6, 3), "right_clusters": (6, 3), "wrong_clusters": (12, 3)}
     expected |= {"right_entropy": (0.3, 2), "wrong_entropy": (0.5, 3)}
     for name, (value, n) in expected.items():
         point = by_key[name, "", ""]
         assert (point.value, point.lo, point.n) == (pytest.approx(value), None, n)
         assert figure_of(name) is not None
-
-
-def test_strategies_and_prompts_with_a_right_rollout_are_means_over_the_last_steps(store: Store) -> None:
-    fill(store)
-    with store.write() as session:
-        for step in range(2, 8):  # the guard's window is the last 3 steps: 5, 6 and 7
-            metrics = {"right_prompt_share": step / 10, "right_clusters": step, "wrong_clusters": 2.0 * step}
-            queries.figures.add_train_metrics(session, run=RUN, iteration=1, role="solver", step=step, metrics=metrics)
-    by_key = points(store)
-    for name, value in (("right_prompt_share", 0.6), ("right_clusters", 6), ("wrong_clusters", 12)):
-        point = by_key[name, "", ""]
-        assert (point.value, point.lo, point.n) == (pytest.approx(value), None, 3)
 
 
 def test_a_run_that_trains_on_its_benchmark_s_questions_has_no_held_out_accuracy(store: Store) -> None:

@@ -98,7 +98,7 @@ STRATEGIES = ("clusters", "degenerate_share", "right_prompt_share", "right_clust
 
 @pytest.mark.parametrize("method", [PolyEpo(set_size=2), PassAtN(set_size=2), Grpo(), GrpoDiv()], ids=lambda m: m.type)
 def test_strategies_are_counted_for_every_method_of_poly_epo_s_paper(method: Method, grader: Grader) -> None:
-    """The labels are 3, 4 and 7. The strategies of GROUPS are (1, 1, 2, 3), (100, 1, 1, 2) and (1, 1, 1, 1).
+    """The truths are 3, 4 and 7. The strategies of GROUPS are (1, 1, 2, 3), (100, 1, 1, 2) and (1, 1, 1, 1).
 
     Of the first group, two rollouts of strategy 1 are right, and those of strategies 2 and 3 wrong. The others have no
     right rollout: two strategies are wrong in the second, besides the bare guess, and one in the third.
@@ -114,14 +114,16 @@ def test_strategies_are_counted_for_every_method_of_poly_epo_s_paper(method: Met
         metrics = solver_reward(job, Ranks(), 1, completions, grader=grader).metrics
         return {name: metrics[name] for name in STRATEGIES if name in metrics}
 
-    of_labels = {"right_prompt_share": 1 / 3, "right_clusters": 1 / 3, "wrong_clusters": (2 + 2 + 1) / 3}
+    of_truths = {"right_prompt_share": 1 / 3, "right_clusters": 1 / 3, "wrong_clusters": (2 + 2 + 1) / 3}
     of_all = {"clusters": (3 + 2 + 1) / 3, "degenerate_share": 1 / 12}
-    assert figures(measured) == pytest.approx(of_all | of_labels)
-    unmeasured = of_all | of_labels if "clusters" in method.needs else {"right_prompt_share": 1 / 3}
+    assert figures(measured) == pytest.approx(of_all | of_truths)
+    unmeasured = of_all | of_truths if "clusters" in method.needs else {"right_prompt_share": 1 / 3}
     assert figures(replace(measured, signals=Signals())) == pytest.approx(unmeasured)
-    # Labels that nobody knows to be true, as those of a vote.
-    voted = replace(measured, questions=tuple(replace(question, truth=None) for question in given))
-    assert figures(voted) == pytest.approx(of_all)
+    # What is right depends on the truth, not on the label, which may be the wrong one of a vote.
+    voted = replace(measured, questions=tuple(replace(question, label="9") for question in given))
+    assert figures(voted) == pytest.approx(of_all | of_truths)
+    unknown = replace(measured, questions=tuple(replace(question, truth=None) for question in given))
+    assert figures(unknown) == pytest.approx(of_all)
 
 
 def test_any_point_of_a_polynomial_is_right_and_each_is_a_strategy(grader: Grader) -> None:
