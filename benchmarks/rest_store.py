@@ -23,7 +23,6 @@ from sqlalchemy.orm import Session
 from core.questions.filtering import band_verdict, statistics
 from core.settings.config import CoEvolution
 from core.types import (
-    STAGES,
     Checkpoint,
     Evaluated,
     LabelledQuestion,
@@ -34,6 +33,7 @@ from core.types import (
     checkpoint_id,
     question_id,
 )
+from orchestrator.plan import LOOP
 from storage import queries
 from storage.models import Base, OracleLabels, PseudoLabels, Questions, Rollouts, TrainMetrics
 from storage.queries.tables import is_postgresql, table_of
@@ -42,7 +42,7 @@ from storage.session import Store, open_store
 
 VOTES = 10
 _BAND = (0.25, 0.75)  # R-Zero's, 2.3
-_STAGES = STAGES[:6]
+_STAGES = LOOP[:-1]
 _METRICS = ("reward_mean", "reward_std", "response_length", "entropy", "kl", "loss", "grad_norm", "clip_share")
 _SERIES = ("label_accuracy", "p_hat", "vote_entropy", "unparsed", "tokens", "truncated", "ill_posed")
 _OVERS: tuple[Over, ...] = ("kept", "all")

@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Role = Literal["challenger", "solver"]
+# What a checkpoint was trained as. "labelled" is a Solver after a training on labelled data that no iteration goes on
+# from; "base" is the model that both roles begin with.
+CheckpointRole = Role | Literal["base", "labelled"]
 Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"]
 Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver alone on a given prompt set
 Denominator = Literal["all", "parsed"]
@@ -28,7 +31,9 @@ Stage = Literal[
     "generate_questions",
     "label_questions",
     "train_solver",
+    "train_labelled",  # and `evaluate_labelled`: only if a run has labelled data that its loop does not go on from
     "evaluate",
+    "evaluate_labelled",
     "audit_labels",
     "check_health",
     "read_prompts",  # in self_train, instead of the first two stages
@@ -50,7 +55,7 @@ def question_key(question_id: str) -> tuple[str, int, int]:
     return run, int(iteration), int(index)
 
 
-def checkpoint_id(run: str, role: Role | Literal["base"], iteration: int) -> str:
+def checkpoint_id(run: str, role: CheckpointRole, iteration: int) -> str:
     """The natural key of a checkpoint: `demo/solver/2`; the base model of a run is `demo/base/0`."""
     return f"{run}/{role}/{iteration}"
 
@@ -138,7 +143,7 @@ class Checkpoint:
 
     id: str
     run: str
-    role: Role | Literal["base"]
+    role: CheckpointRole
     iteration: int
     step: int
     path: str

@@ -20,7 +20,7 @@ from core.grading.grader import process_grader
 from core.questions.filtering import band_verdict, statistics
 from core.questions.voting import vote_many
 from core.settings.config import CoEvolution, SelfTraining
-from core.types import Checkpoint, LabelledQuestion, Question, Role, Stage, question_id
+from core.types import Checkpoint, LabelledQuestion, Question, Role, Stage, checkpoint_id, question_id
 from orchestrator.ledger import LastWrite
 from orchestrator.question_sets.benchmarks import evaluated_in
 from orchestrator.question_sets.prompts import read_prompts as read_prompt_set
@@ -39,7 +39,15 @@ from orchestrator.stages.questions import (
     vote_prompt,
 )
 from orchestrator.stages.rounds import remove_unneeded, rounds_from
-from orchestrator.stages.training import challenger_job, kept_questions, labelled_job, solver_job, steps_before, train
+from orchestrator.stages.training import (
+    chained_job,
+    challenger_job,
+    kept_questions,
+    solver_job,
+    steps_before,
+    train,
+    train_branch,
+)
 from services.drift.alerts import record
 from services.inference.client import spent
 from storage import queries
@@ -159,7 +167,8 @@ def train_solver(context: Context) -> LastWrite:
         remove_unneeded(context, job.start)
     else:
         job = solver_job(context, f"{context.iteration}/train_solver", kept_questions(context))
-        next_job = partial(labelled_job, context, config.labelled, job) if config.labelled else None
+        if config.labelled is not None and config.labelled.chained:
+            next_job = partial(chained_job, context, config.labelled, job)
     # A training that stops or queries applications needs exclusive use of them. Otherwise another run could start its
     # own and take the GPUs.
     served = config.solver.signals.served(config.solver.reward)
@@ -168,12 +177,35 @@ def train_solver(context: Context) -> LastWrite:
         return train(context, job, next_job)
 
 
+def train_labelled(context: Context[CoEvolution]) -> LastWrite:
+    """Train S(t) on labelled data into a checkpoint of its own, from which no iteration goes on (R-Zero B.3).
+
+    It is trained also if the guard ended the training of S(t) early, since a person may decide to go on with S(t).
+    """
+    labelled = context.config.labelled
+    assert labelled is not None  # `orchestrator.plan` has this stage only then
+    with context.serving({}) if context.config.serving.release else nullcontext():
+        return train_branch(context, labelled)
+
+
 def evaluate(context: Context) -> LastWrite:
     """Evaluate S(t) on the run's benchmarks (R-Zero D.2), and on that of early stopping.
 
     Each question gets `samples` answers at the sampling temperature and one greedy answer.
     """
-    solver, protocols = context.checkpoint("solver"), evaluated_in(context.config)
+    return _evaluate(context, context.checkpoint("solver"))
+
+
+def evaluate_labelled(context: Context[CoEvolution]) -> LastWrite:
+    """Evaluate the checkpoint of `train_labelled` in the same way as S(t)."""
+    with context.store.read() as session:
+        key = checkpoint_id(context.run, "labelled", context.iteration)
+        branch = queries.checkpoints.get_checkpoint(session, key)
+    return _evaluate(context, branch)
+
+
+def _evaluate(context: Context, solver: Checkpoint) -> LastWrite:
+    protocols = evaluated_in(context.config)
     asks_challenger_next = isinstance(context.config, CoEvolution) and context.iteration < context.config.iterations
     for_later: dict[Role, Checkpoint] = {"challenger": context.checkpoint("challenger")} if asks_challenger_next else {}
     with context.serving({"solver": solver}, for_later=for_later):
@@ -248,7 +280,9 @@ STAGE_FUNCTIONS: dict[Stage, Callable[[Context[Any]], LastWrite]] = {
     "generate_questions": generate_questions,
     "label_questions": label_questions,
     "train_solver": train_solver,
+    "train_labelled": train_labelled,
     "evaluate": evaluate,
+    "evaluate_labelled": evaluate_labelled,
     "audit_labels": audit_labels,
     "check_health": check_health,
     "read_prompts": read_prompts,

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from core.settings.config import CoEvolution, RunConfig
 from core.types import Stage
 
-LOOP: tuple[Stage, ...] = (
+_BRANCH: tuple[Stage, ...] = ("train_labelled", "evaluate_labelled")
+_WITH_BRANCH: tuple[Stage, ...] = (
     "train_challenger",
     "generate_questions",
     "label_questions",
     "train_solver",
+    "train_labelled",
     "evaluate",
+    "evaluate_labelled",
     "audit_labels",
     "check_health",
 )
+LOOP = tuple(stage for stage in _WITH_BRANCH if stage not in _BRANCH)
 _ROUND: tuple[Stage, ...] = ("train_solver", "evaluate", "check_health")
 _VOTES_FIRST: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate", "audit_labels")
 
@@ -23,7 +27,9 @@ _VOTES_FIRST: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate"
 def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
     """The stages of one iteration. Iteration 0 has the stages before the first iteration."""
     if isinstance(config, CoEvolution):
-        return LOOP if iteration else ("evaluate",)
+        if not iteration:
+            return ("evaluate",)
+        return _WITH_BRANCH if config.has_branch else LOOP
     if iteration:
         return _ROUND
     return _VOTES_FIRST if config.votes_before_training else ("read_prompts", "evaluate")

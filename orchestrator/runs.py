@@ -197,9 +197,8 @@ def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
 def result_of(store: Store, run: str) -> str:
     """The id of a run's resulting Solver: the last one, or the one that the run went back to."""
     with store.read() as session:
-        checkpoints = queries.checkpoints.checkpoints_of(session, run)
+        solvers = queries.checkpoints.solvers_of(session, run)
         roll_backs = queries.ledger.rolled_back(session, run)
-    solvers = [checkpoint for checkpoint in checkpoints if checkpoint.role in ("base", "solver")]
     if roll_backs and roll_backs[-1][0] >= solvers[-1].iteration:
         return roll_backs[-1][1]["solver"]
     return solvers[-1].id

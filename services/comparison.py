@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -13,7 +13,7 @@ from core.settings.parsing import parse_config
 from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
-from core.types import Evaluated
+from core.types import CheckpointRole, Evaluated
 from storage import queries
 from storage.errors import StoreError
 
@@ -53,6 +53,9 @@ class ArmFigures:
     """One arm, after `iteration`, the last that all of its runs have reached.
 
     `curves` has each figure by iteration. `differences` are those to the baseline; empty for the baseline itself.
+
+    If the runs of an arm train each Solver on labelled data apart from the loop, the results are an arm of their own,
+    ARM/labelled. It has the same runs and settings, and its only figures are those of accuracy.
     """
 
     arm: str
@@ -77,7 +80,8 @@ class Comparison:
     arms: list[ArmFigures]
 
 
-Results = Mapping[int, Mapping[str, Evaluated]]  # of a run: iteration -> question -> result
+Results = Mapping[int, Mapping[str, Evaluated]]  # of the Solvers of a run: iteration -> question -> result
+_ROLES: tuple[CheckpointRole, ...] = ("solver", "labelled")  # that are compared
 
 
 def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) -> Comparison:
@@ -91,15 +95,13 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
     if len(benchmarks) != 1:
         raise StoreError(f"runs {', '.join(configs)}: expected one benchmark, got {', '.join(sorted(benchmarks))}")
     benchmark = benchmarks.pop()
-    results = {run: _results(session, run, benchmark) for run in configs}
-    evaluated = {arm: [run for run in runs if results[run]] for arm, runs in arms.items()}
-    evaluated = {arm: runs for arm, runs in evaluated.items() if runs}
-    if baseline not in evaluated:
+    results = _by_arm(arms, {run: _results(session, run, benchmark) for run in configs})
+    if baseline not in results:
         raise StoreError(f"baseline {baseline}: expected a run that has been evaluated on {benchmark}, got none")
-    last = {arm: max(set.intersection(*(set(results[run]) for run in runs))) for arm, runs in evaluated.items()}
-    final = {run: results[run][last[arm]] for arm, runs in evaluated.items() for run in runs}
-    questions = sorted(set.intersection(*(set(of_run) for of_run in final.values())))
-    settings = _differing({arm: configs[runs[0]] for arm, runs in evaluated.items()})
+    last = {arm: max(set.intersection(*map(set, of_runs.values()))) for arm, of_runs in results.items()}
+    final = {arm: [of_run[last[arm]] for of_run in of_runs.values()] for arm, of_runs in results.items()}
+    questions = sorted(set.intersection(*(set(of_run) for of_runs in final.values() for of_run in of_runs)))
+    settings = _differing({arm: configs[next(iter(of_runs))] for arm, of_runs in results.items()})
     return Comparison(
         benchmark,
         len(questions),
@@ -107,15 +109,31 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
         [
             ArmFigures(
                 arm,
-                runs,
+                [*of_runs],
                 last[arm],
                 settings[arm],
-                _curves(session, runs, results),
-                {} if arm == baseline else _differences(evaluated[baseline], runs, final, questions),
+                _curves(of_runs.values()) | (_loop_curves(session, [*of_runs]) if arm in arms else {}),
+                {} if arm == baseline else _differences(final[baseline], final[arm], questions),
             )
-            for arm, runs in evaluated.items()
+            for arm, of_runs in results.items()
         ],
     )
+
+
+def _by_arm(
+    arms: Mapping[str, Sequence[str]], results: Mapping[str, Mapping[CheckpointRole, Results]]
+) -> dict[str, dict[str, Results]]:
+    """Arm -> run -> its results; first an arm's Solvers of the loop, then those that were trained on labelled data.
+
+    Runs and arms without results are left out.
+    """
+    by_arm: dict[str, dict[str, Results]] = {}
+    for arm, runs in arms.items():
+        for role in _ROLES:
+            of_runs = {run: results[run][role] for run in runs if role in results[run]}
+            if of_runs:
+                by_arm[arm if role == "solver" else f"{arm}/{role}"] = of_runs
+    return by_arm
 
 
 def _config(session: Session, run: str) -> dict[str, Any]:
@@ -123,30 +141,32 @@ def _config(session: Session, run: str) -> dict[str, Any]:
     return parse_config(queries.runs.get_run(session, run).config, f"run {run}").model_dump(mode="json")
 
 
-def _results(session: Session, run: str, benchmark: str) -> Results:
-    """The results of a run's evaluations that are finished."""
-    finished = [
-        row
-        for row in queries.evaluations.of_run(session, run)
-        if row.benchmark == benchmark and row.finished_at is not None
-    ]
-    return {
-        int(row.model.rpartition("/")[2]): {
-            result.item_id: result for result in queries.evaluations.results_of(session, row.id)
-        }
-        for row in finished
-    }
+def _results(session: Session, run: str, benchmark: str) -> dict[CheckpointRole, dict[int, dict[str, Evaluated]]]:
+    """Role -> the results of a run's evaluations that are finished. The base model is the Solver of iteration 0."""
+    checkpoints = {checkpoint.id: checkpoint for checkpoint in queries.checkpoints.checkpoints_of(session, run)}
+    results: dict[CheckpointRole, dict[int, dict[str, Evaluated]]] = {}
+    for row in queries.evaluations.of_run(session, run):
+        if row.benchmark == benchmark and row.finished_at is not None:
+            checkpoint = checkpoints[row.model]
+            role: CheckpointRole = "solver" if checkpoint.role == "base" else checkpoint.role
+            of_questions = {result.item_id: result for result in queries.evaluations.results_of(session, row.id)}
+            results.setdefault(role, {})[checkpoint.iteration] = of_questions
+    return results
 
 
-def _curves(session: Session, runs: Sequence[str], results: Mapping[str, Results]) -> dict[str, list[Point]]:
-    by_figure: dict[str, list[dict[int, float]]] = {
-        name: [
-            {t: fmean(map(score, of_questions.values())) for t, of_questions in results[run].items()} for run in runs
-        ]
+def _curves(results: Collection[Results]) -> dict[str, list[Point]]:
+    """The accuracy of an arm by iteration; `results` are those of its runs."""
+    by_figure = {
+        name: [{t: fmean(map(score, answered.values())) for t, answered in of_run.items()} for of_run in results]
         for name, score in SCORES.items()
     }
-    for name, over in SERIES.items():
-        by_figure[name] = [_series(session, run, name, over) for run in runs]
+    curves = {name: _points(values, is_share=True) for name, values in by_figure.items()}
+    return {name: points for name, points in curves.items() if points}
+
+
+def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[Point]]:
+    """The series of an arm's loop by iteration, without those that it does not have."""
+    by_figure = {name: [_series(session, run, name, over) for run in runs] for name, over in SERIES.items()}
     curves = {name: _points(values, name not in _NO_SHARES) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}
 
@@ -175,21 +195,18 @@ def _within(interval: Estimate | None, is_share: bool) -> Estimate | None:
 
 
 def _differences(
-    baseline: Sequence[str],
-    runs: Sequence[str],
-    final: Mapping[str, Mapping[str, Evaluated]],
-    questions: Sequence[str],
+    baseline: Sequence[Mapping[str, Evaluated]], arm: Sequence[Mapping[str, Evaluated]], questions: Sequence[str]
 ) -> dict[str, Difference]:
-    """The differences of two arms, run by run in their order, which is that of the seeds; none without questions."""
+    """The differences of two arms, given as the results of their runs in the order of the seeds.
+
+    There are none without questions.
+    """
     if not questions:
         return {}
-    pairs = list(zip(baseline, runs, strict=False))
+    pairs = list(zip(baseline, arm, strict=False))
     return {
         name: paired_bootstrap(
-            [
-                [score(final[run][question]) - score(final[base][question]) for question in questions]
-                for base, run in pairs
-            ]
+            [[score(result[question]) - score(before[question]) for question in questions] for before, result in pairs]
         )
         for name, score in SCORES.items()
     }

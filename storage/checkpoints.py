@@ -15,10 +15,9 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from core.files import make_folder, sync
-from core.types import Checkpoint, Role, checkpoint_id
+from core.types import Checkpoint, CheckpointRole, checkpoint_id
 from storage.errors import CheckpointError
 
 MANIFEST = "manifest.json"
@@ -46,7 +45,7 @@ def publish(
     root: Path,
     *,
     run: str,
-    role: Role | Literal["base"],
+    role: CheckpointRole,
     iteration: int,
     step: int,
     parent: str | None,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -16,6 +16,7 @@ from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
 from core.types import (
     Checkpoint,
+    CheckpointRole,
     Evaluated,
     LabelledQuestion,
     PseudoLabel,
@@ -201,7 +202,7 @@ def _training(session: Session, run: str, t: int, role: Role, rng: random.Random
         queries.figures.add_train_metrics(session, run=run, iteration=t, role=role, step=step, metrics=metrics)
 
 
-def _checkpoint(session: Session, run: str, role: Role | Literal["base"], t: int, parent: str | None) -> None:
+def _checkpoint(session: Session, run: str, role: CheckpointRole, t: int, parent: str | None) -> None:
     key = checkpoint_id(run, role, t)
     queries.checkpoints.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})
 

@@ -120,6 +120,11 @@ class _Run(Part):
         return ()
 
     @property
+    def has_branch(self) -> bool:
+        """Whether each iteration's Solver is also trained on labelled data apart from the loop."""
+        return False
+
+    @property
     def solver_steps(self) -> int:
         """The steps of one training of the Solver, over which the schedule of its learning rate goes."""
         return self.solver.training.steps
@@ -180,6 +185,10 @@ class CoEvolution(_Run):
     @property
     def prompt_sets(self) -> tuple[Prompts, ...]:
         return () if self.labelled is None else (self.labelled.prompts,)
+
+    @property
+    def has_branch(self) -> bool:
+        return self.labelled is not None and not self.labelled.chained
 
     @model_validator(mode="after")
     def _no_true_labels(self) -> CoEvolution:

@@ -125,12 +125,18 @@ class SelfTrainedSolver(Solver):
 
 
 class Labelled(Part):
-    """Labelled data that the Solver trains on at the end of each iteration (R-Zero B.3), by the same GRPO."""
+    """Labelled data that the Solver trains on at the end of each iteration, by the same GRPO (R-Zero B.3).
+
+    By default this is a branch: each iteration's Solver is trained on the data and evaluated, and the next iteration
+    goes on from the Solver as it was before. So the loop is an initialisation for labelled data, as in Figure 4. With
+    `chained`, the next iteration goes on from the Solver that was trained on the data, which is not in the paper.
+    """
 
     file: str  # JSONL or Parquet, or "micro"
     question: str = "problem"  # names of columns
     answer: str = "answer"
     limit: Positive | None = None
+    chained: bool = False
     reward: Supervised = Supervised()
     training: Training = Training()
 

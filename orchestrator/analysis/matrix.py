@@ -110,13 +110,6 @@ def draw(items: Sequence[BenchmarkItem], size: int, seed: int) -> list[Benchmark
     return sorted(items, key=lambda item: seed_for(seed, "matrix", *question_key(item.id)[1:]))[:size]
 
 
-def solvers_of(session: Session, run: str) -> list[Checkpoint]:
-    """S(0), which is the base model, and every Solver that the run has trained, by iteration."""
-    return [
-        checkpoint for checkpoint in queries.checkpoints.checkpoints_of(session, run) if checkpoint.role != "challenger"
-    ]
-
-
 def unanswered(session: Session, solver: str, sets: Sets) -> dict[str, list[BenchmarkItem]]:
     """The items of each set that have no stored answer of the Solver. Complete sets are left out."""
     missing = dict[str, list[BenchmarkItem]]()
@@ -133,7 +126,8 @@ def ask_all(context: Context, sets: Sets) -> None:
     Raises what `Context.serving` raises, `InferenceError` and `GradingError`. Answers given before that stay stored.
     """
     with context.store.read() as session:
-        solvers = [solver for solver in solvers_of(session, context.run) if unanswered(session, solver.id, sets)]
+        solvers = queries.checkpoints.solvers_of(session, context.run)
+        solvers = [solver for solver in solvers if unanswered(session, solver.id, sets)]
     with Grader() as grader:
         for solver in solvers:
             with context.serving({"solver": solver}):

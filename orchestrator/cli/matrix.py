@@ -15,7 +15,7 @@ from rich.table import Table
 
 from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
-from orchestrator.analysis.matrix import Cell, MatrixError, ask_all, cells, question_sets, solvers_of, unanswered
+from orchestrator.analysis.matrix import Cell, MatrixError, ask_all, cells, question_sets, unanswered
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
@@ -62,7 +62,8 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
     with store.read() as session:
         sets = question_sets(session, run, oracle, size)
         config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
-        is_complete = not any(unanswered(session, solver.id, sets) for solver in solvers_of(session, run))
+        solvers = queries.checkpoints.solvers_of(session, run)
+        is_complete = not any(unanswered(session, solver.id, sets) for solver in solvers)
     if not is_complete:  # a complete matrix is shown even if the services are down
         coevo_home = home()
         services = cluster.join(coevo_home)

@@ -45,6 +45,7 @@ def figures(store: Store, run: str) -> Json:
       the truth is known. n counts different questions, as in the next two.
     - `training_labelled_share`: the share of prompts that the method labelled.
     - `negative_label_accuracy`: the share of wrong answers among those that SCRL took for wrong.
+    - `after_labelled`: the accuracy of the Solver that was trained on labelled data apart from the loop.
     - `stands`: false if the run was rolled back to an earlier Solver.
 
     `result` is the iteration whose Solver is the run's result so far. `training` maps role and name to [t, step,
@@ -75,6 +76,7 @@ def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
         "k": measures.config.evaluation.samples,
         "validation_pass_at_1": _json(iteration.validation),
         "gain_over_base": _accuracy(iteration.gain),
+        "after_labelled": _accuracy(iteration.branch),
         "by_level": {level: estimate.value for level, estimate in iteration.by_level.items()} or None,
         "by_level_ci95": {level: _json(estimate) for level, estimate in iteration.by_level.items()} or None,
         "pseudo_label_accuracy": _label_accuracy(measures, iteration),

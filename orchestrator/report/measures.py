@@ -42,6 +42,7 @@ class Iteration:
     by_level: dict[str, Estimate]
     validation: Estimate | None  # pass@1 on the benchmark of early stopping
     gain: Accuracy | None  # over the base model
+    branch: Accuracy | None  # of the Solver that was trained on labelled data apart from the loop
     labels: Labels | None
     training_labels: Estimate | None  # share of right labels among those that the method made in training
     labelled: Estimate | None  # share of prompts that the method labelled; it gave the others no label
@@ -122,6 +123,7 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
         by_level=pass_at_1_by_level(rows.evaluated),
         validation=None if validation is None else validation.pass_at_1,
         gain=gain(run.iterations[0].evaluated, rows.evaluated) if rows.t else None,
+        branch=accuracy_of(rows.branch),
         labels=measure_labels(rows, rows.stats, run.config)
         if rows.stats and run.config.votes_before_training
         else None,

@@ -27,6 +27,7 @@ class IterationRows:
     checkpoint: str | None  # the one that was evaluated
     evaluated: list[Evaluated]
     validated: list[Evaluated]  # on the benchmark of early stopping, if that is another one
+    branch: list[Evaluated]  # of the Solver that was trained on labelled data apart from the loop
     stats: FilterStats | None
     labelled: list[LabelledQuestion]
     audited: list[OracleLabel]  # by the run's own oracle
@@ -70,6 +71,8 @@ def _iteration(
     validation = stopping.benchmark if stopping and stopping.benchmark != benchmark else None
     evaluated = queries.evaluations.evaluations_of(session, checkpoint, benchmark) if checkpoint else []
     validated = queries.evaluations.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
+    branch_id = done.get("evaluate_labelled", {}).get("checkpoint")
+    branch = queries.evaluations.evaluations_of(session, branch_id, benchmark) if branch_id else []
     labelled = queries.questions.labels_of(session, run.name, t) if stats is not None else []
     oracle = config.audit.label if "audit_labels" in done else None
     audited = queries.questions.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
@@ -78,4 +81,5 @@ def _iteration(
     training_labels = {
         point.name: point.estimate for point in training_label_points(session, run.name, t) if point.estimate
     }
-    return IterationRows(t, stages, checkpoint, evaluated, validated, stats, labelled, audited, audits, training_labels)
+    figures = (stats, labelled, audited, audits, training_labels)
+    return IterationRows(t, stages, checkpoint, evaluated, validated, branch, *figures)

@@ -56,6 +56,9 @@ def _accuracy(measures: RunMeasures) -> Iterator[Row]:
     for name, get in getters.items():
         values = [get(iteration.gain) if iteration.gain else None for iteration in measures.iterations]
         yield _row(f"{name}, over base, points", values, partial(points, unit=""))
+    for name, get in getters.items():
+        values = [get(iteration.branch) if iteration.branch else None for iteration in measures.iterations]
+        yield _row(f"{name}, of the branch on labelled data", values, percent)
 
 
 def _levels(measures: RunMeasures) -> Iterator[Row]:

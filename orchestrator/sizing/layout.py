@@ -17,12 +17,13 @@ from trainers.base import TrainError
 from trainers.easyr1.fit import refuse_layout
 
 Device = Literal["gpu", "cpu"]
-TRAINING: tuple[Stage, ...] = ("train_challenger", "train_solver")
+TRAINING: tuple[Stage, ...] = ("train_challenger", "train_solver", "train_labelled")
 ASKED: Mapping[Stage, tuple[Role, ...]] = {
     "train_challenger": ("solver",),
     "generate_questions": ("challenger",),
     "label_questions": ("solver",),
     "evaluate": ("solver",),
+    "evaluate_labelled": ("solver",),
 }
 _LARGE = 10**8  # parameters from which on the embedded trainer is taken to have a GPU
 _VLLM_SHARE, _VLLM_SEQUENCES = 0.92, 256  # what the engines do where a file does not say

@@ -49,7 +49,9 @@ def work_of(config: RunConfig, stage: Stage, assumed: Assumptions) -> list[Work]
         "generate_questions": _generate,
         "label_questions": _label,
         "train_solver": _train_solver,
+        "train_labelled": _train_labelled,
         "evaluate": _evaluate,
+        "evaluate_labelled": _evaluate,
     }.get(stage)
     return [] if made is None else list(made(config, assumed))
 
@@ -89,9 +91,14 @@ def _label(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
 
 
 def _train_solver(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
+    tables = ("solver", *(() if config.has_branch else ("labelled",)))
     for planned in config.trainings:
-        if planned.table != "challenger":
+        if planned.table in tables:
             yield from _training(config, planned)
+
+
+def _train_labelled(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
+    yield from _training(config, next(planned for planned in config.trainings if planned.table == "labelled"))
 
 
 def _evaluate(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:

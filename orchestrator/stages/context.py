@@ -99,12 +99,12 @@ class Context(Generic[Config_co]):
             return queries.checkpoints.get_checkpoint(session, restored.get(role) or checkpoint_id(self.run, "base", 0))
 
     def trained(self, session: Session, role: Role) -> list[Checkpoint]:
-        """The trained checkpoints of the model that plays `role`, in the order of their trainings."""
+        """The loop's trained checkpoints of the model that plays `role`, in the order of their trainings."""
         application = self.config.application
         return [
             checkpoint
             for checkpoint in queries.checkpoints.checkpoints_of(session, self.run)
-            if checkpoint.role != "base" and application(checkpoint.role) == application(role)
+            if checkpoint.role in ("challenger", "solver") and application(checkpoint.role) == application(role)
         ]
 
     def training_history(self) -> TrainingHistory:

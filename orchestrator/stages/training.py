@@ -14,7 +14,7 @@ from core.settings.config import CoEvolution, RunConfig
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
 from core.settings.training import Labelled
-from core.types import Checkpoint, Spent, Stage
+from core.types import Checkpoint, Spent
 from orchestrator.costs import refuse_spent
 from orchestrator.ledger import LastWrite
 from orchestrator.pool.slot import demand_of, training_slot
@@ -81,34 +81,35 @@ def steps_before(context: Context) -> int:
     return sum((row.result or {}).get("steps", 0) for row in rounds if row.iteration < context.iteration)
 
 
-def labelled_job(context: Context, labelled: Labelled, job: SolverJob, result: TrainResult) -> SolverJob:
-    """The training on true labels that follows `job` and starts from its result (R-Zero B.3).
+def chained_job(context: Context, labelled: Labelled, job: SolverJob, result: TrainResult) -> SolverJob:
+    """The training on labelled data that follows `job` and starts from its result."""
+    start = replace(job.start, path=str(result.folder), sha256=digest(manifest(result.folder)))
+    return _labelled_job(context, labelled, start, job.work_dir / "labelled")
 
-    Held-out questions are left out.
-    """
+
+def _labelled_job(context: Context, labelled: Labelled, start: Checkpoint, work_dir: Path) -> SolverJob:
+    """The training of the Solver `start` on labelled data (R-Zero B.3). Held-out questions are left out."""
     questions = tuple(
         TrainQuestion(f"labelled/{index:06d}", prompt.text, prompt.answer, prompt.answer)
         for index, prompt in trained_on(context.config, labelled.prompts)
     )
-    start = replace(job.start, path=str(result.folder), sha256=digest(manifest(result.folder)))
-    return replace(
-        job,
+    return SolverJob(
         key=f"{context.iteration}/train_labelled",
+        run_seed=context.config.seed,
         start=start,
         training=labelled.training,
         reward=labelled.reward,
         questions=questions,
-        work_dir=job.work_dir / "labelled",
-        guard=None,
+        work_dir=work_dir,
     )
 
 
 def _run(context: Context, job: TrainJob) -> TrainResult:
     """Wait for a slot of the worker pool and train."""
     settings, steps, done = context.config.trainer, job.training.steps, 0
-    stage: Stage = "train_solver" if job.role == "solver" else "train_challenger"
-    served = job.role == "solver" and context.config.solver.signals.served(context.config.solver.reward)
-    holds_applications = bool(job.role == "challenger" or context.config.serving.release or served)
+    stage = context.stage
+    served = stage == "train_solver" and context.config.solver.signals.served(context.config.solver.reward)
+    holds_applications = bool(stage == "train_challenger" or context.config.serving.release or served)
     trainer = _trainer(settings)
 
     def report(note: str) -> None:
@@ -189,12 +190,8 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
         next_one = next_job(result)
         labelled = _run(context, next_one)
         sampled += sampling_spent(next_one, labelled.metrics)
-        labelled_metrics = [
-            {f"labelled_{name}": value for name, value in metrics.items() if name != "step"}
-            | {"step": result.step + metrics["step"]}
-            for metrics in labelled.metrics
-        ]
-        result = TrainResult(labelled.folder, result.step + labelled.step, (*result.metrics, *labelled_metrics))
+        metrics = (*result.metrics, *_labelled_metrics(labelled, result.step))
+        result = TrainResult(labelled.folder, result.step + labelled.step, metrics)
     publish_result = partial(
         publish, run=context.run, role=job.role, iteration=context.iteration, step=result.step, parent=job.start.id
     )
@@ -217,6 +214,53 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
         return {**stored, **({"optimiser": optimiser.sha256} if optimiser else {})}
 
     return last_write
+
+
+def train_branch(context: Context, labelled: Labelled) -> LastWrite:
+    """Train the iteration's Solver on labelled data, and publish the result beside the Solver (R-Zero B.3).
+
+    The seeds are those of a chained training, so that both give the same checkpoint from the same Solver. The count of
+    steps and the names of the metrics are also as there.
+    """
+    start = context.checkpoint("solver")
+    work_dir = context.home.work / context.run / str(context.iteration) / context.stage
+    job = _labelled_job(context, labelled, start, work_dir)
+    verify(Path(start.path), start.sha256)
+    result = _run(context, job)
+    checkpoint = publish(
+        result.folder,
+        context.home.checkpoints,
+        run=context.run,
+        role="labelled",
+        iteration=context.iteration,
+        step=start.step + result.step,
+        parent=start.id,
+    )
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
+        for metrics in _labelled_metrics(result, start.step):
+            queries.figures.add_train_metrics(
+                session,
+                run=context.run,
+                iteration=context.iteration,
+                role=job.role,
+                step=int(metrics["step"]),
+                metrics=metrics,
+            )
+        queries.usage.add_usage(session, context.key, "training", sampling_spent(job, result.metrics))
+        return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
+
+    return last_write
+
+
+def _labelled_metrics(result: TrainResult, steps_before: int) -> list[dict[str, float]]:
+    """The metrics of a training on labelled data under names of their own, with steps that continue the Solver's."""
+    return [
+        {f"labelled_{name}": value for name, value in metrics.items() if name != "step"}
+        | {"step": steps_before + metrics["step"]}
+        for metrics in result.metrics
+    ]
 
 
 def sampling_spent(job: TrainJob, steps: Iterable[Mapping[str, float]]) -> Spent:

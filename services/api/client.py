@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from core.types import Checkpoint, OracleVerdict, Role
+from core.types import Checkpoint, CheckpointRole, OracleVerdict
 from services.api.pages import LARGEST_PAGE
 from services.api.question_schemas import QuestionDetail, Statistics
 from services.api.routes.administration import NewKey
@@ -154,7 +154,7 @@ class ApiClient:
         """The checkpoints of a run by iteration, the base model first."""
         return [Checkpoint(**row) for row in self._get(f"/runs/{run}/checkpoints", {})]
 
-    def checkpoint(self, run: str, role: Role | Literal["base"], iteration: int) -> CheckpointDetail:
+    def checkpoint(self, run: str, role: CheckpointRole, iteration: int) -> CheckpointDetail:
         """One checkpoint with its files, and which checkpoints were trained from which."""
         return CheckpointDetail.model_validate(self._get(f"/runs/{run}/checkpoints/{role}/{iteration}", {}))
 

@@ -189,9 +189,7 @@ def _evaluation_points(session: Session, run: str, iteration: int, config: RunCo
 
 def accuracies(session: Session, run: str, benchmark: str) -> dict[int, Accuracy]:
     """Iteration -> results of its Solver on a benchmark, if there are any. Iteration 0 is the base model."""
-    solvers = {
-        row.id: row.iteration for row in queries.checkpoints.checkpoints_of(session, run) if row.role != "challenger"
-    }
+    solvers = {row.id: row.iteration for row in queries.checkpoints.solvers_of(session, run)}
     return {
         solvers[row.checkpoint]: accuracy
         for row in queries.evaluations.evaluation_sums(session, run)

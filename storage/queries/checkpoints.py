@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, literal, select
+from sqlalchemy import Select, bindparam, case, literal, select
 from sqlalchemy.orm import Session
 
 from core.types import Checkpoint, Role
@@ -50,13 +50,20 @@ def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
 def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list[Checkpoint]:
     """A run's checkpoints in the order of their trainings, the base model first; with `role`, only those of this role.
 
-    Within an iteration, the Challenger is trained before the Solver, as the names of the roles sort.
+    Within an iteration, the Challenger is trained before the Solver, as the names of the roles sort, and the Solver is
+    trained on labelled data last.
     """
     statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.run == run)
     if role is not None:
         statement = statement.where(Checkpoints.role == role)
-    ordered = statement.order_by(Checkpoints.iteration, Checkpoints.role, Checkpoints.id)
+    is_branch = case((Checkpoints.role == "labelled", 1), else_=0)
+    ordered = statement.order_by(Checkpoints.iteration, is_branch, Checkpoints.role, Checkpoints.id)
     return [Checkpoint(*row) for row in session.execute(ordered)]
+
+
+def solvers_of(session: Session, run: str) -> list[Checkpoint]:
+    """S(0), which is the base model, and every Solver of the loop that the run has trained, by iteration."""
+    return [checkpoint for checkpoint in checkpoints_of(session, run) if checkpoint.role in ("base", "solver")]
 
 
 def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:

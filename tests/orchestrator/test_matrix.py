@@ -13,7 +13,7 @@ from core.grading.grader import Grader
 from core.settings.parsing import parse_config
 from core.types import BenchmarkItem, Checkpoint, OracleLabel
 from orchestrator import runs
-from orchestrator.analysis.matrix import MatrixError, ask, cells, draw, question_sets, set_name, solvers_of, unanswered
+from orchestrator.analysis.matrix import MatrixError, ask, cells, draw, question_sets, set_name, unanswered
 from orchestrator.cli import app
 from services.oracles.samples import draw_sample
 from storage import queries
@@ -94,7 +94,7 @@ def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_grade
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 30)
-        solvers = solvers_of(session, "r")
+        solvers = queries.checkpoints.solvers_of(session, "r")
         before = queries.evaluations.evaluations_of(session, "r/solver/2", "micro")
     assert [solver.id for solver in solvers] == ["r/base/0", "r/solver/1", "r/solver/2", "r/solver/3"]
     items = sets[SETS[1]]
@@ -127,7 +127,7 @@ def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Stor
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 60)
-        solvers = solvers_of(session, "r")
+        solvers = queries.checkpoints.solvers_of(session, "r")
         labels = {row.question_id: row for row in queries.questions.oracle_labels_of(session, "r", 2, "exact")}
     items = sets[SETS[2]]
     kept = [item for item in items if item.level == "kept"]
@@ -162,7 +162,7 @@ def test_the_command_shows_stored_answers_without_services(
     assert coevo() == (1, f"error: no services are running for {tmp_path}: start them with `coevo up`\n")
     assert coevo("--stored")[0] == 1
     with sqlite.read() as session:
-        sets, solvers = question_sets(session, "demo", "exact", 4), solvers_of(session, "demo")
+        sets, solvers = question_sets(session, "demo", "exact", 4), queries.checkpoints.solvers_of(session, "demo")
     with fake_applications({}) as (services, _):
         for solver in solvers:
             ask(context_of(sqlite, "demo", 0, services=services), solver, sets, grader)

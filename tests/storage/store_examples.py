@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Literal
 from uuid import uuid4
 
 from sqlalchemy.orm import Session
@@ -12,6 +11,7 @@ from sqlalchemy.orm import Session
 from core.settings.config import CoEvolution
 from core.types import (
     Checkpoint,
+    CheckpointRole,
     Evaluated,
     EvaluatedAnswer,
     JudgedAnswer,
@@ -19,7 +19,6 @@ from core.types import (
     OracleLabel,
     PseudoLabel,
     Question,
-    Role,
     Rollout,
     Spent,
     StageKey,
@@ -43,9 +42,7 @@ from storage.session import Store
 from tests.synthetic_run import add_evaluations
 
 
-def checkpoint(
-    run: str, role: Role | Literal["base"] = "base", iteration: int = 0, parent: str | None = None
-) -> Checkpoint:
+def checkpoint(run: str, role: CheckpointRole = "base", iteration: int = 0, parent: str | None = None) -> Checkpoint:
     key = checkpoint_id(run, role, iteration)
     return Checkpoint(key, run, role, iteration, 0, f"/models/{key}", f"sha of {key}", parent)
 

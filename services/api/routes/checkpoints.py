@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from fastapi import APIRouter
 
-from core.types import Checkpoint, Role, checkpoint_id
+from core.types import Checkpoint, CheckpointRole, checkpoint_id
 from services.api.dependencies import Iteration, ReadSession, RunName
 from services.api.problems import documented
 from services.api.schemas import CheckpointDetail
@@ -23,9 +21,7 @@ def list_checkpoints(session: ReadSession, run: RunName) -> list[Checkpoint]:
 
 
 @router.get("/{role}/{iteration}", responses=documented(404))
-def get_checkpoint(
-    session: ReadSession, run: RunName, role: Role | Literal["base"], iteration: Iteration
-) -> CheckpointDetail:
+def get_checkpoint(session: ReadSession, run: RunName, role: CheckpointRole, iteration: Iteration) -> CheckpointDetail:
     """One checkpoint: its files, the checkpoints that it was trained from, and those that were trained from it."""
     key = checkpoint_id(run, role, iteration)
     checkpoint, *ancestors = queries.checkpoints.lineage(session, key)

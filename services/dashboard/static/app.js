@@ -28,7 +28,7 @@ const PAGES = [
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)$/, IterationPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/label$/, LabelPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/(?<index>\d+)$/, QuestionPage],
-  [/^\/runs\/(?<run>[^/]+)\/checkpoints\/(?<role>base|challenger|solver)\/(?<iteration>\d+)$/, CheckpointPage],
+  [/^\/runs\/(?<run>[^/]+)\/checkpoints\/(?<role>base|challenger|labelled|solver)\/(?<iteration>\d+)$/, CheckpointPage],
 ];
 /** @type {[name: string, href: string, currentPaths: RegExp][]} */
 const LINKS = [

@@ -116,7 +116,7 @@ export function TrainingLabels({ steps, seriesPoints }) {
 export function BenchmarkAccuracy({ url, seriesPoints, checkpoints }) {
   // The base model is the Solver of iteration 0.
   const solvers = new Map(
-    checkpoints.filter(({ role }) => role !== "challenger").map((checkpoint) => [checkpoint.iteration, checkpoint]),
+    checkpoints.filter(({ role }) => role === "base" || role === "solver").map((checkpoint) => [checkpoint.iteration, checkpoint]),
   );
   const { title, about, points } = benchmarkAccuracy(seriesPoints);
   const line = {
