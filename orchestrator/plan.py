@@ -8,7 +8,7 @@ from core.settings.config import CoEvolution, RunConfig
 from core.types import Stage
 
 _BRANCH: tuple[Stage, ...] = ("train_labelled", "evaluate_labelled")
-_WITH_BRANCH: tuple[Stage, ...] = (
+WITH_BRANCH: tuple[Stage, ...] = (
     "train_challenger",
     "generate_questions",
     "label_questions",
@@ -19,7 +19,7 @@ _WITH_BRANCH: tuple[Stage, ...] = (
     "audit_labels",
     "check_health",
 )
-LOOP = tuple(stage for stage in _WITH_BRANCH if stage not in _BRANCH)
+LOOP = tuple(stage for stage in WITH_BRANCH if stage not in _BRANCH)
 _ROUND: tuple[Stage, ...] = ("train_solver", "evaluate", "check_health")
 _VOTES_FIRST: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate", "audit_labels")
 
@@ -29,7 +29,7 @@ def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
     if isinstance(config, CoEvolution):
         if not iteration:
             return ("evaluate",)
-        return _WITH_BRANCH if config.has_branch else LOOP
+        return WITH_BRANCH if config.has_branch else LOOP
     if iteration:
         return _ROUND
     return _VOTES_FIRST if config.votes_before_training else ("read_prompts", "evaluate")

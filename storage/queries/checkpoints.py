@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, case, literal, select
 from sqlalchemy.orm import Session
 
-from core.types import Checkpoint, Role
+from core.types import Checkpoint, CheckpointRole
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints
 from storage.queries.tables import columns, insert_new, table_of
@@ -47,7 +47,7 @@ def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
     return manifest
 
 
-def checkpoints_of(session: Session, run: str, role: Role | None = None) -> list[Checkpoint]:
+def checkpoints_of(session: Session, run: str, role: CheckpointRole | None = None) -> list[Checkpoint]:
     """A run's checkpoints in the order of their trainings, the base model first; with `role`, only those of this role.
 
     Within an iteration, the Challenger is trained before the Solver, as the names of the roles sort, and the Solver is

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from orchestrator.plan import LOOP
+from orchestrator.plan import WITH_BRANCH
 from storage import queries
 from tests.browsing import open_prefect, without_complaints
 from tests.live import Live, wait_until
@@ -18,20 +18,20 @@ from tests.processes import descendants
 
 
 def test_a_run_started_in_the_ui_completes_all_stages(live: Live, whole_run: WholeRun) -> None:
-    """The Solver trains on labelled data after its own questions (R-Zero B.3): both trainings make one checkpoint."""
+    """The Solver is also trained on labelled data, which makes a checkpoint of its own (R-Zero B.3)."""
     with live.store().read() as session:
         stages = {(row.iteration, row.stage): row.status for row in queries.ledger.stages_of(session, whole_run.name)}
-        [solver] = queries.checkpoints.checkpoints_of(session, whole_run.name, "solver")
+        base, _, solver, branch = queries.checkpoints.checkpoints_of(session, whole_run.name)
+        evaluated = queries.evaluations.evaluated(session, whole_run.name)
         rewards = queries.figures.train_metrics_of(
             session, whole_run.name, role="solver", name="labelled_label_accuracy"
         )
-    assert (solver.parent, solver.step) == (f"{whole_run.name}/base/0", 3 + 2)
-    # Two steps with true labels, after three other steps.
-    assert [(metric.step, metric.value) for metric in rewards] == [
-        (4, 1),
-        (5, 1),
-    ]
-    assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in LOOP}}
+    assert (solver.id, solver.parent, solver.step) == (f"{whole_run.name}/solver/1", base.id, 3)
+    assert (branch.id, branch.parent, branch.step) == (f"{whole_run.name}/labelled/1", solver.id, 3 + 3)
+    # Three steps with true labels, after three other steps.
+    assert [(metric.step, metric.value) for metric in rewards] == [(4, 1), (5, 1), (6, 1)]
+    assert sorted(evaluated) == [(one.id, "micro") for one in (base, branch, solver)]
+    assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in WITH_BRANCH}}
 
 
 def test_running_a_finished_iteration_again_only_draws_its_curves(live: Live, whole_run: WholeRun) -> None:
@@ -46,7 +46,7 @@ def test_running_a_finished_iteration_again_only_draws_its_curves(live: Live, wh
 def test_every_stage_s_task_has_its_progress_and_its_result_as_artifacts(live: Live, whole_run: WholeRun) -> None:
     """They exist for the run and for its iteration that was run again, which began no stage; each was written before
     its process ended."""
-    for stage in LOOP:
+    for stage in WITH_BRANCH:
         key = stage.replace("_", "-")
         results = _artifacts(live, f"{whole_run.name}-1-{key}")
         progress = _artifacts(live, f"{whole_run.name}-{key}-1")

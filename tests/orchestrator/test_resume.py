@@ -14,7 +14,7 @@ import psutil
 import pytest
 from sqlalchemy import func, select
 
-from orchestrator.plan import LOOP
+from orchestrator.plan import LOOP, WITH_BRANCH
 from storage import queries
 from storage.checkpoints import verify
 from storage.models import Base, Evaluations
@@ -36,6 +36,7 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
         ("generation", lambda: 0 < _count(live, "questions") < whole_runs.OVERRIDES["dataset.candidates"]),
         ("labelling", lambda: 0 < _count(live, "rollouts") < len(whole_run.rows["rollouts"])),
         ("Solver training", (work / "train_solver" / "step_1").exists),
+        ("training on labelled data", (work / "train_labelled" / "step_1").exists),
     ]
     settings = (f"{name}={json.dumps(value)}" for name, value in whole_runs.OVERRIDES.items())
     start = ("start", "demo", "--name", RUN, *(part for setting in settings for part in ("--set", setting)))
@@ -56,14 +57,33 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
     command = live.start("resume", RUN)
     wait_until(lambda: _count(live, "evaluated_items") > whole_runs.BENCHMARK_ITEMS, "evaluation")
     next(iter(replicas(live).values())).kill()
-    assert command.wait(300) == 0
+    branch = "evaluation of the branch"
+    _wait_for(live, command, branch, lambda: _count(live, "evaluated_items") > 2 * whole_runs.BENCHMARK_ITEMS)
+    _kill(live)
+    command.wait()
+    assert live.coevo("resume", RUN).returncode == 0
     assert whole_runs.status(live, RUN) == "done"
     assert whole_runs.rows(live, RUN) == whole_run.rows
     assert whole_runs.texts(live, RUN) == whole_run.texts
     with live.store().read() as session:
         stages = {stage.stage: stage for stage in queries.ledger.stages_of(session, RUN) if stage.iteration == 1}
-    assert {name: stage.status for name, stage in stages.items()} == dict.fromkeys(LOOP, "done")
-    assert stages["train_challenger"].attempt == 2
+    assert {name: stage.status for name, stage in stages.items()} == dict.fromkeys(WITH_BRANCH, "done")
+    assert stages["train_challenger"].attempt == stages["train_labelled"].attempt == 2
+
+
+def test_a_chained_training_on_labelled_data_gives_the_branch_s_checkpoint(live: Live, whole_run: WholeRun) -> None:
+    """In the first iteration both start from the same Solver. Only the chained one is the run's Solver afterwards."""
+    settings = {**whole_runs.OVERRIDES, "labelled.chained": True}
+    overrides = (part for name, value in settings.items() for part in ("--set", f"{name}={json.dumps(value)}"))
+    result = live.coevo("run", "demo", "--name", "chained", *overrides)
+    assert result.returncode == 0, result.stderr
+    with live.store().read() as session:
+        base, _, chained = queries.checkpoints.checkpoints_of(session, "chained")
+        branch = queries.checkpoints.get_checkpoint(session, f"{whole_run.name}/labelled/1")
+        stages = {row.stage for row in queries.ledger.stages_of(session, "chained") if row.iteration == 1}
+    assert (chained.id, chained.parent, chained.step) == ("chained/solver/1", base.id, branch.step)
+    assert chained.sha256 == branch.sha256
+    assert stages == set(LOOP)
 
 
 def _wait_for(live: Live, command: subprocess.Popen[bytes] | None, what: str, reached: Callable[[], bool]) -> None:
@@ -126,10 +146,11 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
     assert of_votes["prompt_tokens"] > 10 * of_votes["requests"]
     of_questions = amounts[1, "generate_questions", "questions"]
     assert 0 < of_questions["requests"] <= len(questions) < of_questions["reply_tokens"]
-    evaluated = [amounts[t, "evaluate", "evaluation"] for t in (0, 1)]
+    evaluations = ((0, "evaluate"), (1, "evaluate"), (1, "evaluate_labelled"))
+    evaluated = [amounts[*stage, "evaluation"] for stage in evaluations]
     assert sum(one["reply_tokens"] for one in evaluated) == sum(answer.tokens for answer in answers)
-    for role in ("challenger", "solver"):
-        training = amounts[1, f"train_{role}", "training"]
+    for stage in ("train_challenger", "train_solver", "train_labelled"):
+        training = amounts[1, stage, "training"]
         assert min(training["cpu_seconds"], training["prompt_tokens"], training["reply_tokens"]) > 0
     assert amounts[1, "train_challenger", "reward"]["reply_tokens"] > 0
     took = {

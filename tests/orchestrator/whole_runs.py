@@ -14,14 +14,15 @@ from storage.texts import read_texts, texts_path
 from tests.live import SMALL, Live
 
 # The REST API accepts no file names, so the benchmark is the tiny world's own, with one sample for each question.
-# Batches are sent one after the other, so that a run can be killed between two. After the Solver's own questions it
-# trains on labelled data (R-Zero B.3).
+# Batches are sent one after the other, so that a run can be killed between two. The Solver is also trained on labelled
+# data, as a branch (R-Zero B.3).
 _MORE = (
     "evaluation.samples=1",
     "serving.batches=1",
     "labelled.file=micro",
     "labelled.limit=12",
-    "labelled.training.steps=2",
+    "labelled.training.steps=3",
+    "labelled.training.checkpoint_every=1",
     "labelled.training.prompts_per_step=4",
     "labelled.training.rollouts_per_prompt=4",
 )

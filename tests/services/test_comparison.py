@@ -84,6 +84,30 @@ def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
     assert comparison.arms[1].curves["greedy"][0].interval is None
 
 
+def test_solvers_trained_on_labelled_data_apart_from_the_loop_are_an_arm_of_their_own(experiment: Store) -> None:
+    """S(1) has 2 of 4 right; after labelled data it has 3."""
+    with experiment.write() as session:
+        branch = Checkpoint("x-full-1/labelled/1", "x-full-1", "labelled", 1, 0, "/m", "b", "x-full-1/solver/1")
+        queries.checkpoints.add_checkpoint(session, branch, {})
+        items = [Evaluated(f"q{i}", None, 2, 2 * one, one, one) for i, one in enumerate([YES, YES, YES, NO])]
+        add_evaluations(session, checkpoint=branch.id, benchmark="b.jsonl", items=items)
+    with experiment.read() as session:
+        comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
+    assert [(arm.arm, arm.iteration) for arm in comparison.arms] == [
+        ("x-all-1", 1),
+        ("x-full-1", 1),
+        ("x-full-1/labelled", 1),
+    ]
+    _, loop, branch_arm = comparison.arms
+    assert [(point.iteration, point.mean) for point in loop.curves["greedy"]] == [(0, 0.25), (1, 0.5)]
+    assert [(point.iteration, point.mean) for point in branch_arm.curves["greedy"]] == [(1, 0.75)]
+    assert branch_arm.curves.keys() == {"greedy", "majority", "pass_at_1"}
+    assert (branch_arm.runs, branch_arm.settings) == (loop.runs, loop.settings)
+    # Against 3 of 4 (YES, YES, NO, YES): one question more, one less.
+    assert branch_arm.differences["greedy"].by_seed == [0.0]
+    assert loop.differences["greedy"].by_seed == [-0.25]
+
+
 def test_a_run_without_results_is_left_out_until_it_has_some(experiment: Store) -> None:
     add_run(experiment, "x-full-3", [], seed=3)
     add_run(experiment, "x-new-1", [], seed=1)

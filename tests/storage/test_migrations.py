@@ -135,6 +135,20 @@ def test_0018_a_run_keeps_the_betas_that_its_trainer_had(
     assert [planned.training.betas for planned in config.trainings] == [betas] * 3
 
 
+def test_0019_a_loop_still_goes_on_from_the_training_on_labelled_data(database_url: str) -> None:
+    stored = parse_config({"labelled": {"file": "micro", "limit": 9}}, "a test").model_dump(mode="json")
+    assert stored["labelled"].pop("chained") is False
+    with database_of_version(database_url, "0018") as connection:
+        insert_run(connection, stored)
+    upgraded = open_store(database_url, create=True)
+    with upgraded.read() as session:
+        config = parse_config(queries.runs.get_run(session, "old").config, "stored")
+    upgraded.close()
+    assert isinstance(config, CoEvolution)
+    assert config.labelled is not None
+    assert config.labelled.chained
+
+
 def test_0014_a_run_on_given_prompts_goes_on_with_a_new_optimiser_in_each_round(database_url: str) -> None:
     settings = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
     stored = parse_config(settings, "a test").model_dump(mode="json")
