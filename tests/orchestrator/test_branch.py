@@ -36,10 +36,8 @@ def run(store: Store) -> str:
 
 
 def test_the_stages_of_a_branch_come_after_those_of_the_solver() -> None:
-    chained, branch = (
-        parse_config({"labelled": {**LABELLED, "chained": chained}}, "test") for chained in (True, False)
-    )
-    plain = parse_config({}, "test")
+    plain, branch = parse_config({}, "test"), parse_config({"labelled": LABELLED}, "test")
+    chained = parse_config({"labelled": {**LABELLED, "chained": True}}, "test")
     assert stages_of(plain, 1) == stages_of(chained, 1)
     assert stages_of(branch, 0) == stages_of(plain, 0)
     names = stages_of(branch, 1)
@@ -79,20 +77,15 @@ def test_the_series_and_the_report_keep_the_branch_apart_from_the_loop(store: St
     for t in (0, 1, 2, 3):
         of_loop = measures.iterations[t].accuracy
         assert of_loop is not None
-        assert in_series[t].pass_at_1 == of_loop.pass_at_1
+        assert in_series[t].pass_at_1.value == pytest.approx(of_loop.pass_at_1.value)
         assert of_loop.pass_at_1.n == 6  # questions, and not the branch's 20
     branches = [iteration.branch and iteration.branch.pass_at_1.value for iteration in measures.iterations]
     assert branches == [None, None, 0.75, 0.75]
     assert [iteration["after_labelled"] is None for iteration in in_json] == [True, True, False, False]
     assert in_json[2]["after_labelled"]["greedy"]["value"] == 1
     rows = {row.name: [figure for figure, _ in row.cells] for group in table(measures) for row in group.rows}
-    assert [cell.split(" ")[0] for cell in rows["pass@1, of the branch on labelled data"]] == [
-        "–",
-        "–",
-        "75.0%",
-        "75.0%",
-    ]
-    assert rows["pass@1"][3] != rows["pass@1, of the branch on labelled data"][3]
+    cells = rows["pass@1, of the branch on labelled data"]
+    assert [cell.split(" ")[0] for cell in cells] == ["–", "–", "75.0%", "75.0%"]
 
 
 def test_a_run_without_a_branch_has_no_rows_for_it(store: Store) -> None:
