@@ -213,7 +213,8 @@ class TrainMetric:
     value: float | None
 
 
-Over = Literal["", "kept", "all"]
+Slice = Literal["kept", "all"]  # of an iteration's questions
+Over = Slice | Literal[""]  # what a series is over; "": over no questions
 Severity = Literal["warning", "critical"]
 
 

@@ -71,12 +71,13 @@ def draw(
         int, typer.Option(help="Size of the whole sample; a larger size than before extends it.", show_default=False)
     ],
     oracle: Annotated[str, typer.Option(help="Who will grade the sample: human, or a judge's name.")] = "human",
+    kept: Annotated[bool, typer.Option("--kept", help="Draw from the kept questions only.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
     with clear_errors():
         store = open_store(home().database)
-        rows = draw_sample(store, run, iteration, oracle, size)
+        rows = draw_sample(store, run, iteration, oracle, size, kept_only=kept)
         with store.read() as session:
             strata = queries.audits.named_strata_of(session, run, iteration, oracle)
         counts = {name: sum(row.stratum == name for row in rows) for name in strata}

@@ -51,6 +51,7 @@ def judge(
     size: Annotated[
         int | None, typer.Option(help="Number of pseudo-labels to draw; by default all.", show_default=False)
     ] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Draw from the kept questions only.")] = False,
     name: Name = None,
     key_variable: KeyVariable = None,
     prompt: Annotated[
@@ -68,9 +69,10 @@ def judge(
         keys_of(audit.services)
         assert audit.judge is not None
         store = open_store(home().database)
-        result = ask_judge(store, run, iteration, audit.judge, audit.sample, print_progress)
+        result = ask_judge(store, run, iteration, audit.judge, audit.sample, print_progress, kept_only=kept)
         if not result["population"]:
-            raise AuditError(f"run {run}, iteration {iteration}: no question has a pseudo-label to be audited")
+            question = "kept question" if kept else "question"
+            raise AuditError(f"run {run}, iteration {iteration}: no {question} has a pseudo-label to be audited")
         with store.write() as session:
             refresh_labels(session, run, iteration)
             alerts = raise_alerts(session, run, iteration)

@@ -15,11 +15,12 @@ from rich.table import Table
 
 from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
-from orchestrator.analysis.matrix import Cell, MatrixError, ask_all, cells, question_sets, unanswered
+from orchestrator.analysis.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.stages.context import Context
+from services.matrix import Cell, cells
 from storage import queries
 from storage.session import Store, open_store
 
@@ -30,7 +31,7 @@ def matrix(
         int, typer.Option(help="Questions of each iteration; a larger number than before extends the sets.")
     ] = 200,
     oracle: Annotated[
-        str, typer.Option(help="Oracle whose answers count as true; it must have graded all questions.")
+        str, typer.Option(help="Oracle whose answers count as true; a sample that it has graded is weighted to all.")
     ] = "exact",
     kept: Annotated[bool, typer.Option("--kept", help="Show the figures over the kept questions only.")] = False,
     stored: Annotated[bool, typer.Option("--stored", help="Show the stored results only; ask no Solver.")] = False,
@@ -46,7 +47,7 @@ def matrix(
             _ask(store, run, oracle, size)
         with store.read() as session:
             queries.runs.get_run(session, run)
-            rows = cells(session, run, oracle)
+            rows = [cell for cell in cells(session, run) if cell.oracle == oracle]
         if not rows:
             raise MatrixError(
                 f"run {run}: no results are stored for the oracle {oracle}; leave out --stored to ask the Solvers"
@@ -54,8 +55,12 @@ def matrix(
         if as_json:
             print(json.dumps([asdict(cell) for cell in rows], indent=1, allow_nan=False))
             return
-        over = "kept" if kept else "all"
-        Console().print(table([cell for cell in rows if cell.over == over], oracle))
+        shown = [cell for cell in rows if cell.over == ("kept" if kept else "all")]
+        if not shown:
+            drawn_from = "" if kept else ": its sample was drawn from the kept ones, so add --kept"
+            over = "kept questions" if kept else "all questions"
+            raise MatrixError(f"run {run}: {oracle} has no results over {over}{drawn_from}")
+        Console().print(table(shown, oracle))
 
 
 def _ask(store: Store, run: str, oracle: str, size: int) -> None:

@@ -29,9 +29,17 @@ def audited_labels(context: Context) -> list[OracleLabel]:
 
 
 def ask_judge(
-    store: Store, run: str, iteration: int, settings: Judge, sample: int | None, progress: Progress
+    store: Store,
+    run: str,
+    iteration: int,
+    settings: Judge,
+    sample: int | None,
+    progress: Progress,
+    *,
+    kept_only: bool = False,
 ) -> dict[str, Any]:
-    """Ask a judge about a sample of an iteration's pseudo-labels, or about all if `sample` is None.
+    """Ask a judge about a sample of an iteration's pseudo-labels, or about all if `sample` is None. With `kept_only`,
+    only the labels of kept questions are meant.
 
     Its verdicts are stored batch by batch, and labels with a stored verdict are not asked again. The result includes
     the judge's accuracy on sentinels, which are questions of known answer. Raises `AuditError`, `JudgeError`,
@@ -39,10 +47,12 @@ def ask_judge(
     """
     oracle, key = settings.oracle, StageKey(run, iteration, "audit_labels")
     with store.read() as session:
-        population = len(queries.audits.auditable(session, run, iteration))
+        auditable = queries.audits.auditable(session, run, iteration)
+        population = sum(verdict == "kept" or not kept_only for _, _, verdict in auditable)
         done = {label.question_id for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)}
         seed = seed_for(queries.runs.get_run(session, run).seed, "judge", iteration)
-    drawn = draw_sample(store, run, iteration, oracle, sample or population) if population else []
+    size = sample or population
+    drawn = draw_sample(store, run, iteration, oracle, size, kept_only=kept_only) if population else []
     cases = _cases(store, run, iteration)
 
     def save(batch: judge.JudgedBatch) -> None:

@@ -120,12 +120,10 @@ def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dic
 
 def _ill_posed_strata(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
     """Strata whose field `right` counts the questions that the oracle calls ill-posed."""
-    strata = queries.audits.named_strata_of(session, run, iteration, oracle, unanswered=True)
     counts = queries.series.ill_posed_by_stratum(session, run, iteration, oracle)
-    named = {name: Stratum(stratum.size, stratum.n, counts[name]) for name, stratum in strata.items()}
     return {
-        over: [stratum for name, stratum in named.items() if name.startswith("kept") in kept_values]
-        for over, kept_values in _SLICES
+        over: [Stratum(stratum.size, stratum.n, counts[name]) for name, stratum in strata.items()]
+        for over, strata in queries.audits.strata_of(session, run, iteration, oracle, unanswered=True).items()
     }
 
 

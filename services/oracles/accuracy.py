@@ -13,8 +13,8 @@ from core.statistics.audits import VerdictPair, kappa, stratified_share
 from core.statistics.calibration import Check, calibration_check, estimate_accuracy
 from core.statistics.estimates import Estimate, share
 from storage import queries
+from storage.rows import Slice
 
-Slice = Literal["kept", "all"]
 SLICES: tuple[Slice, ...] = ("kept", "all")
 
 
@@ -58,10 +58,11 @@ def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list
     """Measured label accuracy of one iteration by one oracle. Slices without an audit are left out."""
     sampled = queries.audits.sample_progress(session, run, iteration, oracle)[0] > 0
     accuracies = []
-    for over, strata in queries.audits.strata_of(session, run, iteration, oracle).items():
+    for over, named in queries.audits.strata_of(session, run, iteration, oracle).items():
+        strata = [*named.values()]
         n, right = sum(stratum.n for stratum in strata), sum(stratum.right for stratum in strata)
         figure = stratified_share(strata) if sampled else share(right, n)
-        if figure is not None and over != "":
+        if figure is not None:
             size = sum(stratum.size for stratum in strata)
             accuracies.append(Accuracy(iteration, oracle, over, figure, size, "sample" if sampled else "all"))
     return accuracies
@@ -80,6 +81,7 @@ def estimated(
     figures = {
         accuracy.iteration: accuracy.figure for accuracy in known if (accuracy.oracle, accuracy.over) == (oracle, over)
     }
+    cells = [cell for cell in cells if cell.iteration in figures]
     estimates = []
     for iteration, population in populations.items():
         if iteration not in figures and (figure := estimate_accuracy(cells, population)) is not None:

@@ -9,10 +9,14 @@ from storage.rows import SampleRow
 from storage.session import Store
 
 
-def draw_sample(store: Store, run: str, iteration: int, oracle: str, size: int) -> list[SampleRow]:
+def draw_sample(
+    store: Store, run: str, iteration: int, oracle: str, size: int, *, kept_only: bool = False
+) -> list[SampleRow]:
     """Draw a sample of an iteration's pseudo-labels for an oracle, or extend the existing one to `size`.
 
-    Returns the whole sample in order of position. A smaller `size` than before changes nothing.
+    Returns the whole sample in order of position. A smaller `size` than before changes nothing. With `kept_only` it is
+    drawn from the kept questions. A sample from all questions may follow one from the kept ones, and the other way
+    round: the existing one is extended by what it does not have. Within a stratum, both take the same questions first.
 
     The draw derives from the run's seed and the iteration, and not from the oracle. So people and a judge grade the
     same questions, and can be compared. Two processes that draw at once also draw the same questions. So the draw can
@@ -29,8 +33,9 @@ def draw_sample(store: Store, run: str, iteration: int, oracle: str, size: int) 
         if not queries.questions.all_labelled(session, run, iteration):
             raise AuditError(f"{where}: its questions are not all labelled yet")
         rows = queries.audits.auditable(session, run, iteration)  # they are final once all questions are labelled
+    rows = [row for row in rows if row[2] == "kept" or not kept_only]
     if not rows:
-        raise AuditError(f"{where}: no question has a pseudo-label to be audited")
+        raise AuditError(f"{where}: no {'kept ' if kept_only else ''}question has a pseudo-label to be audited")
     drawn = [
         SampleRow(entry.question_id, oracle, run, iteration, entry.stratum, entry.position)
         for entry in draw(rows, size, seed)

@@ -21,7 +21,7 @@ from storage.errors import NotThere, StoreError
 from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions
 from storage.queries.browse import get_question
 from storage.queries.tables import columns, insert_dataclasses, insert_into
-from storage.rows import AnnotationRow, Over, QuestionEntry, SampleRow
+from storage.rows import AnnotationRow, QuestionEntry, SampleRow, Slice
 
 HUMAN = "human"
 _LABELLED = PseudoLabels.answer.is_not(None)
@@ -52,7 +52,8 @@ def add_samples(session: Session, rows: Iterable[SampleRow]) -> None:
 def samples_of(session: Session, run: str, iteration: int, oracle: str) -> list[SampleRow]:
     """An oracle's sample in order of position; empty if none was drawn."""
     statement = select(*columns(AuditSamples, SampleRow)).where(*_in_sample(run, iteration, oracle))
-    return [SampleRow(*row) for row in session.execute(statement.order_by(AuditSamples.position))]
+    ordered = statement.order_by(AuditSamples.position, AuditSamples.question_id)
+    return [SampleRow(*row) for row in session.execute(ordered)]
 
 
 def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
@@ -165,11 +166,22 @@ def named_strata_of(
     return {name: Stratum(*sums[name]) for name in in_order(sums)}
 
 
-def strata_of(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
-    """The strata for `core.statistics.audits.stratified_share`, over the kept questions and over all questions."""
-    named = named_strata_of(session, run, iteration, oracle)
-    kept = [stratum for name, stratum in named.items() if name.startswith("kept")]
-    return {"kept": kept, "all": [*named.values()]}
+def strata_of(
+    session: Session, run: str, iteration: int, oracle: str, *, unanswered: bool = False
+) -> dict[Slice, dict[str, Stratum]]:
+    """Over the kept questions and over all questions: the strata of `named_strata_of` for `stratified_share`.
+
+    There are none over all questions if the oracle's sample has only kept ones, since it was drawn from these then.
+    """
+    strata = named_strata_of(session, run, iteration, oracle, unanswered=unanswered)
+    drawn = drawn_by_stratum(session, run, iteration, oracle)
+    kept = {name: stratum for name, stratum in strata.items() if _is_kept(name)}
+    from_kept = bool(drawn) and all(map(_is_kept, drawn)) and len(kept) < len(strata)
+    return {"kept": kept, "all": {} if from_kept else strata}
+
+
+def _is_kept(stratum: str) -> bool:
+    return stratum.startswith("kept ")
 
 
 def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = False) -> list[Cell]:

@@ -17,7 +17,10 @@ from orchestrator.cli.judge import _name_of
 from orchestrator.installation.home import Home
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.runs import prepare
+from orchestrator.stages.auditing import ask_judge
+from services.drift.series import ill_posed_in
 from services.inference.client import InferenceError
+from services.oracles.accuracy import estimated, measured, measured_in
 from services.oracles.judge import JudgeError
 from storage import queries
 from storage.rows import SampleRow
@@ -97,6 +100,33 @@ def test_a_discarded_batch_is_not_stored_and_a_restart_asks_only_the_rest(run: S
     assert len(after) == 40
     assert {i: after[i] for i in before} == before
     assert (result["audited"], result["asked"]) == (40, 24)
+
+
+def test_a_judge_grades_kept_questions_only_until_a_sample_of_all_is_added(run: Store) -> None:
+    with run.read() as session:
+        rows = queries.audits.auditable(session, "demo", 3)
+    kept = {question for question, _, verdict in rows if verdict == "kept"}
+
+    def slices() -> dict[str, int]:
+        with run.read() as session:
+            return {accuracy.over: accuracy.population for accuracy in measured_in(session, "demo", 3, "judge_m")}
+
+    with fake_service(judge_with(correct_reply)) as (service, _):
+        judge = judge_audit(service).judge
+        assert judge is not None
+        result = ask_judge(run, "demo", 3, judge, 30, lambda *_: None, kept_only=True)
+        assert (result["population"], result["audited"]) == (len(kept), 30)
+        _, labels = stored_audit(run)
+        assert labels.keys() < kept
+        assert slices() == {"kept": len(kept)}
+        with run.read() as session:
+            measurements = measured(session, "demo")
+            assert estimated(session, "demo", "judge_m", "all", measurements) == ([], None)
+            assert ill_posed_in(session, "demo", 3, "judge_m").keys() == {"kept"}
+        ask_judge(run, "demo", 3, judge, 40, lambda *_: None)
+    _, more = stored_audit(run)
+    assert labels.keys() < more.keys()
+    assert slices() == {"kept": len(kept), "all": len(rows)}
 
 
 def test_a_larger_sample_asks_about_the_added_questions_only(run: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,20 @@ from typer.testing import CliRunner
 
 from core.grading.grader import Grader
 from core.settings.parsing import parse_config
-from core.types import BenchmarkItem, Checkpoint, OracleLabel
+from core.statistics.audits import Stratum, stratified_share
+from core.statistics.estimates import Estimate, share
+from core.types import BenchmarkItem, Checkpoint, Evaluated, OracleLabel, OracleVerdict
 from orchestrator import runs
-from orchestrator.analysis.matrix import MatrixError, ask, cells, draw, question_sets, set_name, unanswered
+from orchestrator.analysis.matrix import MatrixError, ask, draw, question_sets, unanswered
 from orchestrator.cli import app
+from services.matrix import cells, set_name
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.errors import NotThere
 from storage.session import Store
 from tests.fake_applications import fake_applications
 from tests.live import Live
-from tests.synthetic_run import context_of, create, fill_run, label, vote_of
+from tests.synthetic_run import add_evaluations, context_of, create, fill_run, finish, label, vote_of
 
 SETS = {t: set_name(t, "exact") for t in (1, 2, 3)}
 
@@ -72,22 +75,95 @@ def test_a_question_set_has_the_questions_whose_answers_the_oracle_knows(store: 
             question_sets(session, "nosuch", "exact", 200)
 
 
-def test_an_oracle_that_graded_a_sample_is_refused(store: Store) -> None:
-    fill_run(store, "r", per_level=1)
-    rows = draw_sample(store, "r", 1, "judge_x", 20)
+def sampled(store: Store, size: int, *, kept_only: bool = False, ill_posed: int | None = None) -> list[str]:
+    """A run of 6 kept questions (p_hat 0.5) and 12 with p_hat 0.9, of which `judge_x` grades a sample; returns its ids.
+
+    Its second kept label is wrong, all others are right, and the one at position `ill_posed` has no answer.
+    """
     with store.write() as session:
-        queries.questions.add_oracle_labels(
-            session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows]
-        )
-    with store.read() as session, pytest.raises(MatrixError, match=r"'judge_x', which has graded 20 of \d+ in iter"):
-        question_sets(session, "r", "judge_x", 200)
-    rows = draw_sample(store, "r", 1, "judge_x", 1000)
-    with store.write() as session:  # it is accepted after it has graded all
-        queries.questions.add_oracle_labels(
-            session, [OracleLabel(row.question_id, "judge_x", "right", "1") for row in rows]
-        )
+        create(session, "r")
+        votes = [vote_of(("3", 5), ("4", 5))] * 6 + [vote_of(("3", 9))] * 12
+        questions = [(f"What is {i} + {i + 1}?", vote) for i, vote in enumerate(votes)]
+        label(session, "r", 1, questions, parse_config({}, "r"))
+        finish(session, "r", 1, "label_questions", {}, 1.0)
+    rows = draw_sample(store, "r", 1, "judge_x", size, kept_only=kept_only)
+    kept = [row.question_id for row in rows if row.stratum.startswith("kept")]
+    with store.write() as session:
+        for row in rows:
+            verdict: OracleVerdict = "wrong" if row.question_id in kept[1:2] else "right"
+            truth: str | None = "3"
+            if row.position == ill_posed:
+                verdict, truth = "ill_posed", None
+            graded = OracleLabel(row.question_id, "judge_x", verdict, truth)
+            queries.questions.add_oracle_labels(session, [graded])
+    return [row.question_id for row in rows]
+
+
+def answered(store: Store, right: Callable[[BenchmarkItem], bool]) -> dict[tuple[str | None, str], Estimate]:
+    """The cells after the base model has answered the questions of iteration 1."""
+    with store.write() as session:
+        [items] = question_sets(session, "r", "judge_x", 200).values()
+        results = [Evaluated(item.id, item.level, 1, right(item), right(item), right(item)) for item in items]
+        add_evaluations(session, checkpoint="r/base/0", benchmark=set_name(1, "judge_x"), items=results)
     with store.read() as session:
-        assert len(question_sets(session, "r", "judge_x", 1000)["questions/1/judge_x"]) == len(rows)
+        return {(cell.solver, cell.over): cell.figure for cell in cells(session, "r")}
+
+
+def is_easy(item: BenchmarkItem) -> bool:
+    return item.level == "too_easy"
+
+
+def test_the_questions_of_a_sample_are_asked_in_its_order(store: Store) -> None:
+    drawn = sampled(store, 7, ill_posed=3)
+    with store.read() as session:
+        sets = question_sets(session, "r", "judge_x", 200)
+        assert [item.id for item in sets["questions/1/judge_x"]] == drawn[:3] + drawn[4:]
+        smaller = question_sets(session, "r", "judge_x", 4)
+        assert [item.id for item in smaller["questions/1/judge_x"]] == [*drawn[:3], drawn[4]]
+
+
+def test_the_cells_of_a_sample_are_weighted_to_all_questions(store: Store) -> None:
+    """Two of 6 kept questions and two of 12 others are drawn. The Solver has the others right, so 12 of 18 in all."""
+    sampled(store, 4)
+    figures = answered(store, is_easy)
+    assert figures["r/base/0", "all"].value == pytest.approx(12 / 18)
+    assert figures[None, "all"].value == pytest.approx((6 * 1 / 2 + 12) / 18)
+    assert (figures["r/base/0", "kept"].value, figures[None, "kept"].value) == (0, 0.5)
+    assert {key: figure.n for key, figure in figures.items()} == {
+        ("r/base/0", "all"): 4,
+        (None, "all"): 4,
+        ("r/base/0", "kept"): 2,
+        (None, "kept"): 2,
+    }
+    assert figures["r/base/0", "all"] == stratified_share([Stratum(6, 2, 0), Stratum(12, 2, 2)])
+
+
+def test_a_stratum_weighs_as_much_as_it_has_questions_with_a_known_answer(store: Store) -> None:
+    """Of 12 easy questions three are drawn, of which one is ill-posed: so about 8 of the 12 have an answer."""
+    drawn = sampled(store, 5, ill_posed=0)  # the first question is of the largest stratum
+    figures = answered(store, is_easy)
+    assert len(drawn) == 5
+    assert figures["r/base/0", "all"].n == 4
+    assert figures["r/base/0", "all"].value == pytest.approx(8 / 14)
+    assert figures[None, "all"].value == pytest.approx((6 * 1 / 2 + 8) / 14)
+
+
+def test_a_sample_of_everything_gives_the_plain_share(store: Store) -> None:
+    sampled(store, 100)
+    figures = answered(store, is_easy)
+    expected = {("r/base/0", "all"): share(12, 18), (None, "all"): share(17, 18), (None, "kept"): share(5, 6)}
+    for key, plain in expected.items():
+        assert plain is not None
+        assert (figures[key].value, figures[key].n) == (pytest.approx(plain.value), plain.n)
+        assert (figures[key].lo, figures[key].hi) == (pytest.approx(plain.lo), pytest.approx(plain.hi))
+
+
+def test_a_sample_of_kept_questions_has_no_cells_over_all(store: Store) -> None:
+    drawn = sampled(store, 4, kept_only=True)
+    figures = answered(store, lambda item: item.id == drawn[0])
+    assert figures.keys() == {("r/base/0", "kept"), (None, "kept")}
+    assert figures["r/base/0", "kept"] == stratified_share([Stratum(6, 4, 1)])
+    assert figures[None, "kept"] == stratified_share([Stratum(6, 4, 3)])
 
 
 def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_graded(store: Store, grader: Grader) -> None:
@@ -136,8 +212,8 @@ def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Stor
     with fake_applications(replies) as (services, _):
         ask(context_of(store, "r", 0, services=services), solvers[1], {SETS[2]: items}, grader)
     with store.read() as session:
-        by_key = {(cell.questions, cell.solver, cell.over): cell.figure for cell in cells(session, "r", "exact")}
-        assert cells(session, "r", "given") == []
+        by_key = {(cell.questions, cell.solver, cell.over): cell.figure for cell in cells(session, "r")}
+        assert {cell.oracle for cell in cells(session, "r")} == {"exact"}
     assert list(by_key) == [(2, solver, over) for over in ("all", "kept") for solver in ("r/solver/1", None)]
     over_kept, over_all = by_key[2, "r/solver/1", "kept"], by_key[2, "r/solver/1", "all"]
     assert (over_kept.value, over_kept.n) == (1, len(kept))

@@ -172,6 +172,6 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
 def test_a_run_s_checkpoints_match_their_manifests(live: Live, whole_run: WholeRun) -> None:
     with live.store().read() as session:
         checkpoints = queries.checkpoints.checkpoints_of(session, whole_run.name)
-    assert [c.role for c in checkpoints] == ["base", "challenger", "solver"]
+    assert [c.role for c in checkpoints] == ["base", "challenger", "solver", "labelled"]
     for checkpoint in checkpoints:
         verify(Path(checkpoint.path), checkpoint.sha256)

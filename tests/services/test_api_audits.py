@@ -84,7 +84,7 @@ def test_a_sample_can_be_drawn_and_extended(api: TestClient, store: Store) -> No
     lo, hi = wilson(2, 4) or (0, 0)
     assert every["label_accuracy"] == pytest.approx({"value": 0.5, "lo": lo, "hi": hi, "n": 4})
     with store.read() as session:
-        assert stratified_share(queries.audits.strata_of(session, RUN, 1, "human")["all"]).n == 4
+        assert stratified_share([*queries.audits.strata_of(session, RUN, 1, "human")["all"].values()]).n == 4
 
 
 def test_a_sample_that_cannot_be_drawn_is_refused_with_the_reason(api: TestClient, store: Store) -> None:

@@ -146,7 +146,7 @@ def test_strata_count_only_the_sampled_questions_of_an_oracle_with_a_sample(stor
             ("not kept 0.8-1.0", Stratum(2, 1, 0)),
         ]
         over = queries.audits.strata_of(session, run, 1, "human")
-        assert over["kept"] == [Stratum(3, 1, 1)]
+        assert over["kept"] == {"kept 0.4-0.6": Stratum(3, 1, 1)}
         assert len(over["all"]) == 3
 
 

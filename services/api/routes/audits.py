@@ -18,7 +18,6 @@ from services.oracles.accuracy import (
     Accuracy,
     Agreement,
     Audits,
-    Slice,
     audits_of,
     between_annotators,
     between_oracles,
@@ -27,6 +26,7 @@ from services.oracles.accuracy import (
 from services.oracles.human import ORACLE
 from services.oracles.samples import draw_sample
 from storage import queries
+from storage.rows import Slice
 from storage.session import Store
 
 router = APIRouter(prefix="/runs/{run}", tags=["audits"])

@@ -1,0 +1,127 @@
+"""R-Zero's Table 4 from the stored rows: the accuracy of every Solver on every iteration's questions, and that of the
+pseudo-labels of the same questions. `docs/matrix.md` says which questions these are."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from core.statistics.audits import Stratum, stratified_share
+from core.statistics.estimates import Estimate, share
+from core.types import Evaluated, OracleLabel
+from services.oracles.accuracy import SLICES
+from storage import queries
+from storage.rows import Slice
+
+_SET_NAME = re.compile(r"questions/([0-9]+)/(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The share of right answers to an iteration's question set, given by a Solver or as pseudo-labels.
+
+    If the oracle has graded a sample of the iteration, the share is weighted to all questions of `over` whose true
+    answer the oracle would know. `figure.n` is the number of questions that were answered.
+    """
+
+    oracle: str  # whose answers count as true
+    questions: int  # the iteration that the questions are from
+    solver: str | None  # None: the pseudo-labels
+    over: Slice
+    figure: Estimate
+
+
+def set_name(iteration: int, oracle: str) -> str:
+    """The name under which evaluations on an iteration's questions are stored in place of a benchmark's name.
+
+    The oracle is part of it, because two oracles may take different answers for the true one.
+    """
+    return f"questions/{iteration}/{oracle}"
+
+
+def known_answers(labels: Sequence[OracleLabel]) -> dict[str, str]:
+    """Question -> its true answer, where the oracle knows it. An ill-posed question has none."""
+    return {
+        label.question_id: label.truth
+        for label in labels
+        if label.verdict in ("right", "wrong") and label.truth is not None
+    }
+
+
+def cells(session: Session, run: str) -> list[Cell]:
+    """The stored results by oracle and iteration: first the Solvers by iteration, then the pseudo-labels.
+
+    There is one cell over all questions of a set and one over its kept questions. A cell without questions is left out,
+    and so are those over all questions if the oracle's sample was drawn from the kept ones.
+    """
+    sets: dict[tuple[str, int], dict[str, list[Evaluated]]] = {}
+    for solver, name in queries.evaluations.evaluated(session, run):
+        if match := _SET_NAME.fullmatch(name):
+            results = queries.evaluations.evaluations_of(session, solver, name)
+            sets.setdefault((match[2], int(match[1])), {})[solver] = results
+    return [
+        cell
+        for oracle, iteration in sorted(sets)
+        for cell in _row(session, run, iteration, oracle, sets[oracle, iteration])
+    ]
+
+
+def _row(
+    session: Session, run: str, iteration: int, oracle: str, evaluated: Mapping[str, Sequence[Evaluated]]
+) -> Iterator[Cell]:
+    labels = queries.questions.oracle_labels_of(session, run, iteration, oracle)
+    verdicts = {label.question_id: label.verdict for label in labels}
+    answered = {item.item_id: item for items in evaluated.values() for item in items}
+    kept = {key for key, item in answered.items() if item.level == "kept"}
+    answers: dict[str | None, dict[str, bool]] = {
+        solver: {item.item_id: item.greedy_correct for item in items} for solver, items in evaluated.items()
+    }
+    answers[None] = {key: verdicts[key] == "right" for key in answered}
+    plan = _plan(session, run, iteration, oracle, labels)
+    for over in reversed(SLICES):
+        for solver, right in answers.items():
+            in_slice = {key: value for key, value in right.items() if over == "all" or key in kept}
+            figure = share(sum(in_slice.values()), len(in_slice)) if plan is None else plan.share(in_slice, over)
+            if figure is not None:
+                yield Cell(oracle, iteration, solver, over, figure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How an oracle's sample was drawn: the stratum of each of its questions, and the strata of each slice with the
+    number of their questions whose true answer the oracle would know."""
+
+    stratum_of: Mapping[str, str]
+    sizes: Mapping[Slice, Mapping[str, int]]
+
+    def share(self, right: Mapping[str, bool], over: Slice) -> Estimate | None:
+        """The share of right answers in a slice; `right` says it of the questions that were answered."""
+        answered = Counter(self.stratum_of[key] for key in right)
+        correct = Counter(self.stratum_of[key] for key, value in right.items() if value)
+        strata = [Stratum(size, answered[name], correct[name]) for name, size in self.sizes[over].items()]
+        return stratified_share(strata)
+
+
+def _plan(session: Session, run: str, iteration: int, oracle: str, labels: Sequence[OracleLabel]) -> _Plan | None:
+    """None if the oracle has no sample.
+
+    How many questions of a stratum have a known answer is estimated from those that the oracle has graded. The error of
+    this estimate is not in the intervals; it is zero if none of the graded questions is ill-posed.
+    """
+    stratum_of = {row.question_id: row.stratum for row in queries.audits.samples_of(session, run, iteration, oracle)}
+    if not stratum_of:
+        return None
+    graded = Counter(stratum_of[label.question_id] for label in labels if label.question_id in stratum_of)
+    known = Counter(stratum_of[key] for key in known_answers(labels) if key in stratum_of)
+    sizes = {
+        over: {
+            name: round(stratum.size * known[name] / graded[name]) if graded[name] else stratum.size
+            for name, stratum in strata.items()
+        }
+        for over, strata in queries.audits.strata_of(session, run, iteration, oracle).items()
+    }
+    return _Plan(stratum_of, sizes)
