@@ -21,7 +21,7 @@ _SET_NAME = re.compile(r"questions/([0-9]+)/(.+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """The share of right answers to an iteration's question set, given by a Solver or as pseudo-labels.
 
     If the oracle has graded a sample of the iteration, the share is weighted to all questions of `over` whose true
@@ -52,7 +52,7 @@ def known_answers(labels: Sequence[OracleLabel]) -> dict[str, str]:
     }
 
 
-def cells(session: Session, run: str) -> list[Cell]:
+def cells(session: Session, run: str) -> list[MatrixCell]:
     """The stored results by oracle and iteration: first the Solvers by iteration, then the pseudo-labels.
 
     There is one cell over all questions of a set and one over its kept questions. A cell without questions is left out,
@@ -72,13 +72,15 @@ def cells(session: Session, run: str) -> list[Cell]:
 
 def _row(
     session: Session, run: str, iteration: int, oracle: str, evaluated: Mapping[str, Sequence[Evaluated]]
-) -> Iterator[Cell]:
+) -> Iterator[MatrixCell]:
     labels = queries.questions.oracle_labels_of(session, run, iteration, oracle)
     verdicts = {label.question_id: label.verdict for label in labels}
-    answered = {item.item_id: item for items in evaluated.values() for item in items}
+    known = known_answers(labels)
+    answered = {item.item_id: item for items in evaluated.values() for item in items if item.item_id in known}
     kept = {key for key, item in answered.items() if item.level == "kept"}
     answers: dict[str | None, dict[str, bool]] = {
-        solver: {item.item_id: item.greedy_correct for item in items} for solver, items in evaluated.items()
+        solver: {item.item_id: item.greedy_correct for item in items if item.item_id in known}
+        for solver, items in evaluated.items()
     }
     answers[None] = {key: verdicts[key] == "right" for key in answered}
     plan = _plan(session, run, iteration, oracle, labels)
@@ -87,7 +89,7 @@ def _row(
             in_slice = {key: value for key, value in right.items() if over == "all" or key in kept}
             figure = share(sum(in_slice.values()), len(in_slice)) if plan is None else plan.share(in_slice, over)
             if figure is not None:
-                yield Cell(oracle, iteration, solver, over, figure)
+                yield MatrixCell(oracle, iteration, solver, over, figure)
 
 
 @dataclass(frozen=True, slots=True)

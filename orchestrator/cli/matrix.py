@@ -20,7 +20,7 @@ from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.stages.context import Context
-from services.matrix import Cell, cells
+from services.matrix import MatrixCell, cells
 from storage import queries
 from storage.session import Store, open_store
 
@@ -79,7 +79,7 @@ def _print_progress(done: int, total: int, what: str) -> None:
     print(f"{done} of {total} {what}" if done else what, file=sys.stderr, flush=True)
 
 
-def table(rows: Sequence[Cell], oracle: str) -> Table:
+def table(rows: Sequence[MatrixCell], oracle: str) -> Table:
     """One row for each question set, one column for each Solver, last the pseudo-labels' accuracy, as in the paper."""
     solvers = sorted({cell.solver for cell in rows if cell.solver}, key=lambda name: int(name.rsplit("/", 1)[1]))
     figures = {(cell.questions, cell.solver): cell.figure for cell in rows}

@@ -101,7 +101,8 @@ def label_accuracies(measures: RunMeasures) -> list[Axes]:
 
 def _label_accuracy(title: str, audits: Sequence[tuple[int, Audit]]) -> Axes | None:
     """The share of pseudo-labels that one oracle finds right, over the kept questions and over all."""
-    audited = [(t, audit) for t, audit in audits if audit.accuracy_all]
+    # A sample may have been drawn from the kept questions, which have no figure over all then.
+    audited = [(t, audit) for t, audit in audits if audit.accuracy_all or audit.accuracy_kept]
     if not audited:
         return None
     chart = axes(title)

@@ -36,6 +36,7 @@ from services.api.transport import ApiError, Transport
 from services.comparison import Comparison
 from services.costs import RunCosts
 from services.evaluations import EvaluationFigures, Record
+from services.matrix import MatrixCell
 from storage.rows import (
     AlertRow,
     EvaluationRow,
@@ -199,6 +200,10 @@ class ApiClient:
     def metrics(self, run: str, **filters: Any) -> list[TrainMetric]:
         """Training metrics by step; only those of `iteration`, `role` or `name` if it is given."""
         return [TrainMetric(**row) for row in self._get(f"/runs/{run}/metrics", filters)]
+
+    def matrix(self, run: str) -> list[MatrixCell]:
+        """The accuracy of every Solver on every iteration's questions, where `coevo matrix` measured it."""
+        return TypeAdapter(list[MatrixCell]).validate_python(self._get(f"/runs/{run}/matrix", {}))
 
     def training_labels(self, run: str) -> list[StepLabelFigures]:
         """Label accuracy of the Solver's method in training, by step."""

@@ -230,6 +230,13 @@ EXAMPLES: dict[str, Any] = {
         "greedy": _estimate(0.7, 0.6392, 0.7545, 240),
         "majority": _estimate(0.625, 0.5622, 0.6838, 240),
     },
+    "MatrixCell": {
+        "oracle": "exact",
+        "questions": 1,
+        "solver": "demo/solver/1",
+        "over": "all",
+        "figure": _estimate(0.7, 0.6333, 0.7592, 200),
+    },
     "EvaluationRow": _EVALUATION,
     "EvaluationFigures": {
         "evaluation": _EVALUATION,

@@ -4,7 +4,7 @@ otherwise than a run that `exact` has graded completely. No model is involved.""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import delete
@@ -21,6 +21,7 @@ from core.types import (
     question_id,
 )
 from services.drift.series import refresh
+from services.matrix import set_name
 from services.oracles import human
 from services.oracles.samples import draw_sample
 from storage import queries
@@ -49,11 +50,11 @@ def fill_judged_run(store: Store, run: str) -> None:
     with store.write() as session:
         for t in _AUDITED:
             labels = [
-                OracleLabel(key, JUDGE, _verdict_with_errors(rng, known.get(key, "right")), None) for key in drawn[t]
+                OracleLabel(key, JUDGE, _verdict_with_errors(rng, known.get(key, "right")), "1") for key in drawn[t]
             ]
             queries.questions.add_oracle_labels(session, labels)
         _annotate(session, for_people, known, rng)
-        _ask_solvers(session, run, rng)
+        _ask_solvers(session, drawn, run, rng)
         for t in (1, 2, 3):
             refresh(session, run, t)
 
@@ -92,11 +93,10 @@ def _annotate(
             human.annotate(session, AnnotationRow(row.question_id, annotator, verdict, "", datetime.now(UTC)))
 
 
-def _ask_solvers(session: Session, run: str, rng: random.Random) -> None:
+def _ask_solvers(session: Session, drawn: Mapping[int, Sequence[str]], run: str, rng: random.Random) -> None:
     for solver in (1, 2, 3):
-        for questions_of in (1, 2, 3):
-            right = [rng.random() < 0.4 + 0.1 * solver - 0.05 * questions_of for _ in range(80)]
-            items = [Evaluated(f"{i}", None, 1, int(correct), correct, correct) for i, correct in enumerate(right)]
-            add_evaluations(
-                session, checkpoint=f"{run}/solver/{solver}", benchmark=f"questions/{questions_of}/exact", items=items
-            )
+        for t, keys in drawn.items():
+            verdicts = {row.question_id: row.verdict for row in queries.questions.labels_of(session, run, t)}
+            right = {key: rng.random() < 0.4 + 0.1 * solver - 0.05 * t for key in keys}
+            items = [Evaluated(key, verdicts[key], 1, int(one), one, one) for key, one in right.items()]
+            add_evaluations(session, checkpoint=f"{run}/solver/{solver}", benchmark=set_name(t, JUDGE), items=items)

@@ -14,6 +14,7 @@ from services.api.problems import documented
 from services.api.schemas import Evaluation
 from services.costs import RunCosts, costs_of
 from services.drift.training_labels import labels_by_step
+from services.matrix import MatrixCell, cells
 from storage import queries
 from storage.rows import StepLabelFigures, TrainMetric
 
@@ -36,6 +37,14 @@ def list_evaluations(session: ReadSession, run: RunName) -> list[Evaluation]:
         for row in queries.evaluations.evaluation_sums(session, run)
         if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
     ]
+
+
+@router.get("/matrix", responses=documented(404))
+def list_matrix(session: ReadSession, run: RunName) -> list[MatrixCell]:
+    """The accuracy of every Solver on every iteration's questions, as `coevo matrix` measured it, and that of the
+    pseudo-labels of these questions (`solver` is null). If the oracle graded a sample, it is weighted to all."""
+    queries.runs.get_run(session, run)
+    return cells(session, run)
 
 
 @router.get("/costs", responses=documented(404))

@@ -3,6 +3,7 @@ import { html } from "/static/preact.js";
 import { IterationChart, StepChart, VerdictChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
 import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
+import { checkpointUrl } from "../router.js";
 import { benchmarkAccuracy, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { stageColour, Timeline } from "../timeline.js";
 
@@ -112,12 +113,40 @@ export function TrainingLabels({ steps, seriesPoints }) {
   </${Panel}>`;
 }
 
-/** @param {{ url: string, seriesPoints: SeriesPoint[], checkpoints: Checkpoint[] }} props */
-export function BenchmarkAccuracy({ url, seriesPoints, checkpoints }) {
+/**
+ * @param {{
+ *   url: string,
+ *   seriesPoints: SeriesPoint[],
+ *   checkpoints: Checkpoint[],
+ *   evaluations: Schemas["Evaluation"][],
+ * }} props `evaluations` are those on the run's benchmark
+ */
+export function BenchmarkAccuracy({ url, seriesPoints, checkpoints, evaluations }) {
   // The base model is the Solver of iteration 0.
   const solvers = new Map(
-    checkpoints.filter(({ role }) => role === "base" || role === "solver").map((checkpoint) => [checkpoint.iteration, checkpoint]),
+    checkpoints
+      .filter(({ role }) => role === "base" || role === "solver")
+      .map((checkpoint) => [checkpoint.iteration, checkpoint]),
   );
+  const branch = {
+    name: "pass@1 of the branch on labelled data",
+    colour: "var(--c-audit)",
+    points: checkpoints
+      .filter(({ role }) => role === "labelled")
+      .flatMap(({ id, iteration }) =>
+        evaluations
+          .filter(({ checkpoint }) => checkpoint === id)
+          .map(({ pass_at_1 }) => ({
+            ...pass_at_1,
+            iteration,
+            name: "branch",
+            over: "",
+            oracle: "",
+            estimated: false,
+            href: checkpointUrl(id),
+          })),
+      ),
+  };
   const { title, about, points } = benchmarkAccuracy(seriesPoints);
   const line = {
     name: "pass@1",
@@ -127,8 +156,11 @@ export function BenchmarkAccuracy({ url, seriesPoints, checkpoints }) {
       return { ...point, href: solver && `${url}/checkpoints/${solver.role}/${solver.iteration}` };
     }),
   };
-  return html`<${Panel} title=${title} about=${about} table=${{ head: TABLE_HEAD, rows: tableRows([line], percent) }}>
-    ${points.length ? html`<${IterationChart} lines=${[line]} label=${`${title} by iteration`} />` : html`<${Empty}>No evaluation yet.</${Empty}>`}
+  const lines = branch.points.length ? [line, branch] : [line];
+  const chart = html`<${IterationChart} lines=${lines} label=${`${title} by iteration`} />
+    ${lines.length > 1 && html`<${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />`}`;
+  return html`<${Panel} title=${title} about=${about} table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}>
+    ${points.length ? chart : html`<${Empty}>No evaluation yet.</${Empty}>`}
   </${Panel}>`;
 }
 

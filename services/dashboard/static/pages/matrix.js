@@ -6,52 +6,58 @@ import { humanise, interval, number, percent } from "../format.js";
 import { Panel } from "../parts.js";
 import { runUrl } from "../router.js";
 
-/** @typedef {Schemas["Estimate"] & { questionSet: number, solver: number, oracle: string }} Cell */
+/** @typedef {Schemas["Estimate"] & { questionSet: number, answerer: string, isOwn: boolean, oracle: string }} Cell */
 
 const POLL_MS = 60_000; // `coevo matrix` may be adding cells
 const ROW_HEIGHT = 54;
+const LABELS = "pseudo-labels"; // in place of a Solver
 const MIN_WIDTH_FOR_INTERVAL = 116; // of a cell, so that its interval fits
-const TABLE_HEAD = ["questions of iteration", "Solver", "right", "95% interval", "n", "oracle"];
+const TABLE_HEAD = ["questions of iteration", "answered by", "right", "95% interval", "n", "oracle"];
 
 /**
- * The evaluations on question sets, sorted. Those on benchmarks are left out; the run's accuracy chart shows them.
+ * The cells over all questions; of an oracle that has none, those over the kept questions.
  *
- * @param {Schemas["Evaluation"][]} evaluations
+ * @param {Schemas["MatrixCell"][]} matrix
  * @returns {Cell[]}
  */
-function cellsOf(evaluations) {
-  const cells = evaluations.flatMap(({ checkpoint, benchmark, greedy }) => {
-    const match = /^questions\/(\d+)\/(.+)$/.exec(benchmark);
-    if (!match || !greedy) return [];
-    return [
-      { ...greedy, questionSet: Number(match[1]), oracle: match[2], solver: Number(checkpoint.split("/").at(-1)) },
-    ];
-  });
-  return cells.sort((a, b) => a.questionSet - b.questionSet || a.solver - b.solver);
+function cellsOf(matrix) {
+  const overAll = new Set(matrix.filter(({ over }) => over === "all").map(({ oracle }) => oracle));
+  return matrix
+    .filter(({ oracle, over }) => over === (overAll.has(oracle) ? "all" : "kept"))
+    .map(({ oracle, over, questions, solver, figure }) => {
+      const iteration = Number(solver?.split("/").at(-1));
+      return {
+        ...figure,
+        questionSet: questions,
+        answerer: solver === null ? LABELS : `S(${iteration})`,
+        isOwn: iteration === questions,
+        oracle: `${humanise(oracle)}${over === "kept" ? ", kept questions" : ""}`,
+      };
+    });
 }
 
 /** Shows nothing if there are no such evaluations. @param {{ run: string }} props */
 export function Matrix({ run }) {
-  const { data: evaluations } = useResponse("/runs/{run}/evaluations", { run }, POLL_MS);
-  const cells = cellsOf(evaluations ?? []);
+  const { data: matrix } = useResponse("/runs/{run}/matrix", { run }, POLL_MS);
+  const cells = cellsOf(matrix ?? []);
   if (cells.length === 0) return null;
   const oracles = [...new Set(cells.map((cell) => cell.oracle))];
   const rows = cells.map((cell) => [
     cell.questionSet,
-    `S(${cell.solver})`,
+    cell.answerer,
     percent(cell.value),
     interval(cell),
     number(cell.n),
-    humanise(cell.oracle),
+    cell.oracle,
   ]);
   const heatmaps = oracles.map(
     (oracle) => html`<div key=${oracle}>
-      ${oracles.length > 1 && html`<h3>by ${humanise(oracle)}</h3>`}
+      ${oracles.length > 1 && html`<h3>by ${oracle}</h3>`}
       <${Heatmap} cells=${cells.filter((cell) => cell.oracle === oracle)} url=${runUrl(run)} />
     </div>`,
   );
   return html`<${Panel} title="Every Solver on every question set" wide id="matrix" table=${{ head: TABLE_HEAD, rows }}
-    about="The share of a sample of each iteration's questions that a Solver answers right, with one greedy answer per question. Each row is a question set and each column a Solver. A frame marks the Solver that was trained on the questions.">
+    about="The share of a sample of each iteration's questions that a Solver answers right, with one greedy answer per question, and the share of right pseudo-labels. Each row is a question set. A frame marks the Solver that was trained on the questions. If the oracle graded a sample, shares are weighted to all questions.">
     ${heatmaps}
   </${Panel}>`;
 }
@@ -70,16 +76,19 @@ function Heatmap({ cells, url }) {
   /** @param {Cell} cell */
   const title = (cell) =>
     [
-      `questions of iteration ${cell.questionSet}, S(${cell.solver})`,
-      `${percent(cell.value)} right by ${humanise(cell.oracle)}`,
+      `questions of iteration ${cell.questionSet}, ${cell.answerer}`,
+      `${percent(cell.value)} right by ${cell.oracle}`,
       `95%: ${interval(cell)}`,
       `n ${number(cell.n)}`,
     ].join("\n");
-  const position = { x: "solver", y: "questionSet" };
+  const answerers = new Set(cells.map((cell) => cell.answerer));
+  answerers.delete(LABELS);
+  const solvers = [...answerers].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  const position = { x: "answerer", y: "questionSet" };
   const text = { ...position, fill: "var(--ink)", pointerEvents: "none" };
   /** @param {number} width */
   const draw = (width) => {
-    const cellWidth = (width - 64) / new Set(cells.map((cell) => cell.solver)).size;
+    const cellWidth = (width - 64) / (solvers.length + 1);
     const showInterval = cellWidth > MIN_WIDTH_FOR_INTERVAL;
     return Plot.plot({
       width,
@@ -89,10 +98,10 @@ function Heatmap({ cells, url }) {
       marginTop: 14,
       marginBottom: 38,
       x: {
-        label: "Solver",
+        label: null,
         type: "band",
         padding: 0.03,
-        tickFormat: (/** @type {number} */ t) => `S(${t})`,
+        domain: [...solvers, LABELS],
         tickSize: 0,
       },
       y: {
@@ -107,7 +116,7 @@ function Heatmap({ cells, url }) {
         Plot.cell(cells, {
           ...position,
           fill: colour,
-          stroke: (cell) => (cell.solver === cell.questionSet ? "var(--ink)" : "transparent"),
+          stroke: (cell) => (cell.isOwn ? "var(--ink)" : "transparent"),
           strokeWidth: 1.2,
           rx: 4,
           href: (cell) => `${url}/${cell.questionSet}`,

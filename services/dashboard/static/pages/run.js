@@ -65,6 +65,7 @@ export function RunPage({ run: name }) {
       ["/runs/{run}/metrics", { run: name, name: "reward_mean" }],
       ["/runs/{run}/checkpoints", { run: name }],
       ["/runs/{run}/training-labels", { run: name }],
+      ["/runs/{run}/evaluations", { run: name }],
       ["/alerts", { run: name, limit: 20 }],
     ],
     live ? POLL_MS : 0,
@@ -96,15 +97,17 @@ export function RunPage({ run: name }) {
  *   rewards: TrainMetric[],
  *   checkpoints: Checkpoint[],
  *   trainingLabels: StepLabelFigures[],
+ *   evaluations: Schemas["Evaluation"][],
  *   alerts: Schemas["AlertPage"],
  * ]} RunData
  * @param {{ data: RunData, refetch: () => void, flowRunList: Children[] }} props
  */
 function Run({ data, refetch, flowRunList }) {
-  const [run, iterations, seriesPoints, stages, rewards, checkpoints, trainingLabels, alerts] = data;
+  const [run, iterations, seriesPoints, stages, rewards, checkpoints, trainingLabels, evaluations, alerts] = data;
   const { data: audits } = useResponse("/runs/{run}/audits", { run: run.name }, isLive(run) ? AUDITS_POLL_MS : 0);
   const url = runUrl(run.name);
   const config = configOf(run);
+  const onBenchmark = evaluations.filter(({ benchmark }) => benchmark === config.evaluation.benchmark);
   const hasPseudoLabels = trainingLabels.length === 0 || seriesNamed(seriesPoints, "label_accuracy").length > 0;
   return html`
     <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${Status} status=${run.status} /><${Actions} run=${run} refetch=${refetch} />`}>
@@ -118,7 +121,7 @@ function Run({ data, refetch, flowRunList }) {
       ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} run=${run.name} />`}
       <${Audits} audits=${audits} url=${url} />
       ${trainingLabels.length > 0 && html`<${TrainingLabels} steps=${trainingLabels} seriesPoints=${seriesPoints} />`}
-      <${BenchmarkAccuracy} url=${url} seriesPoints=${seriesPoints} checkpoints=${checkpoints} />
+      <${BenchmarkAccuracy} url=${url} seriesPoints=${seriesPoints} checkpoints=${checkpoints} evaluations=${onBenchmark} />
       ${config.kind !== "self_train" && html`<${Difficulty} url=${url} seriesPoints=${seriesPoints} />`}
       <${Verdicts} url=${url} iterations=${iterations} />
       <${Rewards} metrics=${rewards} />
