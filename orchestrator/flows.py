@@ -166,7 +166,7 @@ def evaluate(
     """Ask a model the questions of benchmarks; its figures are on the dashboard's page of evaluations.
 
     Args:
-        model: RUN:ITERATION, RUN:base or RUN:best, or a folder with a Hugging Face model.
+        model: RUN:ITERATION, RUN:base, RUN:best, RUN:labelled/ITERATION, or a folder with a Hugging Face model.
         benchmarks: Names in deploy/benchmarks, or paths of JSONL, Parquet or CSV files.
         suite: Name of a suite in deploy/suites, which says what is asked and how.
         samples: Sampled answers to each question, beside a greedy one. 0: greedy only.

@@ -35,14 +35,15 @@ from storage.queries.runs import RUN_NAME
 from storage.rows import EvaluationRow
 from storage.texts import evaluation_path, read_texts
 
-RUN_MODEL = re.compile(rf"({RUN_NAME.pattern}):(base|best|[0-9]{{1,6}})")  # a run's model, as evaluations name it
+# A run's model, as evaluations name it: `demo:base`, `demo:best`, `demo:3` or `demo:labelled/3`.
+RUN_MODEL = re.compile(rf"({RUN_NAME.pattern}):(base|best|(?:labelled/)?[0-9]{{1,6}})")
 
 
 def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint, RunConfig]:
     """The checkpoint that `run:which` names, and the run's settings.
 
-    `which` is "base", "best" (the Solver with the highest pass@1 on the run's benchmark), or an iteration. Raises
-    `NotThere`.
+    `which` is "base", "best" (the Solver with the highest pass@1 on the run's benchmark), an iteration, or
+    "labelled/ITERATION", the Solver that was trained on labelled data apart from the loop. Raises `NotThere`.
     """
     config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
     if which == "best":
@@ -50,8 +51,9 @@ def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint
         if not results:
             raise NotThere(f"model: {run}:best: the run has no evaluation yet; name an iteration")
         which = str(max(results, key=lambda t: (results[t].pass_at_1.value, -t)))
-    iteration = 0 if which == "base" else int(which)
-    key = checkpoint_id(run, "solver" if iteration else "base", iteration)
+    branch, _, number = which.rpartition("/")
+    iteration = 0 if which == "base" else int(number)
+    key = checkpoint_id(run, "labelled" if branch else "solver" if iteration else "base", iteration)
     return queries.checkpoints.get_checkpoint(session, key), config
 
 

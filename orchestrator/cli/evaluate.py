@@ -24,8 +24,8 @@ def evaluate(
     model: Annotated[
         str,
         typer.Argument(
-            help="RUN:ITERATION, RUN:base or RUN:best; a folder with a Hugging Face model; or a URL up to /v1, with "
-            "--model.",
+            help="RUN:ITERATION, RUN:base, RUN:best or RUN:labelled/ITERATION; a folder with a Hugging Face model; or "
+            "a URL up to /v1, with --model.",
             show_default=False,
         ),
     ],

@@ -54,7 +54,8 @@ class Model:
 
 
 def find_model(home: Home, store: Store, text: str, serving: Serving | None, service: Service | None) -> Model:
-    """The model that `text` names: RUN:3, RUN:base, RUN:best, or a folder; or that of `service`, if it is given.
+    """The model that `text` names, a run's (`services.evaluations.RUN_MODEL`) or a folder; or that of `service`, if it
+    is given.
 
     `serving` replaces the run's own applications, or the embedded engine for a folder. Raises `EvaluationError`,
     `StoreError`, `CheckpointError`, `ConfigError`, `InferenceError`.
@@ -77,8 +78,8 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         name, identity = str(folder), {"folder": str(folder), "sha256": checkpoint.sha256}
     else:
         raise EvaluationError(
-            f"model: expected RUN:ITERATION, RUN:base, RUN:best, a folder with a Hugging Face model, or a URL with "
-            f"--model, got {text!r}"
+            "model: expected RUN:ITERATION, RUN:base, RUN:best, RUN:labelled/ITERATION, a folder with a Hugging Face "
+            f"model, or a URL with --model, got {text!r}"
         )
     refuse_missing_engine(serving.applications)
     serve = partial(_served, home, checkpoint, serving)

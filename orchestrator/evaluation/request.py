@@ -33,7 +33,7 @@ class RequestError(CoevoError):
 class EvaluationRequest(Part):
     """Which model to ask which benchmarks, and how. `protocol` is for the benchmarks that `suite` does not name.
 
-    `model` is RUN:ITERATION, RUN:base, RUN:best, a folder, or a URL, whose model is `served_model`.
+    `model` is a run's (`services.evaluations.RUN_MODEL`), a folder, or a URL, whose model is `served_model`.
     """
 
     model: str

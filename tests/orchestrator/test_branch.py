@@ -13,7 +13,9 @@ from orchestrator.report.measures import measure
 from orchestrator.report.table import table
 from orchestrator.stages.context import Context
 from services.drift.series import accuracies
+from services.evaluations import RUN_MODEL, named_checkpoint
 from storage import queries
+from storage.errors import NotThere
 from storage.session import Store
 from tests.synthetic_run import add_evaluations, context_of, fill_run, finish
 
@@ -69,6 +71,21 @@ def test_a_branch_is_a_leaf_of_the_lineage_and_listed_after_its_solver(store: St
     assert ancestors == ["r/labelled/2", "r/solver/2", "r/solver/1", "r/base/0"]
 
 
+def test_a_branch_is_evaluated_by_its_own_name_and_never_as_the_best_solver(store: Store, run: str) -> None:
+    def named(text: str) -> str:
+        match = RUN_MODEL.fullmatch(text)
+        assert match is not None
+        with store.read() as session:
+            return named_checkpoint(session, match[1], match[2])[0].id
+
+    assert named("r:labelled/2") == "r/labelled/2"
+    assert named("r:2") == "r/solver/2"
+    assert named("r:base") == "r/base/0"
+    assert named("r:best").startswith("r/solver/")
+    with pytest.raises(NotThere, match="r/labelled/1"):
+        named("r:labelled/1")
+
+
 def test_the_series_and_the_report_keep_the_branch_apart_from_the_loop(store: Store, run: str) -> None:
     with store.read() as session:
         in_series = accuracies(session, run, "micro")
@@ -85,7 +102,7 @@ def test_the_series_and_the_report_keep_the_branch_apart_from_the_loop(store: St
     assert in_json[2]["after_labelled"]["greedy"]["value"] == 1
     rows = {row.name: [figure for figure, _ in row.cells] for group in table(measures) for row in group.rows}
     cells = rows["pass@1, of the branch on labelled data"]
-    assert [cell.split(" ")[0] for cell in cells] == ["–", "–", "75.0%", "75.0%"]
+    assert [cell.split()[0] for cell in cells] == ["–", "–", "75.0%", "75.0%"]
 
 
 def test_a_run_without_a_branch_has_no_rows_for_it(store: Store) -> None:

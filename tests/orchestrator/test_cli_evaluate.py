@@ -146,7 +146,7 @@ def test_the_table_has_each_benchmark_with_intervals(
         (("demo:1", "micro", "--samples", "-1"), "samples: Input should be greater than or equal to 0 (got -1)"),
         (("demo:1", "micro", "--temperature", "11"), "temperature: Input should be less than or equal to 10"),
         (("demo:1", "micro"), "run demo: no such run"),
-        (("nowhere", "micro"), "model: expected RUN:ITERATION, RUN:base, RUN:best, a folder"),
+        (("nowhere", "micro"), "model: expected RUN:ITERATION, RUN:base, RUN:best, RUN:labelled/ITERATION, a folder"),
         (("http://u@h/v1", "micro", "--model", "m"), "url: String should match pattern"),
         (("http://h/v1", "micro", "--model", "m", "--key-variable", "UNSET"), "UNSET is not set in the environment"),
         ((str(MICRO_MODEL), "micro"), "no services are running for"),

@@ -31,7 +31,9 @@ class EvaluationStart(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: str = Field(
-        pattern=f"^{RUN_MODEL.pattern}$", examples=["demo:3"], description="RUN:ITERATION, RUN:base or RUN:best."
+        pattern=f"^{RUN_MODEL.pattern}$",
+        examples=["demo:3"],
+        description="RUN:ITERATION, RUN:base, RUN:best or RUN:labelled/ITERATION.",
     )
     benchmarks: list[_Name] = Field([], max_length=50, examples=[["micro"]], description="Names of benchmarks.")
     suite: _Name | None = Field(None, description="Name of a suite, which says what is asked and how.")
