@@ -1,6 +1,6 @@
-"""Accuracy as a function of k, the number of answers to a question that are taken together: pass@k and maj@k.
+"""Figures by k, the number of answers to a question that are taken together: pass@k, maj@k and the majority's share.
 
-Both are estimated from n >= k stored answers to each question, as the mean over all sets of k of these answers. So no
+All are estimated from n >= k stored answers to each question, as the mean over all sets of k of these answers. So no
 set is drawn, and the figures do not depend on a seed.
 """
 
@@ -38,11 +38,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The accuracy at one k. Each n counts questions."""
+    """The figures at one k. Each n counts questions."""
 
     k: int
     pass_at_k: Estimate
     maj_at_k: Estimate
+    share_at_k: Estimate  # of the k answers that the majority has
 
 
 def pass_at_k(n: int, right: int, k: int) -> float:
@@ -71,8 +72,20 @@ def majority_at_k(tally: Tally, k: int) -> float:
     return _majority_at_k(Tally(tuple(sorted(tally.classes)), tally.blank), k)
 
 
+def majority_share_at_k(tally: Tally, k: int) -> float:
+    """The mean share that the largest class has of k answers, drawn without replacement (Poly-EPO, Figure 4, below).
+
+    Replies without an answer count in k, as in p_hat.
+
+    Raises:
+        ValueError: not 1 <= k <= n.
+    """
+    _check(tally.n, k)
+    return _largest_classes(tuple(sorted(size for size, _ in tally.classes)), tally.blank)[k] / k
+
+
 def curve(tallies: Sequence[Tally]) -> list[CurvePoint]:
-    """pass@k and maj@k for k = 1, 2, 4, … up to the smallest number of answers to a question, and for that number.
+    """The figures for k = 1, 2, 4, … up to the smallest number of answers to a question, and for that number.
 
     Empty without questions, or if a question has no replies. The intervals are those of the mean over the questions.
     """
@@ -81,8 +94,9 @@ def curve(tallies: Sequence[Tally]) -> list[CurvePoint]:
     for k in sorted({most, *(2**i for i in range(most.bit_length()))} - {0} if most else ()):
         passed = mean_share([pass_at_k(tally.n, tally.right, k) for tally in tallies])
         voted = mean_share([majority_at_k(tally, k) for tally in tallies])
-        if passed and voted:
-            points.append(CurvePoint(k, passed, voted))
+        largest = mean_share([majority_share_at_k(tally, k) for tally in tallies])
+        if passed and voted and largest:
+            points.append(CurvePoint(k, passed, voted, largest))
     return points
 
 
@@ -119,3 +133,23 @@ def _sets_won(others: Sequence[int], blank: int, votes: int, rest: int) -> float
                 ways[:, drawn:] += new
     blanks = np.array([comb(blank, rest - drawn) for drawn in range(rest + 1)], dtype=np.float64)
     return float((ways @ blanks / np.arange(1, most_ties + 2)).sum())
+
+
+@lru_cache(maxsize=65_536)
+def _largest_classes(sizes: tuple[int, ...], blank: int) -> tuple[float, ...]:
+    """The mean size of the largest class in k answers, for k = 0, 1, …, n: the sum over v of P(it is larger than v)."""
+    n = sum(sizes) + blank
+    sets = _subsets(n, n)
+    means = np.zeros(n + 1)
+    for most in range(max(sizes, default=0)):
+        # No class has more than `most` of the answers. Those that are not larger can be drawn in any way.
+        ways = _subsets(blank + sum(size for size in sizes if size <= most), n)
+        for size in (size for size in sizes if size > most):
+            ways = np.convolve(ways, _subsets(size, most))[: n + 1]
+        means += 1 - np.pad(ways, (0, n + 1 - len(ways))) / sets
+    return tuple(means.tolist())
+
+
+def _subsets(size: int, most: int) -> NDArray[np.float64]:
+    """The number of ways to draw j of `size` answers, for j = 0, 1, … up to `most` or `size`."""
+    return np.array([comb(size, j) for j in range(min(size, most) + 1)], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Figures over seeds, and the comparison of two arms of an experiment on the same questions."""
+"""Figures over seeds and over benchmarks, and the comparison of two arms or models on the same questions."""
 
 from __future__ import annotations
 
@@ -51,11 +51,36 @@ def paired_bootstrap(differences: Sequence[Sequence[float]], draws: int = 2_000)
     table = np.asarray(differences, dtype=np.float64)
     random = np.random.default_rng(0)
     means = np.concatenate([_means(table, min(_CHUNK, draws - start), random) for start in range(0, draws, _CHUNK)])
+    return _difference(float(table.mean()), means, table.shape[1], table.mean(axis=1).tolist())
+
+
+def average_bootstrap(benchmarks: Sequence[Sequence[float]], draws: int = 2_000) -> Difference:
+    """The average of several benchmarks' means, each of which counts the same, as in R-Zero's Tables 1 and 2.
+
+    benchmarks[i] has the values of benchmark i's questions, or the differences between two models on them. Each draw
+    takes as many questions of each benchmark as it has, with replacement. n is the number of all questions. The rest is
+    as in `paired_bootstrap`; a benchmark whose values are all the same adds nothing to the interval.
+    """
+    random = np.random.default_rng(0)
+    averages = np.mean([_means_of_one(values, draws, random) for values in benchmarks], axis=0)
+    average = fmean(map(fmean, benchmarks))
+    return _difference(average, averages, sum(map(len, benchmarks)), [average])
+
+
+def _means_of_one(values: Sequence[float], draws: int, random: np.random.Generator) -> Floats:
+    """(draws,) means of resamples. How often each different value is drawn is enough, and faster than each question."""
+    different, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
+    drawn = random.multinomial(len(values), counts / len(values), size=draws)
+    means: Floats = drawn @ different / len(values)
+    return means
+
+
+def _difference(value: float, means: Floats, n: int, by_seed: list[float]) -> Difference:
+    """The percentile interval and the two-sided p of resampled means."""
     low, high = np.quantile(means, [0.025, 0.975])
     tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    p = min(1.0, 2 * (tail + 1) / (draws + 1))
-    by_seed: list[float] = table.mean(axis=1).tolist()
-    return Difference(Estimate(float(table.mean()), float(low), float(high), table.shape[1]), p, by_seed)
+    p = min(1.0, 2 * (tail + 1) / (len(means) + 1))
+    return Difference(Estimate(value, float(low), float(high), n), p, by_seed)
 
 
 def _means(table: Floats, draws: int, random: np.random.Generator) -> Floats:
