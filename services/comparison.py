@@ -14,6 +14,7 @@ from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
 from core.types import CheckpointRole, Evaluated
+from services.run_series import series
 from storage import queries
 from storage.errors import StoreError
 
@@ -23,17 +24,17 @@ SCORES: dict[str, Callable[[Evaluated], float]] = {
     "majority": lambda result: float(result.majority_correct),
     "pass_at_1": lambda result: result.correct / result.samples,
 }
-# Series of the loop, which have no value for each question, and the questions that they are over.
-SERIES = {
-    "label_accuracy": "kept",
-    "kept_share": "all",
-    "p_hat": "all",
-    "policy_entropy": "",
-    TRAINING_LABELS: "",
-    NEGATIVE_LABEL_ACCURACY: "",
-    "positive_labels": "",
-    "negative_labels": "",
-}
+# Series of the loop, which have no value for each question.
+SERIES = (
+    "label_accuracy",
+    "kept_share",
+    "p_hat",
+    "policy_entropy",
+    TRAINING_LABELS,
+    NEGATIVE_LABEL_ACCURACY,
+    "positive_labels",
+    "negative_labels",
+)
 _NO_SHARES = frozenset({"policy_entropy", "positive_labels", "negative_labels"})
 _NOT_COMPARED = ("seed", "iterations", "budget", "rates")  # settings in which runs may differ without being told apart
 
@@ -166,16 +167,12 @@ def _curves(results: Collection[Results]) -> dict[str, list[Point]]:
 
 def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[Point]]:
     """The series of an arm's loop by iteration, without those that it does not have."""
-    by_figure = {name: [_series(session, run, name, over) for run in runs] for name, over in SERIES.items()}
+    by_figure = {
+        name: [{t: figure.value for t, figure in series(session, run, name).items()} for run in runs]
+        for name in SERIES
+    }
     curves = {name: _points(values, name not in _NO_SHARES) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}
-
-
-def _series(session: Session, run: str, name: str, over: str) -> dict[int, float]:
-    """The measured values of a series by iteration; of several oracles, those of the first by name."""
-    points = [point for point in queries.series.series_of(session, run, name, over=over) if not point.estimated]
-    oracle = min((point.oracle for point in points), default="")
-    return {point.iteration: point.value for point in points if point.oracle == oracle}
 
 
 def _points(values_of_runs: Sequence[Mapping[int, float]], is_share: bool) -> list[Point]:
@@ -240,11 +237,16 @@ def arms_named(session: Session, names: Sequence[str]) -> tuple[dict[str, list[s
 
     Raises `NotThere`, and `StoreError` if a single run is named.
     """
-    if len(names) == 1:
-        if names[0] in queries.experiments.list_experiments(session):
-            arms = queries.experiments.arms_of(session, names[0])
-            return arms, next(iter(arms))
-        queries.runs.get_run(session, names[0])
+    arms = arms_of(session, names)
+    if len(names) == 1 and arms == {names[0]: [names[0]]}:
         raise StoreError(f"run {names[0]}: expected another run to compare it with, or an experiment")
-    arms = {name: [name] for name in dict.fromkeys(names)}
-    return arms, names[0]
+    return arms, next(iter(arms))
+
+
+def arms_of(session: Session, names: Sequence[str]) -> dict[str, list[str]]:
+    """The runs of each arm of an experiment, or runs, each as an arm of its own. Raises `NotThere`."""
+    if len(names) == 1 and names[0] in queries.experiments.list_experiments(session):
+        return queries.experiments.arms_of(session, names[0])
+    for name in names:
+        queries.runs.get_run(session, name)
+    return {name: [name] for name in dict.fromkeys(names)}

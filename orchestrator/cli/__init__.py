@@ -34,7 +34,7 @@ _COMMANDS = {
     "Results": {
         "evaluate": "evaluate:evaluate",
         "recheck": "recheck:recheck",
-        "compare": "experiment:compare_command",
+        "compare": "compare:compare_command",
         "report": "report:report",
         "series": "series:series",
         "questions": "api:questions",

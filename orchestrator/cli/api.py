@@ -92,7 +92,7 @@ def api(
 
 def worker_app() -> FastAPI:
     """The application that each process of `coevo api` serves. Its settings are in environment variables."""
-    from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites
+    from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites, read_suite
     from orchestrator.readiness import refuse_as_the_api_can
     from services.api.access.connections import Spreading
     from services.api.app import create_app
@@ -105,7 +105,7 @@ def worker_app() -> FastAPI:
         ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
         prefect=_prefect(),
         presets=PRESETS,
-        question_sets=QuestionSets(tuple(known_benchmarks()), tuple(known_suites())),
+        question_sets=QuestionSets(tuple(known_benchmarks()), {name: read_suite(name) for name in known_suites()}),
         texts=coevo_home.texts,
         refuse_unready=refuse_as_the_api_can,
     )

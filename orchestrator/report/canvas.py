@@ -7,7 +7,9 @@ which the page defines for light and dark mode, so that one picture serves both.
 from __future__ import annotations
 
 import io
+import math
 import re
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -52,9 +54,19 @@ _STYLE: dict[Any, Any] = {
 
 def axes(title: str, width: float = 4.0, height: float = 3.0, pad: float = 10) -> Axes:
     """Empty axes with a left-aligned title, `pad` points above them; `width` and `height` are in inches."""
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
+    return grid([title], 1, width, height, pad)[0]
+
+
+def grid(titles: Sequence[str], columns: int, width: float, height: float, pad: float = 10) -> list[Axes]:
+    """Empty axes as `axes` makes them, several in one picture; `width` and `height` are those of each."""
+    rows = math.ceil(len(titles) / columns)
+    size = (columns * width, rows * height)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     figure.patch.set_alpha(0)
-    chart = figure.add_subplot()
+    return [_empty(figure.add_subplot(rows, columns, i), title, pad) for i, title in enumerate(titles, 1)]
+
+
+def _empty(chart: Axes, title: str, pad: float) -> Axes:
     chart.patch.set_alpha(0)
     chart.set_title(title, loc="left", fontsize=11, fontweight="bold", color=LIGHT["ink"], pad=pad)
     chart.spines[["top", "right", "left"]].set_visible(False)

@@ -95,9 +95,15 @@ def iteration_ticks(chart: Axes, notes: Sequence[tuple[int, str]]) -> None:
 
 
 def legend(chart: Axes, columns: int) -> None:
-    if chart.get_legend_handles_labels()[1]:
-        style = {"frameon": False, "fontsize": 9, "labelcolor": LIGHT["ink"], "handlelength": 1.4}
-        chart.figure.legend(loc="outside lower center", ncols=columns, columnspacing=1.2, **style)
+    """Add the legend of the whole picture below it, with each name once."""
+    handles: dict[str, Any] = {}
+    for other in chart.figure.axes:
+        for handle, name in zip(*other.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    if handles:
+        style: dict[str, Any] = {"frameon": False, "fontsize": 9, "labelcolor": LIGHT["ink"], "handlelength": 1.4}
+        place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "columnspacing": 1.2}
+        chart.figure.legend([*handles.values()], [*handles], **place, **style)
 
 
 def present(values: Sequence[tuple[float, Estimate | None]]) -> list[Point]:

@@ -37,6 +37,7 @@ from services.comparison import Comparison
 from services.costs import RunCosts
 from services.evaluations import EvaluationFigures, Record
 from services.matrix import MatrixCell
+from services.model_comparison import ModelComparison
 from storage.rows import (
     AlertRow,
     EvaluationRow,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
 _EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
-_COMPARISON = TypeAdapter(Comparison)
+_COMPARISON, _MODEL_COMPARISON = TypeAdapter(Comparison), TypeAdapter(ModelComparison)
 _COSTS = TypeAdapter(RunCosts)
 _RECORD = TypeAdapter(Record)
 _RUN, _RUN_DETAIL = TypeAdapter(Run), TypeAdapter(RunDetail)
@@ -196,6 +197,10 @@ class ApiClient:
     def comparison(self, *names: str) -> Comparison:
         """The arms of an experiment compared, or runs, with the first as the baseline."""
         return _COMPARISON.validate_python(self._get("/comparison", {"name": names}))
+
+    def model_comparison(self, *models: str, **how: Any) -> ModelComparison:
+        """Models on the benchmarks of a `suite`, or on those of `benchmark`, compared with the first model."""
+        return _MODEL_COMPARISON.validate_python(self._get("/comparison/models", {"model": models, **how}))
 
     def metrics(self, run: str, **filters: Any) -> list[TrainMetric]:
         """Training metrics by step; only those of `iteration`, `role` or `name` if it is given."""

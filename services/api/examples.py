@@ -112,6 +112,7 @@ _ALERT = {
     "acknowledged_by": None,
     "note": "",
 }
+_SAMPLING = {"temperature": 1.0, "top_p": 0.99, "top_k": None, "max_tokens": 4096}
 _KEY = {"name": "ann", "scopes": ["read", "label"], "created_at": _BEGUN, "revoked_at": None}
 _TEXT = "5 * 3 = 15. 7 + 15 = 22. The answer is \\boxed{22}."
 _ACCURATE = _estimate(0.88, 0.8183, 0.9227, 150)
@@ -246,8 +247,18 @@ EXAMPLES: dict[str, Any] = {
         "greedy": _estimate(0.5, 0.3315, 0.6685, 30),
         "majority": _estimate(0.4, 0.2459, 0.5768, 30),
         "curve": [
-            {"k": 1, "pass_at_k": _estimate(0.4, 0.2406, 0.5594, 30), "maj_at_k": _estimate(0.4, 0.2406, 0.5594, 30)},
-            {"k": 2, "pass_at_k": _estimate(0.5, 0.3181, 0.6819, 30), "maj_at_k": _estimate(0.4, 0.2406, 0.5594, 30)},
+            {
+                "k": 1,
+                "pass_at_k": _estimate(0.4, 0.2406, 0.5594, 30),
+                "maj_at_k": _estimate(0.4, 0.2406, 0.5594, 30),
+                "share_at_k": _estimate(1.0, 0.8865, 1.0, 30),
+            },
+            {
+                "k": 2,
+                "pass_at_k": _estimate(0.5, 0.3181, 0.6819, 30),
+                "maj_at_k": _estimate(0.4, 0.2406, 0.5594, 30),
+                "share_at_k": _estimate(0.9, 0.8176, 0.9824, 30),
+            },
         ],
         "vote_share": _estimate(0.9, 0.8176, 0.9824, 30),
         "truncated": _estimate(0.0333, 0.0, 0.0987, 30),
@@ -310,6 +321,45 @@ EXAMPLES: dict[str, Any] = {
                 },
             },
         ],
+    },
+    "ModelComparison": {
+        "benchmarks": [
+            {
+                "name": "aime24",
+                "questions": 30,
+                "protocol": {"samples": 32, "sampling": _SAMPLING},
+                "evaluations": {"demo:base": "5f0c3d1e9a7b2468", "demo:3": "6a1d4e2f0b8c3579"},
+            },
+            {
+                "name": "math500",
+                "questions": 500,
+                "protocol": {"samples": 0, "sampling": _SAMPLING},
+                "evaluations": {"demo:base": "7b2e5f301c9d4680"},
+            },
+        ],
+        "rows": [
+            {
+                "model": "demo:base",
+                "metric": None,
+                "cells": {
+                    "aime24": {"figure": _estimate(0.11, 0.03, 0.19, 30), "difference": None},
+                    "math500": {"figure": _estimate(0.68, 0.638, 0.7193, 500), "difference": None},
+                },
+                "average": {"figure": _estimate(0.395, 0.35, 0.44, 530), "difference": None},
+            },
+            {
+                "model": "demo:3",
+                "metric": None,
+                "cells": {
+                    "aime24": {
+                        "figure": _estimate(0.13, 0.04, 0.22, 30),
+                        "difference": {"estimate": _estimate(0.02, -0.01, 0.05, 30), "p": 0.2, "by_seed": [0.02]},
+                    }
+                },
+                "average": None,
+            },
+        ],
+        "missing": {"demo:3": ["math500"]},
     },
     "RunCosts": {
         "currency": "USD",

@@ -60,9 +60,10 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def invalid(field: str, message: str) -> RequestValidationError:
-    """Make the error for a field of the body whose type is right but whose value is not; the caller raises it."""
-    return RequestValidationError([{"loc": ("body", field), "msg": message}])
+def invalid(field: str, message: str, where: str = "body") -> RequestValidationError:
+    """Make the error for a field of the body, or of the query, whose type is right but whose value is not; the caller
+    raises it."""
+    return RequestValidationError([{"loc": (where, field), "msg": message}])
 
 
 def install(app: FastAPI) -> None:

@@ -22,7 +22,7 @@ from core.statistics.audits import Stratum, stratified_share
 from core.statistics.changes import HELD_OUT, TEST_TIME
 from core.statistics.estimates import Estimate, Sums, mean, mean_share, share
 from core.types import Role
-from services.drift.training_labels import training_label_points
+from services.drift.training_labels import LABEL_METRICS, training_label_points
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in
 from storage import queries
 from storage.rows import Over, SeriesPoint
@@ -53,6 +53,8 @@ _TRAINING_METRICS: dict[Role, dict[str, str]] = {
         "challenger_reward": "reward_mean",
     },
 }
+# Series -> the Solver's metric of each training step that it is made from.
+STEP_METRICS = {**_TRAINING_METRICS["solver"], **{name: metrics[0] for name, metrics in LABEL_METRICS.items()}}
 # Slice -> whether its questions were kept.
 _SLICES: tuple[tuple[Over, tuple[bool, ...]], ...] = (("kept", (True,)), ("all", (True, False)))
 

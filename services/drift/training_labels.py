@@ -22,7 +22,7 @@ from storage.rows import SeriesPoint, StepLabelFigures
 
 # Series -> the trainer's metrics (`trainers.rewards`): a share of each step, and the number of different questions that
 # it rests on.
-_METRICS = {
+LABEL_METRICS = {
     TRAINING_LABELS: ("label_accuracy", "labels_checked"),
     LABELLED_SHARE: ("labelled_share", "truths_known"),
     NEGATIVE_LABEL_ACCURACY: ("negative_label_accuracy", "negatives_checked"),
@@ -35,7 +35,7 @@ def labels_by_step(session: Session, run: str) -> list[StepLabelFigures]:
     if oracle is None:
         return []
     return [
-        StepLabelFigures(t, step, oracle, *(_pooled([metrics], *names) for names in _METRICS.values()))
+        StepLabelFigures(t, step, oracle, *(_pooled([metrics], *names) for names in LABEL_METRICS.values()))
         for (t, step), metrics in _steps(session, run).items()
         if "truths_known" in metrics
     ]
@@ -57,7 +57,7 @@ def training_label_points(session: Session, run: str, iteration: int) -> Iterato
     )
     questions_in_steps = len(train_steps) * min(questions, config.solver.training.prompts_per_step)
     steps = [*_steps(session, run, iteration).values()]
-    for name, metrics in _METRICS.items():
+    for name, metrics in LABEL_METRICS.items():
         checked = sum(step.get(metrics[1], 0.0) for step in steps)
         figure = _pooled(
             steps, *metrics, max_n=math.ceil(questions * checked / questions_in_steps) if questions_in_steps else 0
@@ -76,7 +76,7 @@ def _oracle(session: Session, run: str) -> str | None:
 
 def _steps(session: Session, run: str, iteration: int | None = None) -> dict[tuple[int, int], dict[str, float]]:
     steps: dict[tuple[int, int], dict[str, float]] = {}
-    for name in (name for names in _METRICS.values() for name in names):
+    for name in (name for names in LABEL_METRICS.values() for name in names):
         for metric in queries.figures.train_metrics_of(session, run, iteration=iteration, role="solver", name=name):
             if metric.value is not None:
                 steps.setdefault((metric.iteration, metric.step), {})[name] = metric.value

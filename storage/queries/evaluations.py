@@ -65,6 +65,13 @@ def of_run(session: Session, run: str) -> list[EvaluationRow]:
     return [EvaluationRow(*row) for row in session.execute(statement.order_by(Evaluations.created_at, Evaluations.id))]
 
 
+def finished_on(session: Session, model: str, benchmark: str) -> list[EvaluationRow]:
+    """The finished evaluations of a model on a benchmark, by a run or not, the newest last."""
+    named = (Evaluations.model == model, Evaluations.benchmark == benchmark, Evaluations.finished_at.is_not(None))
+    statement = select(*columns(Evaluations, EvaluationRow)).where(*named)
+    return [EvaluationRow(*row) for row in session.execute(statement.order_by(Evaluations.created_at, Evaluations.id))]
+
+
 def add_benchmark_items(session: Session, sha256: str, items: Sequence[BenchmarkItem]) -> None:
     """Store the questions of a benchmark under the sha256 of all of them."""
     rows = ({"sha256": sha256, "position": i, "item_id": item.id, **_without_id(item)} for i, item in enumerate(items))

@@ -24,6 +24,7 @@ from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import Scope
 from storage.session import Store
+from tests.stored_evaluations import store_answers_of
 
 _CURSORS = [positive_data_acceptance]  # no schema can say which values `after` accepts
 _MENDED = [negative_data_rejection]  # a bad request may only lack the key, which the test adds
@@ -31,6 +32,7 @@ _PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 # Routes that need a run that is worked on or that waits, which the example does not have.
 _EMPTY = {f"POST {PREFIX}/runs/{{run}}/{action}" for action in ("cancel", "decision")}
 _ALERT = "0123456789abcdef"
+_MODELS = ["/models/a", "/models/b"]
 OTHER = "another-run"  # without results
 _EVALUATION = evaluation_id(f"{RUN}/solver/1", "micro")  # that of the example
 
@@ -43,6 +45,8 @@ def test_every_response_is_as_described(store: Store, tmp_path: Path, prefect_ur
     with store.write() as session:
         queries.runs.create_run(session, name=OTHER, config=CoEvolution())
     draw_sample(store, RUN, 1, "human", 4)
+    for model in _MODELS:
+        store_answers_of(store, model, "micro", ["RX", "RR"])
     with store.write() as session:
         queries.alerts.add_alerts(session, [alert(_ALERT)])
     key = new_key(store, "tester", get_args(Scope))
@@ -76,6 +80,8 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         path.update({name: _EVALUATION for name in path if name == "evaluation"})
         if "name" in (case.query or {}) and operation.path.endswith("/comparison"):
             case.query["name"] = [RUN, OTHER]
+        if "model" in (case.query or {}) and operation.path.endswith("/comparison/models"):
+            case.query.update(model=_MODELS, benchmark=["micro"])
         if "item" in (case.query or {}):
             case.query["item"] = "i1"
         if isinstance(case.body, dict) and "preset" in case.body:

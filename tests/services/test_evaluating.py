@@ -13,6 +13,7 @@ from prefect_server import post, prefect_at
 
 from core.settings.parsing import parse_config
 from core.types import Checkpoint
+from orchestrator.question_sets.benchmarks import read_suite
 from services.api.app import PREFIX, create_app
 from services.api.routes.presets import QuestionSets
 from storage import queries
@@ -30,7 +31,7 @@ def send(sqlite: Store, tmp_path: Path, prefect_url: str) -> Send:
         queries.checkpoints.add_checkpoint(
             session, Checkpoint(f"{tmp_path.name}/base/0", tmp_path.name, "base", 0, 0, "/nowhere", "0" * 64, None), {}
         )
-    names = QuestionSets(("micro", "aime24"), ("srt",))
+    names = QuestionSets(("micro", "aime24"), {"srt": read_suite("srt")})
     prefect = prefect_at(prefect_url)
     app = create_app(sqlite, tmp_path, ask_for_keys=False, prefect=prefect, question_sets=names)
     api = TestClient(app, "http://localhost")

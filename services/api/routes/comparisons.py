@@ -1,20 +1,25 @@
-"""Experiments, and the comparison of their arms or of any runs."""
+"""Experiments, and the comparison of their arms, of any runs, and of models on several benchmarks."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, HTTPException, Query, Request
 
 from services.api.dependencies import ReadSession
 from services.api.problems import documented
+from services.api.routes.presets import QuestionSets
 from services.api.schemas import ExperimentRuns
 from services.comparison import Comparison, arms_named, compare
+from services.model_comparison import METRIC, ModelComparison, compare_models, models_named
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
 
 router = APIRouter(tags=["comparisons"])
+_Model = Annotated[str, Query(min_length=1, max_length=1_000)]
+_Set = Annotated[str, Query(max_length=100)]  # a benchmark or a suite
+_Metric = Annotated[str, Query(pattern=f"^({METRIC.pattern})$")]
 _Name = Annotated[str, Query(pattern=f"^{RUN_NAME.pattern}$")]
 
 
@@ -36,6 +41,43 @@ def get_comparison(
     """Accuracy by iteration of each arm, over its seeds, and its difference to the baseline on the same questions."""
     try:
         return compare(session, *arms_named(session, name))
+    except NotThere:
+        raise
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+@router.get("/comparison/models", responses=documented(404, 409))
+def get_model_comparison(
+    request: Request,
+    session: ReadSession,
+    model: Annotated[
+        list[_Model],
+        Query(
+            max_length=20,
+            description="RUN:3, RUN:base or RUN:best, RUN for all its iterations, or a model's name as its evaluations "
+            "have it. The others are compared with the first.",
+            examples=[["demo:base", "demo:3"]],
+        ),
+    ],
+    benchmark: Annotated[
+        list[_Set], Query(max_length=20, default_factory=list, description="Benchmarks, beside or without a suite.")
+    ],
+    metric: Annotated[
+        list[_Metric],
+        Query(max_length=5, default_factory=list, description="By default mean@k, or greedy where nothing is sampled."),
+    ],
+    suite: _Set | None = None,
+) -> ModelComparison:
+    """Models on several benchmarks and on their average, from stored evaluations, and the difference to the first model
+    on the same questions."""
+    sets: QuestionSets = request.app.state.question_sets
+    sets.refuse_unknown(benchmark, suite, "query", "benchmark")
+    of_suite = sets.suites[suite].protocols() if suite is not None else {}
+    protocols = {**dict.fromkeys(benchmark), **of_suite}
+    try:
+        models = [one for group in models_named(session, model, [*protocols]).values() for one in group]
+        return compare_models(session, models, protocols, metric or [None])
     except NotThere:
         raise
     except StoreError as error:

@@ -54,7 +54,7 @@ def create_evaluation(
     A model is named by its run, and benchmarks and suites are those of this server, because a path or an address would
     let a caller choose what the server reads.
     """
-    _refuse_unknown(request, body)
+    request.app.state.question_sets.refuse_unknown(body.benchmarks, body.suite, "body", "benchmarks")
     _refuse_missing(store, body.model)
     parameters: dict[str, Any] = {**body.model_dump(), "suite": body.suite or ""}
     earlier = prefect.evaluations(body.model, parameters)
@@ -65,18 +65,6 @@ def create_evaluation(
     flow_run = prefect.start_evaluation(body.model, parameters, earlier)
     url = prefect.page_of(flow_run)
     return TriggeredEvaluation(model=body.model, flow_run=flow_run.id, state=flow_run.state, url=url)
-
-
-def _refuse_unknown(request: Request, body: EvaluationStart) -> None:
-    """Raise `RequestValidationError` if a benchmark or the suite is not one of this server's, or none is named."""
-    benchmarks, suites = request.app.state.question_sets.benchmarks, request.app.state.question_sets.suites
-    for name in body.benchmarks:
-        if name not in benchmarks:
-            raise invalid("benchmarks", f"expected one of {', '.join(benchmarks) or 'none'}, got {name!a}")
-    if body.suite is not None and body.suite not in suites:
-        raise invalid("suite", f"expected one of {', '.join(suites) or 'none'}, got {body.suite!a}")
-    if not body.benchmarks and body.suite is None:
-        raise invalid("benchmarks", "expected a benchmark's name or a suite, got none")
 
 
 def _refuse_missing(store: Store, model: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from pydantic import Field
 
 from core.settings.config import RunConfig
+from core.settings.evaluation import Suite
 from core.settings.parsing import ConfigError, load_config
 from services.api.problems import invalid
 
@@ -25,10 +26,23 @@ Setting = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5
 
 @dataclass(frozen=True, slots=True)
 class QuestionSets:
-    """The names of the benchmarks and suites that this server has."""
+    """The names of the benchmarks that this server has, and its suites by name."""
 
     benchmarks: tuple[str, ...] = ()
-    suites: tuple[str, ...] = ()
+    suites: Mapping[str, Suite] = field(default_factory=dict)
+
+    def refuse_unknown(self, benchmarks: Sequence[str], suite: str | None, where: str, field: str) -> None:
+        """Raise `RequestValidationError` if a benchmark or the suite is not one of these, or none is named.
+
+        `where` is the part of the request, "body" or "query", and `field` its field with the benchmarks.
+        """
+        for name in benchmarks:
+            if name not in self.benchmarks:
+                raise invalid(field, f"expected one of {', '.join(self.benchmarks) or 'none'}, got {name!a}", where)
+        if suite is not None and suite not in self.suites:
+            raise invalid("suite", f"expected one of {', '.join(self.suites) or 'none'}, got {suite!a}", where)
+        if not benchmarks and suite is None:
+            raise invalid(field, "expected a benchmark's name or a suite, got none", where)
 
 
 def _names(request: Request) -> frozenset[str]:

@@ -1,0 +1,179 @@
+"""`coevo compare`: the arms of an experiment, runs, or models on several benchmarks, as a table and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from core.errors import CoevoError
+from core.settings.evaluation import Protocol
+from orchestrator.cli.comparison_tables import show, show_models
+from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.installation.home import home
+from orchestrator.question_sets.benchmarks import definition_of, read_suite
+from services.comparison import Comparison, arms_named, arms_of, compare
+from services.model_comparison import ModelComparison, compare_models, k_curves, models_named
+from services.run_series import Curve, curves_of, steps_until
+from storage.session import open_store
+
+Axis = Literal["iteration", "step"]
+
+
+class CompareError(CoevoError):
+    """Options that do not go together; the message names them."""
+
+
+def compare_command(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="An experiment, or two runs or more. On benchmarks: RUN:ITERATION, RUN:base, RUN:best, a folder, "
+            "URL#MODEL, or RUN for all its iterations.",
+            show_default=False,
+        ),
+    ],
+    suite: Annotated[
+        str | None, typer.Option(help="Compare stored evaluations on the benchmarks of a suite.", show_default=False)
+    ] = None,
+    benchmarks: Annotated[
+        list[str] | None, typer.Option("--benchmark", help="Or on this benchmark.", show_default=False)
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="greedy, pass@K or maj@K; by default the suite's.", show_default=False),
+    ] = None,
+    series: Annotated[
+        list[str] | None,
+        typer.Option(help="Draw a figure of `coevo series`, or a metric of the training, of runs.", show_default=False),
+    ] = None,
+    by: Annotated[Axis, typer.Option(help="What the picture of runs has on its axis.")] = "iteration",
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw lines into this PNG file, a panel for each figure.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the arms of an experiment, or runs, with the first as the baseline (docs/experiments.md); with a suite or
+    benchmarks, models and the average over benchmarks (docs/evaluation.md).
+
+    --benchmark, --metric and --series may be given more than once.
+    """
+    with clear_errors(), open_store(home().database).read() as session:
+        if protocols := _protocols(suite, benchmarks or []):
+            models = models_named(session, map(_full_path, names), [*protocols])
+            every = [model for group in models.values() for model in group]
+            comparison = compare_models(session, every, protocols, metrics or [None])
+            if picture is not None:
+                picture.write_bytes(_model_picture(session, comparison, models, series or [], by))
+            if as_json:
+                print(TypeAdapter(ModelComparison).dump_json(comparison, indent=1).decode())
+            else:
+                show_models(comparison, {model: _commands(comparison, model, suite) for model in comparison.missing})
+        elif metrics:
+            raise CompareError("--metric: expected with --suite or --benchmark")
+        elif series:
+            _compare_series(session, names, series, by, picture, as_json)
+        else:
+            _compare_arms(session, names, picture, as_json)
+
+
+def _compare_arms(session: Session, names: Sequence[str], picture: Path | None, as_json: bool) -> None:
+    comparison = compare(session, *arms_named(session, names))
+    if picture is not None:
+        from orchestrator.report.comparison import arm_panel, picture_of  # matplotlib takes a second to import
+
+        picture.write_bytes(picture_of([arm_panel(comparison)]))
+    if as_json:
+        print(TypeAdapter(Comparison).dump_json(comparison, indent=1).decode())
+    else:
+        show(comparison)
+
+
+def _compare_series(
+    session: Session, names: Sequence[str], series: Sequence[str], by: Axis, picture: Path | None, as_json: bool
+) -> None:
+    if picture is None and not as_json:
+        raise CompareError("--series: expected with --picture or --json")
+    arms = arms_of(session, names)
+    curves = {name: curves_of(session, arms, name, by == "step") for name in series}
+    if picture is not None:
+        from orchestrator.report.comparison import picture_of, series_panel
+
+        picture.write_bytes(picture_of([series_panel(name, lines, by) for name, lines in curves.items()]))
+    if as_json:
+        print(TypeAdapter(dict[str, dict[str, Curve]]).dump_json(curves, indent=1).decode())
+
+
+def _model_picture(
+    session: Session, comparison: ModelComparison, models: Mapping[str, list[str]], series: Sequence[str], by: Axis
+) -> bytes:
+    """Of runs, the figures by iteration or step, and series; of single models, the figures by k."""
+    from orchestrator.report.comparison import k_panels, metric_panels, picture_of, series_panel
+
+    runs = [name for name, of_name in models.items() if of_name != [name]]
+    if not runs:
+        if series:
+            raise CompareError(f"--series: expected runs, got {', '.join(models)}")
+        curves = k_curves(session, comparison)
+        return picture_of(k_panels(curves), len(curves) if len(curves) > 1 else None)
+    if len(runs) < len(models):
+        raise CompareError(f"--picture: expected only runs or only single models, got {', '.join(models)}")
+    positions = {
+        model: (run, _iteration(model) if by == "iteration" else until.get(_iteration(model), 0))
+        for run in runs
+        for until in [steps_until(session, run)]
+        for model in models[run]
+    }
+    of_series = [
+        series_panel(name, curves_of(session, arms_of(session, runs), name, by == "step"), by) for name in series
+    ]
+    return picture_of([*metric_panels(comparison, positions, by), *of_series])
+
+
+def _full_path(name: str) -> str:
+    """A folder's full path, under which its evaluations are stored; any other name as it is."""
+    return str(Path(name).resolve()) if "/" in name and Path(name).is_dir() else name
+
+
+def _commands(comparison: ModelComparison, model: str, suite: str | None) -> str:
+    """What makes the missing evaluations of a model: one command for the suite, and one for each way of asking."""
+    of_suite = read_suite(suite).benchmarks if suite is not None else {}
+    ways: dict[str, list[str]] = {}  # options -> benchmarks to name
+    for benchmark in comparison.benchmarks:
+        if benchmark.name in comparison.missing[model]:
+            if benchmark.name in of_suite:
+                ways[f"--suite {suite}"] = []
+            else:
+                ways.setdefault(_options(benchmark.protocol), []).append(benchmark.name)
+    address, _, served = model.partition("#")
+    named = ["--model", served] if served else []
+    return "; ".join(" ".join(["coevo evaluate", address, *names, *named, how]).strip() for how, names in ways.items())
+
+
+def _options(protocol: Protocol) -> str:
+    """The options of `coevo evaluate` that differ from its defaults."""
+    usual, sampling = Protocol(), protocol.sampling
+    options = {
+        "samples": (protocol.samples, usual.samples),
+        "temperature": (sampling.temperature, usual.sampling.temperature),
+        "top-p": (sampling.top_p, usual.sampling.top_p),
+        "max-tokens": (sampling.max_tokens, usual.sampling.max_tokens),
+    }
+    return " ".join(f"--{name} {value}" for name, (value, default) in options.items() if value != default)
+
+
+def _iteration(model: str) -> int:
+    which = model.rpartition(":")[2]
+    return 0 if which == "base" else int(which)
+
+
+def _protocols(suite: str | None, benchmarks: Sequence[str]) -> dict[str, Protocol | None]:
+    """Benchmark -> how it is asked; None: in any way. Raises `BenchmarkError`."""
+    for name in benchmarks:
+        definition_of(name)
+    of_suite = read_suite(suite).protocols() if suite is not None else {}
+    return {**dict.fromkeys(benchmarks), **of_suite}

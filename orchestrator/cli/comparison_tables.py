@@ -1,0 +1,129 @@
+"""The tables that `coevo compare` prints, and `coevo experiment` at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from core.statistics.estimates import Estimate
+from core.statistics.seeds import Difference
+from services.comparison import SCORES, ArmFigures, Comparison, Point
+from services.model_comparison import Cell, ModelComparison, needed
+
+_TITLES = {"greedy": "greedy", "majority": "majority", "pass_at_1": "pass@1", "label_accuracy": "labels"}
+_MODEL_WIDTH, _CELL_WIDTH = 16, 16  # characters of a model's name, which folds, and of "-10.0 to +10.0" with spaces
+
+
+def show(comparison: Comparison) -> None:
+    """Print the arms of an experiment, or runs, after their last iterations."""
+    console = Console(highlight=False)
+    console.print(_table(comparison))
+    for line in _remarks(comparison):
+        console.print(line, markup=False)
+
+
+def _table(comparison: Comparison) -> Table:
+    """One row for each arm: its figures after the last iteration, and below each its difference to the baseline."""
+    table = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
+    table.title = f"{comparison.benchmark}, {comparison.questions:,} questions, after the last iteration t: percent"
+    table.add_column("arm", overflow="fold", min_width=12)
+    table.add_column("seeds", justify="right")
+    table.add_column("t", justify="right")
+    names = [*SCORES, *(["label_accuracy"] if _has_labels(comparison) else [])]
+    for name in names:
+        table.add_column(_TITLES[name], no_wrap=True)
+    for arm in comparison.arms:
+        cells = [_cell(_point(arm, name), arm.differences.get(name)) for name in names]
+        table.add_row(arm.arm, str(len(arm.runs)), str(arm.iteration), *cells)
+    return table
+
+
+def _has_labels(comparison: Comparison) -> bool:
+    return any(_point(arm, "label_accuracy") for arm in comparison.arms)
+
+
+def _point(arm: ArmFigures, name: str) -> Point | None:
+    return next((point for point in arm.curves.get(name, []) if point.iteration == arm.iteration), None)
+
+
+def _cell(point: Point | None, difference: Difference | None) -> str:
+    if point is None:
+        return ""
+    return "\n".join(_lines(point.mean, point.interval, difference))
+
+
+def _lines(value: float, interval: Estimate | None, difference: Difference | None) -> Iterator[str]:
+    yield f"{100 * value:.1f}"
+    if interval is not None:
+        yield f"{100 * interval.lo:.1f} to {100 * interval.hi:.1f}"
+    if difference is not None:
+        by, lo, hi = (100 * x for x in (difference.estimate.value, difference.estimate.lo, difference.estimate.hi))
+        yield from (f"{by:+.1f}", f"{lo:+.1f} to {hi:+.1f}", f"p = {difference.p:.2g}")
+
+
+def _remarks(comparison: Comparison) -> Iterator[str]:
+    yield "First the mean over seeds, and its 95% interval over seeds if there are several."
+    if len(comparison.arms) > 1:
+        yield f"Then the difference to {comparison.baseline}: a paired bootstrap over questions and seeds."
+    if _has_labels(comparison):
+        yield "labels: the share of right pseudo-labels among the kept questions, by the run's oracle."
+    for arm in comparison.arms:
+        if arm.settings:
+            yield f"{arm.arm}: {', '.join(f'{name} = {value}' for name, value in arm.settings.items())}"
+
+
+def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> None:
+    """Print models on benchmarks and their average. `commands` make the missing evaluations of each model."""
+    console = Console(highlight=False)
+    columns = [*_columns(comparison)]
+    fitting = max(1, (console.width - _MODEL_WIDTH) // _CELL_WIDTH)
+    for start in range(0, len(columns), fitting):
+        console.print(_models_table(comparison, columns[start : start + fitting]))
+    console.print("First the figure and its 95% interval over questions.")
+    if len(comparison.rows) > 1:
+        first = comparison.rows[0].model
+        console.print(f"Then the difference to {first}: a paired bootstrap over questions.", markup=False)
+    for metric in dict.fromkeys(row.metric for row in comparison.rows):
+        without = [one.name for one in comparison.benchmarks if one.evaluations and one.samples < needed(metric)]
+        if without:
+            console.print(f"{metric}: without {', '.join(without)}, which have fewer samples.", markup=False)
+    for model, names in comparison.missing.items():
+        missing = f"{model}: no evaluation to compare on {', '.join(names)}. This makes it: {commands[model]}"
+        console.print(missing, markup=False, soft_wrap=True)
+
+
+Column = tuple[str, list[Cell | None]]  # heading, and the cell of each row
+
+
+def _columns(comparison: ModelComparison) -> Iterator[Column]:
+    """The benchmarks and their average; columns without a figure are left out."""
+    for benchmark in comparison.benchmarks:
+        name = escape(Path(benchmark.name).name)
+        metric = benchmark.metric if comparison.rows[0].metric is None and benchmark.evaluations else ""
+        heading = "\n".join(filter(None, (name, metric, f"n = {benchmark.questions:,}")))
+        if any(benchmark.name in row.cells for row in comparison.rows):
+            yield heading, [row.cells.get(benchmark.name) for row in comparison.rows]
+    if any(row.average for row in comparison.rows):
+        yield "average", [row.average for row in comparison.rows]
+
+
+def _models_table(comparison: ModelComparison, columns: Sequence[Column]) -> Table:
+    """Some columns of the table, which may be wider than the terminal; one row for each model and metric."""
+    table = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
+    table.title = "percent right"
+    table.add_column("model", overflow="fold", min_width=8)
+    for heading, _ in columns:
+        table.add_column(heading, no_wrap=True)
+    for i, row in enumerate(comparison.rows):
+        name = "\n".join(filter(None, (escape(row.model), row.metric)))
+        table.add_row(name, *(_model_cell(cells[i]) for _, cells in columns))
+    return table
+
+
+def _model_cell(cell: Cell | None) -> str:
+    return "" if cell is None else "\n".join(_lines(cell.figure.value, cell.figure, cell.difference))

@@ -1,0 +1,193 @@
+"""`coevo compare` on benchmarks and with series: the table, what is missing, the pictures, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from core.settings.evaluation import Protocol
+from core.types import Checkpoint
+from orchestrator.cli import app
+from orchestrator.question_sets.benchmarks import read_suite
+from orchestrator.report import comparison as pictures
+from orchestrator.report.comparison import Panel
+from storage import queries
+from storage.rows import SeriesPoint
+from storage.session import Store
+from tests.stored_evaluations import store_answers_of
+from tests.synthetic_run import create
+
+SUITE = read_suite("srt").protocols()  # 32 samples on each of three benchmarks
+
+
+@pytest.fixture
+def store(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Runs `mine` and `other`, whose base model and first Solver were evaluated as the suite srt says; `other`'s Solver
+    was not yet evaluated on AMC."""
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    for run in ("mine", "other"):
+        with sqlite.write() as session:
+            create(session, run)
+            solver = Checkpoint(f"{run}/solver/1", run, "solver", 1, 0, "/m", f"{run}1", None)
+            queries.checkpoints.add_checkpoint(session, solver, {})
+            for step in (1, 2):
+                queries.figures.add_train_metrics(
+                    session, run=run, iteration=1, role="solver", step=step, metrics={"kl": step / 10}
+                )
+            queries.series.put_series(session, run, [SeriesPoint(1, "kl", "", "", 0.15, None, None, 2)])
+        for benchmark, protocol in SUITE.items():
+            for model, right in ((f"{run}/base/0", 8), (f"{run}/solver/1", 16)):
+                if (model, benchmark) != ("other/solver/1", "amc23"):
+                    words = ["R" * right + "X" * (32 - right), "X" * 32]
+                    store_answers_of(sqlite, model, benchmark, words, protocol=protocol, checkpoint=model)
+    return sqlite
+
+
+@pytest.fixture
+def panels(monkeypatch: pytest.MonkeyPatch) -> list[Panel]:
+    """The panels that a command draws."""
+    drawn: list[Panel] = []
+    picture_of = pictures.picture_of
+
+    def noted(panels: Any, *columns: Any) -> bytes:
+        drawn.extend(panels)
+        return picture_of(panels, *columns)
+
+    monkeypatch.setattr(pictures, "picture_of", noted)
+    return drawn
+
+
+def output_of(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, ["compare", *arguments])
+    assert result.exit_code == status, result.output
+    return result.stdout if status == 0 else result.stderr
+
+
+def test_models_are_compared_on_a_suite_and_on_its_average(store: Store) -> None:
+    text = output_of("mine:base", "mine:1", "--suite", "srt")
+    lines = [line.split() for line in text.splitlines()]
+    assert ["aime24", "aime25", "amc23"] in lines
+    assert ["mean@32"] * 3 in lines
+    assert ["mine:base", *["12.5"] * 4] in lines
+    assert ["mine:1", *["25.0"] * 4] in lines
+    assert ["+12.5"] * 4 in lines
+    assert "difference to mine:base" in text
+    assert "This makes it" not in text
+
+
+def test_a_missing_evaluation_is_named_with_its_command(store: Store) -> None:
+    text = output_of("mine:1", "other:1", "http://h/v1#m", "--suite", "srt")
+    assert "other:1: no evaluation to compare on amc23. This makes it: coevo evaluate other:1 --suite srt\n" in text
+    assert "This makes it: coevo evaluate http://h/v1 --model m --suite srt\n" in text
+    text = output_of("mine:1", "other:1", "--benchmark", "amc23", "--benchmark", "aime24", "--metric", "pass@16")
+    # The command asks in the way in which the other model was asked.
+    assert "This makes it: coevo evaluate other:1 amc23 --samples 32 --max-tokens 3072\n" in text
+    text = output_of("mine:1", "--benchmark", "amc23", "--benchmark", "math500", "--metric", "pass@16")
+    assert (
+        "mine:1: no evaluation to compare on math500. This makes it: coevo evaluate mine:1 math500 --samples 16\n"
+        in text
+    )
+    found = json.loads(output_of("mine:1", "other:1", "--suite", "srt", "--json"))
+    assert found["missing"] == {"other:1": ["amc23"]}
+    assert [row["average"] is None for row in found["rows"]] == [False, True]
+
+
+def test_several_metrics_are_in_one_table(store: Store) -> None:
+    text = output_of("mine:base", "mine:1", "--suite", "srt", "--metric", "pass@1", "--metric", "pass@16")
+    lines = [line.split() for line in text.splitlines()]
+    assert [line[0] for line in lines if line[:1] and line[0].startswith("mine")] == ["mine:base"] * 2 + ["mine:1"] * 2
+    # C(24, 16) / C(32, 16) sets of 16 have none of the 8 right answers to the first question: 0.12%.
+    assert ["mine:base", *["49.9"] * 4] in lines
+    rows = json.loads(output_of("mine:base", "mine:1", "--suite", "srt", "--metric", "pass@16", "--json"))["rows"]
+    assert rows[0]["average"]["figure"]["value"] == pytest.approx((1 - 735_471 / 601_080_390) / 2)
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_cut_into_several(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = output_of("mine:base", "mine:1", "--suite", "srt")
+    assert max(map(len, text.splitlines()[:20])) <= 60
+    assert text.count("mine:base") == 3  # twice in the tables, once below them
+    assert "…" not in text
+
+
+def test_a_folder_is_found_by_any_path_to_it(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models" / "base").mkdir(parents=True)
+    store_answers_of(store, str(tmp_path / "models" / "base"), "amc23", ["R" * 32] * 2, protocol=SUITE["amc23"])
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(output_of("models/base", "mine:1", "--benchmark", "amc23", "--json"))
+    assert found["missing"] == {}
+    assert found["rows"][0]["cells"]["amc23"]["figure"]["value"] == 1
+
+
+def test_models_are_drawn_by_k(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
+    picture = tmp_path / "k.png"
+    output_of("mine:base", "mine:1", "--benchmark", "aime24", "--benchmark", "aime25", "--picture", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [panel.title for panel in panels] == [
+        f"{benchmark}: {figure}"
+        for figure in ("pass@k", "maj@k", "majority's share")
+        for benchmark in ("aime24", "aime25")
+    ]
+    of_base = panels[0].lines["mine:base"]
+    assert [*of_base] == [1, 2, 4, 8, 16, 32]
+    assert (of_base[1].value, of_base[32].value, panels[2].lines["mine:1"][1].value) == (0.125, 0.5, 0.25)
+    assert panels[4].lines["mine:1"][1].value == 1  # a single answer is its own majority
+
+
+def test_runs_are_drawn_by_iteration_or_step_beside_their_series(
+    store: Store, tmp_path: Path, panels: list[Panel]
+) -> None:
+    picture = ["--series", "kl", "--picture", str(tmp_path / "runs.png")]
+    output_of("mine", "other", "--suite", "srt", *picture)
+    assert [panel.title for panel in panels] == [*(f"{name}, mean@32" for name in SUITE), "average", "kl, nats"]
+    assert {name: [*line] for name, line in panels[3].lines.items()} == {"mine": [0, 1], "other": [0]}
+    assert [point.value for point in panels[0].lines["mine"].values()] == [0.125, 0.25]
+    assert (panels[4].share, panels[0].share, panels[4].x) == (False, True, "iteration")
+    panels.clear()
+    output_of("mine", "other", "--benchmark", "aime24", "--metric", "pass@2", "--by", "step", *picture)
+    assert [panel.title for panel in panels] == ["aime24, pass@2", "kl, nats"]
+    assert [[*panel.lines["mine"]] for panel in panels] == [[0, 2], [1, 2]]
+    assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_series_alone_need_no_benchmark_in_common(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
+    arguments = ["mine", "other", "--series", "kl", "--by", "step"]
+    found = json.loads(output_of(*arguments, "--json", "--picture", str(tmp_path / "kl.png")))
+    assert [point["value"] for point in found["kl"]["other"].values()] == [0.1, 0.2]
+    assert [panel.title for panel in panels] == ["kl, nats"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("mine:1", "--benchmark", "nosuch"), "benchmark nosuch: no such benchmark; expected one of aime24"),
+        (("mine:1", "--suite", "nosuch"), "suite nosuch: no such suite; expected one of evol-rl"),
+        (("mine:1", "other:1", "--benchmark", "math500"), "expected evaluations on math500, got none that is finished"),
+        (("mine:1", "--suite", "srt", "--metric", "pass@33"), "metric pass@33: expected 33 samples of each question"),
+        (("mine:1", "--suite", "srt", "--metric", "best"), "metric: expected greedy, pass@K or maj@K"),
+        (("mine:7", "--suite", "srt"), "mine/solver/7"),
+        (("mine", "other", "--metric", "pass@2"), "--metric: expected with --suite or --benchmark"),
+        (("mine", "other", "--series", "kl"), "--series: expected with --picture or --json"),
+        (("mine", "other", "--series", "nosuch", "--json"), "series nosuch: expected one of kl"),
+        (("mine", "other:1", "--suite", "srt", "--picture", "x.png"), "expected only runs or only single models"),
+        (("mine:1", "--suite", "srt", "--series", "kl", "--picture", "x.png"), "--series: expected runs, got mine:1"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(store: Store, arguments: tuple[str, ...], words: str) -> None:
+    assert words in " ".join(output_of(*arguments, status=1).split())
+
+
+def test_models_that_were_asked_other_questions_are_refused(store: Store) -> None:
+    model = "other/solver/1"
+    store_answers_of(store, model, "amc23", ["R" * 32], protocol=Protocol(samples=32), checkpoint=model)
+    refused = output_of("mine:1", "other:1", "--benchmark", "amc23", status=1)
+    assert "benchmark amc23: expected the same questions, asked in the same way, got mine:1: 2 questions" in refused
+    assert "other:1: 1 questions" in refused
