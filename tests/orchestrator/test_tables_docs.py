@@ -18,6 +18,7 @@ from orchestrator.installation.home import ROOT
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, read_suite
 from orchestrator.readiness import refuse_untrainable
 from orchestrator.runs import preset_path
+from services.model_comparison import METRIC
 
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
@@ -65,6 +66,10 @@ def test_coevo_takes_the_command(command: str, tmp_path: Path, monkeypatch: pyte
             definition_of(name)
     elif parameters.get("suite"):
         read_suite(parameters["suite"])
+    if command.startswith("compare "):
+        for name in parameters["benchmarks"] or ():
+            definition_of(name)
+        assert all(METRIC.fullmatch(metric) for metric in parameters["metrics"] or ())
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("run scrl")])
