@@ -160,7 +160,8 @@ def records_of(session: Session, key: str, *, after: str = "", limit: int | None
     """
     row = queries.evaluations.get_evaluation(session, key)
     results = queries.evaluations.results_of(session, key, after=after, limit=limit)
-    items, ids = {item.id: item for item in items_of(session, row)}, [result.item_id for result in results]
+    ids = [result.item_id for result in results]
+    items = {item.id: item for item in items_of(session, row, ids)}
     answers = groupby(queries.evaluations.answers_of(session, key, ids), lambda answer: answer.item_id)
     judged = groupby(queries.evaluations.judged_of(session, key, ids), lambda one: one.item_id)
     answers_to, judged_of = {item: [*group] for item, group in answers}, {item: [*group] for item, group in judged}
@@ -177,16 +178,17 @@ def record_of(session: Session, key: str, item: str, texts: Path | None) -> Reco
     """
     row = queries.evaluations.get_evaluation(session, key)
     result = queries.evaluations.result_of(session, key, item)
-    question = next((one for one in items_of(session, row) if one.id == item), None)
+    question = next(items_of(session, row, [item]), None)
     answers = queries.evaluations.answers_of(session, key, [item])
     judged = queries.evaluations.judged_of(session, key, [item])
     return Record(question, result, answers, judged, _texts(texts, key, answers))
 
 
-def items_of(session: Session, row: EvaluationRow) -> Iterator[BenchmarkItem]:
-    """The questions of an evaluation, if they are stored: those of a matrix are a run's questions."""
+def items_of(session: Session, row: EvaluationRow, ids: Sequence[str] | None = None) -> Iterator[BenchmarkItem]:
+    """The questions of an evaluation, or those with these ids, if they are stored: those of a matrix are a run's
+    questions."""
     if "benchmark" in row.manifest:
-        yield from queries.evaluations.benchmark_items(session, row.manifest["benchmark"]["sha256"])
+        yield from queries.evaluations.benchmark_items(session, row.manifest["benchmark"]["sha256"], ids)
 
 
 def _texts(folder: Path | None, key: str, answers: Sequence[EvaluatedAnswer]) -> list[str] | None:

@@ -1,34 +1,34 @@
 """Exports an iteration's questions with their labels: JSONL, CSV, Parquet, or a zipped folder for Hugging Face.
 
-A file is written once, a page of rows at a time, and appears only when it is complete. The same rows give the same
-bytes. A file contains the oracles' verdicts, so a later audit makes another file. The manifest beside the file says
-which rows it has, which checkpoints made them, under which configuration, and what the file's sha256 is. The zip for
-Hugging Face also has a manifest inside.
+A file contains the oracles' verdicts, so a later audit makes another file. The manifest beside the file says which rows
+it has, which checkpoints made them, under which configuration, and what the file's sha256 is. The zip for Hugging Face
+also has a manifest inside.
 """
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
 import json
-import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
-from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.json as arrow_json
-import pyarrow.parquet as pq
 
-from core.files import make_folder, put
 from core.types import Verdict
 from storage import queries
-from storage.errors import StoreError
+from storage.export_files import (
+    Export,
+    NotFinal,
+    Row,
+    digest,
+    size_of,
+    version_of,
+    without_nul,
+    write_rows,
+    written_once,
+)
 from storage.rows import QuestionSummary
 from storage.session import Store
 
@@ -38,7 +38,7 @@ Only = Literal["all", "kept"]
 
 _EDITION = 2  # raise it when the same rows are to give other bytes; files of an earlier edition are not served again
 _PAGE = 1_000  # rows in memory at a time
-_SUFFIX: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
+SUFFIXES: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
 _SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -59,22 +59,8 @@ _SCHEMA = pa.schema(
         pa.field("oracles", pa.string(), nullable=False),  # JSON: oracle -> [verdict, truth]
     ]
 )
-# Text that a spreadsheet may take for a formula. The signs may be full-width ones, and white space may precede them.
-_FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x1f\ufeff]*(?:[=@\uff1d\uff20]|[-+\uff0b\uff0d](?![\d.]+$))")
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the bytes are the same at any time; the earliest that a zip can hold
 _ZIP_DATA = "data/train.parquet"  # path of the rows inside the zip
-
-Row = dict[str, Any]
-
-
-class NotFinal(StoreError):
-    """The requested rows may still change, because some questions are not labelled yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    path: Path
-    manifest: dict[str, Any]
 
 
 def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind: Format) -> Export:
@@ -87,31 +73,25 @@ def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind:
         if not queries.questions.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
         audit_counts = queries.browse.audit_counts(session, run, iteration)
-    version = hashlib.sha256(repr((_EDITION, audit_counts)).encode()).hexdigest()[:12]
-    path = root / run / str(iteration) / f"{run}-{iteration}-{only}-{version}.{_SUFFIX[kind]}"
-    manifest_path = path.with_name(f"{path.name}.manifest.json")
-    if not (path.exists() and manifest_path.exists()):  # a clean-up may have left only one of them
-        make_folder(path.parent)
-        temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")  # two may write at once, the same bytes
-        try:
-            metadata = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
-            metadata |= {**_source_checkpoints(store, run, iteration), "config": config}
-            manifest = _write(temporary, _rows(store, run, iteration, only), metadata)
-            put(temporary, path)
-            temporary.write_text(json.dumps(manifest, indent=1))
-            put(temporary, manifest_path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    return Export(path, json.loads(manifest_path.read_text()))
+    name = f"{run}-{iteration}-{only}-{version_of(_EDITION, audit_counts)}.{SUFFIXES[kind]}"
+
+    def write(path: Path) -> dict[str, Any]:
+        metadata = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
+        metadata |= {**_source_checkpoints(store, run, iteration), "config": config}
+        return _write(path, _rows(store, run, iteration, only), metadata)
+
+    return written_once(root / run / str(iteration) / name, write)
 
 
 def _write(path: Path, rows: Iterator[list[Row]], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Write the rows in the format that `metadata` names, and return the manifest."""
-    pages = _CountedPages(rows)
+    pages, kind = _CountedPages(rows), metadata["format"]
     with path.open("w+b") as file:
-        _WRITERS[metadata["format"]](file, pages, metadata)
-    with path.open("rb") as file:
-        return {**metadata, **pages.counts(), "bytes": path.stat().st_size, "sha256": _digest(file)}
+        if kind == "huggingface":
+            _huggingface(file, pages, metadata)
+        else:
+            write_rows(file, kind, _SCHEMA, pages)
+    return {**metadata, **pages.counts(), **size_of(path)}
 
 
 class _CountedPages:
@@ -123,7 +103,7 @@ class _CountedPages:
     def __iter__(self) -> Iterator[list[Row]]:
         for page in self._rows:
             self._verdicts.update(row["verdict"] for row in page)
-            self._oracles.update(oracle for row in page for oracle in json.loads(row["oracles"]))
+            self._oracles.update(oracle for row in page for oracle in row["oracles"])
             yield page
 
     def counts(self) -> dict[str, Any]:
@@ -143,68 +123,27 @@ def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[R
 
 
 def _row(question: QuestionSummary) -> Row:
-    oracles = {label.oracle: [label.verdict, label.truth and _without_nul(label.truth)] for label in question.oracles}
-    return {
+    row = {
         "id": question.id,
         "run": question.run,
         "iteration": question.iteration,
         "index": question.index,
-        "question": question.text and _without_nul(question.text),
+        "question": question.text,
         **{name: getattr(question, name) for name in _SCHEMA.names[5:13]},
-        "answer": question.answer and _without_nul(question.answer),
         "challenger": question.checkpoint,
         "seed": question.seed,
-        "oracles": json.dumps(oracles),
+        "oracles": {label.oracle: [label.verdict, label.truth] for label in question.oracles},
     }
-
-
-def _without_nul(text: str) -> str:
-    """Replace NUL by U+FFFD. This is done in every format, because a CSV file cannot hold NUL."""
-    return text.replace("\0", "\ufffd")
-
-
-def _jsonl(file: Any, pages: _CountedPages, _about: Mapping[str, Any]) -> None:
-    for page in pages:
-        for row in page:
-            file.write(json.dumps({**row, "oracles": json.loads(row["oracles"])}, ensure_ascii=False).encode() + b"\n")
-
-
-def _csv(file: Any, pages: _CountedPages, _about: Mapping[str, Any]) -> None:
-    """Write CSV. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow(_SCHEMA.names)
-    for page in pages:
-        writer.writerows([_cell(row[name]) for name in _SCHEMA.names] for row in page)
-    text.flush()
-    text.detach()
-
-
-def _cell(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
-
-
-def _parquet(file: Any, pages: _CountedPages, _about: Mapping[str, Any]) -> None:
-    with pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
-        for page in pages:
-            writer.write_table(_table(page))
-
-
-def _table(page: list[Row]) -> pa.Table:
-    """Make a table by way of JSON: to convert Python values, Arrow would import pandas, which takes 60 MB of memory."""
-    lines = "\n".join(json.dumps(row) for row in page).encode()
-    read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-    parse = arrow_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="error")
-    return arrow_json.read_json(io.BytesIO(lines), read, parse).select(_SCHEMA.names).cast(_SCHEMA)
+    return {name: without_nul(value) for name, value in row.items()}
 
 
 def _huggingface(file: Any, pages: _CountedPages, metadata: Mapping[str, Any]) -> None:
     """Write a zip of the folder that `datasets.load_dataset` takes: one Parquet file, its manifest, and a card."""
     with zipfile.ZipFile(file, "w") as archive:
         with archive.open(zipfile.ZipInfo(_ZIP_DATA, _ZIP_TIME), "w", force_zip64=True) as inside:
-            _parquet(inside, pages, metadata)
+            write_rows(inside, "parquet", _SCHEMA, pages)
         with archive.open(_ZIP_DATA) as written:
-            manifest = {**metadata, **pages.counts(), "files": {_ZIP_DATA: _digest(written)}}
+            manifest = {**metadata, **pages.counts(), "files": {_ZIP_DATA: digest(written)}}
         # `iterations` is left out: a run that continues for longer has the same rows, which must give the same bytes.
         manifest["config"] = {name: value for name, value in metadata["config"].items() if name != "iterations"}
         archive.writestr(zipfile.ZipInfo("manifest.json", _ZIP_TIME), json.dumps(manifest, indent=1, sort_keys=True))
@@ -235,18 +174,6 @@ object of oracle to [verdict, true answer]. `p_hat` is `votes` by `m`, or by `pa
 
 def _named(checkpoints: Mapping[str, str], none: str) -> str:
     return "; ".join(f"`{name}` (sha256 {sha256})" for name, sha256 in checkpoints.items()) or none
-
-
-_WRITERS: dict[Format, Callable[[Any, _CountedPages, Mapping[str, Any]], None]] = {
-    "jsonl": _jsonl,
-    "csv": _csv,
-    "parquet": _parquet,
-    "huggingface": _huggingface,
-}
-
-
-def _digest(file: Any) -> str:
-    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _source_checkpoints(store: Store, run: str, iteration: int) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _COMMANDS = {
         "report": "report:report",
         "series": "series:series",
         "questions": "api:questions",
+        "export": "export:export",
         "matrix": "matrix:matrix",
         "audit": "audit:audit",
         "cost": "cost:cost",

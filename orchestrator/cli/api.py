@@ -101,7 +101,7 @@ def worker_app() -> FastAPI:
     coevo_home = home()
     app = create_app(
         open_store(coevo_home.database),
-        coevo_home.path / "exports",
+        coevo_home.exports,
         ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
         prefect=_prefect(),
         presets=PRESETS,

@@ -146,6 +146,10 @@ class Home:
         return self.path / "reports"
 
     @property
+    def exports(self) -> Path:
+        return self.path / "exports"
+
+    @property
     def ray_temp(self) -> Path:
         """The folder of Ray's sockets. It is not in `path`, because a socket's path may have only about 100 characters.
 

@@ -29,6 +29,7 @@ from services.api.schemas import (
     FlowRunState,
     IterationSummary,
     Manifest,
+    RecordManifest,
     Triggered,
     TriggeredEvaluation,
 )
@@ -54,6 +55,7 @@ from storage.rows import (
 )
 
 if TYPE_CHECKING:
+    from storage.export_files import PlainFormat
     from storage.exports import Format, Only  # not imported at run time, because it imports Arrow
 
 __all__ = ["ApiClient", "ApiError"]
@@ -181,6 +183,16 @@ class ApiClient:
     def record(self, key: str, item: str) -> Record:
         """One question of an evaluation, with the whole replies where they are kept."""
         return _RECORD.validate_python(self._get(f"/evaluations/{key}/record", {"item": item}))
+
+    def record_manifest(self, key: str, kind: PlainFormat) -> RecordManifest:
+        """The manifest of the export of an evaluation's records."""
+        return RecordManifest.model_validate(self._get(f"/evaluations/{key}/exports/{kind}/manifest", {}))
+
+    def export_records(self, key: str, kind: PlainFormat, to: Path) -> RecordManifest:
+        """Write the records of an evaluation to `to`, in the same way as `export` does."""
+        manifest = self.record_manifest(key, kind)
+        self._transport.file(f"/evaluations/{key}/exports/{kind}", manifest, to)
+        return manifest
 
     def evaluations(self, run: str) -> list[Evaluation]:
         """The results of a run's checkpoints on benchmarks."""

@@ -436,6 +436,21 @@ EXAMPLES: dict[str, Any] = {
         "voted_by": {"demo/base/0": _BASE["sha256"]},
         "config": _CONFIG,
     },
+    "RecordManifest": {
+        "evaluation": _EVALUATION["id"],
+        **{name: _EVALUATION[name] for name in ("model", "benchmark", "run", "manifest")},
+        "format": "jsonl",
+        "rows": 30,
+        "answers": 90,
+        "judged": {_JUDGED["judge"]: 57},
+        "texts": True,
+        "columns": [
+            *("id", "question", "reference", "level", "subject"),
+            *("samples", "correct", "greedy_correct", "majority_correct", "answers"),
+        ],
+        "bytes": 131_072,
+        "sha256": _sha256("the records"),
+    },
     "AlertPage": {"items": [_ALERT], "next": None},
     "AlertDetail": {
         "alert": _ALERT,

@@ -95,6 +95,24 @@ class Manifest(BaseModel):
     config: dict[str, Any]
 
 
+class RecordManifest(BaseModel):
+    """The contents of an export of an evaluation's records."""
+
+    evaluation: str
+    model: str
+    benchmark: str
+    run: str | None  # the run that made the evaluation; null: `coevo evaluate` did
+    format: str
+    rows: int  # one for each question
+    answers: int
+    judged: dict[str, int]  # judge -> answers with a verdict of it
+    texts: bool  # whether the answers have the whole replies
+    columns: list[str]
+    bytes: int
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    manifest: dict[str, Any]  # the evaluation's: all that its answers depend on
+
+
 class ExperimentRuns(BaseModel):
     """The runs of an experiment."""
 

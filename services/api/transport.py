@@ -14,7 +14,7 @@ import httpx
 
 from core.errors import CoevoError
 from core.files import put
-from services.api.schemas import Manifest
+from services.api.schemas import Manifest, RecordManifest
 
 
 class ApiError(CoevoError):
@@ -34,7 +34,7 @@ class Transport:
             response.read()
             return response.json()
 
-    def file(self, path: str, manifest: Manifest, to: Path, **options: Any) -> None:
+    def file(self, path: str, manifest: Manifest | RecordManifest, to: Path, **options: Any) -> None:
         """Download the file that `manifest` describes to `to`. An interrupted download is continued.
 
         What has arrived is in a file beside `to`, whose name contains the sha256, so it is never continued with another
@@ -52,7 +52,7 @@ class Transport:
             raise ApiError(f"{to}: expected the sha256 {manifest.sha256}, got {digest}. Download it again")
         put(part, to)
 
-    def _fetch(self, path: str, manifest: Manifest, part: Path, **options: Any) -> None:
+    def _fetch(self, path: str, manifest: Manifest | RecordManifest, part: Path, **options: Any) -> None:
         etag, received = f'"{manifest.sha256}"', part.stat().st_size if part.exists() else 0
         headers = {"Accept-Encoding": "identity"}  # so that positions in the file and in the response agree
         if 0 < received < manifest.bytes:

@@ -82,10 +82,12 @@ def _without_id(item: BenchmarkItem) -> dict[str, Any]:
     return {name: value for name, value in asdict(item).items() if name != "id"}
 
 
-def benchmark_items(session: Session, sha256: str) -> list[BenchmarkItem]:
-    """The stored questions of a benchmark, in the order of its file."""
+def benchmark_items(session: Session, sha256: str, ids: Sequence[str] | None = None) -> list[BenchmarkItem]:
+    """The stored questions of a benchmark, in the order of its file; only those with these ids if they are given."""
     row = BenchmarkItems
     statement = select(row.item_id, row.problem, row.answer, row.level, row.subject).where(row.sha256 == sha256)
+    if ids is not None:
+        statement = statement.where(row.item_id.in_(ids))
     return [BenchmarkItem(*values) for values in session.execute(statement.order_by(row.position))]
 
 
@@ -142,6 +144,13 @@ def judged_of(session: Session, key: str, items: Sequence[str] | None = None) ->
         statement = statement.where(row.item_id.in_(items))
     ordered = statement.order_by(row.item_id, row.sample_index, row.judge)
     return [JudgedAnswer(*values) for values in session.execute(ordered)]
+
+
+def judged_counts(session: Session, key: str) -> dict[str, int]:
+    """Judge -> how many answers of an evaluation it has judged."""
+    judge = JudgedAnswers.judge
+    counts = select(judge, func.count()).where(JudgedAnswers.evaluation_id == key).group_by(judge).order_by(judge)
+    return dict(session.execute(counts).all())
 
 
 def evaluated(session: Session, run: str) -> list[tuple[str, str]]:

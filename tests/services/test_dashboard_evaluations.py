@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         expect(last.locator("td").nth(3)).to_have_text("–")  # no answer
         question.get_by_text("greedy reply").click()
         expect(question.locator("pre").first).to_have_text(f"so {ODD}")
+
+
+def test_an_evaluation_s_records_are_downloaded(address: str, page: Page) -> None:
+    page.goto(f"{address}/evaluations")
+    page.get_by_role("link", name="sums.jsonl").click()
+    with page.expect_download() as downloading:
+        page.get_by_role("button", name="JSONL").click()
+    rows = [json.loads(line) for line in downloading.value.path().read_text().splitlines()]
+    assert [len(row["answers"]) for row in rows] == [5] * 8
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -110,6 +110,7 @@ def test_the_questions_of_a_benchmark_are_stored_once_in_their_order(store: Stor
             queries.evaluations.add_benchmark_items(session, "sha", items)
     with store.read() as session:
         assert queries.evaluations.benchmark_items(session, "sha") == items
+        assert queries.evaluations.benchmark_items(session, "sha", ["a", "c"]) == items[1:]
         assert queries.evaluations.benchmark_items(session, "another") == []
 
 

@@ -4,7 +4,7 @@ import { useResponse } from "../api.js";
 import { CurveChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
 import { Answer, Typeset } from "../math.js";
-import { Empty, Heading, Legend, Loading, Panel, Share, Tile } from "../parts.js";
+import { DownloadButton, Empty, Heading, Legend, Loading, Panel, Share, Tile } from "../parts.js";
 import { benchmarkName, evaluationUrl } from "./evaluations.js";
 import { Recheck } from "./recheck.js";
 
@@ -85,7 +85,21 @@ function Records({ id, query }) {
         ${data?.next && html`<a href=${`${evaluationUrl(id)}?after=${encodeURIComponent(data.next)}`} rel="next">Next page</a>`}
       </nav>
     </${Loading}>
+    <${Exports} id=${id} />
   </section>`;
+}
+
+/** @param {{ id: string }} props */
+function Exports({ id }) {
+  const formats = [
+    ["jsonl", "JSONL"],
+    ["csv", "CSV"],
+    ["parquet", "Parquet"],
+  ];
+  return html`<div class="exports">
+    <span>Download all questions with their answers:</span>
+    ${formats.map(([kind, label]) => html`<${DownloadButton} key=${kind} path="/evaluations/{evaluation}/exports/{kind}" parameters=${{ evaluation: id, kind }} name=${`${id}.${kind}`}>${label}</${DownloadButton}>`)}
+  </div>`;
 }
 
 /** @param {{ id: string, record: EvaluationRecord }} props */

@@ -1,0 +1,147 @@
+"""Files of exported rows: JSONL, CSV and Parquet. What the rows are, `storage.exports` and `services.records` say.
+
+A file is written once, a page of rows at a time, and appears only when it is complete, with its manifest beside it. The
+same rows give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.json as arrow_json
+import pyarrow.parquet as pq
+
+from core.files import make_folder, put
+from storage.errors import StoreError
+
+PlainFormat = Literal["jsonl", "csv", "parquet"]
+PLAIN_FORMATS: tuple[PlainFormat, ...] = get_args(PlainFormat)
+
+# Text that a spreadsheet may take for a formula. The signs may be full-width ones, and white space may precede them.
+_FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x1f\ufeff]*(?:[=@\uff1d\uff20]|[-+\uff0b\uff0d](?![\d.]+$))")
+
+Row = dict[str, Any]  # values of JSON
+Write = Callable[[Path], dict[str, Any]]
+
+
+class NotFinal(StoreError):
+    """The requested rows may still change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    path: Path
+    manifest: dict[str, Any]
+
+
+def written_once(path: Path, write: Write) -> Export:
+    """The file at `path` and its manifest. If either is missing, `write` writes the file to the path that it is given,
+    and returns the manifest."""
+    manifest_path = manifest_path_of(path)
+    if not (path.exists() and manifest_path.exists()):  # a clean-up may have left only one of them
+        make_folder(path.parent)
+        temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")  # two may write at once, the same bytes
+        try:
+            manifest = write(temporary)
+            put(temporary, path)
+            temporary.write_text(json.dumps(manifest, indent=1))
+            put(temporary, manifest_path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return Export(path, json.loads(manifest_path.read_text()))
+
+
+def manifest_path_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.manifest.json")
+
+
+def size_of(path: Path) -> dict[str, Any]:
+    """A file's size and sha256, for its manifest."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": digest(file)}
+
+
+def version_of(*parts: Any) -> str:
+    """A text for the name of a file that differs if any part does."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def digest(file: Any) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def without_nul(value: Any) -> Any:
+    """Replace NUL by U+FFFD in all texts of a value of JSON. This is done in every format, because a CSV file cannot
+    hold NUL."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [without_nul(one) for one in value]
+    return {name: without_nul(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def write_rows(file: Any, kind: PlainFormat, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
+    """Write pages of rows with the columns of `schema`, in this format."""
+    _WRITERS[kind](file, schema, pages)
+
+
+def _jsonl(file: Any, _schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
+    for page in pages:
+        for row in page:
+            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+
+
+def _csv(file: Any, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
+    """Write CSV. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow(schema.names)
+    for page in pages:
+        writer.writerows([_cell(row[name]) for name in schema.names] for row in page)
+    text.flush()
+    text.detach()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _parquet(file: Any, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for page in pages:
+            writer.write_table(_table(page, schema))
+
+
+def _table(page: list[Row], schema: pa.Schema) -> pa.Table:
+    """Make a table by way of JSON: to convert Python values, Arrow would import pandas, which takes 60 MB of memory.
+
+    An object whose column has texts becomes its JSON.
+    """
+    objects = [field.name for field in schema if pa.types.is_string(field.type)]
+    lines = "\n".join(json.dumps({**row, **_as_texts(row, objects)}) for row in page).encode()
+    read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+    parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    return arrow_json.read_json(io.BytesIO(lines), read, parse).select(schema.names).cast(schema)
+
+
+def _as_texts(row: Mapping[str, Any], names: list[str]) -> dict[str, str]:
+    return {name: json.dumps(row[name]) for name in names if isinstance(row[name], dict)}
+
+
+_WRITERS: dict[PlainFormat, Callable[[Any, pa.Schema, Iterable[list[Row]]], None]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+}

@@ -1,0 +1,64 @@
+"""`coevo export`: questions of a run and records of an evaluation as files with their manifests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli import app
+from storage.session import Store
+from tests.services.evaluation_examples import store_evaluation
+from tests.synthetic_run import fill_run
+
+
+@pytest.fixture
+def key(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    fill_run(sqlite, "demo", per_level=2)
+    return store_evaluation(sqlite, tmp_path / "texts")
+
+
+def exported(*arguments: str | Path) -> tuple[Any, list[Any]]:
+    """The printed manifest, and the rows of the JSONL file, which is the last argument."""
+    result = CliRunner().invoke(app, ["export", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    manifest, file = json.loads(result.stdout), Path(arguments[-1])
+    assert json.loads(file.with_name(f"{file.name}.manifest.json").read_text()) == manifest
+    return manifest, [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_records_and_questions_are_written_with_their_manifests(key: str, tmp_path: Path) -> None:
+    manifest, rows = exported("evaluation", key, tmp_path / "records.jsonl")
+    assert (manifest["rows"], manifest["answers"], len(rows)) == (8, 40, 8)
+    assert rows[0]["answers"][0]["text"].startswith("so ")
+    every, rows = exported("questions", "demo", "1", tmp_path / "all.jsonl")
+    assert {row["run"] for row in rows} == {"demo"}
+    kept, rows = exported("questions", "demo", "1", "--kept", tmp_path / "kept.jsonl")
+    assert 0 < kept["rows"] == len(rows) == every["verdicts"]["kept"] < every["rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("evaluation", "0" * 16, "r.jsonl"), f"evaluation {'0' * 16}: no such evaluation"),
+        (("evaluation", "KEY", "r.zip"), "r.zip: expected a name that ends with one of .jsonl, .csv, .parquet"),
+        (
+            ("questions", "demo", "1", "r.txt"),
+            "r.txt: expected a name that ends with one of .jsonl, .csv, .parquet, .zip",
+        ),
+        (("questions", "nobody", "1", "r.csv"), "run nobody: no such run"),
+        (("evaluation", "KEY", "nowhere/r.csv"), "nowhere/r.csv: cannot be written: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_exported_is_named(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["export", *(key if word == "KEY" else word for word in arguments)])
+    assert (result.exit_code, words in result.stderr) == (1, True), result.output
+    assert [*tmp_path.glob("r.*")] == []
