@@ -159,6 +159,7 @@ def evaluate(
     samples: int = 8,
     temperature: float = 1.0,
     top_p: float = 1.0,
+    top_k: int | None = None,
     max_tokens: int = 4096,
     limit: int = 0,
     seed: int = 0,
@@ -172,13 +173,14 @@ def evaluate(
         samples: Sampled answers to each question, beside a greedy one. 0: greedy only.
         temperature: Of the sampled answers.
         top_p: Of the sampled answers.
+        top_k: Sample only from so many tokens, the most likely ones; by default from all.
         max_tokens: Of each answer.
         limit: Ask only the first so many questions of a benchmark; 0 asks all.
         seed: Of the sampled answers.
     """
     note_process()
     coevo_home = home()
-    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    sampling = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens}
     request = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
     protocol = {"samples": samples, "sampling": sampling}
     checked = validated(EvaluationRequest, {**request, "protocol": protocol}, "evaluate")

@@ -42,6 +42,12 @@ def evaluate(
     ] = _DEFAULT.samples,
     temperature: Annotated[float, typer.Option(help="Of the sampled answers.")] = _DEFAULT.sampling.temperature,
     top_p: Annotated[float, typer.Option(help="Of the sampled answers.")] = _DEFAULT.sampling.top_p,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            help="Sample only from so many tokens, the most likely ones; by default from all.", show_default=False
+        ),
+    ] = _DEFAULT.sampling.top_k,
     max_tokens: Annotated[int, typer.Option(help="Of each answer.")] = _DEFAULT.sampling.max_tokens,
     limit: Annotated[int, typer.Option(help="Ask only the first so many questions of a benchmark; 0 asks all.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the sampled answers.")] = 0,
@@ -71,7 +77,7 @@ def evaluate(
             "suite": suite,
             "protocol": {
                 "samples": samples,
-                "sampling": {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens},
+                "sampling": {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens},
             },
             "limit": limit,
             "seed": seed,

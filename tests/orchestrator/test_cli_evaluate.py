@@ -113,6 +113,19 @@ def test_a_url_is_asked_and_its_answers_are_stored(
     store.close()
 
 
+def test_only_the_most_likely_tokens_are_sampled_from_if_that_is_asked_for(
+    home: Home, questions: Path, service: tuple[str, list[Any]]
+) -> None:
+    url, requests = service
+    arguments = (url, str(questions), "--model", "m", "--samples", "1", "--json")
+    [every], [cut] = (json.loads(coevo(*arguments, *more).stdout) for more in ((), ("--top-k", "20")))
+    asked = [(body["temperature"], body.get("top_k")) for _, body, _ in requests]
+    assert {*asked[:12]} == {(1.0, None), (0, None)}
+    assert {*asked[12:]} == {(1.0, 20), (0, None)}  # the most likely token is the greedy answer's anyway
+    assert cut["evaluation"]["manifest"]["decoding"]["sampling"]["top_k"] == 20
+    assert cut["evaluation"]["id"] != every["evaluation"]["id"]
+
+
 def _verdicts(answers: list[Any]) -> list[tuple[str | None, str]]:
     sampled = [row for row in answers if row.sample_index != GREEDY]
     assert {row.verdict for row in sampled} == {"equal", None}
@@ -144,6 +157,7 @@ def test_the_table_has_each_benchmark_with_intervals(
         (("demo:1", "micro", "--suite", "nosuch"), "suite nosuch: no such suite; expected one of evol-rl"),
         (("demo:1", "micro", "--limit", "-1"), "limit: Input should be greater than or equal to 0 (got -1)"),
         (("demo:1", "micro", "--samples", "-1"), "samples: Input should be greater than or equal to 0 (got -1)"),
+        (("demo:1", "micro", "--top-k", "0"), "top_k: Input should be greater than 0"),
         (("demo:1", "micro", "--temperature", "11"), "temperature: Input should be less than or equal to 10"),
         (("demo:1", "micro"), "run demo: no such run"),
         (("nowhere", "micro"), "model: expected RUN:ITERATION, RUN:base, RUN:best, RUN:labelled/ITERATION, a folder"),

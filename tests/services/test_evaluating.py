@@ -49,13 +49,16 @@ def test_an_evaluation_is_started_as_a_flow_run(send: Send, tmp_path: Path, pref
     started = send(**asked)
     [row] = post(prefect_url, "/flow_runs/filter", flow_runs={"id": {"any_": [started["flow_run"]]}})
     model = f"{tmp_path.name}:base"
-    assert row["parameters"] == {"model": model, "temperature": 1.0, "top_p": 1.0, **asked}
+    assert row["parameters"] == {"model": model, "temperature": 1.0, "top_p": 1.0, "top_k": None, **asked}
     assert (row["name"], row["state_type"]) == (model, "SCHEDULED")
     page = f"{prefect_url}/runs/flow-run/{started['flow_run']}"
     assert started == {"model": model, "flow_run": row["id"], "state": "SCHEDULED", "url": page}
     again = send(409, **asked)
     assert again["detail"] == f"{model}: this evaluation is SCHEDULED: {page}"
     assert send(**{**asked, "seed": 4})["flow_run"] != started["flow_run"]  # another evaluation
+    cut = send(**asked, top_k=20)
+    [row] = post(prefect_url, "/flow_runs/filter", flow_runs={"id": {"any_": [cut["flow_run"]]}})
+    assert row["parameters"]["top_k"] == 20
 
 
 def test_one_of_several_simultaneous_requests_starts_the_evaluation(send: Send, prefect_url: str) -> None:
@@ -79,6 +82,7 @@ def test_one_of_several_simultaneous_requests_starts_the_evaluation(send: Send, 
         ({"model": "http://10.0.0.7/v1", "benchmarks": ["micro"]}, "model", "should match pattern"),
         ({"model": "/models/mine", "benchmarks": ["micro"]}, "model", "should match pattern"),
         ({"model": "nosuch:base", "benchmarks": ["micro"]}, "model", "nosuch"),
+        ({"top_k": 0, "benchmarks": ["micro"]}, "top_k", "greater than 0"),
         ({"samples": -1, "benchmarks": ["micro"]}, "samples", "greater than or equal to 0"),
         ({"applications": "x", "benchmarks": ["micro"]}, "applications", "not permitted"),
     ],

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.settings.bounds import Seed, Temperature, Tokens
+from core.settings.bounds import Positive, Seed, Temperature, Tokens
 from core.settings.evaluation import Protocol, Samples
 from services.api.dependencies import StoreDependency
 from services.api.problems import documented, invalid
@@ -25,7 +25,7 @@ _DEFAULT = Protocol()
 class EvaluationStart(BaseModel):
     """Which model of a run to ask which benchmarks. The same request again goes on where it was cut off.
 
-    `samples`, `temperature`, `top_p` and `max_tokens` are for the benchmarks that the suite does not name.
+    `samples`, `temperature`, `top_p`, `top_k` and `max_tokens` are for the benchmarks that the suite does not name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -40,6 +40,9 @@ class EvaluationStart(BaseModel):
     samples: Samples = Field(_DEFAULT.samples, description="Sampled answers to each question, beside a greedy one.")
     temperature: Temperature = _DEFAULT.sampling.temperature
     top_p: float = Field(_DEFAULT.sampling.top_p, gt=0, le=1)
+    top_k: Positive | None = Field(
+        _DEFAULT.sampling.top_k, description="Sample only from so many tokens, the most likely ones; null: from all."
+    )
     max_tokens: Tokens = _DEFAULT.sampling.max_tokens
     limit: int = Field(0, ge=0, le=10_000_000, description="Ask only the first so many questions; 0 asks all.")
     seed: Seed = 0
