@@ -83,6 +83,25 @@ def evaluated(figures: Sequence[EvaluationFigures]) -> None:
     _write(lambda: create_table_artifact(rows, key=_key("evaluation", model), description=f"evaluation of {model}"))
 
 
+def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
+    """Show what a judge says about evaluations as a table: the accuracy by the grader, with the judge, and by it alone,
+    where that is known."""
+    rows = [
+        {"benchmark": one.evaluation.benchmark, "right by": who, "pass@1": _with_interval(recount.pass_at_1)}
+        | {"greedy": _with_interval(recount.greedy)}
+        for one in figures
+        for recheck in one.rechecks
+        if recheck.judge == judge
+        for who, recount in (
+            ("the grader", one),
+            (f"the grader or {judge}", recheck.failures_rechecked),
+            (f"{judge} alone", recheck.judge_alone),
+        )
+        if recount is not None
+    ]
+    _write(lambda: create_table_artifact(rows, key=_key("recheck", judge), description=f"rechecked by {judge}"))
+
+
 def _with_interval(estimate: Estimate) -> str:
     return f"{estimate.value:.1%} ({estimate.lo:.1%} to {estimate.hi:.1%})"
 

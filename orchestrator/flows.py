@@ -17,10 +17,12 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import Field, ValidationError
 
+from core.settings.audit import Judge, judge_name
 from core.settings.parsing import validated
 from core.types import Flow, Stage
 from orchestrator import artifacts, progress, runs
 from orchestrator.costs import refuse_spent
+from orchestrator.evaluation import rechecking
 from orchestrator.evaluation import request as evaluation
 from orchestrator.evaluation.request import EvaluationRequest
 from orchestrator.installation.home import home
@@ -31,6 +33,8 @@ from orchestrator.plan import stages_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import decided
 from orchestrator.stages.training import warm_up
+from services.evaluations import figures_of
+from services.inference.keys import keys_of
 from storage.rows import RunStatus
 from storage.session import Store, open_store
 
@@ -189,6 +193,41 @@ def evaluate(
         figures = evaluation.evaluate(coevo_home, store, checked, lambda *_: None)
         artifacts.evaluated(figures)
     return [one.evaluation.id for one in figures]
+
+
+@flow(flow_run_name="by {model}")
+def recheck(
+    evaluations: list[str],
+    url: str,
+    model: str,
+    key_variable: str = "",
+    failures: bool = False,
+    name: str = "",
+) -> list[str]:
+    """Ask a language model whether the stored answers of evaluations are right. The evaluated model is not asked again.
+
+    Args:
+        evaluations: Ids of evaluations, as on the dashboard and as `coevo evaluate` prints them.
+        url: URL of an OpenAI-compatible service, up to and including /v1.
+        model: Name of the model at the service.
+        key_variable: Environment variable of the flow runner with the API key of the service. The key itself is no
+            parameter, because Prefect stores and shows parameters.
+        failures: Ask only about the answers that the grader calls wrong.
+        name: The verdicts are stored as those of judge_NAME; by default NAME is made from model and prompt.
+    """
+    note_process()
+    service = {"url": url, "model": model, "key_variable": key_variable or None}
+    prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
+    judge = validated(Judge, {**service, **prompt}, "recheck")
+    keys_of([judge])
+    store = open_store(home().database)
+    with artifacts.written():
+        for key in evaluations:
+            rechecking.recheck(store, key, judge, lambda *_: None, failures_only=failures)
+        with store.read() as session:
+            figures = [one for key in evaluations if (one := figures_of(session, key))]
+        artifacts.rechecked(figures, judge.oracle)
+    return evaluations
 
 
 @flow(flow_run_name=_flow_run_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -15,10 +16,21 @@ Oracle = Annotated[
 ]
 
 
+_LONGEST_NAME = 34  # with `judge_` before it 40 characters, the most that an oracle's name may have
+
+
+def judge_name(model: str, prompt: str) -> str:
+    """A name made from model and prompt, so that their verdicts are kept apart: `gpt_4o`, `gpt_4o_equivalence`."""
+    suffix = "" if prompt == "annotate" else f"_{prompt}"
+    plain = re.sub(r"[^a-z0-9]+", "_", model.lower()).strip("_") or "model"
+    return plain[: _LONGEST_NAME - len(suffix)] + suffix
+
+
 class Judge(Service):
     """An OpenAI-compatible language model that judges pseudo-labels (`core.judging.replies`; docs/judge.md)."""
 
-    name: str | None = Field(None, pattern=r"^[a-z0-9_]{1,34}$")  # the oracle is `judge_<name>`; None: `judge`
+    # The oracle is `judge_<name>`; None: `judge`.
+    name: str | None = Field(None, pattern=rf"^[a-z0-9_]{{1,{_LONGEST_NAME}}}$")
     prompt: JudgePrompt = "annotate"
     samples: Answers = 1  # replies per question; more than half of them must agree
     temperature: Temperature = 0.1  # R-Zero E.3

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from core.settings.audit import Audit
+from core.settings.audit import Audit, judge_name
 from core.settings.parsing import parse_config
 from core.statistics.audits import AuditError
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
@@ -19,9 +18,6 @@ from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
 from services.inference.keys import keys_of
 from storage.session import open_store
-
-_LONGEST_NAME = 34  # with `judge_` before it 40 characters, the most that an oracle's name may have
-
 
 Url = Annotated[
     str, typer.Option(help="URL of an OpenAI-compatible service, up to and including /v1.", show_default=False)
@@ -86,20 +82,13 @@ def options_of(
 ) -> dict[str, Any]:
     """The table `audit.judge` that the options of a command describe, not yet checked."""
     options = {"url": url, "model": model, "prompt": prompt, "key_variable": key_variable}
-    return {**options, "name": name or _name_of(model, prompt), **dict(map(setting, settings or []))}
+    return {**options, "name": name or judge_name(model, prompt), **dict(map(setting, settings or []))}
 
 
 def _audit(judge: dict[str, Any], size: int | None) -> Audit:
     """The settings, checked in the same way as those of a preset."""
     tree = {"audit": {"oracle": "judge", "sample": size, "judge": judge}}
     return parse_config(tree, source="coevo audit judge").audit
-
-
-def _name_of(model: str, prompt: str) -> str:
-    """A name made from model and prompt, so that their verdicts are kept apart: `gpt_4o`, `gpt_4o_equivalence`."""
-    suffix = "" if prompt == "annotate" else f"_{prompt}"
-    plain = re.sub(r"[^a-z0-9]+", "_", model.lower()).strip("_") or "model"
-    return plain[: _LONGEST_NAME - len(suffix)] + suffix
 
 
 def print_progress(done: int, total: int, what: str) -> None:

@@ -25,7 +25,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 
 from core.errors import CoevoError
-from orchestrator.flows import co_evolve, evaluate, iteration, self_train
+from orchestrator.flows import co_evolve, evaluate, iteration, recheck, self_train
 from orchestrator.installation.cluster import problem_with_prefect
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
@@ -58,6 +58,7 @@ def _run_beside_ray() -> None:
         self_train.to_deployment(name="coevo", description=self_train.description, tags=["coevo"]),
         iteration.to_deployment(name="coevo", description=iteration.description, tags=["coevo"]),
         evaluate.to_deployment(name="coevo", description=evaluate.description, tags=["coevo"]),
+        recheck.to_deployment(name="coevo", description=recheck.description, tags=["coevo"]),
     ]
     serve(*cast(list[RunnerDeployment], deployments), limit=cast(Any, _LIMIT))
 

@@ -49,6 +49,8 @@ def test_entrypoints_are_flows_that_accept_the_deployment_s_parameters(deploymen
             "run",
             "t",
             "model",
+            "evaluations",
+            "url",
         }  # only the caller knows these parameters
         for parameter, value in parameters.items():
             assert schema["properties"][parameter]["default"] == value

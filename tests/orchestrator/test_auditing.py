@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from core.settings.audit import Audit, Judge
+from core.settings.audit import Audit, Judge, judge_name
 from core.settings.serving import Service
 from core.types import LabelledQuestion, OracleLabel, Question, question_id
 from orchestrator.cli import app
-from orchestrator.cli.judge import _name_of
 from orchestrator.installation.home import Home
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.runs import prepare
@@ -220,7 +219,7 @@ def test_a_finished_run_can_be_judged_from_the_command_line(at_home: Store) -> N
 
 
 def test_a_judge_s_name_has_its_model_and_its_prompt() -> None:
-    assert _name_of("openai/gpt-4o", "annotate") == "openai_gpt_4o"
-    assert _name_of("GPT 4o", "equivalence") == "gpt_4o_equivalence"
-    assert _name_of("…", "annotate") == "model"
-    assert len(_name_of("x" * 99, "equivalence")) == 34
+    assert judge_name("openai/gpt-4o", "annotate") == "openai_gpt_4o"
+    assert judge_name("GPT 4o", "equivalence") == "gpt_4o_equivalence"
+    assert judge_name("…", "annotate") == "model"
+    assert len(judge_name("x" * 99, "equivalence")) == 34

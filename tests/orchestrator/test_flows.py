@@ -3,6 +3,7 @@ answer."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,18 @@ from uuid import uuid4
 import pytest
 from prefect import Flow, flow
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import FlowPauseTimeout
 from prefect.states import Cancelled, Crashed, Running
 
@@ -24,10 +34,15 @@ from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner, refuse_held
 from orchestrator.runs import RunError, status_kept
+from services.evaluations import figures_of
+from services.inference.client import InferenceError
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store, open_store
+from tests.fake_judge import comparing_reply, judge_with
+from tests.fake_service import fake_service
 from tests.live import wait_until
+from tests.services.evaluation_examples import store_answers
 from tests.synthetic_run import create, finish
 
 
@@ -134,3 +149,36 @@ def test_a_run_that_is_resumed_without_a_decision_fails(
             asking_flow()
         resumed.result()
     assert _has_failed_and_will_ask_again(store)
+
+
+def test_evaluations_are_rechecked_by_a_judge_whose_key_is_no_parameter(
+    store: Store, prefect: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = store_answers(store, ["7747", "8588", "99--"], "751")  # the true answers are 7, 5 and 3
+    with fake_service(judge_with(comparing_reply)) as (service, requests):
+        parameters = {"evaluations": [key], "url": service.url, "model": "GPT-4o", "key_variable": "JUDGE_KEY"}
+        with pytest.raises(InferenceError, match="key_variable: JUDGE_KEY is not set in the environment"):
+            flows.recheck(**parameters)
+        monkeypatch.setenv("JUDGE_KEY", "secret")
+        assert flows.recheck(**parameters) == [key]
+        assert {authorization for *_, authorization in requests} == {"Bearer secret"}
+        asked = len(requests)
+        flows.recheck(**parameters)
+        assert len(requests) == asked  # all answers have a verdict
+    named = FlowFilter(name=FlowFilterName(any_=["recheck"]))
+    [_, *rechecks] = prefect.read_flow_runs(flow_filter=named, sort=FlowRunSort.START_TIME_ASC)
+    assert all("secret" not in str(flow_run.parameters) for flow_run in rechecks)
+    of_first = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[rechecks[0].id]))
+    [artifact] = prefect.read_artifacts(artifact_filter=of_first)
+    alone = "judge_gpt_4o_equivalence alone"
+    # The grader and the judge agree: of four samples each, 3, 1 and 0 are right.
+    figures = {row["right by"]: row["pass@1"] for row in json.loads(str(artifact.data))}
+    assert {who: text.partition(" ")[0] for who, text in figures.items()} == {
+        "the grader": "33.3%",
+        "the grader or judge_gpt_4o_equivalence": "33.3%",
+        alone: "33.3%",
+    }
+    with store.read() as session:
+        found = figures_of(session, key)
+    assert found is not None
+    assert [one.judge for one in found.rechecks] == ["judge_gpt_4o_equivalence"]
