@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
 from core.statistics.accuracy import accuracy_of, pass_at_1_by_level
+from core.statistics.consistency import ConsistencyPoint, by_consistency
 from core.statistics.curves import CurvePoint, Tally, curve
 from core.statistics.estimates import Estimate, mean_share
 from core.statistics.rechecks import Recheck, recheck_of
@@ -63,7 +64,8 @@ class EvaluationFigures:
 
     `vote_share` is the mean share of votes that the majority has, `truncated` that of answers that were cut off at the
     token limit, `unparsed` that of replies without an answer. `mean_tokens` is of a sampled reply, `tokens` of all
-    replies, greedy ones included. `by_level` and `by_subject` are pass@1.
+    replies, greedy ones included. `by_level` and `by_subject` are pass@1. `by_majority_share` is of the
+    sampled answers.
     """
 
     evaluation: EvaluationRow
@@ -80,6 +82,7 @@ class EvaluationFigures:
     tokens: int
     by_level: dict[str, Estimate]
     by_subject: dict[str, Estimate]
+    by_majority_share: list[ConsistencyPoint]
     rechecks: list[Recheck]  # by the judge's name
 
 
@@ -108,6 +111,7 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
     sampled = [answer for answer in answers if answer.sample_index != GREEDY]
     counted = sampled or answers
     groups = [[*group] for _, group in groupby(counted, lambda answer: answer.item_id)]
+    tallies = [tally_of(group) for group in groups]
 
     def mean_of(holds: Callable[[EvaluatedAnswer], bool]) -> Estimate | None:
         return mean_share([fmean(map(holds, group)) for group in groups])
@@ -120,7 +124,7 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
         pass_at_1=accuracy.pass_at_1,
         greedy=accuracy.greedy,
         majority=accuracy.majority,
-        curve=curve([tally_of(group) for group in groups]),
+        curve=curve(tallies),
         vote_share=mean_of(lambda answer: answer.answer_class == 0) if sampled else None,
         truncated=mean_of(lambda answer: answer.finish_reason == "length"),
         unparsed=mean_of(lambda answer: answer.answer is None),
@@ -128,6 +132,7 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
         tokens=sum(answer.tokens for answer in answers),
         by_level=pass_at_1_by_level(results),
         by_subject=pass_at_1_by_level([replace(result, level=subjects.get(result.item_id)) for result in results]),
+        by_majority_share=by_consistency(tallies) if sampled else [],
         rechecks=_rechecks(session, key, results, answers),
     )
 

@@ -63,6 +63,10 @@ def evaluate(
     key_variable: Annotated[
         str | None, typer.Option(help="Environment variable with the URL's key.", show_default=False)
     ] = None,
+    by_majority_share: Annotated[
+        bool,
+        typer.Option("--by-majority-share", help="Print accuracy by the majority's share of the votes too."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask a model the questions of benchmarks, and print how many answers are right (docs/evaluation.md).
@@ -93,7 +97,7 @@ def evaluate(
         if as_json:
             print(TypeAdapter(list[EvaluationFigures]).dump_json(figures, indent=1, ensure_ascii=True).decode())
         else:
-            show(figures)
+            show(figures, by_majority_share)
 
 
 def _print_progress(done: int, total: int, what: str) -> None:

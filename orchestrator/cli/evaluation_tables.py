@@ -16,10 +16,14 @@ from core.statistics.rechecks import Recheck
 from services.evaluations import EvaluationFigures
 
 
-def show(results: Sequence[EvaluationFigures]) -> None:
-    """Print the figures of each evaluation, its id, and the rechecks by judges; one table for each model."""
+def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) -> None:
+    """Print the figures of each evaluation, its id, and the rechecks by judges; one table for each model. With
+    `by_majority_share`, print another table for each evaluation."""
     for _, group in groupby(results, lambda one: one.evaluation.model):
         _show_model([*group])
+    for one in results:
+        if by_majority_share and one.samples:
+            Console(highlight=False).print(_consistency(one))
 
 
 def _show_model(results: Sequence[EvaluationFigures]) -> None:
@@ -50,6 +54,19 @@ def _table(results: Sequence[EvaluationFigures]) -> Table:
         counts = [f"{one.questions:,}", *([str(one.samples or "")] if sampled else [])]
         shares = [f"{share.value:.0%}" if share else "" for share in (one.truncated, one.unparsed)]
         result.add_row(_name(one), *counts, *map(_figure, figures), *shares)
+    return result
+
+
+def _consistency(one: EvaluationFigures) -> Table:
+    """One row for each threshold on the majority's share that a question reaches (SRT, Figure 9)."""
+    result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    result.title = f"{_name(one)}: percent right, by the majority's share"
+    for name in ("share", "n", "answer right", "majority right", "questions left"):
+        result.add_column(name, no_wrap=True)
+    for point in one.by_majority_share:
+        if point.answer is not None and point.majority is not None:
+            figures = [_figure(estimate).replace("\n", " ") for estimate in (point.answer, point.majority, point.left)]
+            result.add_row(f"{point.threshold:.0%}", f"{point.answer.n:,}", *figures)
     return result
 
 

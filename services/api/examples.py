@@ -267,6 +267,14 @@ EXAMPLES: dict[str, Any] = {
         "tokens": 73_125,
         "by_level": {},
         "by_subject": {"algebra": _estimate(0.5, 0.2118, 0.7882, 12)},
+        "by_majority_share": [
+            {
+                "threshold": 0.6,
+                "answer": _estimate(0.5, 0.3181, 0.6819, 24),
+                "majority": _estimate(0.5, 0.3143, 0.6857, 24),
+                "left": _estimate(0.8, 0.6269, 0.9049, 30),
+            }
+        ],
         "rechecks": [
             {
                 "judge": _JUDGED["judge"],

@@ -145,6 +145,19 @@ def test_the_table_has_each_benchmark_with_intervals(
     assert micro[1:3] == ["4", "2"]
     assert "51.0–100.0" in result.stdout  # Wilson's interval for 4 of 4
     assert "4 of 4 questions of micro" in result.stderr
+    assert "by the majority's share" not in result.stdout
+
+
+def test_accuracy_by_the_majority_s_share_is_a_table_that_can_be_asked_for(
+    home: Home, questions: Path, service: tuple[str, list[Any]]
+) -> None:
+    """All answers are right. One of two replies has none, so the majority has all answers and half of the replies."""
+    result = coevo(service[0], str(questions), "--model", "m", "--samples", "2", "--by-majority-share")
+    assert result.exit_code == 0, result.output
+    _, table = result.stdout.split("sums.jsonl: percent right, by the majority's share")
+    rows = {row[0]: row[1:] for row in map(str.split, table.splitlines()) if row and row[0].endswith("%")}
+    assert rows["50%"][:3] + rows["50%"][-2:] == ["6", "100.0", "61.0–100.0", "100.0", "61.0–100.0"]
+    assert rows["100%"][:2] + rows["100%"][-2:] == ["6", "100.0", "0.0", "0.0–39.0"]
 
 
 @pytest.mark.parametrize(

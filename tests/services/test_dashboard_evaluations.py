@@ -34,7 +34,12 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         expect(page.get_by_role("heading", name="sums.jsonl")).to_be_visible()
         expect(page.locator(".tile", has_text="pass@1").first).to_contain_text("62.5%")
         expect(page.locator(".tile", has_text="greedy").first).to_contain_text("n 8")
-        expect(page.locator(".picture svg")).to_be_visible()
+        expect(page.locator(".picture svg")).to_have_count(2)
+        shares = page.locator("section", has=page.get_by_role("heading", name="By the majority's share"))
+        shares.get_by_text("Data table").click()
+        # Four, three, two and one of four samples have an answer, which is right; each twice.
+        left = shares.locator("tr", has_text="questions left").filter(has_text="0.6")
+        expect(left).to_contain_text("50.0%")
         recheck = page.locator("section", has_text="Rechecked by judge gpt 4o equivalence")
         expect(recheck).to_contain_text("12 of 12 different answers were judged, 0 of them without a clear verdict")
         expect(recheck.locator("tr", has_text="the grader or the judge")).to_contain_text("62.5%")

@@ -33,6 +33,13 @@ def test_sampled_answers_by_hand(sqlite: Store) -> None:
     # maj@2: a: 3 pairs of 7s, 3 ties; b: 3 ties.
     assert at_2.maj_at_k.value == pytest.approx(((3 + 3 / 2) / 6 + (3 / 2) / 6 + 0) / 3)
     assert at_4.maj_at_k.value == figures.majority.value
+    # Of the answers, 3/4, 3/4 and 2/2 agree; of all replies, 3/4, 3/4 and 2/4.
+    *_, at_0_7, at_0_8, _, _ = figures.by_majority_share
+    assert at_0_7.answer
+    assert at_0_8.answer
+    assert at_0_8.majority
+    assert (at_0_7.answer.value, at_0_7.left.value) == (pytest.approx((3 / 4 + 1 / 4 + 0) / 3), 2 / 3)
+    assert (at_0_8.answer.value, at_0_8.majority.value, at_0_8.majority.n, at_0_8.left.value) == (0, 0, 1, 0)
     values = {name: getattr(figures, name).value for name in ("vote_share", "truncated", "unparsed")}
     assert values == {
         "vote_share": pytest.approx((3 / 4 + 3 / 4 + 2 / 4) / 3),
@@ -51,7 +58,7 @@ def test_greedy_answers_alone(sqlite: Store) -> None:
     with sqlite.read() as session:
         figures = figures_of(session, key)
     assert figures is not None
-    assert (figures.samples, figures.vote_share) == (0, None)
+    assert (figures.samples, figures.vote_share, figures.by_majority_share) == (0, None, [])
     assert figures.pass_at_1.value == figures.greedy.value == 2 / 3
     [point] = figures.curve
     assert (point.k, point.pass_at_k.value, point.maj_at_k.value) == (1, pytest.approx(2 / 3), pytest.approx(2 / 3))

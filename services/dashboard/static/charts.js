@@ -152,16 +152,19 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
   return html`<${Chart} draw=${draw} data=${[lines, share]} label=${label} />`;
 }
 
-/** @typedef {Schemas["Estimate"] & { name: string, k: number }} CurveChartPoint */
+/** @typedef {Schemas["Estimate"] & { name: string, x: number, colour: string }} CurveChartPoint */
 
 /**
- * pass@k and maj@k over k, on a logarithmic axis, each with its 95% band.
+ * Shares over a number, each curve with its 95% band.
  *
- * @param {{ points: CurveChartPoint[], label: string }} props
+ * @param {{
+ *   points: CurveChartPoint[],
+ *   axis: { label: string, isLog?: boolean },
+ *   label: string,
+ * }} props `axis` is the horizontal one
  */
-export function CurveChart({ points, label }) {
-  /** @param {{ name: string }} point */
-  const colour = ({ name }) => (name === "pass@k" ? "var(--c-solver)" : "var(--c-challenger)");
+export function CurveChart({ points, axis, label }) {
+  const ticks = [...new Set(points.map(({ x }) => x))];
   /** @param {number} width */
   const draw = (width) =>
     Plot.plot({
@@ -169,12 +172,9 @@ export function CurveChart({ points, label }) {
       height: 260,
       ...MARGIN,
       x: {
-        label: "k",
-        type: "log",
-        base: 2,
-        ticks: [...new Set(points.map(({ k }) => k))],
-        tickFormat: "d",
+        label: axis.label,
         inset: 14,
+        ...(axis.isLog ? { type: "log", base: 2, ticks, tickFormat: "d" } : { ticks: 6 }),
       },
       y: {
         label: null,
@@ -185,15 +185,20 @@ export function CurveChart({ points, label }) {
       },
       color: { type: "identity" },
       marks: [
-        Plot.areaY(points, { x: "k", y1: "lo", y2: "hi", z: "name", fill: colour, fillOpacity: 0.13 }),
-        Plot.lineY(points, { x: "k", y: "value", z: "name", stroke: colour, strokeWidth: 2 }),
+        Plot.areaY(points, { x: "x", y1: "lo", y2: "hi", z: "name", fill: "colour", fillOpacity: 0.13 }),
+        Plot.lineY(points, { x: "x", y: "value", z: "name", stroke: "colour", strokeWidth: 2 }),
         Plot.dot(points, {
-          x: "k",
+          x: "x",
           y: "value",
-          fill: colour,
+          fill: "colour",
           r: 4.5,
-          title: ({ name, k, value, lo, hi, n }) =>
-            [`${name}, k = ${k}`, percent(value), `95%: ${percent(lo)} to ${percent(hi)}`, `n ${number(n)}`].join("\n"),
+          title: ({ name, x, value, lo, hi, n }) =>
+            [
+              `${name}, ${axis.label} = ${x}`,
+              percent(value),
+              `95%: ${percent(lo)} to ${percent(hi)}`,
+              `n ${number(n)}`,
+            ].join("\n"),
         }),
       ],
     });

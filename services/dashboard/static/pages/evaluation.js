@@ -14,6 +14,7 @@ import { Recheck } from "./recheck.js";
 
 const POLL_MS = 10_000;
 const PAGE_SIZE = 20;
+const COLOURS = ["var(--c-solver)", "var(--c-challenger)", "var(--muted)"];
 const VERDICTS = { equal: "right", unequal: "wrong", unknown: "unknown" };
 
 /** @param {{ id: string, query: URLSearchParams }} props */
@@ -31,12 +32,19 @@ export function EvaluationPage({ id, query }) {
 
 /** @param {{ figures: EvaluationFigures }} props */
 function Figures({ figures }) {
-  const { samples, pass_at_1, greedy, majority, vote_share, truncated, unparsed, mean_tokens, curve, rechecks } =
-    figures;
-  const percentages = curve.flatMap(({ k, pass_at_k, maj_at_k }) => [
-    { name: "pass@k", k, ...pass_at_k },
-    { name: "maj@k", k, ...maj_at_k },
-  ]);
+  const {
+    samples,
+    pass_at_1,
+    greedy,
+    majority,
+    vote_share,
+    truncated,
+    unparsed,
+    mean_tokens,
+    curve,
+    by_majority_share,
+    rechecks,
+  } = figures;
   return html`<dl class="tiles">
       <${Tile} label="pass@1" estimate=${pass_at_1} note=${samples ? `${samples} samples of each question` : "greedy answers only"} />
       <${Tile} label="greedy" estimate=${greedy} />
@@ -46,14 +54,8 @@ function Figures({ figures }) {
       ${vote_share && html`<${Tile} label="majority's share of votes" estimate=${vote_share} />`}
     </dl>
     <div class="panels">
-      ${
-        curve.length > 1 &&
-        html`<${Panel} title="pass@k and maj@k" about="The share of sets of k samples with a right answer, and with a right majority, over all sets. The band is the 95% interval over questions."
-          table=${{ head: ["", "k", "share", "95%", "n"], rows: percentages.map(({ name, k, value, lo, hi, n }) => [name, k, percent(value), `${percent(lo)} to ${percent(hi)}`, n]) }}>
-          <${Legend} items=${[["pass@k", "var(--c-solver)"], ["maj@k", "var(--c-challenger)"]]} />
-          <${CurveChart} points=${percentages} label="pass@k and maj@k" />
-        </${Panel}>`
-      }
+      ${curve.length > 1 && html`<${Curves} curve=${curve} />`}
+      ${by_majority_share.length > 0 && html`<${ByMajorityShare} points=${by_majority_share} />`}
       ${rechecks.map((recheck) => html`<${Recheck} key=${recheck.judge} recheck=${recheck} figures=${figures} />`)}
       <${Groups} title="By level" groups=${figures.by_level} />
       <${Groups} title="By subject" groups=${figures.by_subject} />
@@ -62,6 +64,39 @@ function Figures({ figures }) {
       </${Panel}>
     </div>`;
 }
+
+/** @param {{ curve: EvaluationFigures["curve"] }} props */
+function Curves({ curve }) {
+  const points = curve.flatMap(({ k, pass_at_k, maj_at_k }) => [
+    { name: "pass@k", x: k, colour: COLOURS[0], ...pass_at_k },
+    { name: "maj@k", x: k, colour: COLOURS[1], ...maj_at_k },
+  ]);
+  return html`<${Panel} title="pass@k and maj@k" about="The share of sets of k samples with a right answer, and with a right majority, over all sets. The band is the 95% interval over questions."
+    table=${tableOf("k", points)}>
+    <${Legend} items=${[["pass@k", COLOURS[0]], ["maj@k", COLOURS[1]]]} />
+    <${CurveChart} points=${points} axis=${{ label: "k", isLog: true }} label="pass@k and maj@k" />
+  </${Panel}>`;
+}
+
+/** SRT, Figure 9. @param {{ points: EvaluationFigures["by_majority_share"] }} props */
+function ByMajorityShare({ points }) {
+  const shares = points.flatMap(({ threshold, answer, majority, left }) => [
+    ...(answer ? [{ name: "an answer right", x: threshold, colour: COLOURS[0], ...answer }] : []),
+    ...(majority ? [{ name: "the majority right", x: threshold, colour: COLOURS[1], ...majority }] : []),
+    { name: "questions left", x: threshold, colour: COLOURS[2], ...left },
+  ]);
+  return html`<${Panel} title="By the majority's share" about="Only questions whose majority has at least this share of the answers. Questions left are those whose majority has this share of all replies."
+    table=${tableOf("share", shares)}>
+    <${Legend} items=${[["an answer right", COLOURS[0]], ["the majority right", COLOURS[1]], ["questions left", COLOURS[2]]]} />
+    <${CurveChart} points=${shares} axis=${{ label: "the majority's share" }} label="Accuracy by the majority's share" />
+  </${Panel}>`;
+}
+
+/** @param {string} axis @param {(Schemas["Estimate"] & { name: string, x: number })[]} points */
+const tableOf = (axis, points) => ({
+  head: ["", axis, "share", "95%", "n"],
+  rows: points.map(({ name, x, value, lo, hi, n }) => [name, x, percent(value), `${percent(lo)} to ${percent(hi)}`, n]),
+});
 
 /** @param {{ title: string, groups: Record<string, Schemas["Estimate"]> }} props */
 function Groups({ title, groups }) {
