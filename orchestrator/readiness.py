@@ -15,8 +15,8 @@ from core.errors import CoevoError
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import MICRO_MODEL, NotUp, home
-from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark, read_suite
-from orchestrator.question_sets.prompts import trained_on
+from orchestrator.question_sets.benchmarks import BenchmarkError, read_suite
+from orchestrator.question_sets.held_out import load_for, trained_on
 from orchestrator.serving.applications import refuse_missing, refuse_missing_engine
 from services.inference.keys import keys_of
 from storage.checkpoints import model_files
@@ -110,7 +110,7 @@ def _refuse_no_benchmark(config: RunConfig) -> None:
             names += [("evaluation.suite", name) for name in read_suite(settings.suite).benchmarks]
     for setting, name in names:
         with _naming(setting):
-            load_benchmark(name)
+            load_for(config, name)
 
 
 @contextmanager

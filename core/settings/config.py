@@ -21,7 +21,7 @@ from core.settings.bounds import (
     Tokens,
 )
 from core.settings.costs import Budget, Rates
-from core.settings.evaluation import EarlyStopping, Evaluation
+from core.settings.evaluation import OWN_PROMPTS, EarlyStopping, Evaluation
 from core.settings.prompts import Prompts
 from core.settings.serving import Serving
 from core.settings.trainers import LocalSettings, TrainerSettings
@@ -191,6 +191,12 @@ class CoEvolution(_Run):
         return self.labelled is not None and not self.labelled.chained
 
     @model_validator(mode="after")
+    def _stops_on_a_benchmark(self) -> CoEvolution:
+        if self.early_stopping is not None and self.early_stopping.benchmark == OWN_PROMPTS:
+            raise ValueError("early_stopping.benchmark: expected a benchmark, as no prompts are given, got 'prompts'")
+        return self
+
+    @model_validator(mode="after")
     def _no_true_labels(self) -> CoEvolution:
         if self.solver.reward.type == "supervised":
             raise ValueError("solver.reward: " + _SUPERVISED)
@@ -234,6 +240,11 @@ class SelfTraining(_Run):
         if self.test_time and stopping and stopping.benchmark == self.evaluation.benchmark:
             raise ValueError(
                 f"early_stopping.benchmark: expected another benchmark than {stopping.benchmark!r}, which is trained on"
+            )
+        if stopping and stopping.benchmark == OWN_PROMPTS and (self.test_time or not self.prompts.truths_known):
+            raise ValueError(
+                "early_stopping.benchmark: 'prompts' holds out a share of the prompts: expected prompts.answer, the "
+                "column of their true answers, and prompts.file other than 'benchmark'"
             )
         if self.prompts.labels == "none" and "label" in method.needs:
             raise ValueError(

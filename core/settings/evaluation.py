@@ -105,9 +105,21 @@ class Evaluation(Protocol):
     suite: str | None = None  # the name of a suite in deploy/suites, which is evaluated in its own way
 
 
+OWN_PROMPTS = "prompts"  # the benchmark of early stopping that is a share of the run's own prompts
+
+
 class EarlyStopping(Part):
     """Stop when pass@1 on a small labelled set has not improved for `patience` iterations, and go back to the best
-    Solver (SRT 5.1)."""
+    Solver (SRT 5.1).
 
-    benchmark: str  # like `Evaluation.benchmark`
+    `benchmark` is like `Evaluation.benchmark`; or "prompts", a share of the run's own prompts, drawn at random, which
+    the Solver is then not trained on. SRT 5.1 holds out 1% of DAPO.
+    """
+
+    benchmark: str
     patience: Iterations = 2
+    share: float = Field(0.01, gt=0, lt=1)  # of the prompts, if `benchmark` is "prompts"
+
+    def held_out_of(self, prompts: int) -> int:
+        """How many of so many prompts are held out."""
+        return max(1, round(self.share * prompts))

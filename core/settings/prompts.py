@@ -31,6 +31,11 @@ class Prompts(Part):
         """Whether the starting model votes on all questions before training."""
         return self.labels == "offline" or self.easiest < 1
 
+    @property
+    def truths_known(self) -> bool:
+        """Whether each question comes with its true answer."""
+        return self.answer is not None or self.file == "micro"
+
     @model_validator(mode="after")
     def _has_the_answers_that_it_needs(self) -> Prompts:
         if self.file == "benchmark" and (self.labels == "given" or self.easiest_by == "pass_rate"):
@@ -40,8 +45,7 @@ class Prompts(Part):
             )
         if self.file == "benchmark" and self.limit is not None:
             raise ValueError(f"limit: expected none, because the whole benchmark is trained on, got {self.limit}")
-        known = self.answer is not None or self.file == "micro"
-        if not known and (self.labels == "given" or (self.easiest < 1 and self.easiest_by == "pass_rate")):
+        if not self.truths_known and (self.labels == "given" or (self.easiest < 1 and self.easiest_by == "pass_rate")):
             raise ValueError(
                 "answer: expected the name of a column, because labels = 'given' and easiest_by = 'pass_rate' need the "
                 "true answers; got none"

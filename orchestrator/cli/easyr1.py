@@ -17,7 +17,8 @@ from core.types import Checkpoint, Role
 from orchestrator.cli.terminal import clear_errors, setting
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
-from orchestrator.question_sets.prompts import GivenPrompt, read_prompts, trained_on
+from orchestrator.question_sets.held_out import trained_on
+from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
 from orchestrator.runs import RunError, preset_path
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations

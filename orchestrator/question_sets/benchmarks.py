@@ -18,7 +18,7 @@ from core.errors import CoevoError
 from core.grading.kinds import cleaned
 from core.seeds import seed_for
 from core.settings.config import RunConfig
-from core.settings.evaluation import Benchmark, Columns, Protocol, Suite
+from core.settings.evaluation import OWN_PROMPTS, Benchmark, Columns, Protocol, Suite
 from core.settings.parsing import ConfigError, validated
 from core.types import BenchmarkItem
 from orchestrator.installation.home import BENCHMARKS, MICRO_MODEL, SUITES, home
@@ -61,7 +61,7 @@ def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> Load
     first so many questions are used.
     """
     if name == "micro-validation":
-        return _loaded(name, definition_of(name), _validation()[: limit or None])
+        return with_sha256(name, definition_of(name), _validation()[: limit or None])
     definition = definition or definition_of(name)
     path = MICRO_MODEL.parent / "benchmark.jsonl" if name == "micro" else _file(name, definition)
     rows = read_rows(path, "benchmark", BenchmarkError)
@@ -71,13 +71,15 @@ def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> Load
             f"benchmark {path}: expected at least one question and no id twice, got {len(items)} questions with "
             f"{len({item.id for item in items})} different ids"
         )
-    return _loaded(name, definition, items[: limit or None])
+    return with_sha256(name, definition, items[: limit or None])
 
 
 def definition_of(name: str) -> Benchmark:
     """How a benchmark is asked. A file that is given by its path has the default columns. Raises `BenchmarkError`."""
     if name in _TINY_WORLD:
         return Benchmark(title=f"tiny world: {_TINY_WORLD[name]}", source="trainers/micro")
+    if name == OWN_PROMPTS:
+        return Benchmark(title="a share of the run's own prompts", source="the run's prompt set")
     if name.endswith(SUFFIXES):
         return Benchmark(title=Path(name).stem, source=name)
     path = Path(name) if name.endswith(".toml") else BENCHMARKS / f"{name}.toml"
@@ -91,8 +93,11 @@ def definition_of(name: str) -> Benchmark:
 
 
 def is_here(name: str) -> bool:
-    """Whether a benchmark's questions are on this machine, so that nothing must be fetched to load them."""
-    return name in _TINY_WORLD or _local_file(name) is not None
+    """Whether a benchmark's questions are on this machine, so that nothing must be fetched to load them.
+
+    A run's own prompts are where its prompt set is.
+    """
+    return name in _TINY_WORLD or name == OWN_PROMPTS or _local_file(name) is not None
 
 
 def known_benchmarks() -> list[str]:
@@ -126,16 +131,7 @@ def evaluated_in(config: RunConfig) -> dict[str, Protocol]:
     return {**protocols, **{name: protocol for name, protocol in of_suite.items() if name not in protocols}}
 
 
-def held_out_texts(config: RunConfig) -> set[str]:
-    """The questions that no Solver of a run may train on: those of all benchmarks that it is evaluated on.
-
-    In test-time training the Solver trains on its benchmark, so those questions are not held out.
-    """
-    names = {*evaluated_in(config)} - ({config.evaluation.benchmark} if config.test_time else set())
-    return {item.problem for name in names for item in load_benchmark(name)}
-
-
-def _loaded(name: str, definition: Benchmark, items: Sequence[BenchmarkItem]) -> LoadedBenchmark:
+def with_sha256(name: str, definition: Benchmark, items: Sequence[BenchmarkItem]) -> LoadedBenchmark:
     rows = json.dumps([asdict(item) for item in items], ensure_ascii=False).encode()
     return LoadedBenchmark(name, definition, tuple(items), hashlib.sha256(rows).hexdigest())
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import CoevoError
-from core.questions.filtering import normalised
 from core.questions.prompts import refuse_question
 from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.prompts import Prompts
-from orchestrator.question_sets.benchmarks import held_out_texts, load_benchmark
+from orchestrator.question_sets.benchmarks import load_benchmark
 from orchestrator.question_sets.rows import read_rows
 from trainers.micro.world import make_problem
 
@@ -48,19 +47,6 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
     if not result:
         raise PromptsError(f"prompts {prompts.file}: expected at least one, found none")
     return result
-
-
-def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenPrompt]]:
-    """The prompts that are not held out, each with its index in the set.
-
-    Raises what `read_prompts` raises, and `PromptsError` if all prompts are held out.
-    """
-    held_out = {normalised(text) for text in held_out_texts(config)}
-    rows = enumerate(read_prompts(config, prompts))
-    kept = [(index, prompt) for index, prompt in rows if normalised(prompt.text) not in held_out]
-    if not kept:
-        raise PromptsError(f"prompts {prompts.file}: expected some to train on, but all of them are held out")
-    return kept
 
 
 def _tiny_world_prompts(config: RunConfig, count: int) -> list[GivenPrompt]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
-from core.settings.evaluation import Protocol
+from core.settings.evaluation import OWN_PROMPTS, Protocol
 from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
 from core.types import Stage
@@ -104,7 +104,7 @@ def _train_labelled(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
 def _evaluate(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
     by_protocol: dict[Protocol, list[int]] = {}
     for name, protocol in evaluated_in(config).items():
-        by_protocol.setdefault(protocol, []).append(_items(name, assumed))
+        by_protocol.setdefault(protocol, []).append(_items(config, name, assumed))
     for protocol, counts in by_protocol.items():
         count, samples, limit = sum(counts), protocol.samples, protocol.sampling.max_tokens
         why = f"{count:,} questions x " + (f"({samples} samples + 1 greedy)" if samples else "1 greedy")
@@ -145,7 +145,10 @@ def _rounds(config: RunConfig, questions: int) -> int:
     return -(-questions // (BATCH * config.serving.batches))
 
 
-def _items(benchmark: str, assumed: Assumptions) -> int:
+def _items(config: RunConfig, benchmark: str, assumed: Assumptions) -> int:
+    stopping = config.early_stopping
+    if benchmark == OWN_PROMPTS and stopping is not None and isinstance(config, SelfTraining):
+        return stopping.held_out_of(_given(config, assumed))
     if is_here(benchmark):
         return len(load_benchmark(benchmark))
     return definition_of(benchmark).questions or assumed.benchmark_items
@@ -153,5 +156,5 @@ def _items(benchmark: str, assumed: Assumptions) -> int:
 
 def _given(config: SelfTraining, assumed: Assumptions) -> int:
     if config.test_time:
-        return _items(config.evaluation.benchmark, assumed)
+        return _items(config, config.evaluation.benchmark, assumed)
     return config.prompts.limit or assumed.given_prompts

@@ -11,7 +11,8 @@ from core.settings.evaluation import Protocol
 from core.types import Checkpoint, Spent
 from orchestrator.evaluation.answering import answer_all
 from orchestrator.evaluation.manifest import manifest_of
-from orchestrator.question_sets.benchmarks import BenchmarkError, load
+from orchestrator.question_sets.benchmarks import BenchmarkError
+from orchestrator.question_sets.held_out import load_for
 from orchestrator.serving.applications import engine_of
 from orchestrator.stages.context import Context
 from storage import queries
@@ -23,7 +24,8 @@ def evaluate_on(context: Context, solver: Checkpoint, name: str, protocol: Proto
 
     Raises `BenchmarkError` if the benchmark has changed since this evaluation began.
     """
-    benchmark, config = load(name), context.config
+    config = context.config
+    benchmark = load_for(config, name)
     identity = {"checkpoint": solver.id, "sha256": solver.sha256}
     engine = engine_of(config.serving.applications)
     manifest = manifest_of(identity, engine, benchmark, protocol, config.seed)

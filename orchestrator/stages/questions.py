@@ -11,7 +11,7 @@ from core.questions.prompts import challenger_messages, parse_question, solver_m
 from core.questions.similarity import clusters
 from core.settings.config import CoEvolution
 from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
-from orchestrator.question_sets.benchmarks import held_out_texts
+from orchestrator.question_sets.held_out import held_out_texts
 from orchestrator.stages.context import Context
 from services.inference.client import Reply
 from services.inference.engines.base import Prompt

@@ -18,7 +18,7 @@ from core.types import Checkpoint, Spent
 from orchestrator.costs import refuse_spent
 from orchestrator.ledger import LastWrite
 from orchestrator.pool.slot import demand_of, training_slot
-from orchestrator.question_sets.prompts import trained_on
+from orchestrator.question_sets.held_out import trained_on
 from orchestrator.stages.context import Context, StageError
 from services.inference import access
 from services.oracles import exact

@@ -53,6 +53,7 @@ FIGURES = {
     "policy_entropy": Figure("policy_entropy", "nats", "Entropy of the Solver's policy, per token", _STEPS),
     "kl": Figure("kl", "nats", "The Solver's divergence from its reference, per token", _STEPS),
     "pseudo_reward": Figure("pseudo_reward", "", "Mean raw reward of the Solver, in its method's own units", _STEPS),
+    "majority_share": Figure("majority", "ratio", "Mean share of a prompt's rollouts that agree with most", _STEPS),
     "positive_labels": Figure(
         "positive_labels", "", "Prompts of a training step that the Solver's method gave a label", _STEPS
     ),

@@ -37,6 +37,7 @@ _TRAINING_METRICS: dict[Role, dict[str, str]] = {
         **{
             name: name
             for name in (
+                "majority_share",
                 "positive_labels",
                 "negative_labels",
                 "right_prompt_share",

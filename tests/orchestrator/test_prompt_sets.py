@@ -14,7 +14,8 @@ from core.settings.config import CoEvolution, SelfTraining
 from core.settings.parsing import ConfigError, parse_config
 from orchestrator.plan import plan, stages_of
 from orchestrator.question_sets.benchmarks import load_benchmark
-from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts, trained_on
+from orchestrator.question_sets.held_out import held_out_texts, load_for, trained_on
+from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts
 
 
 def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> SelfTraining:
@@ -137,3 +138,41 @@ def test_lone_surrogates_in_a_file_are_replaced_when_it_is_read(tmp_path: Path) 
     file = tmp_path / "odd.jsonl"
     file.write_text(r'{"problem": "1 + 1\ud83d?", "a": "2 \ud83d"}')
     assert _read(config(file, answer="a")) == [GivenPrompt("1 + 1\ufffd?", "2 \ufffd")]
+
+
+def stopped(file: str | Path, share: float = 0.01, seed: int = 0, **prompts: Any) -> SelfTraining:
+    """The settings of a run whose early stopping holds out a share of its prompts."""
+    tree = {"prompts": {"file": str(file), **prompts}, "early_stopping": {"benchmark": "prompts", "share": share}}
+    parsed = parse_config({**tree, "solver": {"reward": {"type": "srt"}}, "seed": seed}, "a test")
+    assert isinstance(parsed, SelfTraining)
+    return parsed
+
+
+def test_a_share_of_the_prompts_is_held_out_for_early_stopping_and_never_trained_on(tmp_path: Path) -> None:
+    file = tmp_path / "p.jsonl"
+    rows = [{"problem": f"What is {i} + 1?", "a": i + 1} for i in range(300)]
+    rows += [{"problem": f"What  is {i} + 1?", "a": i + 1} for i in range(300)]  # the same questions once more
+    file.write_text("\n".join(map(json.dumps, rows)))
+    run = stopped(file, answer="a")
+    held_out = load_for(run, "prompts")
+    assert len(held_out.items) == 3  # 1% of 300 different ones
+    assert all(item.problem == f"What is {int(item.answer) - 1} + 1?" for item in held_out.items)
+    assert [int(item.id.removeprefix("prompts/")) + 1 for item in held_out.items] == [
+        int(item.answer) for item in held_out.items
+    ]
+    assert load_for(run, "prompts") == held_out
+    assert load_for(stopped(file, answer="a", seed=1), "prompts") != held_out
+    assert {item.problem for item in held_out.items} < held_out_texts(run)
+    trained = {prompt.answer for _, prompt in trained_on(run, run.prompts)}
+    assert len(trained) == 297
+    assert not trained & {item.answer for item in held_out.items}
+    assert len(load_for(stopped(file, 0.5, answer="a"), "prompts").items) == 150
+    assert len(load_for(stopped("micro", limit=10), "prompts").items) == 1  # at least one
+
+
+@pytest.mark.parametrize("prompts", [{"file": "p.jsonl"}, {"file": "benchmark", "answer": "a"}])
+def test_prompts_without_known_answers_cannot_be_held_out(prompts: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"early_stopping\.benchmark: 'prompts' holds out a share of the prompts"):
+        stopped(**prompts)
+    with pytest.raises(ConfigError, match=r"expected a benchmark, as no prompts are given, got 'prompts'"):
+        parse_config({"early_stopping": {"benchmark": "prompts"}}, "a test")

@@ -63,7 +63,12 @@ def fill(store: Store) -> None:
             queries.ledger.claim_stage(session, run=RUN, iteration=1, stage=stage, owner="me", lease_seconds=60)
             queries.ledger.finish_stage(session, run=RUN, iteration=1, stage=stage, owner="me", result={})
         queries.figures.add_train_metrics(
-            session, run=RUN, iteration=1, role="solver", step=1, metrics={"reward_mean": 0.5, "kl": float("nan")}
+            session,
+            run=RUN,
+            iteration=1,
+            role="solver",
+            step=1,
+            metrics={"reward_mean": 0.5, "majority_share": 0.75, "kl": float("nan")},
         )
         items = [Evaluated(f"i{i}", None, 8, 2 * i, i > 1, i > 0) for i in range(4)]
         add_evaluations(session, checkpoint=trained.id, benchmark="micro", items=items)

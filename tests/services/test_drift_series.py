@@ -51,6 +51,8 @@ def test_the_series_of_an_iteration_by_hand(store: Store) -> None:
     assert figure(by_key["held_out", "", ""]) == mean_share([0, 0.25, 0.5, 0.75])
     reward = by_key["pseudo_reward", "", ""]
     assert (reward.value, reward.lo, reward.n) == (0.5, None, 1)
+    majority = by_key["majority_share", "", ""]
+    assert (majority.value, majority.lo, majority.n) == (0.75, None, 1)
     assert ("kl", "", "") not in by_key  # the step's KL is not a number
     cluster = by_key["largest_cluster_share", "all", ""]  # one question was compared
     assert (cluster.value, cluster.lo, cluster.n) == (1.0, None, 1)

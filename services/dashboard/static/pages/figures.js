@@ -33,6 +33,7 @@ const SIGNALS = [
   ["policy_entropy", "Policy entropy", "nats per token", false],
   ["kl", "KL to the reference", "nats per token", false],
   ["pseudo_reward", "Pseudo-reward", "", false],
+  ["majority_share", "Rollouts that agree with the majority", "", true],
   ["right_prompt_share", "Prompts with a right rollout", "", true],
   ["right_clusters", "Strategies of right rollouts", "per prompt", false],
   ["wrong_clusters", "Strategies of wrong rollouts", "per prompt", false],

@@ -1,0 +1,58 @@
+"""What a run holds out: the questions of its benchmarks, and a share of its own prompts for early stopping."""
+
+from __future__ import annotations
+
+import random
+
+from core.questions.filtering import normalised
+from core.seeds import seed_for
+from core.settings.config import RunConfig, SelfTraining
+from core.settings.evaluation import OWN_PROMPTS, EarlyStopping
+from core.settings.prompts import Prompts
+from core.types import BenchmarkItem
+from orchestrator.question_sets.benchmarks import LoadedBenchmark, definition_of, evaluated_in, load, with_sha256
+from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts
+
+
+def load_for(config: RunConfig, name: str) -> LoadedBenchmark:
+    """A benchmark that a run is evaluated on; "prompts" is the share of its own prompts that early stopping holds out.
+
+    Raises `BenchmarkError`, `PromptsError`.
+    """
+    stopping = config.early_stopping
+    if name == OWN_PROMPTS and stopping is not None and isinstance(config, SelfTraining):
+        return with_sha256(name, definition_of(name), _own_share(config, stopping))
+    return load(name)
+
+
+def _own_share(config: SelfTraining, stopping: EarlyStopping) -> list[BenchmarkItem]:
+    """Different prompts, drawn at random with the run's seed, in the order of the set."""
+    different: dict[str, BenchmarkItem] = {}
+    for index, prompt in enumerate(read_prompts(config, config.prompts)):
+        item = BenchmarkItem(f"{OWN_PROMPTS}/{index:06d}", prompt.text, prompt.answer or "")
+        different.setdefault(normalised(prompt.text), item)
+    items = list(different.values())
+    rng = random.Random(seed_for(config.seed, "held-out prompts"))
+    return [items[i] for i in sorted(rng.sample(range(len(items)), stopping.held_out_of(len(items))))]
+
+
+def held_out_texts(config: RunConfig) -> set[str]:
+    """The questions that no Solver of a run may train on: those of all benchmarks that it is evaluated on.
+
+    In test-time training the Solver trains on its benchmark, so those questions are not held out.
+    """
+    names = {*evaluated_in(config)} - ({config.evaluation.benchmark} if config.test_time else set())
+    return {item.problem for name in names for item in load_for(config, name).items}
+
+
+def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenPrompt]]:
+    """The prompts that are not held out, each with its index in the set.
+
+    Raises what `read_prompts` raises, and `PromptsError` if all prompts are held out.
+    """
+    held_out = {normalised(text) for text in held_out_texts(config)}
+    rows = enumerate(read_prompts(config, prompts))
+    kept = [(index, prompt) for index, prompt in rows if normalised(prompt.text) not in held_out]
+    if not kept:
+        raise PromptsError(f"prompts {prompts.file}: expected some to train on, but all of them are held out")
+    return kept
