@@ -30,12 +30,15 @@ SERIES = (
     "kept_share",
     "p_hat",
     "policy_entropy",
+    "kl",
+    "pseudo_reward",
+    "majority_share",
     TRAINING_LABELS,
     NEGATIVE_LABEL_ACCURACY,
     "positive_labels",
     "negative_labels",
 )
-_NO_SHARES = frozenset({"policy_entropy", "positive_labels", "negative_labels"})
+_NO_SHARES = frozenset({"policy_entropy", "kl", "pseudo_reward", "positive_labels", "negative_labels"})
 _NOT_COMPARED = ("seed", "iterations", "budget", "rates")  # settings in which runs may differ without being told apart
 
 

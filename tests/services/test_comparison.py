@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,7 +50,8 @@ def experiment(store: Store) -> Store:
         for run, right in (("x-full-1", 0.8), ("x-full-2", 0.6), ("x-all-1", 0.5)):
             accuracy = SeriesPoint(1, "label_accuracy", "kept", "exact", right, 0, 1, 10)
             negatives = SeriesPoint(1, "negative_labels", "", "", 10 * right, None, None, 5)
-            queries.series.put_series(session, run, [accuracy, negatives])
+            majority = replace(negatives, name="majority_share", value=right)
+            queries.series.put_series(session, run, [accuracy, negatives, replace(negatives, name="kl"), majority])
     return store
 
 
@@ -64,10 +66,14 @@ def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment:
     assert [(point.iteration, point.values) for point in full.curves["greedy"]] == [(0, [0.25, 0.25]), (1, [0.5, 0.75])]
     assert full.curves["greedy"][1].mean == 0.625
     assert full.curves["label_accuracy"][0].mean == pytest.approx(0.7)
-    # The mean of 8 and 6 is 7, its standard error 1, and t with one degree of freedom 12.706. No end is cut off at 1.
-    [negatives] = full.curves["negative_labels"]
-    assert negatives.interval is not None
-    assert (negatives.mean, negatives.interval.hi) == (pytest.approx(7), pytest.approx(19.706, abs=1e-3))
+    # The mean of 8 and 6 is 7, its standard error 1, and t with one degree of freedom 12.706. Only a share ends at 1.
+    for name in ("negative_labels", "kl"):
+        [figure] = full.curves[name]
+        assert figure.interval is not None
+        assert (figure.mean, figure.interval.hi) == (pytest.approx(7), pytest.approx(19.706, abs=1e-3))
+    [majority] = full.curves["majority_share"]
+    assert majority.interval is not None
+    assert (majority.mean, majority.interval.hi) == (pytest.approx(0.7), 1)
     assert "label_accuracy" not in other.curves  # one of its runs has none
     assert full.differences == {}
     # seed 1: one question more; seed 2: one more and one less
