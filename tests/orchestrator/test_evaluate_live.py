@@ -68,7 +68,7 @@ def test_an_evaluation_is_triggered_in_prefect_and_its_table_is_shown_there(live
     prefect = live.services.prefect
     deployment = prefect.request("GET", "/deployments/name/evaluate/coevo").json()["id"]
     model = f"{whole_run.name}:best"
-    parameters = {"model": model, "benchmarks": ["micro-validation"], "samples": 2, "limit": 20}
+    parameters = {"model": model, "benchmarks": ["micro-validation"], "samples": 2, "top_k": 5, "limit": 20}
     flow_run = prefect.request("POST", f"/deployments/{deployment}/create_flow_run", {"parameters": parameters}).json()
 
     def state() -> str:
@@ -85,4 +85,5 @@ def test_an_evaluation_is_triggered_in_prefect_and_its_table_is_shown_there(live
         [evaluation] = [one for one in evaluations if one.benchmark == "micro-validation"]
         results = queries.evaluations.results_of(session, evaluation.id)
     assert evaluation.model.startswith(f"{whole_run.name}/")
+    assert evaluation.manifest["decoding"]["sampling"]["top_k"] == 5
     assert row["greedy"].startswith(f"{sum(result.greedy_correct for result in results) / 20:.1%} (")

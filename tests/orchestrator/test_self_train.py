@@ -81,8 +81,9 @@ def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
 @pytest.mark.slow
 def test_early_stopping_goes_back_to_the_best_solver(live: Live) -> None:
     """The learning rate ruins the model: the base is the best, and after two rounds without a better one the run
-    ends."""
+    ends. A quarter of the run's own prompts says so, on which it is not trained."""
     ruin = ("solver.training.learning_rate=0.5", "early_stopping.patience=2", "guard.decline=ignore")
+    ruin = (*ruin, "early_stopping.benchmark=prompts", "early_stopping.share=0.25")
     code, output = run(live, "ruined", "iterations=5", *ruin)
     assert code == 0, output
     done = results(live, "ruined")
@@ -91,6 +92,12 @@ def test_early_stopping_goes_back_to_the_best_solver(live: Live) -> None:
     assert any("no better Solver for 2 iterations" in warning for warning in last["warnings"])
     assert (3, "train_solver") not in done
     assert "run ruined: stopped; its Solver is ruined/base/0" in output
+    with live.store().read() as session:
+        held_out = queries.evaluations.evaluations_of(session, "ruined/base/0", "prompts")
+        questions = queries.questions.questions_of(session, "ruined", 0)
+        trained_on = {one.index for one in questions if queries.traces.trained_on_of(session, one.id)}
+    indices = {int(result.item_id.removeprefix("prompts/")) for result in held_out}
+    assert (len(indices), len(trained_on) > 0, trained_on & indices) == (6, True, set())
 
 
 def test_a_missing_file_of_prompts_is_refused_before_a_run_is_made(live: Live) -> None:

@@ -255,6 +255,16 @@ def test_a_benchmark_that_is_not_here_has_the_number_of_questions_that_its_defin
     assert answers("amc_83") == 9
 
 
+def test_prompts_that_are_held_out_for_early_stopping_are_counted() -> None:
+    def answers(**stopping: object) -> int:
+        own = {"prompts.limit": 400, "evaluation.samples": 3, "early_stopping": {"benchmark": "prompts", **stopping}}
+        [asked] = work.work_of(load_config(preset_path("micro"), own), "evaluate", Assumptions())
+        return asked.answers
+
+    # 1,020 questions of the benchmark, and 25% or 1% of the prompts; three samples each, and a greedy one.
+    assert (answers(share=0.25), answers()) == ((1_020 + 100) * 4, (1_020 + 4) * 4)
+
+
 def test_every_preset_has_a_plan() -> None:
     presets = sorted(preset_path("demo").parent.glob("*.toml"))
     assert len(presets) > 10

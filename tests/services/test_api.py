@@ -188,6 +188,7 @@ def test_evaluations_and_metrics_are_answered_and_the_pool_is_empty(api: TestCli
     assert (evaluation["greedy"]["value"], evaluation["majority"]["value"]) == (0.5, 0.75)
     assert [(metric["name"], metric["value"]) for metric in get(api, f"/runs/{RUN}/metrics", role="solver")] == [
         ("kl", None),
+        ("majority_share", 0.75),
         ("reward_mean", 0.5),
     ]
     assert get(api, f"/runs/{RUN}/metrics", name="nosuch") == []
