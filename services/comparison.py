@@ -171,8 +171,7 @@ def _curves(results: Collection[Results]) -> dict[str, list[Point]]:
 def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[Point]]:
     """The series of an arm's loop by iteration, without those that it does not have."""
     by_figure = {
-        name: [{t: figure.value for t, figure in series(session, run, name).items()} for run in runs]
-        for name in SERIES
+        name: [{t: figure.value for t, figure in series(session, run, name).items()} for run in runs] for name in SERIES
     }
     curves = {name: _points(values, name not in _NO_SHARES) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}

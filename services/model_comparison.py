@@ -22,6 +22,7 @@ from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
 from storage.rows import EvaluationRow
 
+_OF_RUN = re.compile(rf"{RUN_NAME.pattern}(/labelled)?")  # all iterations of a loop, or of its branch
 METRIC = re.compile(r"greedy|(pass|maj)@[1-9][0-9]{0,3}")
 _OF_RESULTS = {"greedy": "greedy", "pass@1": "pass_at_1"}  # metrics that need no answers, in `SCORES`
 _BY_K: dict[str, Callable[[Tally, int], float]] = {
@@ -138,28 +139,30 @@ def compare_models(
 
 
 def stored_model(session: Session, name: str) -> str:
-    """The name under which evaluations have a model: RUN:3, RUN:base and RUN:best are checkpoints; a folder's full path
+    """The name under which evaluations have a model: a run's model (`RUN_MODEL`) is a checkpoint; a folder's full path
     and URL#MODEL are stored as they are. Raises `NotThere`."""
     match = RUN_MODEL.fullmatch(name)
     return named_checkpoint(session, match[1], match[2])[0].id if match else name
 
 
 def models_named(session: Session, names: Iterable[str], benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Name -> models: a run's name stands for all of its Solvers that have a finished evaluation on a benchmark, the
-    base model first; any other name is a model. Raises `NotThere`."""
-    return {name: _solvers(session, name, benchmarks) if RUN_NAME.fullmatch(name) else [name] for name in names}
+    """Name -> models: a run's name stands for all Solvers of its loop that have a finished evaluation on a benchmark,
+    the base model first, and RUN/labelled for those of its branch; any other name is a model. Raises `NotThere`."""
+    return {name: _solvers(session, name, benchmarks) if _OF_RUN.fullmatch(name) else [name] for name in names}
 
 
-def _solvers(session: Session, run: str, benchmarks: Sequence[str]) -> list[str]:
+def _solvers(session: Session, name: str, benchmarks: Sequence[str]) -> list[str]:
+    run, _, branch = name.partition("/")
     queries.runs.get_run(session, run)
-    solvers = [one for one in queries.checkpoints.checkpoints_of(session, run) if one.role != "challenger"]
+    roles = {branch} if branch else {"base", "solver"}
     names = [
-        f"{run}:{one.iteration or 'base'}"
-        for one in sorted(solvers, key=lambda one: one.iteration)
-        if any(queries.evaluations.finished_on(session, one.id, benchmark) for benchmark in benchmarks)
+        f"{run}:{branch}/{one.iteration}" if branch else f"{run}:{one.iteration or 'base'}"
+        for one in queries.checkpoints.checkpoints_of(session, run)  # by iteration
+        if one.role in roles
+        and any(queries.evaluations.finished_on(session, one.id, benchmark) for benchmark in benchmarks)
     ]
     if not names:
-        raise NotThere(f"run {run}: expected a finished evaluation on {', '.join(benchmarks)}, got none")
+        raise NotThere(f"run {name}: expected a finished evaluation on {', '.join(benchmarks)}, got none")
     return names
 
 
@@ -211,9 +214,10 @@ def _way(row: EvaluationRow) -> str:
 
 def _described(row: EvaluationRow) -> str:
     protocol, sampling, sha256 = _protocol(row), _protocol(row).sampling, row.manifest["benchmark"]["sha256"]
+    top_k = f"top-k {sampling.top_k}, " if sampling.top_k is not None else ""
     return (
         f"{_questions(row)} questions (sha256 {sha256[:8]}), {protocol.samples} samples of each at "
-        f"temperature {sampling.temperature:g}, top-p {sampling.top_p:g}, {sampling.max_tokens} tokens"
+        f"temperature {sampling.temperature:g}, top-p {sampling.top_p:g}, {top_k}{sampling.max_tokens} tokens"
     )
 
 

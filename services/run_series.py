@@ -45,8 +45,14 @@ def series(session: Session, run: str, name: str) -> Curve:
 
 
 def steps_until(session: Session, run: str) -> dict[int, int]:
-    """Iteration -> the Solver's training steps up to its end; 0 for the base model."""
-    steps = {(one.iteration, one.step) for one in queries.figures.train_metrics_of(session, run, role="solver")}
+    """Iteration -> the Solver's training steps up to its end; 0 for the base model. The steps of a branch on labelled
+    data, which follow those of the iteration's Solver, are not counted."""
+    ends = {one.iteration: one.step for one in queries.checkpoints.solvers_of(session, run)}
+    steps = {
+        (one.iteration, one.step)
+        for one in queries.figures.train_metrics_of(session, run, role="solver")
+        if one.step <= ends.get(one.iteration, one.step)
+    }
     last = max((iteration for iteration, _ in steps), default=0)
     return {t: sum(iteration <= t for iteration, _ in steps) for t in range(last + 1)}
 
@@ -57,13 +63,11 @@ def _by_step(session: Session, run: str, name: str) -> Curve:
     if stored:
         return {until[t]: figure for t, figure in stored.items() if t in until}
     metrics = queries.figures.train_metrics_of(session, run, role="solver", name=STEP_METRICS.get(name, name))
-    before: dict[int, int] = {}
-    curve = {}
-    for metric in metrics:
-        before[metric.iteration] = before.get(metric.iteration, 0) + 1
-        if metric.value is not None and math.isfinite(metric.value):
-            curve[until.get(metric.iteration - 1, 0) + before[metric.iteration]] = _exact(metric.value)
-    return curve
+    return {
+        until.get(metric.iteration - 1, 0) + metric.step: _exact(metric.value)
+        for metric in metrics
+        if metric.value is not None and math.isfinite(metric.value)
+    }
 
 
 def _mean(curves: Sequence[Curve]) -> Curve:

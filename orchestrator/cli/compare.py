@@ -32,8 +32,8 @@ def compare_command(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="An experiment, or two runs or more. On benchmarks: RUN:ITERATION, RUN:base, RUN:best, a folder, "
-            "URL#MODEL, or RUN for all its iterations.",
+            help="An experiment, or two runs or more. On benchmarks: RUN:ITERATION, RUN:base, RUN:best, "
+            "RUN:labelled/ITERATION, a folder, URL#MODEL, or RUN or RUN/labelled for all iterations.",
             show_default=False,
         ),
     ],
@@ -125,11 +125,12 @@ def _model_picture(
     positions = {
         model: (run, _iteration(model) if by == "iteration" else until.get(_iteration(model), 0))
         for run in runs
-        for until in [steps_until(session, run)]
+        for until in [steps_until(session, run.partition("/")[0])]
         for model in models[run]
     }
+    loops = [run for run in runs if "/" not in run]  # only these have series
     of_series = [
-        series_panel(name, curves_of(session, arms_of(session, runs), name, by == "step"), by) for name in series
+        series_panel(name, curves_of(session, arms_of(session, loops), name, by == "step"), by) for name in series
     ]
     return picture_of([*metric_panels(comparison, positions, by), *of_series])
 
@@ -161,13 +162,14 @@ def _options(protocol: Protocol) -> str:
         "samples": (protocol.samples, usual.samples),
         "temperature": (sampling.temperature, usual.sampling.temperature),
         "top-p": (sampling.top_p, usual.sampling.top_p),
+        "top-k": (sampling.top_k, usual.sampling.top_k),
         "max-tokens": (sampling.max_tokens, usual.sampling.max_tokens),
     }
     return " ".join(f"--{name} {value}" for name, (value, default) in options.items() if value != default)
 
 
 def _iteration(model: str) -> int:
-    which = model.rpartition(":")[2]
+    which = model.rpartition(":")[2].removeprefix("labelled/")
     return 0 if which == "base" else int(which)
 
 

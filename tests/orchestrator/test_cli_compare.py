@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from core.settings.evaluation import Protocol
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.cli import app
 from orchestrator.question_sets.benchmarks import read_suite
@@ -34,7 +35,7 @@ def store(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sto
     for run in ("mine", "other"):
         with sqlite.write() as session:
             create(session, run)
-            solver = Checkpoint(f"{run}/solver/1", run, "solver", 1, 0, "/m", f"{run}1", None)
+            solver = Checkpoint(f"{run}/solver/1", run, "solver", 1, 2, "/m", f"{run}1", None)
             queries.checkpoints.add_checkpoint(session, solver, {})
             for step in (1, 2):
                 queries.figures.add_train_metrics(
@@ -96,6 +97,29 @@ def test_a_missing_evaluation_is_named_with_its_command(store: Store) -> None:
     found = json.loads(output_of("mine:1", "other:1", "--suite", "srt", "--json"))
     assert found["missing"] == {"other:1": ["amc23"]}
     assert [row["average"] is None for row in found["rows"]] == [False, True]
+
+
+def test_the_command_for_what_is_missing_asks_in_the_same_way(store: Store) -> None:
+    protocol = Protocol(samples=2, sampling=Sampling(temperature=0.6, top_p=0.95, top_k=20))
+    store_answers_of(store, "/m/one", "math500", ["RX"], protocol=protocol)
+    text = output_of("/m/one", "mine:1", "--benchmark", "math500")
+    options = "--samples 2 --temperature 0.6 --top-p 0.95 --top-k 20"
+    assert f"This makes it: coevo evaluate mine:1 math500 {options}\n" in text
+
+
+def test_a_branch_on_labelled_data_is_drawn_as_a_line_of_its_own(
+    store: Store, tmp_path: Path, panels: list[Panel]
+) -> None:
+    branch = Checkpoint("mine/labelled/1", "mine", "labelled", 1, 2, "/m", "b", "mine/solver/1")
+    with store.write() as session:
+        queries.checkpoints.add_checkpoint(session, branch, {})
+    store_answers_of(store, branch.id, "aime24", ["R" * 32] * 2, protocol=SUITE["aime24"], checkpoint=branch.id)
+    arguments = ("mine", "mine/labelled", "--benchmark", "aime24", "--series", "kl")
+    output_of(*arguments, "--picture", str(tmp_path / "branch.png"))
+    accuracy, kl = panels
+    lines = {name: {t: one.value for t, one in line.items()} for name, line in accuracy.lines.items()}
+    assert lines == {"mine": {0: 0.125, 1: 0.25}, "mine/labelled": {1: 1}}
+    assert kl.lines.keys() == {"mine"}
 
 
 def test_several_metrics_are_in_one_table(store: Store) -> None:

@@ -172,6 +172,19 @@ def test_a_run_s_name_stands_for_its_evaluated_solvers(run: Store) -> None:
         compared(run, "nosuch:1")
 
 
+def test_a_branch_on_labelled_data_is_apart_from_the_loop(run: Store) -> None:
+    with run.write() as session:
+        branch = Checkpoint("r/labelled/1", "r", "labelled", 1, 0, "/m", "l", "r/solver/1")
+        queries.checkpoints.add_checkpoint(session, branch, {})
+    store_answers_of(run, "r/labelled/1", "a", ["RRRX", "RRRX"], checkpoint="r/labelled/1")
+    with run.read() as session:
+        named = models_named(session, ["r", "r/labelled"], ["a"])
+        assert named == {"r": ["r:base", "r:1"], "r/labelled": ["r:labelled/1"]}
+        with pytest.raises(NotThere, match="run r/labelled: expected a finished evaluation on b, got none"):
+            models_named(session, ["r/labelled"], ["b"])
+    assert [row.cells["a"].figure.value for row in compared(run, "r:1", "r:labelled/1").rows] == [0.25, 0.75]
+
+
 def test_over_rest(run: Store, tmp_path: Path) -> None:
     sampling = Sampling(top_p=1.0)
     suite = Suite(title="", source="", sampling=sampling, benchmarks={"a": 4, "b": 0})

@@ -8,6 +8,7 @@ import pytest
 
 from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
+from core.types import Checkpoint
 from services.run_series import Curve, curves_of, series, steps_until
 from storage import queries
 from storage.errors import StoreError
@@ -75,6 +76,19 @@ def test_by_step_the_steps_of_all_iterations_are_counted_on(runs: Store) -> None
     assert curves(runs, "training_label_accuracy", True)["a"] == {1: exact(0.25), 2: exact(0.5), 3: exact(0.75)}
     assert curves(runs, "label_accuracy", True)["a"] == {2: Estimate(0.75, 0, 1, 2)}  # the series, not the metric
     assert curves(runs, "grad_norm", True)["a"] == {3: exact(5)}  # no series; NaN is left out
+
+
+def test_the_steps_of_a_branch_on_labelled_data_are_not_those_of_the_loop(runs: Store) -> None:
+    with runs.write() as session:
+        solver = Checkpoint("a/solver/1", "a", "solver", 1, 2, "/m", "s", None)
+        queries.checkpoints.add_checkpoint(session, solver, {})
+        queries.figures.add_train_metrics(
+            session, run="a", iteration=1, role="solver", step=3, metrics={"labelled_kl": 0.5}
+        )
+    with runs.read() as session:
+        assert steps_until(session, "a") == {0: 0, 1: 2, 2: 3}
+    assert curves(runs, "kl", True)["a"] == {1: exact(1), 2: exact(2), 3: exact(3)}
+    assert curves(runs, "labelled_kl", True)["a"] == {3: exact(0.5)}  # the step after its Solver's
 
 
 def test_several_seeds_have_their_mean(runs: Store) -> None:

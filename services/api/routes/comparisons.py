@@ -55,8 +55,8 @@ def get_model_comparison(
         list[_Model],
         Query(
             max_length=20,
-            description="RUN:3, RUN:base or RUN:best, RUN for all its iterations, or a model's name as its evaluations "
-            "have it. The others are compared with the first.",
+            description="RUN:3, RUN:base, RUN:best or RUN:labelled/3, RUN or RUN/labelled for all iterations, or a "
+            "model's name as its evaluations have it. The others are compared with the first.",
             examples=[["demo:base", "demo:3"]],
         ),
     ],
