@@ -72,13 +72,16 @@ def test_coevo_takes_the_command(command: str, tmp_path: Path, monkeypatch: pyte
         assert all(METRIC.fullmatch(metric) for metric in parameters["metrics"] or ())
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("run scrl")])
-def test_a_run_of_scrl_warms_up_for_three_percent_of_its_steps(command: str) -> None:
+WARMED_UP = ("run scrl", "run evol_rl", "run ttrl")  # presets whose warmup_steps are 3% of the steps
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith(WARMED_UP)])
+def test_a_run_warms_up_for_three_percent_of_its_steps(command: str) -> None:
     parameters = _parsed(command)
     overrides = dict(setting(text) for text in parameters["override"] or ())
     if parameters["iterations"]:
         overrides["iterations"] = parameters["iterations"]
-    config = load_config(preset_path("scrl"), overrides)
+    config = load_config(preset_path(parameters["preset"]), overrides)
     assert config.solver.training.warmup_steps == int(0.03 * config.solver_steps)
 
 
