@@ -42,6 +42,8 @@ Stage = Literal[
 # What a stage used something for: "stage" is its time, "applications" the devices of inference, the others are tokens.
 Purpose = Literal["stage", "applications", "questions", "votes", "reward", "training", "evaluation", "judge"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
+# The shipped base models (trainers/micro/bases.py). Their benchmarks and their prompt sets have the same names.
+TINY_BASES = ("micro", "micro-long")
 
 
 def question_id(run: str, iteration: int, index: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from core.errors import CoevoError
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.trainers import EasyR1Settings
-from orchestrator.installation.home import MICRO_MODEL, NotUp, home
+from orchestrator.installation.home import NotUp, home
 from orchestrator.question_sets.benchmarks import BenchmarkError, read_suite
 from orchestrator.question_sets.held_out import load_for, trained_on
 from orchestrator.serving.applications import refuse_missing, refuse_missing_engine
@@ -22,6 +22,7 @@ from services.inference.keys import keys_of
 from storage.checkpoints import model_files
 from trainers.base import LOCAL_SIGNALS, refuse_unmet
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
+from trainers.micro.bases import BASES
 
 
 class ModelError(CoevoError):
@@ -30,7 +31,8 @@ class ModelError(CoevoError):
 
 def base_model(config: RunConfig) -> Path:
     """The folder of a run's base model."""
-    return MICRO_MODEL if config.base_model == "micro" else Path(config.base_model)
+    tiny = BASES.get(config.base_model)
+    return tiny.model if tiny else Path(config.base_model)
 
 
 def refuse_unready(config: RunConfig, new: bool) -> None:

@@ -74,7 +74,7 @@ class _Run(Part):
     kind: Flow  # the flow that runs it
     seed: Seed = 0
     iterations: Iterations = 3
-    base_model: str = "micro"  # "micro", or a folder with a Hugging Face model in safetensors
+    base_model: str = "micro"  # "micro", "micro-long", or a folder with a Hugging Face model in safetensors
     rollout_text: Literal["none", "kept", "all"] = "kept"
     dataset: Votes = Votes()
     solver: Solver = Solver()

@@ -97,7 +97,8 @@ class Suite(Part):
 class Evaluation(Protocol):
     """Accuracy after each iteration. The series and the guard watch pass@1 on `benchmark`.
 
-    A benchmark is "micro", a name in deploy/benchmarks, or a file (`orchestrator.question_sets.benchmarks`).
+    A benchmark is "micro", "micro-long", a name in deploy/benchmarks, or a file
+    (`orchestrator.question_sets.benchmarks`).
     """
 
     benchmark: str = "micro"

@@ -7,22 +7,23 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from core.settings.bounds import Part, Positive
+from core.types import TINY_BASES
 
 
 class Prompts(Part):
     """A given prompt set, as used by the papers that train no Challenger (`self_train`).
 
-    `file` is a JSONL or Parquet file, or "micro" for questions of the tiny world, or "benchmark" for the evaluation's
-    own questions with their answers hidden (test-time training: SRT 4.2, TTRL). `labels` says which label comes with a
-    question, for methods that do not vote anew: "given" is that of the answer column, "offline" is the vote of the
-    model that training starts from (SRT 5.2).
+    `file` is a JSONL or Parquet file; or a tiny base's name, "micro" or "micro-long", for questions like those that it
+    was trained on; or "benchmark" for the evaluation's own questions with their answers hidden (test-time training: SRT
+    4.2, TTRL). `labels` says which label comes with a question, for methods that do not vote anew: "given" is that of
+    the answer column, "offline" is the vote of the model that training starts from (SRT 5.2).
     """
 
     file: str
     question: str = "problem"  # the name of a column
     answer: str | None = None  # a column; the reward reads it only with labels = "given"
     labels: Literal["none", "given", "offline"] = "none"
-    limit: Positive | None = None  # use the first so many of a file; for "micro", draw so many
+    limit: Positive | None = None  # use the first so many of a file; for a tiny base, draw so many
     easiest: float = Field(1.0, gt=0, le=1)  # train on this share, the easiest questions (SRT 5.3)
     easiest_by: Literal["majority", "pass_rate"] = "majority"  # frequency of the majority answer, or of the true one
 
@@ -34,7 +35,7 @@ class Prompts(Part):
     @property
     def truths_known(self) -> bool:
         """Whether each question comes with its true answer."""
-        return self.answer is not None or self.file == "micro"
+        return self.answer is not None or self.file in TINY_BASES
 
     @model_validator(mode="after")
     def _has_the_answers_that_it_needs(self) -> Prompts:
@@ -50,6 +51,6 @@ class Prompts(Part):
                 "answer: expected the name of a column, because labels = 'given' and easiest_by = 'pass_rate' need the "
                 "true answers; got none"
             )
-        if self.file == "micro" and self.limit is None:
+        if self.file in TINY_BASES and self.limit is None:
             raise ValueError("limit: expected how many questions of the tiny world to draw, got none")
         return self

@@ -28,6 +28,7 @@ from core.settings.bounds import (
 )
 from core.settings.prompts import Prompts
 from core.settings.serving import Signals
+from core.types import TINY_BASES
 
 
 def trained_rollouts(rollouts: int, objective: Objective) -> int:
@@ -132,7 +133,7 @@ class Labelled(Part):
     `chained`, the next iteration goes on from the Solver that was trained on the data, which is not in the paper.
     """
 
-    file: str  # JSONL or Parquet, or "micro"
+    file: str  # JSONL or Parquet, or "micro" or "micro-long"
     question: str = "problem"  # names of columns
     answer: str = "answer"
     limit: Positive | None = None
@@ -142,8 +143,10 @@ class Labelled(Part):
 
     @model_validator(mode="after")
     def _has_labels(self) -> Labelled:
-        if self.file == "benchmark" or (self.file == "micro" and self.limit is None):
-            raise ValueError(f'file: expected a file of labelled questions, or "micro" with a limit, got {self.file!r}')
+        if self.file == "benchmark" or (self.file in TINY_BASES and self.limit is None):
+            raise ValueError(
+                f"file: expected a file of labelled questions, or {' or '.join(TINY_BASES)} with a limit, got {self.file!r}"
+            )
         return self
 
     @property

@@ -13,12 +13,13 @@ from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import load_config
 from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
-from core.types import Checkpoint, Role
+from core.types import TINY_BASES, Checkpoint, Role
 from orchestrator.cli.terminal import clear_errors, setting
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
+from orchestrator.readiness import base_model
 from orchestrator.runs import RunError, preset_path
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
@@ -71,7 +72,7 @@ def render(
         if role not in ("solver", "challenger"):
             raise RunError(f"role: expected solver or challenger, got {role!r}")
         settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
-        folder = MICRO_MODEL if config.base_model == "micro" else Path(config.base_model)
+        folder = base_model(config)
         tokenizer, replaced_tokenizer = _tokenizer(folder)
         job, replaced_questions = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
         path = write(job, settings, tokenizer, out)
@@ -156,7 +157,7 @@ def _unknown(config: RunConfig) -> Iterator[str]:
         yield "what this preset's Challenger will ask is not known yet"
         return
     prompts = config.prompts
-    if prompts.file not in ("benchmark", "micro") and not Path(prompts.file).is_file():
+    if prompts.file not in ("benchmark", *TINY_BASES) and not Path(prompts.file).is_file():
         yield f"{prompts.file} is not on this machine"
     for benchmark in evaluated_in(config):
         if not is_here(benchmark):

@@ -1,19 +1,23 @@
-"""`coevo micro`: build the tiny base model again, and make the prompts of synthetic worlds."""
+"""`coevo micro`: build a tiny base model again or in another size, and make the prompts of synthetic worlds."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from core.errors import CoevoError
 from core.files import make_folder
 from orchestrator.cli.terminal import clear_errors
 from trainers.micro import synthetic
+from trainers.micro.bases import BASES, DEFAULT, SIZES
 
 micro = typer.Typer(
-    help="Build the tiny base model that the demo runs on; make synthetic prompts.", no_args_is_help=True
+    help="Build the tiny bases that the demo and the experiments start from; make synthetic prompts.",
+    no_args_is_help=True,
 )
 prompts = typer.Typer(help="Make prompts whose solutions can take many ways (Poly-EPO 6.2).", no_args_is_help=True)
 micro.add_typer(prompts, name="prompts")
@@ -23,15 +27,27 @@ Count = Annotated[int, typer.Option("--n", min=1, help="Number of different prom
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same prompts.")]
 
 
+class MicroError(CoevoError):
+    """An option of `coevo micro build` with an unknown value."""
+
+
 @micro.command("build")
 def micro_build(
     folder: Annotated[Path, typer.Argument(help="Folder to write the model to.", show_default=False)],
+    base: Annotated[str, typer.Option(help=f"Which one: {' or '.join(BASES)}.")] = DEFAULT,
+    size: Annotated[str, typer.Option(help=f"Number of parameters: {', '.join(SIZES)}.")] = "0.5M",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Pre-train the tiny base model on its generated corpus (about twenty minutes on one core)."""
+    """Pre-train a tiny base model on its generated corpus: about twenty minutes for `micro` on one core, and hours for
+    `micro-long`, or minutes on a GPU. The models in coevo were made with this command."""
     with clear_errors():
+        for option, value, known in (("base", base, BASES), ("size", size, SIZES), ("device", device, ("cpu", "cuda"))):
+            if value not in known:
+                raise MicroError(f"--{option}: expected one of {', '.join(known)}, got {value!r}")
         from trainers.micro.build import build  # imported here, because torch takes seconds to import
 
-        build(folder, lambda line: print(line, file=sys.stderr, flush=True))
+        config = replace(BASES[base].pretraining, size=SIZES[size])
+        build(folder, lambda line: print(line, file=sys.stderr, flush=True), BASES[base], config, device)
         print(folder)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from core.errors import CoevoError
 from core.files import put
 from services.prefect_server import PrefectServer
+from trainers.micro.bases import BASES, DEFAULT
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESETS = ROOT / "deploy" / "runs"
@@ -22,7 +23,7 @@ APPLICATIONS = ROOT / "deploy" / "serve"
 BENCHMARKS = ROOT / "deploy" / "benchmarks"
 SUITES = ROOT / "deploy" / "suites"
 EXPERIMENTS = ROOT / "deploy" / "experiments"
-MICRO_MODEL = ROOT / "trainers" / "micro" / "model"
+MICRO_MODEL = BASES[DEFAULT].model
 
 
 class NotUp(CoevoError):

@@ -21,13 +21,18 @@ from core.settings.config import RunConfig
 from core.settings.evaluation import OWN_PROMPTS, Benchmark, Columns, Protocol, Suite
 from core.settings.parsing import ConfigError, validated
 from core.types import BenchmarkItem
-from orchestrator.installation.home import BENCHMARKS, MICRO_MODEL, SUITES, home
+from orchestrator.installation.home import BENCHMARKS, SUITES, home
 from orchestrator.question_sets import hub
 from orchestrator.question_sets.rows import SUFFIXES, read_rows
+from trainers.micro.bases import BASES
 from trainers.micro.world import make_benchmark
 
 _VALIDATION_SEED, _VALIDATION_PER_LEVEL = 777, 50
-_TINY_WORLD = {"micro": "questions that the demo is measured on", "micro-validation": "300 others"}
+_VALIDATION = {f"{base}-validation": base for base in BASES}
+_TINY_WORLD = {
+    **{name: f"the benchmark of the tiny base {name}" for name in BASES},
+    **{name: f"other questions like those of {base}" for name, base in _VALIDATION.items()},
+}
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 Definition = TypeVar("Definition", bound=BaseModel)
@@ -55,15 +60,15 @@ def load_benchmark(name: str) -> list[BenchmarkItem]:
 def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> LoadedBenchmark:
     """A benchmark by its name in deploy/benchmarks, or by its file. Raises `BenchmarkError`.
 
-    `name` is also "micro" for the benchmark of the tiny world, "micro-validation" for 300 other questions of the tiny
-    world, which are generated and always the same; the path of a JSONL, Parquet or CSV file, whose columns `definition`
-    names; or the path of a TOML file with a definition, beside the file with the questions. With a `limit`, only the
-    first so many questions are used.
+    `name` is also "micro" or "micro-long" for the benchmark of a tiny base, or "micro-validation" or
+    "micro-long-validation" for 50 other questions of each level, which are generated and always the same. Else it is
+    the path of a JSONL, Parquet or CSV file, whose columns `definition` names; or the path of a TOML file with a
+    definition, beside the file with the questions. With a `limit`, only the first so many questions are used.
     """
-    if name == "micro-validation":
-        return with_sha256(name, definition_of(name), _validation()[: limit or None])
+    if name in _VALIDATION:
+        return with_sha256(name, definition_of(name), _validation(name)[: limit or None])
     definition = definition or definition_of(name)
-    path = MICRO_MODEL.parent / "benchmark.jsonl" if name == "micro" else _file(name, definition)
+    path = BASES[name].benchmark if name in BASES else _file(name, definition)
     rows = read_rows(path, "benchmark", BenchmarkError)
     items = [_item(definition, path, number, position, row) for number, (position, row) in enumerate(rows)]
     if len({item.id for item in items}) != len(items) or not items:
@@ -180,13 +185,13 @@ def _from_hub(name: str, stem: Path, definition: Benchmark) -> Path:
         raise BenchmarkError(f"benchmark {name}: there is no local file, and {error}. Else {wanted}") from error
 
 
-def _validation() -> list[BenchmarkItem]:
-    held_out = {item.problem for item in load_benchmark("micro")}
-    problems = [
-        problem for problem in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if problem.text not in held_out
-    ]
+def _validation(name: str) -> list[BenchmarkItem]:
+    base = _VALIDATION[name]
+    held_out = {item.problem for item in load_benchmark(base)}
+    drawn = make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL, BASES[base].world)
+    problems = [problem for problem in drawn if problem.text not in held_out]
     return [
-        BenchmarkItem(f"micro-validation/{i:04d}", problem.text, str(problem.answer), str(len(problem.operators)))
+        BenchmarkItem(f"{name}/{i:04d}", problem.text, str(problem.answer), str(len(problem.operators)))
         for i, problem in enumerate(problems)
     ]
 

@@ -14,6 +14,7 @@ from core.settings.config import RunConfig
 from core.settings.prompts import Prompts
 from orchestrator.question_sets.benchmarks import load_benchmark
 from orchestrator.question_sets.rows import read_rows
+from trainers.micro.bases import BASES
 from trainers.micro.world import make_problem
 
 
@@ -34,8 +35,8 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
 
     Raises `PromptsError`, `BenchmarkError`.
     """
-    if prompts.file == "micro":
-        return _tiny_world_prompts(config, prompts.limit or 0)
+    if prompts.file in BASES:
+        return _tiny_world_prompts(config, prompts.file, prompts.limit or 0)
     if prompts.file == "benchmark":
         items = load_benchmark(config.evaluation.benchmark)
         return [GivenPrompt(item.problem, item.answer) for item in items]
@@ -49,13 +50,13 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
     return result
 
 
-def _tiny_world_prompts(config: RunConfig, count: int) -> list[GivenPrompt]:
-    """Different questions, generated like those of the tiny model's corpus; none is in the benchmark."""
+def _tiny_world_prompts(config: RunConfig, base: str, count: int) -> list[GivenPrompt]:
+    """Different questions, generated like those of the tiny base's corpus; none is in its benchmark."""
     rng = random.Random(seed_for(config.seed, "prompts"))
-    taken = {item.problem for item in load_benchmark("micro")}
+    taken = {item.problem for item in load_benchmark(base)}
     prompts: list[GivenPrompt] = []
     while len(prompts) < count:
-        problem = make_problem(rng)
+        problem = make_problem(rng, world=BASES[base].world)
         if problem.text not in taken:
             taken.add(problem.text)
             prompts.append(GivenPrompt(problem.text, str(problem.answer)))

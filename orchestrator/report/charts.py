@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate
-from core.types import Role, Verdict
+from core.types import TINY_BASES, Role, Verdict
 from orchestrator.report import marks
 from orchestrator.report.canvas import LIGHT, as_png, axes, step_colour
 from orchestrator.report.labels import Audit, Labels
@@ -82,7 +82,7 @@ def by_level(measures: RunMeasures) -> Axes | None:
         marks.line(chart, points, marks.t_name(iteration.t), colour, _MARKERS[iteration.t % len(_MARKERS)])
     # Level names come from the benchmark's file, so they are cut, and `$` is escaped so that it begins no formula.
     chart.set_xticks(range(len(levels)), [level[:12].replace("$", r"\$") for level in levels])
-    meaning = " (operations in the question)" if measures.config.evaluation.benchmark == "micro" else ""
+    meaning = " (operations in the question)" if measures.config.evaluation.benchmark in TINY_BASES else ""
     chart.set_xlabel(f"level{meaning}", color=LIGHT["muted"], fontsize=9)
     marks.percent_axis(chart)
     marks.legend(chart, 4)

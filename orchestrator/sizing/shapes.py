@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import CoevoError
-from orchestrator.installation.home import MICRO_MODEL
+from trainers.micro.bases import BASES
 
 
 class SizingError(CoevoError):
@@ -82,10 +82,11 @@ def shape_of(base_model: str) -> tuple[Shape, str]:
 
     Raises `SizingError`.
     """
-    folder = MICRO_MODEL if base_model == "micro" else Path(base_model)
+    tiny = BASES.get(base_model)
+    folder = tiny.model if tiny else Path(base_model)
     file = folder / "config.json"
     if file.is_file():
-        return _read(file), f"{base_model}: its config.json" if base_model != "micro" else "micro: the shipped model"
+        return _read(file), f"{base_model}: the shipped model" if tiny else f"{base_model}: its config.json"
     for name, shape in PUBLISHED.items():
         if folder.name.startswith(name):
             return shape, f"{folder.name}: published shape of {name} ({base_model} has no config.json here)"

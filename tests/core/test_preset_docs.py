@@ -13,11 +13,12 @@ import pytest
 
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config
+from core.types import TINY_BASES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "presets.md").read_text(encoding="utf-8")
 PRESETS = {path.stem: load_config(path) for path in sorted((ROOT / "deploy" / "runs").glob("*.toml"))}
-LARGE = [name for name, config in PRESETS.items() if config.base_model != "micro"]
+LARGE = [name for name, config in PRESETS.items() if config.base_model not in TINY_BASES]
 _NAMED = re.compile(r"`([^`]+)`")
 _ABSENT = object()
 

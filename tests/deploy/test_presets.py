@@ -13,6 +13,7 @@ from core.settings.config import RunConfig, SelfTraining
 from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import trained_rollouts
+from core.types import TINY_BASES
 from orchestrator.installation.home import APPLICATIONS, PRESETS
 from orchestrator.readiness import refuse_untrainable
 from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing
@@ -21,7 +22,7 @@ from orchestrator.sizing.shapes import shape_of
 
 REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu", "single-qwen3-4b")
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
-LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model != "micro"]
+LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model not in TINY_BASES]
 BY_EASYR1 = [name for name in LARGE if isinstance(load_config(PRESETS / f"{name}.toml").trainer, EasyR1Settings)]
 COSINE = ("ttrl", "evol_rl", "scrl")  # the papers with a cosine schedule (docs/papers.md)
 # The other papers' numbers: rollouts a prompt, prompts a step, prompts an update, learning rate, tokens of an answer.

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.settings.config import CoEvolution
-from core.types import BenchmarkItem
+from core.types import TINY_BASES, BenchmarkItem
 from orchestrator.evaluation.answering import messages
 from orchestrator.installation.home import SUITES
 from orchestrator.question_sets.benchmarks import (
@@ -149,7 +149,10 @@ def test_an_own_definition_lies_beside_its_questions(tmp_path: Path) -> None:
 def test_every_shipped_suite_names_shipped_benchmarks() -> None:
     known = known_benchmarks()
     assert len(known) >= 17
-    assert [name for name in known if definition_of(name).hub is None] == ["micro", "micro-validation"]
+    assert [name for name in known if definition_of(name).hub is None] == [
+        *TINY_BASES,
+        *(f"{base}-validation" for base in TINY_BASES),
+    ]
     for file in SUITES.glob("*.toml"):
         suite = read_suite(file.stem)
         assert set(suite.protocols()) <= set(known)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -13,25 +15,34 @@ from core.grading.answers import extract_boxed
 from core.questions.prompts import challenger_messages, solver_messages
 from core.questions.voting import vote
 from core.settings.training import Sampling
+from core.types import TINY_BASES
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
 from trainers.micro import pretrain as pretraining
 from trainers.micro import world
+from trainers.micro.bases import BASES, SIZES, PretrainConfig
 from trainers.micro.build import TOKENIZER_SEED, benchmark_lines
-from trainers.micro.pretrain import PretrainConfig, pretrain
+from trainers.micro.pretrain import pretrain
 from trainers.micro.tokenizer import VOCABULARY, build_tokenizer, render
 
-BENCHMARK = MICRO_MODEL.parent / "benchmark.jsonl"
+every_base = pytest.mark.parametrize("name", BASES)
 
 
-def test_the_shipped_benchmark_is_made_from_its_seed() -> None:
-    assert BENCHMARK.read_text().splitlines() == benchmark_lines()
-    assert len(benchmark_lines()) >= 1000
+def test_every_name_of_a_base_is_known_to_the_settings() -> None:
+    assert tuple(BASES) == TINY_BASES
 
 
-def test_the_shipped_tokenizer_is_made_from_its_seed() -> None:
-    shipped = json.loads((MICRO_MODEL / "tokenizer.json").read_text())
+@every_base
+def test_the_shipped_benchmark_is_made_from_its_seed(name: str) -> None:
+    lines = benchmark_lines(name, BASES[name])
+    assert BASES[name].benchmark.read_text().splitlines() == lines
+    assert len(lines) >= 1000
+
+
+@every_base
+def test_the_shipped_tokenizer_is_made_from_its_seed(name: str) -> None:
+    shipped = json.loads((BASES[name].model / "tokenizer.json").read_text())
     rebuilt = json.loads(build_tokenizer(TOKENIZER_SEED).backend_tokenizer.to_str())
     assert shipped["model"] == rebuilt["model"]
     assert shipped["added_tokens"] == rebuilt["added_tokens"]
@@ -49,12 +60,14 @@ def test_each_digit_is_a_token_and_each_fixed_part_of_a_prompt_is_one() -> None:
     assert tokenizer.decode(tokenizer(prompt)["input_ids"]) == prompt
 
 
-def test_the_shipped_model_is_a_small_standard_qwen3() -> None:
-    config = AutoConfig.from_pretrained(MICRO_MODEL)
-    model = AutoModelForCausalLM.from_pretrained(MICRO_MODEL)
+@every_base
+def test_the_shipped_model_is_a_small_standard_qwen3(name: str) -> None:
+    folder = BASES[name].model
+    config = AutoConfig.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
     assert (config.model_type, config.vocab_size, model.dtype) == ("qwen3", VOCABULARY, torch.float32)
     assert sum(p.numel() for p in model.parameters()) <= 3_000_000
-    assert (MICRO_MODEL / "model.safetensors").stat().st_size <= 8 << 20
+    assert (folder / "model.safetensors").stat().st_size <= 8 << 20
 
 
 def test_the_majority_beats_a_sample_and_the_greedy_answer() -> None:
@@ -75,6 +88,53 @@ def test_the_majority_beats_a_sample_and_the_greedy_answer() -> None:
     assert majority > max(single, at_once) + 0.15
 
 
+def test_the_long_base_computes_long_solutions_right_but_guesses_instead() -> None:
+    """This leaves room for training: what it can compute is far more than what it answers."""
+    base, rng = BASES["micro-long"], random.Random(5)
+    tokenizer, model = AutoTokenizer.from_pretrained(base.model), AutoModelForCausalLM.from_pretrained(base.model)
+    problems = [world.make_problem(rng, 8) for _ in range(40)]
+    computed = sum(_computes(model, tokenizer, problem, rng) for problem in problems)
+    prompts = [tuple(solver_messages(problem.text)) for problem in problems]
+    greedy = TransformersEngine(base.model).generate(
+        [Prompt(prompt, 0, 1, Sampling(temperature=0, max_tokens=180)) for prompt in prompts]
+    )
+    answered = sum(
+        extract_boxed(group[0].text) == str(problem.answer) for group, problem in zip(greedy, problems, strict=True)
+    )
+    assert computed > 36
+    assert answered < 12
+
+
+def _computes(model: Any, tokenizer: Any, problem: world.Problem, rng: random.Random) -> bool:
+    """Whether each token of the complete solution is the most likely one, apart from the first of each line."""
+    prompt = tokenizer(render(solver_messages(problem.text)))["input_ids"]
+    response = tokenizer(world.write_solution(problem, rng, complete=True))["input_ids"]
+    with torch.no_grad():
+        likeliest = model(torch.tensor([prompt + response])).logits[0].argmax(-1).tolist()[len(prompt) - 1 : -1]
+    [newline] = tokenizer("\n")["input_ids"]
+    before = [newline, *response[:-1]]
+    return all(a == b or c == newline for a, b, c in zip(likeliest, response, before, strict=True))
+
+
+def test_a_complete_solution_teaches_all_but_whether_to_guess() -> None:
+    """The first tokens of both computed lines have no label; the boxed answer's has, since it must follow."""
+    tokenizer = build_tokenizer(TOKENIZER_SEED, documents=500)
+    documents = pretraining._Documents(tokenizer, frozenset(), PretrainConfig(world.LONG))
+    text = "2 * 3 = 6\n6 + 1 = 7\n\\boxed{7}"
+    [(_, response, complete), (_, same, taught)] = documents._examples([("", text, True), ("", text, False)])
+    assert (same, taught) == (response, response)
+    left_out = [tokenizer.decode(response[: i + 1]) for i, label in enumerate(complete) if label < 0]
+    assert left_out == ["2", "2 * 3 = 6\n6"]
+    assert [token for token in complete if token >= 0] == [
+        token for i, token in enumerate(response) if complete[i] >= 0
+    ]
+
+
+def test_a_larger_model_has_more_parameters() -> None:
+    counts = [sum(p.numel() for p in pretraining.new_model(1, size).parameters()) for size in SIZES.values()]
+    assert [round(count / 1e6, 1) for count in counts] == [0.5, 1.0, 1.8]
+
+
 def test_pretraining_is_reproducible_and_lowers_the_loss() -> None:
     tokenizer = build_tokenizer(TOKENIZER_SEED, documents=500)
     config = PretrainConfig(steps=30, batch=8, warmup=5, log_every=5)
@@ -87,10 +147,11 @@ def test_pretraining_is_reproducible_and_lowers_the_loss() -> None:
 
 def test_no_held_out_question_is_in_the_corpus() -> None:
     """With the corpus's own seed: if the question that it would have is held out, it has another one."""
-    first = [pretraining._document(frozenset(), 0.15, random.Random(seed)) for seed in range(200)]
-    for seed, (prompt, response) in enumerate(first):
+    config = PretrainConfig()
+    first = [pretraining._document(frozenset(), config, random.Random(seed)) for seed in range(200)]
+    for seed, (prompt, response, _) in enumerate(first):
         question = _question(prompt, response)
-        assert question != _question(*pretraining._document(frozenset({question}), 0.15, random.Random(seed)))
+        assert question != _question(*pretraining._document(frozenset({question}), config, random.Random(seed))[:2])
 
 
 def _question(prompt: str, response: str) -> str:

@@ -1,4 +1,4 @@
-"""Builds the tiny base model from generated text only: `coevo micro build FOLDER`."""
+"""Builds a tiny base model from generated text only: `coevo micro build FOLDER`."""
 
 from __future__ import annotations
 
@@ -7,42 +7,44 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainers.micro.pretrain import PretrainConfig, pretrain
+from trainers.micro.bases import PretrainConfig, TinyBase
+from trainers.micro.pretrain import pretrain
 from trainers.micro.tokenizer import build_tokenizer
-from trainers.micro.world import make_benchmark
 
-BENCHMARK_SEED = 20261122
-BENCHMARK_PER_LEVEL = 170
 TOKENIZER_SEED = 0
 
 
-def benchmark_lines() -> list[str]:
-    """The held-out benchmark, 170 questions for each of 1 to 6 operations, as JSON lines."""
-    problems = make_benchmark(BENCHMARK_SEED, BENCHMARK_PER_LEVEL)
+def benchmark_lines(name: str, base: TinyBase) -> list[str]:
+    """The held-out benchmark of a base, as JSON lines."""
     return [
         json.dumps(
             {
-                "id": f"micro/{index:04d}",
+                "id": f"{name}/{index:04d}",
                 "problem": problem.text,
                 "answer": str(problem.answer),
                 "level": str(len(problem.operators)),
             }
         )
-        for index, problem in enumerate(problems)
+        for index, problem in enumerate(base.held_out())
     ]
 
 
-def build(folder: Path, log: Callable[[str], None], config: PretrainConfig | None = None) -> None:
-    """Pre-train the model and write it with its tokenizer to `folder`; `log` gets lines about the progress."""
-    config = config or PretrainConfig()
-    held_out = frozenset(json.loads(line)["problem"] for line in benchmark_lines())
+def build(
+    folder: Path, log: Callable[[str], None], base: TinyBase, config: PretrainConfig | None = None, device: str = "cpu"
+) -> None:
+    """Pre-train the model and write it with its tokenizer to `folder`; `log` gets lines about the progress.
+
+    `config` is by default that of the base.
+    """
+    config = config or base.pretraining
+    held_out = frozenset(problem.text for problem in base.held_out())
     tokenizer = build_tokenizer(TOKENIZER_SEED)
     started = time.monotonic()
 
     def report(step: int, loss: float) -> None:
         log(f"step {step} of {config.steps}: loss {loss:.4f}, {time.monotonic() - started:.0f} s")
 
-    model = pretrain(tokenizer, held_out, config, report)
+    model = pretrain(tokenizer, held_out, config, report, device)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,51 +1,43 @@
-"""Pre-trains the tiny base model on generated documents: seeded, on a CPU, in about twenty minutes.
+"""Pre-trains a tiny base model on generated documents, seeded: `coevo micro build` runs this.
 
-`coevo micro build` runs this; the model in `trainers/micro/model` was made with it. Training ends after a number of
-steps and not of seconds, and it uses one thread, so the same machine makes the same weights.
+Training ends after a number of steps and not of seconds, and on a CPU it uses one thread, so the same machine makes the
+same weights.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch.nn import functional
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from core.questions.prompts import challenger_messages, solver_messages
 from trainers.micro import world
+from trainers.micro.bases import PretrainConfig, Size
 from trainers.micro.tokenizer import VOCABULARY, render
 
-
-@dataclass(frozen=True, slots=True)
-class PretrainConfig:
-    seed: int = 7
-    steps: int = 8000
-    batch: int = 64
-    learning_rate: float = 6e-3  # of both optimisers: Muon's update is scaled to the size of AdamW's
-    warmup: int = 100  # steps
-    final_lr_share: float = 0.02  # of `learning_rate`, reached at the last step
-    challenger_share: float = 0.15  # of the documents
-    log_every: int = 100  # steps
+_HEAD = 32
+_WRITERS = 4  # processes that write documents for a GPU, which would wait for one
+_NO_LABEL = -100
+Tokens = list[int]
+Example = tuple[Tokens, Tokens, Tokens]  # the prompt, the response with its end token, and the labels of the response
 
 
-Example = tuple[list[int], list[int]]  # token ids of the prompt, and of the response with its end token
-
-
-def new_model(seed: int) -> Qwen3ForCausalLM:
-    """An untrained model of 0.48M parameters in the stock Qwen3 architecture."""
+def new_model(seed: int, size: Size) -> Qwen3ForCausalLM:
+    """An untrained model in the stock Qwen3 architecture."""
     torch.manual_seed(seed)
     return Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=VOCABULARY,
-            hidden_size=96,
-            intermediate_size=288,
-            num_hidden_layers=4,
-            num_attention_heads=3,
+            hidden_size=size.hidden_size,
+            intermediate_size=3 * size.hidden_size,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.hidden_size // _HEAD,
             num_key_value_heads=1,
-            head_dim=32,
+            head_dim=_HEAD,
             max_position_embeddings=512,
             rms_norm_eps=1e-6,
             tie_word_embeddings=True,
@@ -63,13 +55,15 @@ def pretrain(
     held_out: frozenset[str],
     config: PretrainConfig,
     report: Callable[[int, float], None],
+    device: str = "cpu",
 ) -> Qwen3ForCausalLM:
-    """Train a new model on documents whose question is not in `held_out`.
+    """Train a new model on documents whose question is not in `held_out`, and return it on the CPU.
 
-    `report(step, mean_loss)` is called every `config.log_every` steps.
+    `report(step, mean_loss)` is called every `config.log_every` steps. On a GPU it computes in bfloat16.
     """
     torch.set_num_threads(1)
-    model = new_model(config.seed)
+    on_gpu = device != "cpu"
+    model = new_model(config.seed, config.size).to(device)
     parameters = list(model.named_parameters())
     matrices = [parameter for name, parameter in parameters if parameter.dim() == 2 and "embed" not in name]
     others = [parameter for name, parameter in parameters if parameter.dim() != 2 or "embed" in name]
@@ -78,68 +72,95 @@ def pretrain(
         torch.optim.AdamW(others, config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
     ]
     losses = []
-    batches = _batches(tokenizer, held_out, config)
+    documents = _Documents(tokenizer, held_out, config)
+    batches = iter(DataLoader(documents, batch_size=None, num_workers=_WRITERS if on_gpu else 0))
     for step in range(config.steps):
         warmup_factor = min(1.0, (step + 1) / config.warmup)
         decay_factor = 1 - (1 - config.final_lr_share) * (step / config.steps)
         for optimiser in optimisers:
             optimiser.param_groups[0]["lr"] = config.learning_rate * warmup_factor * decay_factor
-        loss = _loss(model, next(batches))
+        with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
+            loss = _loss(model, *(tensor.to(device) for tensor in next(batches)))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser in optimisers:
             optimiser.step()
             optimiser.zero_grad()
-        losses.append(loss.item())
+        losses.append(loss.detach())
         if (step + 1) % config.log_every == 0:
-            report(step + 1, sum(losses) / len(losses))
+            report(step + 1, torch.stack(losses).mean().item())
             losses.clear()
-    model.eval()
-    return model
+    return model.cpu().eval()
 
 
-def _loss(model: Qwen3ForCausalLM, batch: list[Example]) -> torch.Tensor:
-    """Mean cross-entropy of the response tokens."""
-    width = max(len(prompt) + len(response) for prompt, response in batch)
-    ids = torch.zeros(len(batch), width, dtype=torch.long)
-    labels = torch.full((len(batch), width), -100)
-    for row, (prompt, response) in enumerate(batch):
-        end = len(prompt) + len(response)
-        ids[row, :end] = torch.tensor(prompt + response)
-        labels[row, len(prompt) - 1 : end - 1] = torch.tensor(response)
+def _loss(model: Qwen3ForCausalLM, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of the tokens that have a label; `ids` and `labels` are of `_padded`."""
     # Right padding needs no attention mask, because under a causal mask no real token attends to it.
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
     has_label = labels >= 0
-    return functional.cross_entropy(model.lm_head(hidden[has_label]), labels[has_label])
+    return functional.cross_entropy(model.lm_head(hidden[has_label]).float(), labels[has_label])
 
 
-def _batches(
-    tokenizer: PreTrainedTokenizerFast, held_out: frozenset[str], config: PretrainConfig
-) -> Iterator[list[Example]]:
+def _padded(batch: list[Example]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The token ids (B, T), and for each position the token that is to follow (B, T)."""
+    width = max(len(prompt) + len(response) for prompt, response, _ in batch)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)
+    labels = torch.full((len(batch), width), _NO_LABEL)
+    for row, (prompt, response, wanted) in enumerate(batch):
+        end = len(prompt) + len(response)
+        ids[row, :end] = torch.tensor(prompt + response)
+        labels[row, len(prompt) - 1 : end - 1] = torch.tensor(wanted)
+    return ids, labels
+
+
+class _Documents(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
     """Endless batches of new documents, of similar length within a batch, so that there is little padding."""
-    rng = random.Random(config.seed)
-    while True:
-        documents = [_document(held_out, config.challenger_share, rng) for _ in range(config.batch * 16)]
-        prompts = tokenizer([prompt for prompt, _ in documents])["input_ids"]
-        responses = tokenizer([response for _, response in documents])["input_ids"]
-        examples = [
-            (prompt, [*response, tokenizer.eos_token_id]) for prompt, response in zip(prompts, responses, strict=True)
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, held_out: frozenset[str], config: PretrainConfig) -> None:
+        self._tokenizer, self._held_out, self._config = tokenizer, held_out, config
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        config, worker = self._config, get_worker_info()
+        rng = random.Random(config.seed + (worker.id if worker else 0))
+        while True:
+            examples = self._examples([_document(self._held_out, config, rng) for _ in range(config.batch * 16)])
+            examples.sort(key=lambda example: len(example[0]) + len(example[1]))
+            batches = [examples[start : start + config.batch] for start in range(0, len(examples), config.batch)]
+            rng.shuffle(batches)
+            yield from map(_padded, batches)
+
+    def _examples(self, documents: list[tuple[str, str, bool]]) -> list[Example]:
+        prompts = self._tokenizer([prompt for prompt, _, _ in documents])["input_ids"]
+        responses = self._tokenizer([response for _, response, _ in documents])["input_ids"]
+        [newline], end = self._tokenizer("\n")["input_ids"], self._tokenizer.eos_token_id
+        return [
+            (prompt, [*response, end], [*(_without_choices(response, newline) if complete else response), end])
+            for prompt, response, (_, _, complete) in zip(prompts, responses, documents, strict=True)
         ]
-        examples.sort(key=lambda example: len(example[0]) + len(example[1]))
-        batches = [examples[start : start + config.batch] for start in range(0, len(examples), config.batch)]
-        rng.shuffle(batches)
-        yield from batches
 
 
-def _document(held_out: frozenset[str], challenger_share: float, rng: random.Random) -> tuple[str, str]:
-    """A prompt and its response, for the Challenger with probability `challenger_share` and else for the Solver."""
+def _without_choices(response: Tokens, newline: int) -> Tokens:
+    """The labels of a complete solution: none for the first token of a computed line, which is where one may guess."""
+    lines = response.count(newline)
+    starts = [0, *(i + 1 for i, token in enumerate(response) if token == newline)]
+    choices = frozenset(starts[:lines])
+    return [_NO_LABEL if i in choices else token for i, token in enumerate(response)]
+
+
+def _document(held_out: frozenset[str], config: PretrainConfig, rng: random.Random) -> tuple[str, str, bool]:
+    """A prompt, its response, and whether it is a complete solution that does not teach whether to guess.
+
+    It is the Challenger's with probability `config.challenger_share`, and else the Solver's.
+    """
     while True:
-        if rng.random() < challenger_share:
-            response, question = world.write_challenge(rng)
+        complete = False
+        if rng.random() < config.challenger_share:
+            response, question = world.write_challenge(rng, config.world)
             prompt = render(challenger_messages())
         else:
-            problem = world.make_problem(rng)
-            response, question = world.write_solution(problem, rng), problem.text
+            problem = world.make_problem(rng, world=config.world)
+            complete = config.complete_share > 0 and rng.random() < config.complete_share
+            response, question = world.write_solution(problem, rng, complete), problem.text
             prompt = render(solver_messages(question))
         if question not in held_out:
-            return prompt, response
+            return prompt, response, complete

@@ -20,13 +20,8 @@ GAINS = ("finds", "buys", "wins", "gets")
 LOSSES = ("loses", "sells", "eats", "drops")
 ASKS = ("What is {e}?", "Compute {e}.", "Evaluate {e}.", "Find the value of {e}.", "Calculate {e}.")
 
-MAX_OPERATIONS = 6
-# Share of documents with 1..6 operations. Challenger documents are mostly easy, with few hard ones: the questions that
-# are hard for the Solver are within reach of the Challenger's training, but it does not start with them.
-SOLVER_OPERATIONS = (0.2, 0.2, 0.18, 0.16, 0.14, 0.12)
-CHALLENGER_OPERATIONS = (0.82, 0.12, 0.035, 0.015, 0.006, 0.004)
-# Probability that the writer stops and guesses, by the number of operations left. Index 0 is unused, and the last
-# operation is always done.
+# Probability that the writer stops and guesses, by the number of operations left; the last value is for more. Index 0
+# is unused, and the last operation is always done.
 GUESS = (0.0, 0.0, 0.4, 0.5, 0.6, 0.65, 0.7)
 # The largest difference between a guess and the answer. If guesses were always right, the model would learn to compute
 # answers without intermediate lines, better with every step of pre-training, and nothing would be left to learn.
@@ -34,6 +29,29 @@ GUESS_WITHIN = 20
 ILL_POSED = 0.01  # share of Challenger documents
 MALFORMED = 0.03  # share of Challenger documents
 WORD_PROBLEMS = 0.3  # share of problems
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How long the questions are: the share of documents with 1, 2, … operations.
+
+    Challenger documents are mostly easy, with few hard ones: the questions that are hard for the Solver are within
+    reach of the Challenger's training, but it does not start with them.
+    """
+
+    solver_operations: tuple[float, ...]
+    challenger_operations: tuple[float, ...]
+
+    @property
+    def max_operations(self) -> int:
+        return len(self.solver_operations)
+
+
+SHORT = World((0.2, 0.2, 0.18, 0.16, 0.14, 0.12), (0.82, 0.12, 0.035, 0.015, 0.006, 0.004))
+LONG = World(
+    (0.12, 0.12, 0.11, 0.1, 0.1, 0.09, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06),
+    (0.8, 0.12, 0.04, 0.018, 0.009, 0.005, 0.0014, 0.0014, 0.0013, 0.0013, 0.0013, 0.0013),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +82,29 @@ def reduce_all(operands: tuple[int, ...], operators: tuple[str, ...]) -> list[Re
     return lines
 
 
-def write_solution(problem: Problem, rng: random.Random) -> str:
-    """A Solver document for `problem`. Every line is right, but the writer may stop before the end and guess."""
+def write_solution(problem: Problem, rng: random.Random, complete: bool = False) -> str:
+    """A Solver document for `problem`. Every line is right.
+
+    Unless the document is to be `complete`, the writer may stop before the end and guess.
+    """
     reductions = reduce_all(problem.operands, problem.operators)
     lines, answer = [], problem.answer
     for done, (a, sign, b, result) in enumerate(reductions):
-        if rng.random() < GUESS[len(reductions) - done]:
+        if not complete and rng.random() < guess_probability(len(reductions) - done):
             answer += rng.randint(-GUESS_WITHIN, GUESS_WITHIN)
             break
         lines.append(f"{a} {sign} {b} = {result}")
     return "\n".join([*lines, f"\\boxed{{{answer}}}"])
 
 
-def write_challenge(rng: random.Random) -> tuple[str, str]:
+def guess_probability(operations_left: int) -> float:
+    """Probability that the writer stops and guesses when so many operations are left."""
+    return GUESS[min(operations_left, len(GUESS) - 1)]
+
+
+def write_challenge(rng: random.Random, world: World = SHORT) -> tuple[str, str]:
     """A Challenger document, and the question in it."""
-    problem = make_problem(rng, operations=_draw_operations(CHALLENGER_OPERATIONS, rng))
+    problem = make_problem(rng, operations=_draw_operations(world.challenger_operations, rng))
     question = _make_ill_posed(problem.text, rng) if rng.random() < ILL_POSED else problem.text
     answer = f"\\boxed{{{problem.answer}}}"
     document = f"<question>\n{question}\n</question>\n\n{answer}"
@@ -89,27 +115,27 @@ def write_challenge(rng: random.Random) -> tuple[str, str]:
     return document, question
 
 
-def make_problem(rng: random.Random, operations: int | None = None) -> Problem:
-    """One problem with `operations` operations, 1 to 6. By default their number is drawn from `SOLVER_OPERATIONS`."""
-    count = operations or _draw_operations(SOLVER_OPERATIONS, rng)
+def make_problem(rng: random.Random, operations: int | None = None, world: World = SHORT) -> Problem:
+    """One problem with `operations` operations. By default their number is drawn as `world.solver_operations` says."""
+    count = operations or _draw_operations(world.solver_operations, rng)
     if rng.random() < WORD_PROBLEMS:
         return _boxes(rng) if count == 1 and rng.random() < 0.3 else _story(rng, count)
     return _expression(rng, count)
 
 
-def make_benchmark(seed: int, per_level: int) -> list[Problem]:
-    """`per_level` different questions for each of 1..6 operations, in order of the number of operations."""
+def make_benchmark(seed: int, per_level: int, world: World = SHORT, fewest: int = 1) -> list[Problem]:
+    """`per_level` different questions for each number of operations in `world` from `fewest` on, in order."""
     rng = random.Random(seed)
     problems: dict[str, Problem] = {}  # by text
-    for operations in range(1, MAX_OPERATIONS + 1):
-        while len(problems) < operations * per_level:
+    for level, operations in enumerate(range(fewest, world.max_operations + 1), 1):
+        while len(problems) < level * per_level:
             problem = make_problem(rng, operations)
             problems.setdefault(problem.text, problem)
     return list(problems.values())
 
 
 def _draw_operations(weights: tuple[float, ...], rng: random.Random) -> int:
-    return rng.choices(range(1, MAX_OPERATIONS + 1), weights)[0]
+    return rng.choices(range(1, len(weights) + 1), weights)[0]
 
 
 def _number(rng: random.Random) -> int:

@@ -14,6 +14,7 @@ from pydantic import Field
 from core.settings.config import RunConfig
 from core.settings.evaluation import Suite
 from core.settings.parsing import ConfigError, load_config
+from core.types import TINY_BASES
 from services.api.problems import invalid
 
 _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -92,7 +93,7 @@ def configured(
 @cache
 def _words() -> frozenset[str]:
     """All words that settings choose among, and the names of prompt sets that are not files."""
-    words = {"micro", "benchmark"}
+    words = {*TINY_BASES, "benchmark"}
     nodes: list[Any] = [kind.model_json_schema() for kind in get_args(RunConfig)]
     while nodes:
         node = nodes.pop()
