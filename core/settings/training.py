@@ -145,7 +145,8 @@ class Labelled(Part):
     def _has_labels(self) -> Labelled:
         if self.file == "benchmark" or (self.file in TINY_BASES and self.limit is None):
             raise ValueError(
-                f"file: expected a file of labelled questions, or {' or '.join(TINY_BASES)} with a limit, got {self.file!r}"
+                f"file: expected a file of labelled questions, or {' or '.join(TINY_BASES)} with a limit, "
+                f"got {self.file!r}"
             )
         return self
 
