@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from sqlalchemy.orm import Session
 
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.estimates import Estimate, share
+from core.statistics.seeds import over_seeds
 from core.types import Evaluated, OracleLabel
 from services.oracles.accuracy import SLICES
 from storage import queries
@@ -67,6 +69,22 @@ def cells(session: Session, run: str) -> list[MatrixCell]:
         cell
         for oracle, iteration in sorted(sets)
         for cell in _row(session, run, iteration, oracle, sets[oracle, iteration])
+    ]
+
+
+def mean_cells(of_runs: Sequence[Sequence[MatrixCell]]) -> list[MatrixCell]:
+    """The means of the cells that all of several runs have, with Student's 95% interval over the runs.
+
+    `figure.n` is the number of runs, and `solver` has no run's name: base/0 or solver/3.
+    """
+    values: dict[tuple[str, int, str | None, Slice], list[float]] = {}
+    for cell in chain.from_iterable(of_runs):
+        solver = cell.solver and cell.solver.partition("/")[2]
+        values.setdefault((cell.oracle, cell.questions, solver, cell.over), []).append(cell.figure.value)
+    return [
+        MatrixCell(*key, figure)
+        for key, of_cell in values.items()
+        if len(of_cell) == len(of_runs) and (figure := over_seeds(of_cell)) is not None
     ]
 
 

@@ -16,17 +16,20 @@ from rich.table import Table
 from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
 from orchestrator.analysis.matrix import MatrixError, ask_all, question_sets, unanswered
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, clear_errors
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.stages.context import Context
-from services.matrix import MatrixCell, cells
+from services.matrix import MatrixCell, cells, mean_cells
 from storage import queries
 from storage.session import Store, open_store
 
 
 def matrix(
-    run: RunName,
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Name of the run; of several, the means over runs are shown.", show_default=False),
+    ],
     size: Annotated[
         int, typer.Option(help="Questions of each iteration; a larger number than before extends the sets.")
     ] = 200,
@@ -42,16 +45,14 @@ def matrix(
     Stored answers are not asked for again. If the command is interrupted, run it again to go on.
     """
     with clear_errors():
+        if len(set(runs)) < len(runs):
+            raise MatrixError(f"runs: expected different ones, got {' '.join(runs)}")
         store = open_store(home().database)
         if not stored:
-            _ask(store, run, oracle, size)
-        with store.read() as session:
-            queries.runs.get_run(session, run)
-            rows = [cell for cell in cells(session, run) if cell.oracle == oracle]
-        if not rows:
-            raise MatrixError(
-                f"run {run}: no results are stored for the oracle {oracle}; leave out --stored to ask the Solvers"
-            )
+            for run in runs:
+                _ask(store, run, oracle, size)
+        of_runs = [_stored(store, run, oracle) for run in runs]
+        rows = of_runs[0] if len(of_runs) == 1 else mean_cells(of_runs)
         if as_json:
             print(json.dumps([asdict(cell) for cell in rows], indent=1, allow_nan=False))
             return
@@ -59,8 +60,19 @@ def matrix(
         if not shown:
             drawn_from = "" if kept else ": its sample was drawn from the kept ones, so add --kept"
             over = "kept questions" if kept else "all questions"
-            raise MatrixError(f"run {run}: {oracle} has no results over {over}{drawn_from}")
-        Console().print(table(shown, oracle))
+            raise MatrixError(f"run {' '.join(runs)}: {oracle} has no results over {over}{drawn_from}")
+        Console().print(table(shown, oracle, len(runs)))
+
+
+def _stored(store: Store, run: str, oracle: str) -> list[MatrixCell]:
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        rows = [cell for cell in cells(session, run) if cell.oracle == oracle]
+    if not rows:
+        raise MatrixError(
+            f"run {run}: no results are stored for the oracle {oracle}; leave out --stored to ask the Solvers"
+        )
+    return rows
 
 
 def _ask(store: Store, run: str, oracle: str, size: int) -> None:
@@ -79,12 +91,13 @@ def _print_progress(done: int, total: int, what: str) -> None:
     print(f"{done} of {total} {what}" if done else what, file=sys.stderr, flush=True)
 
 
-def table(rows: Sequence[MatrixCell], oracle: str) -> Table:
+def table(rows: Sequence[MatrixCell], oracle: str, runs: int = 1) -> Table:
     """One row for each question set, one column for each Solver, last the pseudo-labels' accuracy, as in the paper."""
     solvers = sorted({cell.solver for cell in rows if cell.solver}, key=lambda name: int(name.rsplit("/", 1)[1]))
     figures = {(cell.questions, cell.solver): cell.figure for cell in rows}
     result = Table("questions of", *map(_short_name, solvers), "pseudo-labels", box=SIMPLE_HEAD, show_lines=True)
-    result.title = f"share right according to {oracle}, with 95% intervals"
+    over_runs = f": means over {runs} runs" if runs > 1 else ""
+    result.title = f"share right according to {oracle}, with 95% intervals{over_runs}"
     for iteration in sorted({cell.questions for cell in rows}):
         row = [figures.get((iteration, column)) for column in (*solvers, None)]
         result.add_row(f"iteration {iteration}", *map(_text, row))
@@ -93,7 +106,7 @@ def table(rows: Sequence[MatrixCell], oracle: str) -> Table:
 
 def _short_name(solver: str) -> str:
     """`S(2)` for `demo/solver/2`."""
-    return "S(0), base" if solver.endswith("/base/0") else f"S({solver.rsplit('/', 1)[1]})"
+    return "S(0), base" if solver.endswith("base/0") else f"S({solver.rsplit('/', 1)[1]})"
 
 
 def _text(figure: Estimate | None) -> str:

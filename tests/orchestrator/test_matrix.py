@@ -17,10 +17,11 @@ from core.types import BenchmarkItem, Checkpoint, Evaluated, OracleLabel, Oracle
 from orchestrator import runs
 from orchestrator.analysis.matrix import MatrixError, ask, draw, question_sets, unanswered
 from orchestrator.cli import app
-from services.matrix import cells, set_name
+from services.matrix import MatrixCell, cells, mean_cells, set_name
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.errors import NotThere
+from storage.rows import Slice
 from storage.session import Store
 from tests.fake_applications import fake_applications
 from tests.live import Live
@@ -223,6 +224,21 @@ def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Stor
     assert (by_key[2, None, "all"].value, by_key[2, None, "all"].n) == (right / 60, 60)
 
 
+def test_means_over_runs_have_the_interval_of_student() -> None:
+    """.5, .7 and .9: their standard deviation is .2, and t(.975) of two degrees of freedom is 4.3027. A cell that one
+    run lacks has no mean."""
+
+    def of_run(run: str, value: float) -> list[MatrixCell]:
+        places: list[tuple[str | None, Slice]] = [(f"{run}/base/0", "all"), (f"{run}/solver/1", "all"), (None, "kept")]
+        return [MatrixCell("exact", 1, solver, over, Estimate(value, 0, 1, 9)) for solver, over in places]
+
+    base, labels = mean_cells([of_run("a", 0.5), of_run("b", 0.7), [of_run("c", 0.9)[0], of_run("c", 0.9)[2]]])
+    assert (base.questions, base.solver, base.over, base.figure.n) == (1, "base/0", "all", 3)
+    assert (labels.solver, labels.over) == (None, "kept")
+    half = 4.3027 * 0.2 / 3**0.5
+    assert (base.figure.value, base.figure.lo, base.figure.hi) == pytest.approx((0.7, 0.7 - half, 0.7 + half), abs=1e-4)
+
+
 def test_the_command_shows_stored_answers_without_services(
     sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grader: Grader
 ) -> None:
@@ -231,8 +247,8 @@ def test_the_command_shows_stored_answers_without_services(
     monkeypatch.setenv("COLUMNS", "200")
     fill_run(sqlite, "demo", per_level=1)
 
-    def coevo(*arguments: str) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["matrix", "demo", "--size", "4", *arguments])
+    def coevo(*arguments: str, run: str = "demo") -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["matrix", run, "--size", "4", *arguments])
         return result.exit_code, result.output
 
     assert coevo() == (1, f"error: no services are running for {tmp_path}: start them with `coevo up`\n")
@@ -249,6 +265,15 @@ def test_the_command_shows_stored_answers_without_services(
     shown_cells = json.loads(coevo("--json")[1])
     assert sum(cell["over"] == "all" for cell in shown_cells) == 15  # three sets, four Solvers and the labels
     assert {cell["figure"]["n"] for cell in shown_cells if cell["over"] == "all"} == {4}
+    assert coevo("demo") == (1, "error: runs: expected different ones, got demo demo\n")
+    fill_run(sqlite, "other", per_level=1)
+    with sqlite.read() as session:
+        sets, solvers = question_sets(session, "other", "exact", 4), queries.checkpoints.solvers_of(session, "other")
+    with fake_applications({}) as (services, _):
+        for solver in solvers:
+            ask(context_of(sqlite, "other", 0, services=services), solver, sets, grader)
+    code, output = coevo("other")
+    assert (code, "means over 2 runs" in output, output.count(" 0.0%  n 2")) == (0, True, 12)
 
 
 def test_two_solvers_are_served_in_turn(live: Live) -> None:
