@@ -40,8 +40,8 @@ def micro_build(
 ) -> None:
     """Pre-train a tiny base model on its generated corpus.
 
-    It takes about twenty minutes for `micro` on one core. For `micro-long` it takes much longer, or about six minutes on
-    an H100.
+    It takes about twenty minutes for `micro` on one core, and much longer for `micro-long`, or about six minutes on an
+    H100.
     """
     with clear_errors():
         for option, value, known in (("base", base, BASES), ("size", size, SIZES), ("device", device, ("cpu", "cuda"))):

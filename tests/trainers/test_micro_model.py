@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
 
 from core.grading.answers import extract_boxed
 from core.questions.prompts import challenger_messages, solver_messages
 from core.questions.voting import vote
 from core.settings.training import Sampling
 from core.types import TINY_BASES
+from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
@@ -133,6 +136,15 @@ def test_a_complete_solution_teaches_all_but_whether_to_guess() -> None:
 def test_a_larger_model_has_more_parameters() -> None:
     counts = [sum(p.numel() for p in pretraining.new_model(1, size).parameters()) for size in SIZES.values()]
     assert [round(count / 1e6, 1) for count in counts] == [0.5, 1.0, 1.8]
+
+
+@pytest.mark.parametrize(
+    ("option", "known"), [("base", "micro, micro-long"), ("size", "0.5M, 1M, 2M"), ("device", "cpu, cuda")]
+)
+def test_an_unknown_option_is_refused_before_anything_is_built(tmp_path: Path, option: str, known: str) -> None:
+    result = CliRunner().invoke(app, ["micro", "build", str(tmp_path / "model"), f"--{option}", "huge"])
+    assert (result.exit_code, result.output) == (1, f"error: --{option}: expected one of {known}, got 'huge'\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_pretraining_is_reproducible_and_lowers_the_loss() -> None:
