@@ -216,7 +216,7 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        ({"preset": "nosuch"}, "body.preset: expected one of demo, dr_grpo, "),
+        ({"preset": "nosuch"}, "body.preset: expected one of demo, demo-long, dr_grpo, "),
         ({"preset": "../demo"}, "body.preset: String should match pattern"),
         ({"preset": "demo.toml"}, "body.preset: String should match pattern"),
         ({"name": "../up"}, "body.name: String should match pattern"),
