@@ -182,15 +182,8 @@ def _points(values_of_runs: Sequence[Mapping[int, float]], is_share: bool) -> li
     points = []
     for t in sorted(common):
         values = [of_run[t] for of_run in values_of_runs]
-        points.append(Point(t, fmean(values), _within(over_seeds(values), is_share), values))
+        points.append(Point(t, fmean(values), over_seeds(values, shares=is_share), values))
     return points
-
-
-def _within(interval: Estimate | None, is_share: bool) -> Estimate | None:
-    """The interval of a share, cut off at 0 and 1."""
-    if interval is None or not is_share:
-        return interval
-    return Estimate(interval.value, max(0.0, interval.lo), min(1.0, interval.hi), interval.n)
 
 
 def _differences(

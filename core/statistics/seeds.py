@@ -30,15 +30,19 @@ class Difference:
     by_seed: list[float]
 
 
-def over_seeds(values: Sequence[float]) -> Estimate | None:
-    """The mean over seeds, with Student's 95% interval. None if there are fewer than two."""
+def over_seeds(values: Sequence[float], *, shares: bool = False) -> Estimate | None:
+    """The mean over seeds, with Student's 95% interval, which that of `shares` cuts off at 0 and 1.
+
+    None if there are fewer than two values. n is the number of values.
+    """
     if len(values) < 2:
         return None
     from scipy.special import stdtrit  # slow to import, and few callers need it
 
     half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / sqrt(len(values))
     mean = fmean(values)
-    return Estimate(mean, mean - half, mean + half, len(values))
+    lo, hi = (max(0.0, mean - half), min(1.0, mean + half)) if shares else (mean - half, mean + half)
+    return Estimate(mean, lo, hi, len(values))
 
 
 def paired_bootstrap(differences: Sequence[Sequence[float]], draws: int = 2_000) -> Difference:

@@ -7,6 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from core.statistics.estimates import Estimate
 from core.statistics.seeds import average_bootstrap, over_seeds, paired_bootstrap
 
 
@@ -18,6 +19,10 @@ def test_the_mean_over_seeds_has_student_s_interval() -> None:
     assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.6, 0.6 - half, 0.6 + half), abs=1e-6)
     assert estimate.n == 3
     assert over_seeds([0.5]) is None
+
+
+def test_the_interval_of_shares_ends_at_0_and_1() -> None:
+    assert over_seeds([0.1, 0.9], shares=True) == Estimate(0.5, 0, 1, 2)
 
 
 def test_the_bootstrap_of_one_seed_has_the_binomial_interval() -> None:
