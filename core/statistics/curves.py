@@ -81,7 +81,7 @@ def majority_share_at_k(tally: Tally, k: int) -> float:
         ValueError: not 1 <= k <= n.
     """
     _check(tally.n, k)
-    return _largest_classes(tuple(sorted(size for size, _ in tally.classes)), tally.blank)[k] / k
+    return float(_largest_classes(tuple(sorted(size for size, _ in tally.classes)), tally.blank)[k]) / k
 
 
 def curve(tallies: Sequence[Tally]) -> list[CurvePoint]:
@@ -135,21 +135,22 @@ def _sets_won(others: Sequence[int], blank: int, votes: int, rest: int) -> float
     return float((ways @ blanks / np.arange(1, most_ties + 2)).sum())
 
 
-@lru_cache(maxsize=65_536)
-def _largest_classes(sizes: tuple[int, ...], blank: int) -> tuple[float, ...]:
-    """The mean size of the largest class in k answers, for k = 0, 1, …, n: the sum over v of P(it is larger than v)."""
+@lru_cache(maxsize=4_096)  # 8 KB each, if a question has the most answers that it can have
+def _largest_classes(sizes: tuple[int, ...], blank: int) -> NDArray[np.float64]:
+    """(n + 1,) The mean size of the largest class in k answers, for k = 0, 1, …, n: the sum over v of P(it is larger than v)."""
     n = sum(sizes) + blank
-    sets = _subsets(n, n)
+    sets = _subsets(n)
     means = np.zeros(n + 1)
     for most in range(max(sizes, default=0)):
         # No class has more than `most` of the answers. Those that are not larger can be drawn in any way.
-        ways = _subsets(blank + sum(size for size in sizes if size <= most), n)
+        ways = _subsets(blank + sum(size for size in sizes if size <= most))
         for size in (size for size in sizes if size > most):
-            ways = np.convolve(ways, _subsets(size, most))[: n + 1]
+            ways = np.convolve(ways, _subsets(size)[: most + 1])
         means += 1 - np.pad(ways, (0, n + 1 - len(ways))) / sets
-    return tuple(means.tolist())
+    return means
 
 
-def _subsets(size: int, most: int) -> NDArray[np.float64]:
-    """The number of ways to draw j of `size` answers, for j = 0, 1, … up to `most` or `size`."""
-    return np.array([comb(size, j) for j in range(min(size, most) + 1)], dtype=np.float64)
+@lru_cache(maxsize=2_048)
+def _subsets(size: int) -> NDArray[np.float64]:
+    """(size + 1,) The number of ways to draw j of `size` answers, for j = 0, 1, …, `size`."""
+    return np.array([comb(size, j) for j in range(size + 1)], dtype=np.float64)

@@ -73,6 +73,7 @@ def test_many_answers_are_no_trouble() -> None:
     tally = Tally(((100, True), *[(1, False)] * 400), 524)
     assert majority_at_k(tally, 512) == pytest.approx(1)
     assert majority_share_at_k(tally, 1024) == pytest.approx(100 / 1024)
+    assert majority_share_at_k(Tally(((1024, True),), 0), 512) == 1
     assert pass_at_k(1024, 1, 512) == pytest.approx(0.5)
 
 
