@@ -14,6 +14,7 @@ from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
 from core.types import CheckpointRole, Evaluated
+from services.api.figure_metrics import is_share
 from services.run_series import series
 from storage import queries
 from storage.errors import StoreError
@@ -38,7 +39,6 @@ SERIES = (
     "positive_labels",
     "negative_labels",
 )
-_NO_SHARES = frozenset({"policy_entropy", "kl", "pseudo_reward", "positive_labels", "negative_labels"})
 _NOT_COMPARED = ("seed", "iterations", "budget", "rates")  # settings in which runs may differ without being told apart
 
 
@@ -164,7 +164,7 @@ def _curves(results: Collection[Results]) -> dict[str, list[Point]]:
         name: [{t: fmean(map(score, answered.values())) for t, answered in of_run.items()} for of_run in results]
         for name, score in SCORES.items()
     }
-    curves = {name: _points(values, is_share=True) for name, values in by_figure.items()}
+    curves = {name: _points(values, True) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}
 
 
@@ -173,16 +173,16 @@ def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[Point]
     by_figure = {
         name: [{t: figure.value for t, figure in series(session, run, name).items()} for run in runs] for name in SERIES
     }
-    curves = {name: _points(values, name not in _NO_SHARES) for name, values in by_figure.items()}
+    curves = {name: _points(values, is_share(name)) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}
 
 
-def _points(values_of_runs: Sequence[Mapping[int, float]], is_share: bool) -> list[Point]:
+def _points(values_of_runs: Sequence[Mapping[int, float]], of_share: bool) -> list[Point]:
     common = set.intersection(*(set(values) for values in values_of_runs))
     points = []
     for t in sorted(common):
         values = [of_run[t] for of_run in values_of_runs]
-        points.append(Point(t, fmean(values), over_seeds(values, shares=is_share), values))
+        points.append(Point(t, fmean(values), over_seeds(values, of_share), values))
     return points
 
 

@@ -73,7 +73,7 @@ def cells(session: Session, run: str) -> list[MatrixCell]:
 
 
 def mean_cells(of_runs: Sequence[Sequence[MatrixCell]]) -> list[MatrixCell]:
-    """The means of the cells that all of several runs have, with Student's 95% interval over the runs (`over_seeds`).
+    """The means of the cells that all of several runs have, with Student's 95% interval over the runs, cut off at 0 and 1.
 
     `figure.n` is the number of runs, and `solver` has no run's name: base/0 or solver/3.
     """
@@ -84,7 +84,7 @@ def mean_cells(of_runs: Sequence[Sequence[MatrixCell]]) -> list[MatrixCell]:
     return [
         MatrixCell(*key, figure)
         for key, of_cell in values.items()
-        if len(of_cell) == len(of_runs) and (figure := over_seeds(of_cell, shares=True)) is not None
+        if len(of_cell) == len(of_runs) and (figure := over_seeds(of_cell, is_share=True)) is not None
     ]
 
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
+from services.api.figure_metrics import is_share
 from services.drift.series import STEP_METRICS
 from storage import queries
 from storage.errors import StoreError
@@ -27,7 +28,7 @@ def curves_of(session: Session, arms: Mapping[str, Sequence[str]], name: str, by
     that is no series is looked for among the Solver's training metrics. Raises `StoreError` if no run has the figure.
     """
     curve = _by_step if by_step else series
-    curves = {arm: _mean([curve(session, run, name) for run in runs]) for arm, runs in arms.items()}
+    curves = {arm: _mean([curve(session, run, name) for run in runs], is_share(name)) for arm, runs in arms.items()}
     if not any(curves.values()):
         known = sorted({known for runs in arms.values() for run in runs for known in _names(session, run, by_step)})
         raise StoreError(f"series {name}: expected one of {', '.join(known) or 'none, because there is none yet'}")
@@ -70,13 +71,13 @@ def _by_step(session: Session, run: str, name: str) -> Curve:
     }
 
 
-def _mean(curves: Sequence[Curve]) -> Curve:
+def _mean(curves: Sequence[Curve], of_share: bool) -> Curve:
     if len(curves) == 1:
         return curves[0]
     means = Curve()
     for x in sorted(set.intersection(*(set(curve) for curve in curves))):
         values = [curve[x].value for curve in curves]
-        means[x] = over_seeds(values) or _exact(fmean(values))
+        means[x] = over_seeds(values, of_share) or _exact(fmean(values))
     return means
 
 

@@ -30,10 +30,10 @@ class Difference:
     by_seed: list[float]
 
 
-def over_seeds(values: Sequence[float], *, shares: bool = False) -> Estimate | None:
-    """The mean over seeds, with Student's 95% interval, which that of `shares` cuts off at 0 and 1.
+def over_seeds(values: Sequence[float], is_share: bool) -> Estimate | None:
+    """The mean over seeds, with Student's 95% interval, which is cut off at 0 and 1 if the values are shares.
 
-    None if there are fewer than two values. n is the number of values.
+    None if there are fewer than two.
     """
     if len(values) < 2:
         return None
@@ -41,8 +41,8 @@ def over_seeds(values: Sequence[float], *, shares: bool = False) -> Estimate | N
 
     half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / sqrt(len(values))
     mean = fmean(values)
-    lo, hi = (max(0.0, mean - half), min(1.0, mean + half)) if shares else (mean - half, mean + half)
-    return Estimate(mean, lo, hi, len(values))
+    low, high = (max(0.0, mean - half), min(1.0, mean + half)) if is_share else (mean - half, mean + half)
+    return Estimate(mean, low, high, len(values))
 
 
 def paired_bootstrap(differences: Sequence[Sequence[float]], draws: int = 2_000) -> Difference:
@@ -74,8 +74,12 @@ def average_bootstrap(benchmarks: Sequence[Sequence[float]], draws: int = 2_000)
 def _means_of_one(values: Sequence[float], draws: int, random: np.random.Generator) -> Floats:
     """(draws,) means of resamples. How often each different value is drawn is enough, and faster than each question."""
     different, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
-    drawn = random.multinomial(len(values), counts / len(values), size=draws)
-    means: Floats = drawn @ different / len(values)
+    shares = counts / len(values)
+    sums = [
+        random.multinomial(len(values), shares, size=min(_CHUNK, draws - start)) @ different
+        for start in range(0, draws, _CHUNK)
+    ]
+    means: Floats = np.concatenate(sums) / len(values)
     return means
 
 

@@ -14,7 +14,7 @@ from core.statistics.curves import CurvePoint
 from core.statistics.estimates import Estimate
 from orchestrator.report.canvas import LIGHT, as_png, grid
 from orchestrator.report.marks import iteration_ticks, legend, line, percent_axis
-from services.api.figure_metrics import FIGURES
+from services.api.figure_metrics import figure_of, is_share
 from services.comparison import Comparison, Point
 from services.model_comparison import ModelComparison
 from services.run_series import Curve
@@ -59,10 +59,9 @@ def arm_panel(comparison: Comparison) -> Panel:
 
 def series_panel(name: str, lines: Mapping[str, Curve], x: X) -> Panel:
     """A series or a training metric of several arms."""
-    figure = FIGURES.get(name)
-    unit = figure.unit if figure else ""
-    title = name.replace("_", " ") + (f", {unit}" if unit not in ("", "ratio") else "")
-    return Panel(title, lines, x, share=unit == "ratio")
+    figure, share = figure_of(name), is_share(name)
+    title = name.replace("_", " ") + (f", {figure.unit}" if figure and figure.unit and not share else "")
+    return Panel(title, lines, x, share)
 
 
 def metric_panels(comparison: ModelComparison, positions: Mapping[str, tuple[str, int]], x: X) -> list[Panel]:
@@ -123,12 +122,13 @@ def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
     chart.set_xlabel(panel.x, color=LIGHT["muted"], fontsize=9)
 
 
-def _beside(curve: Curve, x: X, place: float) -> list[tuple[float, Estimate]]:
+def _beside(curve: Curve, x: X, shift: float) -> list[tuple[float, Estimate]]:
     """The points, shifted a little, so that the intervals of several lines do not cover one another."""
     if x == "k":
-        return [(k * 1.03**place, figure) for k, figure in curve.items()]
+        return [(k * 1.03**shift, figure) for k, figure in curve.items()]
     width = max(curve) - min(curve)
-    return [(at + place * (0.05 if x == "iteration" else 0.004 * width), figure) for at, figure in curve.items()]
+    step = 0.05 if x == "iteration" else 0.004 * width
+    return [(position + shift * step, figure) for position, figure in curve.items()]
 
 
 def _estimate(point: Point) -> Estimate:

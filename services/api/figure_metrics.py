@@ -113,6 +113,12 @@ def figure_of(series: str) -> Figure | None:
     return None if share is None else Figure(share[1], "ratio", f"The series {series}", "items")
 
 
+def is_share(series: str) -> bool:
+    """Whether the values of a series are in 0..1, as far as its name tells it."""
+    figure = figure_of(series)
+    return figure is not None and figure.unit == "ratio"
+
+
 def figures(series: Mapping[str, Sequence[SeriesPoint]]) -> Iterable[Metric]:
     """The metrics of each run's points, in order of their names.
 

@@ -13,12 +13,24 @@ from core.statistics.seeds import average_bootstrap, over_seeds, paired_bootstra
 
 def test_the_mean_over_seeds_has_student_s_interval() -> None:
     # mean 0.6, standard deviation 0.1, and the 97.5% quantile of t with two degrees of freedom is 4.302653
-    estimate = over_seeds([0.5, 0.6, 0.7])
+    estimate = over_seeds([0.5, 0.6, 0.7], is_share=False)
     assert estimate is not None
     half = 4.302653 * 0.1 / sqrt(3)
     assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.6, 0.6 - half, 0.6 + half), abs=1e-6)
     assert estimate.n == 3
-    assert over_seeds([0.5]) is None
+    assert over_seeds([0.5], is_share=True) is None
+
+
+def test_the_interval_of_a_share_over_seeds_stays_within_0_and_1() -> None:
+    # Student's interval alone would be 0.2 or 0.8 ± 12.706 * 0.1
+    low, high = over_seeds([0.1, 0.3], is_share=True), over_seeds([0.7, 0.9], is_share=True)
+    assert low is not None
+    assert high is not None
+    assert (low.lo, high.hi) == (0, 1)
+    assert low.hi == pytest.approx(1)
+    whole = over_seeds([0.1, 0.3], is_share=False)
+    assert whole is not None
+    assert whole.hi == pytest.approx(0.2 + 12.7062 * 0.1, abs=1e-4)
 
 
 def test_the_interval_of_shares_ends_at_0_and_1() -> None:

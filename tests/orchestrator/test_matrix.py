@@ -235,8 +235,9 @@ def test_means_over_runs_have_the_interval_of_student() -> None:
     base, labels = mean_cells([of_run("a", 0.5), of_run("b", 0.7), [of_run("c", 0.9)[0], of_run("c", 0.9)[2]]])
     assert (base.questions, base.solver, base.over, base.figure.n) == (1, "base/0", "all", 3)
     assert (labels.solver, labels.over) == (None, "kept")
-    lower = 0.7 - 4.3027 * 0.2 / 3**0.5  # the upper end is cut off at 1
-    assert (base.figure.value, base.figure.lo, base.figure.hi) == pytest.approx((0.7, lower, 1), abs=1e-4)
+    half = 4.3027 * 0.2 / 3**0.5
+    assert (base.figure.value, base.figure.lo) == pytest.approx((0.7, 0.7 - half), abs=1e-4)
+    assert base.figure.hi == 1  # a share, so not 0.7 + half
 
 
 def test_the_command_shows_stored_answers_without_services(

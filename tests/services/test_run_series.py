@@ -95,7 +95,9 @@ def test_several_seeds_have_their_mean(runs: Store) -> None:
     both = curves(runs, "held_out", False, arm=["a", "b"])["arm"]
     assert both[1].value == (0.5 + 0.75) / 2
     assert (both[0].lo, both[0].hi, both[0].n) == (0.25, 0.25, 2)
-    assert both[1].hi == pytest.approx(0.625 + 12.7062 * 0.125)  # Student's t with one degree of freedom
+    assert (both[1].lo, both[1].hi) == (0, 1)  # Student's interval would be wider than a share can be
+    kl = curves(runs, "kl", False, arm=["a", "b"])["arm"]
+    assert kl[1].hi == pytest.approx(2.5 + 12.7062 * 0.5)  # Student's t with one degree of freedom
 
 
 def test_a_figure_that_no_run_has_is_refused_with_those_that_there_are(runs: Store) -> None:
