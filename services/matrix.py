@@ -73,7 +73,7 @@ def cells(session: Session, run: str) -> list[MatrixCell]:
 
 
 def mean_cells(of_runs: Sequence[Sequence[MatrixCell]]) -> list[MatrixCell]:
-    """The means of the cells that all of several runs have, with Student's 95% interval over the runs, cut off at 0 and 1.
+    """The means of the cells that all of several runs have, with the interval of `over_seeds` over the runs.
 
     `figure.n` is the number of runs, and `solver` has no run's name: base/0 or solver/3.
     """

@@ -137,7 +137,10 @@ def _sets_won(others: Sequence[int], blank: int, votes: int, rest: int) -> float
 
 @lru_cache(maxsize=4_096)  # 8 KB each, if a question has the most answers that it can have
 def _largest_classes(sizes: tuple[int, ...], blank: int) -> NDArray[np.float64]:
-    """(n + 1,) The mean size of the largest class in k answers, for k = 0, 1, …, n: the sum over v of P(it is larger than v)."""
+    """(n + 1,) The mean size of the largest class in k answers, for k = 0, 1, …, n.
+
+    It is the sum over v of P(the class is larger than v).
+    """
     n = sum(sizes) + blank
     sets = _subsets(n)
     means = np.zeros(n + 1)
