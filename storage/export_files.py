@@ -1,4 +1,5 @@
-"""Files of exported rows: JSONL, CSV and Parquet. What the rows are, `storage.exports` and `services.records` say.
+"""Files of exported rows: JSONL, CSV and Parquet. The modules `storage.exports` and `services.record_exports` make
+the rows.
 
 A file is written once, a page of rows at a time, and appears only when it is complete, with its manifest beside it. The
 same rows give the same bytes.
@@ -40,6 +41,8 @@ class NotFinal(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Export:
+    """A written file, and what its manifest says."""
+
     path: Path
     manifest: dict[str, Any]
 
