@@ -6,6 +6,7 @@ has, has the evaluation's own manifest, and says what the file's sha256 is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -77,17 +78,20 @@ def export_records(store: Store, root: Path, texts: Path | None, key: str, kind:
 
     def write(path: Path) -> dict[str, Any]:
         rows = answers = 0
+        verdicts = Counter[str]()  # a recheck may have added some since the file was named
 
         def counted() -> Iterator[list[Row]]:
             nonlocal rows, answers
             for page in _pages(store, key, replies):
-                rows, answers = rows + len(page), answers + sum(len(one["answers"]) for one in page)
+                of_page = [answer for row in page for answer in row["answers"]]
+                rows, answers = rows + len(page), answers + len(of_page)
+                verdicts.update(verdict["judge"] for answer in of_page for verdict in answer["judged"])
                 yield page
 
         with path.open("wb") as file:
             write_rows(file, kind, _SCHEMA, counted())
         named = {"evaluation": key, "model": row.model, "benchmark": row.benchmark, "run": row.run, "format": kind}
-        counts = {"rows": rows, "answers": answers, "judged": judged, "texts": replies is not None}
+        counts = {"rows": rows, "answers": answers, "judged": {**verdicts}, "texts": replies is not None}
         return {**named, **counts, "columns": _SCHEMA.names, **size_of(path), "manifest": row.manifest}
 
     return written_once(root / "_evaluations" / key / f"{key}-{version}.{kind}", write)

@@ -98,6 +98,21 @@ def test_a_later_recheck_makes_another_file_and_texts_may_be_missing(sqlite: Sto
     assert (after.path != before.path, before.manifest["judged"]) == (True, {})
 
 
+def test_the_manifest_counts_the_verdicts_that_the_file_has(
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, pages = store_evaluation(sqlite, tmp_path / "texts"), record_exports._pages
+
+    def during_a_recheck(*arguments: Any) -> Any:
+        store_recheck(sqlite, key, "judge_m")
+        return pages(*arguments)
+
+    monkeypatch.setattr(record_exports, "_pages", during_a_recheck)
+    exported = export_records(sqlite, tmp_path, None, key, "jsonl")
+    judged = [one for row in read(exported.path, "jsonl") for answer in row["answers"] for one in answer["judged"]]
+    assert (len(judged), exported.manifest["judged"]) == (28, {"judge_m": 28})
+
+
 def test_texts_that_a_file_format_cannot_hold_are_replaced(sqlite: Store, tmp_path: Path) -> None:
     key = store_evaluation(sqlite, tmp_path / "texts")
     with sqlite.write() as session:
