@@ -131,7 +131,7 @@ def compare_models(
             f"models {', '.join(models)}: expected evaluations on {', '.join(benchmarks)}, got none that is finished"
             f"{' and asked as in the suite' if any(benchmarks.values()) else ''}"
         )
-    rows = [row for metric in metrics for row in _rows(session, [*stored], compared, metric)]
+    rows = [row for metric in dict.fromkeys(metrics) for row in _rows(session, [*stored], compared, metric)]
     missing = {
         model: names for model in models if (names := [one.name for one in compared if model not in one.evaluations])
     }

@@ -15,6 +15,7 @@ from core.statistics.estimates import share
 from core.types import Checkpoint
 from services.api.app import PREFIX, create_app
 from services.api.client import ApiClient
+from services.api.routes import comparisons
 from services.api.routes.presets import QuestionSets
 from services.evaluations import figures_of
 from services.model_comparison import ModelComparison, compare_models, k_curves, models_named
@@ -70,7 +71,7 @@ def test_each_benchmark_and_the_average_by_hand(evaluated: Store) -> None:
 
 
 def test_metrics_of_k_samples_are_over_the_benchmarks_that_have_them(evaluated: Store) -> None:
-    one, of_two, *of_four = compared(evaluated, "one", "two", metrics=["pass@2", "maj@4"]).rows
+    one, of_two, *of_four = compared(evaluated, "one", "two", metrics=["pass@2", "maj@4", "pass@2"]).rows
     assert (one.model, one.metric, of_two.model, of_two.metric) == ("one", "pass@2", "one", "maj@4")
     # RRXX: one of six pairs has no right answer; its majority of four is a tie. XXYZ is never right.
     assert one.cells["a"].figure.value == pytest.approx(5 / 6 / 2)
@@ -185,7 +186,7 @@ def test_a_branch_on_labelled_data_is_apart_from_the_loop(run: Store) -> None:
     assert [row.cells["a"].figure.value for row in compared(run, "r:1", "r:labelled/1").rows] == [0.25, 0.75]
 
 
-def test_over_rest(run: Store, tmp_path: Path) -> None:
+def test_over_rest(run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sampling = Sampling(top_p=1.0)
     suite = Suite(title="", source="", sampling=sampling, benchmarks={"a": 4, "b": 0})
     sets = QuestionSets(("a", "b", "c"), {"mine": suite})
@@ -200,6 +201,9 @@ def test_over_rest(run: Store, tmp_path: Path) -> None:
         return api.get(f"{PREFIX}/comparison/models", params=parameters).status_code
 
     assert status(model="r", benchmark=["a"], metric=["pass@2"]) == 200
+    monkeypatch.setattr(comparisons, "_MOST_FIGURES", 2)  # a run's name stands for two models here
+    assert status(model="r", benchmark=["a"]) == 200
+    assert status(model="r", benchmark=["a"], metric=["pass@2", "greedy"]) == 422
     assert status(model="r:1", benchmark="c") == 409
     assert status(model="r:7", benchmark="a") == 404
     assert status(model="r:1", benchmark="../a.toml") == status(model="r:1", suite="theirs") == 422

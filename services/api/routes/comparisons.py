@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request
 
 from services.api.dependencies import ReadSession
-from services.api.problems import documented
+from services.api.problems import documented, invalid
 from services.api.routes.presets import QuestionSets
 from services.api.schemas import ExperimentRuns
 from services.comparison import Comparison, arms_named, compare
@@ -17,6 +17,7 @@ from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
 
 router = APIRouter(tags=["comparisons"])
+_MOST_FIGURES = 1_000  # of one comparison of models: each takes about 10 ms
 _Model = Annotated[str, Query(min_length=1, max_length=1_000)]
 _Set = Annotated[str, Query(max_length=100)]  # a benchmark or a suite
 _Metric = Annotated[str, Query(pattern=f"^({METRIC.pattern})$")]
@@ -77,6 +78,10 @@ def get_model_comparison(
     protocols = {**dict.fromkeys(benchmark), **of_suite}
     try:
         models = [one for group in models_named(session, model, [*protocols]).values() for one in group]
+        figures = len(models) * len(protocols) * max(1, len(metric))
+        if figures > _MOST_FIGURES:
+            expected = f"expected at most {_MOST_FIGURES:,} figures, of models on benchmarks in metrics"
+            raise invalid("model", f"{expected}, got {figures:,}", "query")
         return compare_models(session, models, protocols, metric or [None])
     except NotThere:
         raise
