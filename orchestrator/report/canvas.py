@@ -45,6 +45,7 @@ COLOURS = {
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
 _NAMES = {light: name for name, light in LIGHT.items()}
 _PIXELS_PER_POINT = 1.36
+mpl.rcParams["text.parse_math"] = False  # names may have two `$`; no text of ours is a formula
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # keeps text as text, which can be read aloud and searched, and uses the page's font
     "font.family": ["DejaVu Sans"],

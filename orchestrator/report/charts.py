@@ -80,8 +80,8 @@ def by_level(measures: RunMeasures) -> Axes | None:
         points = [(levels.index(level) + shift, value) for level, value in iteration.by_level.items()]
         colour = step_colour(iteration.t, len(measures.iterations) - 1)
         marks.line(chart, points, marks.t_name(iteration.t), colour, _MARKERS[iteration.t % len(_MARKERS)])
-    # Level names come from the benchmark's file, so they are cut, and `$` is escaped so that it begins no formula.
-    chart.set_xticks(range(len(levels)), [level[:12].replace("$", r"\$") for level in levels])
+    # Level names come from the benchmark's file, so they are cut.
+    chart.set_xticks(range(len(levels)), [level[:12] for level in levels])
     meaning = " (operations in the question)" if measures.config.evaluation.benchmark in TINY_BASES else ""
     chart.set_xlabel(f"level{meaning}", color=LIGHT["muted"], fontsize=9)
     marks.percent_axis(chart)

@@ -109,7 +109,8 @@ def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
         else:
             line(chart, _beside(curve, panel.x, i - (len(names) - 1) / 2), name, colour, marker)
     if panel.share:
-        percent_axis(chart, min(1.0, 1.1 * max(one.hi for curve in panel.lines.values() for one in curve.values())))
+        highest = max(figure.hi for curve in panel.lines.values() for figure in curve.values())
+        percent_axis(chart, min(1.0, 1.1 * highest) or 1.0)
     positions = sorted({x for curve in panel.lines.values() for x in curve})
     if panel.x == "k":
         chart.set_xscale("log", base=2)
