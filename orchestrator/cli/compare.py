@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from core.errors import CoevoError
 from core.settings.evaluation import Protocol
 from orchestrator.cli.comparison_tables import show, show_models
-from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.cli.terminal import AsJson, clear_errors, written
 from orchestrator.installation.home import home
 from orchestrator.question_sets.benchmarks import definition_of, read_suite
 from services.comparison import Comparison, arms_named, arms_of, compare
@@ -68,7 +68,7 @@ def compare_command(
             every = [model for group in models.values() for model in group]
             comparison = compare_models(session, every, protocols, metrics or [None])
             if picture is not None:
-                picture.write_bytes(_model_picture(session, comparison, models, series or [], by))
+                _write(picture, _model_picture(session, comparison, models, series or [], by))
             if as_json:
                 print(TypeAdapter(ModelComparison).dump_json(comparison, indent=1).decode())
             else:
@@ -86,7 +86,7 @@ def _compare_arms(session: Session, names: Sequence[str], picture: Path | None, 
     if picture is not None:
         from orchestrator.report.comparison import arm_panel, picture_of  # matplotlib takes a second to import
 
-        picture.write_bytes(picture_of([arm_panel(comparison)]))
+        _write(picture, picture_of([arm_panel(comparison)]))
     if as_json:
         print(TypeAdapter(Comparison).dump_json(comparison, indent=1).decode())
     else:
@@ -103,9 +103,14 @@ def _compare_series(
     if picture is not None:
         from orchestrator.report.comparison import picture_of, series_panel
 
-        picture.write_bytes(picture_of([series_panel(name, lines, by) for name, lines in curves.items()]))
+        _write(picture, picture_of([series_panel(name, lines, by) for name, lines in curves.items()]))
     if as_json:
         print(TypeAdapter(dict[str, dict[str, Curve]]).dump_json(curves, indent=1).decode())
+
+
+def _write(picture: Path, png: bytes) -> None:
+    with written(picture) as temporary:
+        temporary.write_bytes(png)
 
 
 def _model_picture(

@@ -10,9 +10,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from core.files import put
 from core.settings.parsing import ConfigError
-from orchestrator.cli.terminal import RunName, clear_errors
+from orchestrator.cli.terminal import RunName, clear_errors, written
 from orchestrator.installation.home import home
 from services.record_exports import export_records
 from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
@@ -75,11 +74,6 @@ def _format(file: Path, formats: Mapping[str, Kind]) -> Kind:
 
 def _copy(exported: Export, file: Path) -> None:
     for source, target in ((exported.path, file), (manifest_path_of(exported.path), manifest_path_of(file))):
-        temporary = target.with_name(f"{target.name}.part")
-        try:
+        with written(target) as temporary:
             shutil.copyfile(source, temporary)
-            put(temporary, target)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
     print(json.dumps(exported.manifest, indent=1))

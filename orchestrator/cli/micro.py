@@ -11,7 +11,7 @@ import typer
 
 from core.errors import CoevoError
 from core.files import make_folder
-from orchestrator.cli.terminal import clear_errors
+from orchestrator.cli.terminal import clear_errors, written
 from trainers.micro import synthetic
 from trainers.micro.bases import BASES, DEFAULT, SIZES
 
@@ -81,6 +81,7 @@ def micro_prompts_polynomials(
 
 
 def _write(file: Path, made: list[synthetic.SyntheticPrompt]) -> None:
-    make_folder(file.parent)
-    file.write_text("".join(f"{line}\n" for line in synthetic.lines(made)), encoding="utf-8")
+    with written(file) as temporary:
+        make_folder(file.parent)
+        temporary.write_text("".join(f"{line}\n" for line in synthetic.lines(made)), encoding="utf-8")
     print(file)

@@ -1,15 +1,17 @@
-"""What the commands share: options, error output, and the parsing of `--set`."""
+"""What the commands share: options, error output, files that they write, and the parsing of `--set`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from core.errors import CoevoError
+from core.files import put
 from core.settings.parsing import ConfigError
 from core.unicode import from_json
 
@@ -26,6 +28,22 @@ def clear_errors() -> Iterator[None]:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+
+
+@contextmanager
+def written(file: Path) -> Iterator[Path]:
+    """The path of a temporary file, which becomes `file` at the end, so that this is complete or absent.
+
+    Raises `ConfigError` if it cannot be written.
+    """
+    temporary = file.with_name(f"{file.name}.part")
+    try:
+        yield temporary
+        put(temporary, file)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def setting(text: str) -> tuple[str, Any]:

@@ -203,6 +203,7 @@ def test_series_alone_need_no_benchmark_in_common(store: Store, tmp_path: Path, 
         (("mine", "other", "--series", "nosuch", "--json"), "series nosuch: expected one of kl"),
         (("mine", "other:1", "--suite", "srt", "--picture", "x.png"), "expected only runs or only single models"),
         (("mine:1", "--suite", "srt", "--series", "kl", "--picture", "x.png"), "--series: expected runs, got mine:1"),
+        (("mine", "--series", "kl", "--picture", "nowhere/x.png"), "nowhere/x.png: cannot be written: No such file"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(store: Store, arguments: tuple[str, ...], words: str) -> None:

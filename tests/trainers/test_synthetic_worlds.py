@@ -146,6 +146,13 @@ def test_a_number_of_prompts_that_there_are_not_is_refused_without_a_file(tmp_pa
     assert not file.exists()
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    file = tmp_path / "a" / "prompts.jsonl"
+    result = CliRunner().invoke(app, ["micro", "prompts", "polynomials", str(file), "--n", "5"])
+    assert (result.exit_code, f"{file}: cannot be written: File exists" in " ".join(result.output.split())) == (1, True)
+
+
 def test_the_tiny_model_s_tokenizer_writes_both_worlds() -> None:
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL)
     made = [

@@ -106,10 +106,10 @@ def _padded(batch: list[Example]) -> tuple[torch.Tensor, torch.Tensor]:
     width = max(len(prompt) + len(response) for prompt, response, _ in batch)
     ids = torch.zeros(len(batch), width, dtype=torch.long)
     labels = torch.full((len(batch), width), _NO_LABEL)
-    for row, (prompt, response, wanted) in enumerate(batch):
+    for row, (prompt, response, targets) in enumerate(batch):
         end = len(prompt) + len(response)
         ids[row, :end] = torch.tensor(prompt + response)
-        labels[row, len(prompt) - 1 : end - 1] = torch.tensor(wanted)
+        labels[row, len(prompt) - 1 : end - 1] = torch.tensor(targets)
     return ids, labels
 
 
