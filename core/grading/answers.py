@@ -9,6 +9,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
+from core.grading.points import is_curve
 from core.grading.quantities import parse_number, split_unit
 
 _BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
@@ -101,7 +102,9 @@ _AFTER_COMMAND = re.compile(r"(\\[A-Za-z]+) (?![A-Za-z])")
 def extract_boxed(text: str) -> str | None:
     """The content of the last `\\boxed{…}` with balanced braces, stripped; None if there is none or it is blank.
 
-    Escaped braces (`\\{`) are text, not grouping, as in LaTeX. The text is read once, however many boxes stay open.
+    Escaped braces (`\\{`) are text, not grouping, as in LaTeX. The text is read once, however many boxes stay open. A
+    curve is a true answer only (`core.grading.points`): as a reply's answer it would equal any point of it, so it is
+    none.
     """
     opened: list[tuple[int, bool]] = []  # per open brace: where its content starts, and whether it opens a box
     last: tuple[int, int] | None = None
@@ -112,7 +115,8 @@ def extract_boxed(text: str) -> str | None:
             start, boxed = opened.pop()
             if boxed and (last is None or start > last[0]):
                 last = (start, brace.start())
-    return text[slice(*last)].strip() or None if last else None
+    content = text[slice(*last)].strip() if last else ""
+    return None if not content or ("=" in content and is_curve(normalise(content))) else content
 
 
 def normalise(answer: str) -> str:

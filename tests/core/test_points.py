@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.types import EqualityVerdict
 
@@ -77,6 +78,14 @@ def test_any_rational_point_of_any_polynomial(coefficients: list[int], x: Fracti
 )
 def test_another_relation_is_compared_as_any_other_text(text: str) -> None:
     assert Grader().compare(text, text).verdict == "equal"
+
+
+def test_the_curve_is_no_answer_of_a_reply() -> None:
+    """Otherwise it would vote for every point, and be right wherever it goes through the true point."""
+    assert extract_boxed(rf"so \boxed{{{CURVE}}}") is None
+    assert extract_boxed(rf"so \boxed{{${CURVE}$.}}") is None
+    assert extract_boxed(r"so \boxed{y = x^2 + 3x + 7}") == "y = x^2 + 3x + 7"
+    assert extract_boxed(r"so \boxed{x \in [0, 1]}") == r"x \in [0, 1]"
 
 
 def test_a_named_pair_equals_the_pair(grader: Grader) -> None:
