@@ -169,27 +169,29 @@ def _solvers(session: Session, name: str, benchmarks: Sequence[str]) -> list[str
 def _compared(
     session: Session, stored: Mapping[str, str], name: str, protocol: Protocol | None, sufficient: Protocol
 ) -> ComparedBenchmark:
-    """The evaluations of all models that were asked the same questions in the same way; if there are several such ways,
-    that with the most samples, then with the most questions, then the newest."""
-    ways = {
+    """The evaluations of all models under the same conditions: questions, protocol and prompt. If there are several
+    such conditions, those with the most samples, then with the most questions, then the newest."""
+    newest = {
         model: {
-            _way(row): row  # the newest one
+            _conditions(row): row
             for row in queries.evaluations.finished_on(session, key, name)
             if _has_manifest(row) and protocol in (None, _protocol(row))
         }
         for model, key in stored.items()
     }
-    having = {model: of_model for model, of_model in ways.items() if of_model}
-    if not having:
+    evaluated = {model: rows for model, rows in newest.items() if rows}
+    if not evaluated:
         return ComparedBenchmark(name, 0, protocol or sufficient, {})
-    common = set.intersection(*(set(of_model) for of_model in having.values()))
+    common = set.intersection(*map(set, evaluated.values()))
     if not common:
-        asked = "; ".join(f"{model}: {' or '.join(map(_described, rows.values()))}" for model, rows in having.items())
+        asked = "; ".join(
+            f"{model}: {' or '.join(map(_described, rows.values()))}" for model, rows in evaluated.items()
+        )
         raise StoreError(f"benchmark {name}: expected the same questions, asked in the same way, got {asked}")
-    rows = {way: row for way, row in next(iter(having.values())).items() if way in common}
-    way, row = max(rows.items(), key=lambda one: (_protocol(one[1]).samples, _questions(one[1]), one[1].created_at))
-    keys = {model: of_model[way].id for model, of_model in having.items()}
-    return ComparedBenchmark(name, _questions(row), _protocol(row), keys)
+    candidates = [row for conditions, row in next(iter(evaluated.values())).items() if conditions in common]
+    best = max(candidates, key=lambda row: (_protocol(row).samples, _questions(row), row.created_at))
+    keys = {model: rows[_conditions(best)].id for model, rows in evaluated.items()}
+    return ComparedBenchmark(name, _questions(best), _protocol(best), keys)
 
 
 def _has_manifest(row: EvaluationRow) -> bool:
@@ -207,7 +209,8 @@ def _protocol(row: EvaluationRow) -> Protocol:
     return Protocol.model_validate({name: decoding[name] for name in Protocol.model_fields if name in decoding})
 
 
-def _way(row: EvaluationRow) -> str:
+def _conditions(row: EvaluationRow) -> str:
+    """The same for evaluations whose figures can be compared."""
     prompt = json.dumps(row.manifest["prompt"], sort_keys=True)
     return f"{row.manifest['benchmark']['sha256']} {_protocol(row).model_dump_json()} {prompt}"
 

@@ -63,15 +63,15 @@ def with_signals(
 ) -> list[Group]:
     """The groups with the embeddings and strategies that `method` needs or that are measured; `texts` are each group's
     question and its responses. Raises `InferenceError`."""
-    result, found = list(groups), signals.found_for(method)
-    if "embeddings" in found and groups:
+    result, computed = list(groups), signals.computed_for(method)
+    if "embeddings" in computed and groups:
         rows = embed(signals, [text for _, responses in texts for text in responses])
         ends = np.cumsum([len(responses) for _, responses in texts])[:-1]
         result = [
             replace(group, embeddings=embeddings)
             for group, embeddings in zip(result, np.split(rows, ends), strict=True)
         ]
-    if "clusters" in found:
+    if "clusters" in computed:
         clusters = cluster(signals, result, texts)
         result = [replace(group, clusters=of_group) for group, of_group in zip(result, clusters, strict=True)]
     return result

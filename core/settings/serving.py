@@ -48,10 +48,10 @@ class Signals(Part):
     embedder: Literal["hashing", "served"] | Service = "hashing"  # compares words, not meaning
     # "skeleton" compares texts without their numbers, "answer" compares final answers.
     clusterer: Literal["skeleton", "answer", "served"] | Service = "skeleton"
-    # Strategies are found even if the method needs none, for the figures of a step alone (Poly-EPO 6.1, Figure 2).
+    # Strategies are told apart even if the method needs none, for the figures of a step alone (Poly-EPO 6.1, Figure 2).
     measure_strategies: bool = False
 
-    def found_for(self, method: Method) -> frozenset[Signal]:
+    def computed_for(self, method: Method) -> frozenset[Signal]:
         """The signals that must be known of a question and its rollouts: those that `method` needs, and those that are
         only measured."""
         return method.needs | ({"clusters"} if self.measure_strategies else set())
@@ -59,7 +59,7 @@ class Signals(Part):
     def services(self, method: Method) -> list[Service]:
         """The services that are asked for the signals of `method`."""
         sources = {"embeddings": self.embedder, "clusters": self.clusterer}
-        needed = (source for signal, source in sources.items() if signal in self.found_for(method))
+        needed = (source for signal, source in sources.items() if signal in self.computed_for(method))
         return [source for source in needed if isinstance(source, Service)]
 
     def served(self, method: Method) -> dict[str, str]:
@@ -71,5 +71,5 @@ class Signals(Part):
         return {
             name: setting
             for name, (signal, setting, service) in sources.items()
-            if signal in self.found_for(method) and service == "served"
+            if signal in self.computed_for(method) and service == "served"
         }

@@ -146,18 +146,21 @@ def _full_path(name: str) -> str:
 
 
 def _commands(comparison: ModelComparison, model: str, suite: str | None) -> str:
-    """What makes the missing evaluations of a model: one command for the suite, and one for each way of asking."""
+    """What makes the missing evaluations of a model: one command for the suite, and one for each other protocol."""
     of_suite = read_suite(suite).benchmarks if suite is not None else {}
-    ways: dict[str, list[str]] = {}  # options -> benchmarks to name
+    benchmarks_by_options: dict[str, list[str]] = {}
     for benchmark in comparison.benchmarks:
         if benchmark.name in comparison.missing[model]:
             if benchmark.name in of_suite:
-                ways[f"--suite {suite}"] = []
+                benchmarks_by_options[f"--suite {suite}"] = []  # it names them
             else:
-                ways.setdefault(_options(benchmark.protocol), []).append(benchmark.name)
+                benchmarks_by_options.setdefault(_options(benchmark.protocol), []).append(benchmark.name)
     address, _, served = model.partition("#")
     named = ["--model", served] if served else []
-    return "; ".join(" ".join(["coevo evaluate", address, *names, *named, how]).strip() for how, names in ways.items())
+    return "; ".join(
+        " ".join(["coevo evaluate", address, *names, *named, options]).strip()
+        for options, names in benchmarks_by_options.items()
+    )
 
 
 def _options(protocol: Protocol) -> str:
