@@ -33,10 +33,6 @@ def test_the_interval_of_a_share_over_seeds_stays_within_0_and_1() -> None:
     assert whole.hi == pytest.approx(0.2 + 12.7062 * 0.1, abs=1e-4)
 
 
-def test_the_interval_of_shares_ends_at_0_and_1() -> None:
-    assert over_seeds([0.1, 0.9], shares=True) == Estimate(0.5, 0, 1, 2)
-
-
 def test_the_bootstrap_of_one_seed_has_the_binomial_interval() -> None:
     """Of 400 questions 240 differ by 1: the mean is 0.6, its standard error sqrt(0.24 / 400) = 0.0245."""
     difference = paired_bootstrap([[1.0] * 240 + [0.0] * 160])
