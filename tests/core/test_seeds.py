@@ -7,7 +7,6 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from core.statistics.estimates import Estimate
 from core.statistics.seeds import average_bootstrap, over_seeds, paired_bootstrap
 
 
