@@ -205,7 +205,7 @@ def _differences(
 
 
 def _differing(configs: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Arm -> the settings by dotted names in which not all arms are equal."""
+    """Arm -> its settings in which not all arms are equal, by dotted names; runs of another kind lack some."""
     flat = {arm: dict(_flat(config)) for arm, config in configs.items()}
     names = sorted({name for settings in flat.values() for name in settings})
     differing = [
@@ -214,7 +214,7 @@ def _differing(configs: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any
         if name.partition(".")[0] not in _NOT_COMPARED
         and any(settings.get(name) != flat[next(iter(flat))].get(name) for settings in flat.values())
     ]
-    return {arm: {name: settings.get(name) for name in differing} for arm, settings in flat.items()}
+    return {arm: {name: settings[name] for name in differing if name in settings} for arm, settings in flat.items()}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

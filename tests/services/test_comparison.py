@@ -164,3 +164,16 @@ def test_what_cannot_be_compared_is_refused(experiment: Store) -> None:
             arms_named(session, ["x-full-1"])
         with pytest.raises(NotThere, match="nosuch"):
             arms_named(session, ["nosuch"])
+
+
+def test_a_run_of_another_kind_shows_no_settings_that_it_lacks(store: Store) -> None:
+    prompts = {"file": "micro", "limit": 9, "labels": "given"}
+    add_run(store, "loop", [[True]])
+    add_run(store, "alone", [[True]], prompts=prompts, solver={"reward": {"type": "supervised"}})
+    with store.read() as session:
+        loop, alone = compare(session, *arms_named(session, ["loop", "alone"])).arms
+    assert loop.settings["kind"] == "co_evolve"
+    assert loop.settings["challenger.trained"] is True
+    assert alone.settings["prompts.limit"] == 9
+    assert not [name for name in loop.settings if name.startswith("prompts.")]
+    assert not [name for name in alone.settings if name.startswith("challenger.")]

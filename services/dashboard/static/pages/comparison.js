@@ -25,7 +25,7 @@ export function ArmComparison({ names, colours }) {
       ? `The second is the difference to ${baseline}: a paired bootstrap over questions and seeds.`
       : "They have no question in common, so there are no differences.",
   ].join(" ");
-  const differing = Object.keys(arms[0]?.settings ?? {});
+  const differing = [...new Set(arms.flatMap(({ settings }) => Object.keys(settings)))];
   const lines = arms.map((arm, i) => ({
     name: arm.arm,
     colour: colours[i % colours.length],
@@ -55,7 +55,7 @@ export function ArmComparison({ names, colours }) {
         <tbody>${differing.map(
           (name) =>
             html`<tr key=${name}><td>${name}</td>${arms.map(
-              ({ arm, settings }) => html`<td key=${arm}>${JSON.stringify(settings[name])}</td>`,
+              ({ arm, settings }) => html`<td key=${arm}>${name in settings && JSON.stringify(settings[name])}</td>`,
             )}</tr>`,
         )}</tbody>
       </table></div></details>`
