@@ -64,6 +64,7 @@ def test_smollm2_answers_a_question_in_both_engines(live: Live, serving: Serving
 
 
 QUESTIONS = os.environ.get("COEVO_MATH500")
+OPTIONS = ("--samples", "0", "--max-tokens", "48")  # greedy answers only
 
 
 @pytest.mark.skipif(QUESTIONS is None, reason="COEVO_MATH500: no file with the questions of MATH-500")
@@ -72,7 +73,7 @@ def test_a_stranger_s_model_is_asked_a_stranger_s_questions(live: Live, tmp_path
     because longer ones take many minutes on a CPU, so hardly any can be right."""
     folder = tmp_path / "model"
     write_smollm2(GGUF, folder)
-    done = live.coevo("evaluate", str(folder), str(QUESTIONS), "--limit", "20", "--max-tokens", "48", "--json")
+    done = live.coevo("evaluate", str(folder), str(QUESTIONS), "--limit", "20", *OPTIONS, "--json")
     assert done.returncode == 0, done.stderr
     [figures] = json.loads(done.stdout)
     assert figures["questions"] == 20
