@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from core.settings.evaluation import Benchmark, Protocol
 from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer
+from orchestrator.evaluation.answering import Ask
 from orchestrator.evaluation.manifest import begin
 from orchestrator.evaluation.models import Model
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
@@ -33,7 +35,7 @@ def store_answers_of(
     sha256 = hashlib.sha256(f"{benchmark} {len(items)}".encode()).hexdigest()
     loaded = LoadedBenchmark(benchmark, Benchmark(title="", source=""), items, sha256)
     protocol = protocol or Protocol(samples=len(sampled[0]) if sampled else 0)
-    named = Model(model, {"name": model}, {"name": "openai"}, None, checkpoint)  # type: ignore[arg-type]  # not served
+    named = Model(model, {"name": model}, {"name": "openai"}, _not_served, checkpoint)
     with store.write() as session:
         row = begin(session, named, loaded, protocol, 0)
         for item, word, letter in zip(items, sampled or greedy, greedy, strict=True):
@@ -50,6 +52,10 @@ def store_answers_of(
         if finish:
             queries.evaluations.finish_evaluation(session, row.id)
     return row.id
+
+
+def _not_served() -> AbstractContextManager[Ask]:
+    raise AssertionError("a stored evaluation asks no model")
 
 
 def _answer(item: BenchmarkItem, index: int, letter: str, answer_class: int | None) -> EvaluatedAnswer:

@@ -102,8 +102,8 @@ def legend(chart: Axes, columns: int) -> None:
             handles.setdefault(name, handle)
     if handles:
         style: dict[str, Any] = {"frameon": False, "fontsize": 9, "labelcolor": LIGHT["ink"], "handlelength": 1.4}
-        place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "columnspacing": 1.2}
-        chart.figure.legend([*handles.values()], [*handles], **place, **style)
+        layout: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "columnspacing": 1.2}
+        chart.figure.legend([*handles.values()], [*handles], **layout, **style)
 
 
 def present(values: Sequence[tuple[float, Estimate | None]]) -> list[Point]:

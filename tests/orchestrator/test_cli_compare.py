@@ -94,9 +94,9 @@ def test_a_missing_evaluation_is_named_with_its_command(store: Store) -> None:
         "mine:1: no evaluation to compare on math500. This makes it: coevo evaluate mine:1 math500 --samples 16\n"
         in text
     )
-    found = json.loads(output_of("mine:1", "other:1", "--suite", "srt", "--json"))
-    assert found["missing"] == {"other:1": ["amc23"]}
-    assert [row["average"] is None for row in found["rows"]] == [False, True]
+    comparison = json.loads(output_of("mine:1", "other:1", "--suite", "srt", "--json"))
+    assert comparison["missing"] == {"other:1": ["amc23"]}
+    assert [row["average"] is None for row in comparison["rows"]] == [False, True]
 
 
 def test_the_command_for_what_is_missing_asks_in_the_same_way(store: Store) -> None:
@@ -146,9 +146,9 @@ def test_a_folder_is_found_by_any_path_to_it(store: Store, tmp_path: Path, monke
     (tmp_path / "models" / "base").mkdir(parents=True)
     store_answers_of(store, str(tmp_path / "models" / "base"), "amc23", ["R" * 32] * 2, protocol=SUITE["amc23"])
     monkeypatch.chdir(tmp_path)
-    found = json.loads(output_of("models/base", "mine:1", "--benchmark", "amc23", "--json"))
-    assert found["missing"] == {}
-    assert found["rows"][0]["cells"]["amc23"]["figure"]["value"] == 1
+    comparison = json.loads(output_of("models/base", "mine:1", "--benchmark", "amc23", "--json"))
+    assert comparison["missing"] == {}
+    assert comparison["rows"][0]["cells"]["amc23"]["figure"]["value"] == 1
 
 
 def test_models_are_drawn_by_k(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
@@ -184,8 +184,8 @@ def test_runs_are_drawn_by_iteration_or_step_beside_their_series(
 
 def test_series_alone_need_no_benchmark_in_common(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
     arguments = ["mine", "other", "--series", "kl", "--by", "step"]
-    found = json.loads(output_of(*arguments, "--json", "--picture", str(tmp_path / "kl.png")))
-    assert [point["value"] for point in found["kl"]["other"].values()] == [0.1, 0.2]
+    curves = json.loads(output_of(*arguments, "--json", "--picture", str(tmp_path / "kl.png")))
+    assert [point["value"] for point in curves["kl"]["other"].values()] == [0.1, 0.2]
     assert [panel.title for panel in panels] == ["kl, nats"]
 
 

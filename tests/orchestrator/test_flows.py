@@ -172,13 +172,13 @@ def test_evaluations_are_rechecked_by_a_judge_whose_key_is_no_parameter(
     [artifact] = prefect.read_artifacts(artifact_filter=of_first)
     alone = "judge_gpt_4o_equivalence alone"
     # The grader and the judge agree: of four samples each, 3, 1 and 0 are right.
-    figures = {row["right by"]: row["pass@1"] for row in json.loads(str(artifact.data))}
-    assert {who: text.partition(" ")[0] for who, text in figures.items()} == {
+    shown = {row["right by"]: row["pass@1"] for row in json.loads(str(artifact.data))}
+    assert {who: text.partition(" ")[0] for who, text in shown.items()} == {
         "the grader": "33.3%",
         "the grader or judge_gpt_4o_equivalence": "33.3%",
         alone: "33.3%",
     }
     with store.read() as session:
-        found = figures_of(session, key)
-    assert found is not None
-    assert [one.judge for one in found.rechecks] == ["judge_gpt_4o_equivalence"]
+        figures = figures_of(session, key)
+    assert figures is not None
+    assert [recheck.judge for recheck in figures.rechecks] == ["judge_gpt_4o_equivalence"]

@@ -34,8 +34,8 @@ def read(path: Path, kind: PlainFormat) -> list[dict[str, Any]]:
     if kind == "csv":
         rows = list(csv.DictReader(io.StringIO(path.read_text(), newline="")))
         return [{**row, "answers": json.loads(row["answers"])} for row in rows]
-    found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return found
+    records: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return records
 
 
 @pytest.mark.parametrize("kind", PLAIN_FORMATS)

@@ -57,16 +57,22 @@ def insert_run(connection: Connection, config: dict[str, Any]) -> None:
     insert(connection, "runs", name="old", **values)
 
 
+def upgraded_config(database_url: str, revision: str, stored: dict[str, Any]) -> RunConfig:
+    """The configuration of a run that an earlier version stored, as this version reads it after the migrations."""
+    with database_of_version(database_url, revision) as connection:
+        insert_run(connection, stored)
+    upgraded = open_store(database_url, create=True)
+    with upgraded.read() as session:
+        config = parse_config(queries.runs.get_run(session, "old").config, "stored")
+    upgraded.close()
+    return config
+
+
 @pytest.mark.parametrize(("preset", "kind"), [("demo", CoEvolution), ("micro", SelfTraining)])
 def test_0011_a_stored_configuration_becomes_one_of_its_kind_of_run(database_url: str, preset: str, kind: type) -> None:
     config = load_config(RUNS / f"{preset}.toml", {"seed": 7, "guard.decline": "stop"})
     assert isinstance(config, kind)
-    with database_of_version(database_url, "0010") as connection:
-        insert_run(connection, as_stored_by_0010(config))
-    upgraded = open_store(database_url, create=True)
-    with upgraded.read() as session:
-        assert parse_config(queries.runs.get_run(session, "old").config, "stored") == config
-    upgraded.close()
+    assert upgraded_config(database_url, "0010", as_stored_by_0010(config)) == config
 
 
 def test_0012_an_audit_sample_keeps_its_order(database_url: str) -> None:
@@ -110,12 +116,7 @@ def test_0017_a_stored_run_still_expects_an_answer_after_the_question(database_u
     stored = config.model_dump(mode="json")
     if isinstance(config, CoEvolution):
         assert stored["challenger"]["reward"].pop("format") == "tags_and_answer"
-    with database_of_version(database_url, "0016") as connection:
-        insert_run(connection, stored)
-    upgraded = open_store(database_url, create=True)
-    with upgraded.read() as session:
-        assert parse_config(queries.runs.get_run(session, "old").config, "stored") == config
-    upgraded.close()
+    assert upgraded_config(database_url, "0016", stored) == config
 
 
 @pytest.mark.parametrize(("trainer", "betas"), [("local", (0.9, 0.99)), ("easyr1", (0.9, 0.999))])
@@ -126,24 +127,14 @@ def test_0018_a_run_keeps_the_betas_that_its_trainer_had(
     stored = parse_config(settings, "a test").model_dump(mode="json")
     for table in ("challenger", "solver", "labelled"):
         del stored[table]["training"]["betas"]
-    with database_of_version(database_url, "0017") as connection:
-        insert_run(connection, stored)
-    upgraded = open_store(database_url, create=True)
-    with upgraded.read() as session:
-        config = parse_config(queries.runs.get_run(session, "old").config, "stored")
-    upgraded.close()
+    config = upgraded_config(database_url, "0017", stored)
     assert [planned.training.betas for planned in config.trainings] == [betas] * 3
 
 
 def test_0019_a_loop_still_goes_on_from_the_training_on_labelled_data(database_url: str) -> None:
     stored = parse_config({"labelled": {"file": "micro", "limit": 9}}, "a test").model_dump(mode="json")
     assert stored["labelled"].pop("chained") is False
-    with database_of_version(database_url, "0018") as connection:
-        insert_run(connection, stored)
-    upgraded = open_store(database_url, create=True)
-    with upgraded.read() as session:
-        config = parse_config(queries.runs.get_run(session, "old").config, "stored")
-    upgraded.close()
+    config = upgraded_config(database_url, "0018", stored)
     assert isinstance(config, CoEvolution)
     assert config.labelled is not None
     assert config.labelled.chained
@@ -154,12 +145,7 @@ def test_0014_a_run_on_given_prompts_goes_on_with_a_new_optimiser_in_each_round(
     stored = parse_config(settings, "a test").model_dump(mode="json")
     for name in ("betas", "optimiser"):
         del stored["solver"]["training"][name]
-    with database_of_version(database_url, "0013") as connection:
-        insert_run(connection, stored)
-    upgraded = open_store(database_url, create=True)
-    with upgraded.read() as session:
-        config = parse_config(queries.runs.get_run(session, "old").config, "stored")
-    upgraded.close()
+    config = upgraded_config(database_url, "0013", stored)
     assert isinstance(config, SelfTraining)
     assert not config.rounds_are_one_training
     assert config.solver.training.betas == (0.9, 0.99)
