@@ -16,10 +16,8 @@ from orchestrator.installation.home import EXPERIMENTS, Home
 from orchestrator.runs import prepare, preset_path, status_of
 from storage import queries
 from storage.queries.runs import RUN_NAME
-from storage.rows import ExperimentRun, RunStatus
+from storage.rows import ENDED, ExperimentRun
 from storage.session import Store
-
-_ENDED: tuple[RunStatus, ...] = ("done", "stopped")
 
 
 class ExperimentError(CoevoError):
@@ -87,7 +85,7 @@ def run_all(
         prepare(home, store, row.run, one.preset, 0, one.overrides, flow=one.config.kind)
         with store.write() as session:
             queries.experiments.add_run(session, row)
-        ended = status_of(store, row.run) in _ENDED
+        ended = status_of(store, row.run) in ENDED
         if not ended:
             start(one)
         yield one, ended

@@ -18,6 +18,7 @@ from services.api.figure_metrics import is_share
 from services.run_series import series
 from storage import queries
 from storage.errors import StoreError
+from storage.rows import ENDED
 
 # The figures of accuracy that are compared, each as a value of one question.
 SCORES: dict[str, Callable[[Evaluated], float]] = {
@@ -54,7 +55,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class ArmFigures:
-    """One arm, after `iteration`, the last that all of its runs have reached.
+    """One arm, after `iteration`, the last that all of its `runs` have reached.
+
+    `unfinished` are runs that have not ended and are not counted, since their first iterations would stand for the arm.
+    As long as no run of an arm has ended, all are counted.
 
     `curves` has each figure by iteration. `differences` are those to the baseline; empty for the baseline itself.
 
@@ -64,6 +68,7 @@ class ArmFigures:
 
     arm: str
     runs: list[str]
+    unfinished: list[str]
     iteration: int
     settings: dict[str, Any]  # only those in which the arms differ
     curves: dict[str, list[Point]]
@@ -99,12 +104,16 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
     if len(benchmarks) != 1:
         raise StoreError(f"runs {', '.join(configs)}: expected one benchmark, got {', '.join(sorted(benchmarks))}")
     benchmark = benchmarks.pop()
-    results = _by_arm(arms, {run: _results(session, run, benchmark) for run in configs})
+    counted = {arm: _ended(session, runs) or [*runs] for arm, runs in arms.items()}
+    results = _by_arm(counted, {run: _results(session, run, benchmark) for runs in counted.values() for run in runs})
     if baseline not in results:
         raise StoreError(f"baseline {baseline}: expected a run that has been evaluated on {benchmark}, got none")
     last = {arm: max(set.intersection(*map(set, of_runs.values()))) for arm, of_runs in results.items()}
-    final = {arm: [of_run[last[arm]] for of_run in of_runs.values()] for arm, of_runs in results.items()}
-    questions = sorted(set.intersection(*(set(of_run) for of_runs in final.values() for of_run in of_runs)))
+    final = {
+        arm: {arms[_loop(arm)].index(run): of_run[last[arm]] for run, of_run in of_runs.items()}
+        for arm, of_runs in results.items()
+    }
+    questions = sorted(set.intersection(*(set(of_run) for of_runs in final.values() for of_run in of_runs.values())))
     settings = _differing({arm: configs[next(iter(of_runs))] for arm, of_runs in results.items()})
     return Comparison(
         benchmark,
@@ -114,6 +123,7 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
             ArmFigures(
                 arm,
                 [*of_runs],
+                [run for run in arms[_loop(arm)] if run not in counted[_loop(arm)]],
                 last[arm],
                 settings[arm],
                 _curves(of_runs.values()) | (_loop_curves(session, [*of_runs]) if arm in arms else {}),
@@ -122,6 +132,15 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
             for arm, of_runs in results.items()
         ],
     )
+
+
+def _loop(arm: str) -> str:
+    """The arm that an arm or its branch belongs to."""
+    return arm.partition("/")[0]
+
+
+def _ended(session: Session, runs: Sequence[str]) -> list[str]:
+    return [run for run in runs if queries.runs.get_run(session, run).status in ENDED]
 
 
 def _by_arm(
@@ -187,15 +206,17 @@ def _points(values_of_runs: Sequence[Mapping[int, float]], of_share: bool) -> li
 
 
 def _differences(
-    baseline: Sequence[Mapping[str, Evaluated]], arm: Sequence[Mapping[str, Evaluated]], questions: Sequence[str]
+    baseline: Mapping[int, Mapping[str, Evaluated]],
+    arm: Mapping[int, Mapping[str, Evaluated]],
+    questions: Sequence[str],
 ) -> dict[str, Difference]:
-    """The differences of two arms, given as the results of their runs in the order of the seeds.
+    """The differences of two arms, given as number of the seed -> results. The same number in both is a pair.
 
-    There are none without questions.
+    There are none without questions or without pairs.
     """
-    if not questions:
+    pairs = [(baseline[number], arm[number]) for number in sorted(baseline.keys() & arm.keys())]
+    if not questions or not pairs:
         return {}
-    pairs = list(zip(baseline, arm, strict=False))
     return {
         name: paired_bootstrap(
             [[score(result[question]) - score(before[question]) for question in questions] for before, result in pairs]

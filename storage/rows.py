@@ -28,6 +28,7 @@ from core.types import Stage as StageName
 Seed = Annotated[int, PlainSerializer(str, when_used="json")]
 # "stopped": the guard, early stopping or a person ended the run; "out_of_budget": it has spent one of its budgets
 RunStatus = Literal["created", "running", "paused", "stopped", "out_of_budget", "done", "failed", "cancelled"]
+ENDED: tuple[RunStatus, ...] = ("done", "stopped")  # by itself or by its guard, so that nothing is missing
 StageStatus = Literal["running", "done", "failed"]
 
 

@@ -73,6 +73,8 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
     if _has_labels(comparison):
         yield "labels: the share of right pseudo-labels among the kept questions, by the run's oracle."
     for arm in comparison.arms:
+        if arm.unfinished:
+            yield f"{arm.arm}: not counted, since they have not ended: {', '.join(arm.unfinished)}"
         if arm.settings:
             yield f"{arm.arm}: {', '.join(f'{name} = {value}' for name, value in arm.settings.items())}"
 

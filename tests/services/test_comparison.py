@@ -177,3 +177,16 @@ def test_a_run_of_another_kind_shows_no_settings_that_it_lacks(store: Store) -> 
     assert alone.settings["prompts.limit"] == 9
     assert not [name for name in loop.settings if name.startswith("prompts.")]
     assert not [name for name in alone.settings if name.startswith("challenger.")]
+
+
+def test_a_run_that_has_not_ended_does_not_stand_for_its_arm(experiment: Store) -> None:
+    """The first run of `all` still works, so the pair is that of the second seeds, which both have 3 of 4 right."""
+    with experiment.write() as session:
+        for run in ("x-full-1", "x-full-2"):
+            queries.runs.set_run_status(session, run, "stopped")
+        queries.runs.set_run_status(session, "x-all-2", "done")
+    with experiment.read() as session:
+        full, other = compare(session, *arms_named(session, ["x"])).arms
+    assert (full.runs, full.unfinished) == (["x-full-1", "x-full-2"], [])
+    assert (other.runs, other.unfinished, other.curves["greedy"][1].mean) == (["x-all-2"], ["x-all-1"], 0.75)
+    assert other.differences["greedy"].by_seed == [0]

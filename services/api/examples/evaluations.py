@@ -153,6 +153,7 @@ EXAMPLES: dict[str, Any] = {
             {
                 "arm": "full",
                 "runs": ["ablation-full-1", "ablation-full-2"],
+                "unfinished": [],
                 "iteration": 1,
                 "settings": {"dataset.filtered": True},
                 "curves": {"greedy": [_point(0, [0.3, 0.3], 0.3, 0.3), _point(1, [0.66, 0.7], 0.426, 0.934)]},
@@ -161,6 +162,7 @@ EXAMPLES: dict[str, Any] = {
             {
                 "arm": "no_filter",
                 "runs": ["ablation-no_filter-1", "ablation-no_filter-2"],
+                "unfinished": ["ablation-no_filter-3"],
                 "iteration": 1,
                 "settings": {"dataset.filtered": False},
                 "curves": {"greedy": [_point(0, [0.3, 0.3], 0.3, 0.3), _point(1, [0.64, 0.65], 0.581, 0.709)]},

@@ -25,6 +25,7 @@ export function ArmComparison({ names, colours }) {
       ? `The second is the difference to ${baseline}: a paired bootstrap over questions and seeds.`
       : "They have no question in common, so there are no differences.",
   ].join(" ");
+  const unfinished = [...new Set(arms.flatMap((arm) => arm.unfinished))];
   const differing = [...new Set(arms.flatMap(({ settings }) => Object.keys(settings)))];
   const lines = arms.map((arm, i) => ({
     name: arm.arm,
@@ -44,6 +45,7 @@ export function ArmComparison({ names, colours }) {
         </tr>`,
       )}</tbody>
     </table></div>
+    ${unfinished.length > 0 && html`<p>Not counted, since they have not ended: ${unfinished.join(", ")}</p>`}
     <h3>Greedy accuracy by iteration</h3>
     <${IterationChart} lines=${lines} label="Greedy accuracy by iteration" />
     <${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />
