@@ -18,7 +18,7 @@ from services.oracles.accuracy import measured
 from storage import queries
 from storage.rows import AlertRow
 from tests.api_server import served
-from tests.browsing import Look, look_at, serious_violations, without_complaints
+from tests.browsing import Look, look_at, violations, without_complaints
 from tests.live import Live
 from tests.orchestrator.judged_run import HALF, fill_judged_run
 from tests.orchestrator.whole_runs import WholeRun
@@ -207,7 +207,7 @@ def test_the_audits_of_a_judge_and_of_people_are_shown(live: Live, address: str,
         points = page.locator("#label-accuracy svg a").evaluate_all("links => links.map((link) => link.href.baseVal)")
         hollow = {point for point in points if f"/{JUDGED}/3" in point}
         assert hollow == {f"/runs/{JUDGED}/3"}  # iteration 3 has no audit, so its link selects no wrong labels
-        assert serious_violations(page) == []
+        assert violations(page) == []
 
 
 def test_compared_runs_are_shown_by_the_same_oracle(address: str, page: Page) -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from services.api.app import create_app
 from storage.session import Store
 from tests.api_server import served
-from tests.browsing import serious_violations, without_complaints
+from tests.browsing import violations, without_complaints
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         page.goto(address)
         page.get_by_role("link", name="Evaluations").click()
         expect(page.get_by_text("http://10.0.0.7/v1#qwen3")).to_be_visible()
-        assert serious_violations(page) == []
+        assert violations(page) == []
         page.get_by_role("link", name="sums.jsonl").click()
         expect(page.get_by_role("heading", name="sums.jsonl")).to_be_visible()
         expect(page.locator(".tile", has_text="pass@1").first).to_contain_text("62.5%")
@@ -46,7 +46,7 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         expect(recheck.locator("tr", has_text="the judge alone")).to_contain_text("50.0%")
         disagreements = recheck.get_by_role("region", name="Disagreements of grader and judge").locator("tbody tr")
         expect(disagreements).to_contain_text(["12.5%", "25.0%", "16.7%"])
-        assert serious_violations(page) == []
+        assert violations(page) == []
         question = page.locator("details.record").last
         question.locator("summary").first.click()
         expect(question).to_contain_text("1 of 4 right, greedy wrong")

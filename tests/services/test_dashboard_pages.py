@@ -17,7 +17,7 @@ from storage import queries
 from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store, open_store
 from tests.api_server import served
-from tests.browsing import serious_violations, without_complaints
+from tests.browsing import violations, without_complaints
 from tests.synthetic_run import CONFIG, create, evaluate, fill_run, held_out, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
@@ -110,6 +110,31 @@ def test_the_current_iteration_s_dot_is_as_large_as_the_others(address: str, pag
     assert sizes == [sizes[1]] * 3
 
 
+def test_points_of_all_questions_have_another_shape_than_those_of_the_kept_ones(
+    address: str, store: Store, page: Page
+) -> None:
+    with store.write() as session:
+        refresh(session, RUN, 1)
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}")
+        chart = page.get_by_role("group", name="Pseudo-label accuracy by iteration")
+        kept, all_questions = (chart.locator(f"a[aria-label^='{over} by exact']") for over in ("kept", "all"))
+        expect(kept.first).to_be_visible()
+        shapes = [
+            set(links.locator("path").evaluate_all("paths => paths.map((path) => path.getAttribute('d'))"))
+            for links in (kept, all_questions)
+        ]
+    assert [len(paths) for paths in shapes] == [1, 1]
+    assert shapes[0] != shapes[1]
+
+
+def test_an_iteration_without_labels_does_not_say_that_it_has_too_many(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{BEGUN}/1")
+        panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Similar questions"))
+        expect(panel).to_contain_text("No question has been labelled yet.")
+
+
 @pytest.mark.parametrize("width", [320, 420])
 def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
@@ -160,7 +185,7 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
         expect(shown.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
             "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
         )
-        assert serious_violations(page) == []
+        assert violations(page) == []
     page.goto(f"{address}/runs/nobody")
     expect(page.get_by_text("run nobody: no such run")).to_be_visible()
 

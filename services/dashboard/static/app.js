@@ -74,14 +74,14 @@ function TopBar({ path }) {
     forgetApiKey();
     location.reload();
   }
-  return html`<div class="bar">
+  return html`<header class="bar">
     <a class="mark" href="/"><img src="/static/icon.svg" alt="" width="26" height="26" /><span>coevo</span></a>
     <nav aria-label="Pages">
       ${LINKS.map(([name, href, currentPaths]) => html`<a key=${href} href=${href} aria-current=${currentPaths.test(path) ? "page" : null}>${name}${name === "Alerts" && html`<${OpenAlerts} />`}</a>`)}
     </nav>
     <${ThemeSwitch} />
     ${hasApiKey() && html`<button type="button" class="quiet forget" onClick=${forgetKey}>Forget key</button>`}
-  </div>`;
+  </header>`;
 }
 
 /** The number of alerts that nobody has acknowledged. */

@@ -94,13 +94,17 @@ function pointTitle(point, isShare, unit) {
 }
 
 /**
- * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow.
+ * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow. The points
+ * of a dashed line are diamonds, so that points far from their line can be told apart.
  *
  * @param {{ lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string }} props with `share`
  *   the axis is in percent
  */
 export function IterationChart({ lines, label, share = true, height = 260, unit = "" }) {
-  const points = lines.flatMap(({ name, colour, points }) => points.map((point) => ({ ...point, name, colour })));
+  const points = lines.flatMap(({ name, colour, dash, points }) => {
+    const symbol = dash && dash !== "none" ? "diamond" : "circle";
+    return points.map((point) => ({ ...point, name, colour, symbol }));
+  });
   /** @param {number} width */
   const draw = (width) => {
     const iterations = [...new Set(points.map((point) => point.iteration))].sort((a, b) => a - b);
@@ -141,6 +145,7 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
         Plot.dot(points, {
           ...channels,
           r: 4.5,
+          symbol: "symbol",
           fill: (point) => (point.estimated ? "var(--paper)" : point.colour),
           strokeWidth: 2,
           href: (point) => point.href ?? null,
@@ -306,7 +311,7 @@ export function VerdictChart({ rows, label, height = 220 }) {
 }
 
 /**
- * A figure over the steps of the trainings: one line for each iteration, darker for later ones, with a band where the
+ * A figure over the steps of the trainings: one line for each iteration, stronger for later ones, with a band where the
  * points have an interval.
  *
  * @param {{ points: StepPoint[], label: string, share?: boolean, height?: number }} props with `share` the axis is in

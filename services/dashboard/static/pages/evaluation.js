@@ -94,7 +94,7 @@ function ByMajorityShare({ points }) {
 
 /** @param {string} axis @param {(Schemas["Estimate"] & { name: string, x: number })[]} points */
 const tableOf = (axis, points) => ({
-  head: ["", axis, "share", "95%", "n"],
+  head: ["figure", axis, "share", "95%", "n"],
   rows: points.map(({ name, x, value, lo, hi, n }) => [name, x, percent(value), `${percent(lo)} to ${percent(hi)}`, n]),
 });
 

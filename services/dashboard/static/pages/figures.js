@@ -67,7 +67,7 @@ export function LabelAccuracy({ url, seriesPoints, run }) {
     <${Legend} items=${lines.map((line) => [line.name, line.colour, line.dash !== "none"])} />`;
   const empty = html`<${Empty}>No label has been audited yet. If the run was made by a version of coevo that did not store series, compute them with <code>coevo series ${run} --refresh</code>.</${Empty}>`;
   return html`<${Panel} title="Pseudo-label accuracy" wide id="label-accuracy" table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}
-    about="The share of audited pseudo-labels that an oracle agrees with. Solid lines are the kept questions, dashed lines are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate and links to its iteration.">
+    about="The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate and links to its iteration.">
     ${lines.length ? chart : empty}
   </${Panel}>`;
 }
@@ -105,7 +105,7 @@ export function TrainingLabels({ steps, seriesPoints }) {
   const entropyByIteration = html`<h3>Entropy of right and wrong rollouts <small>nats per token</small></h3><${IterationChart} lines=${entropies} share=${false} unit="nats per token" height=${150} label="Entropy of right and wrong rollouts, by iteration" />
     <${Legend} items=${entropies.map((line) => [line.name, line.colour])} />`;
   return html`<${Panel} title="Labels made in training" table=${{ head: ["iteration", "step", "right labels", "95% interval", "n"], rows }}
-    about=${`The share of right labels among those that the Solver's method made in training, ${source}. Prompts without a label do not count. Later iterations are darker.`}>
+    about=${`The share of right labels among those that the Solver's method made in training, ${source}. Prompts without a label do not count. The later the iteration, the stronger its colour.`}>
     <h3>By step</h3>
     ${stepPoints.length ? byStep : html`<${Empty}>No prompt was labelled.</${Empty}>`}
     ${lines.length > 0 && byIteration}
@@ -204,7 +204,7 @@ export function Verdicts({ url, iterations }) {
 export function Rewards({ metrics }) {
   /** @param {string} role */
   const pointsOf = (role) => metrics.filter((metric) => metric.role === role && metric.value !== null);
-  return html`<${Panel} title="Reward in training" about="The mean reward of each step. Later iterations are darker.">
+  return html`<${Panel} title="Reward in training" about="The mean reward of each step. The later the iteration, the stronger its colour.">
     ${["challenger", "solver"].map((role) =>
       pointsOf(role).length
         ? html`<h3>${role === "solver" ? "Solver" : "Challenger"}</h3><${StepChart} points=${pointsOf(role)} label=${`Reward of the ${role} by step`} />`

@@ -57,7 +57,7 @@ function Iteration({ t, query, data }) {
     <${Tiles} run=${run.name} t=${t} statistics=${statistics} seriesPoints=${seriesPoints} />
     <div class="panels">
       <${Distribution} run=${run} url=${url} query=${query} statistics=${statistics} />
-      <${SimilarQuestions} url=${url} query=${query} clusters=${clusters} />
+      <${SimilarQuestions} run=${run} url=${url} query=${query} statistics=${statistics} clusters=${clusters} />
     </div>
     <${Questions} run=${run} t=${t} url=${url} query=${query} statistics=${statistics} />
   `;
@@ -109,12 +109,31 @@ function Distribution({ run, url, query, statistics }) {
   </${Panel}>`;
 }
 
-/** @param {{ url: string, query: URLSearchParams, clusters: Schemas["ClusterSummary"][] }} props */
-function SimilarQuestions({ url, query, clusters }) {
+/**
+ * Why there is no cluster of similar questions to show.
+ *
+ * @param {Schemas["RunDetail"]} run
+ * @param {Schemas["Statistics"]} statistics
+ * @param {Schemas["ClusterSummary"][]} clusters
+ */
+function whyNoneIsSimilar(run, statistics, clusters) {
+  if (clusters.length > 0) return "No two questions are similar.";
+  if (configOf(run).kind === "self_train") return "The questions were not compared, because they are given prompts.";
+  if (Object.keys(statistics.verdicts).length === 0) return "No question has been labelled yet.";
+  return "The questions were not compared, because there are too many of them.";
+}
+
+/**
+ * @param {{
+ *   run: Schemas["RunDetail"],
+ *   url: string,
+ *   query: URLSearchParams,
+ *   statistics: Schemas["Statistics"],
+ *   clusters: Schemas["ClusterSummary"][],
+ * }} props
+ */
+function SimilarQuestions({ run, url, query, statistics, clusters }) {
   const largerClusters = clusters.filter((cluster) => cluster.size > 1);
-  const empty = clusters.length
-    ? "No two questions are similar."
-    : "The questions were not compared: they are given prompts, or there are too many of them.";
   const items = largerClusters.map(
     ({ number: cluster, size, example }) => html`<li key=${cluster}>
       <a href=${filteredUrl(url, query, { cluster: String(cluster) })}><b>${number(size)}</b> similar</a>
@@ -122,6 +141,6 @@ function SimilarQuestions({ url, query, clusters }) {
     </li>`,
   );
   return html`<${Panel} title="Similar questions" about="The largest clusters by BLEU. Each is shown with its first question.">
-    ${items.length ? html`<ol class="clusters">${items}</ol>` : html`<${Empty}>${empty}</${Empty}>`}
+    ${items.length ? html`<ol class="clusters">${items}</ol>` : html`<${Empty}>${whyNoneIsSimilar(run, statistics, clusters)}</${Empty}>`}
   </${Panel}>`;
 }
