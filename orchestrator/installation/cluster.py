@@ -31,6 +31,7 @@ from services.prefect_server import PrefectServer
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
 _ANSWER_S = 2.0
+_STARTING_S = 60.0  # how long a command waits for services that `coevo up` is still starting
 
 
 class StartError(CoevoError):
@@ -169,15 +170,15 @@ def running(home: Home) -> list[str]:
     if services.processes:
         recorded = services.processes.items()
         return [name for pid, (name, started) in recorded if processes.is_running(pid, started)]
-    return [name for name, problem in _problems_elsewhere(services).items() if problem is None]
+    return [name for name, problem in _problem_of_each(services).items() if problem is None]
 
 
 def needed(home: Home) -> Services:
     """The services, after checking that all which a run needs are up. Raises `NotUp` naming those that are not, for
-    instance after a reboot."""
+    instance after a reboot. Services that `coevo up` is still starting are waited for."""
     services = home.services()
     if not services.processes:
-        problems = [f"{name}: {problem}" for name, problem in _problems_elsewhere(services).items() if problem]
+        problems = _problems(services)
         if problems:
             raise NotUp(f"not ready at the addresses that the environment gives: {'; '.join(problems)}")
         return services
@@ -187,6 +188,8 @@ def needed(home: Home) -> Services:
         raise NotUp(
             f"{', '.join(gone) or 'no services'} of {home.path} ended: restart with `coevo down` and `coevo up`"
         )
+    if not wait_until(lambda: not _problems(services), _STARTING_S, 0.2):
+        raise NotUp(f"not ready after {_STARTING_S:g} s: {'; '.join(_problems(services))}; see the logs in {home.logs}")
     return services
 
 
@@ -210,8 +213,12 @@ def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
         )
 
 
-def _problems_elsewhere(services: Services) -> dict[str, str | None]:
-    """Service -> the problem with it, or None, for services that run elsewhere."""
+def _problems(services: Services) -> list[str]:
+    return [f"{name}: {problem}" for name, problem in _problem_of_each(services).items() if problem]
+
+
+def _problem_of_each(services: Services) -> dict[str, str | None]:
+    """Service that a run needs -> the problem with it, or None."""
     return {"ray": _problem_with_ray(services), "prefect": problem_with_prefect(services.prefect)}
 
 
