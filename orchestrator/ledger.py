@@ -72,6 +72,14 @@ def other_holder(store: Store, run: str) -> RunLease | None:
     return None if holder is None or holder.owner == owner() else holder
 
 
+def release_dead(store: Store) -> None:
+    """End the leases of the processes of this machine that have died, so that every view of runs knows it at once."""
+    with store.read() as session:
+        dead = [lease.run for lease in queries.run_leases.leases(session).values() if not is_alive(lease.owner)]
+    for run in dead:
+        other_holder(store, run)
+
+
 def _claim_run(store: Store, run: str, me: str) -> bool:
     with store.write() as session:
         _live_holder(session, run)

@@ -23,20 +23,21 @@ def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Ite
     """Show the progress of one stage while the block runs. The block gets the function that reports it.
 
     `store_progress` is called whenever the artifact is updated; it stores the progress for readers other than Prefect.
+    A total of 0 means that there is only a note. It is stored at once, and so is the first progress after it.
     """
     title = f"{stage} {iteration}"
     artifact = StageProgress(run, title)
     console = Console(file=sys.stderr)
-    started, updated = time.monotonic(), 0.0
+    started, updated, last_total = time.monotonic(), 0.0, 0
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task(title, total=None, note="")
 
         def report(done: int, total: int, note: str) -> None:
-            nonlocal updated
-            bars.update(bar, completed=done, total=total, note=f"{done}/{total} {note}")
-            if time.monotonic() - updated > _EVERY_S or done == total:
-                updated = time.monotonic()
+            nonlocal updated, last_total
+            bars.update(bar, completed=done, total=total or None, note=f"{done}/{total} {note}" if total else note)
+            if time.monotonic() - updated > _EVERY_S or done == total or total != last_total:
+                updated, last_total = time.monotonic(), total
                 artifact.update(100 * done / max(total, 1))
                 store_progress(done, total, note)
 

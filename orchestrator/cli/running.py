@@ -17,7 +17,9 @@ from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import RunError, check_startable, preset_path, stored_config
-from storage.session import open_store
+from services.run_states import states_of
+from storage import queries
+from storage.session import Store, open_store
 
 
 def run(
@@ -72,6 +74,7 @@ def run_flow(flow: Flow, **parameters: Any) -> None:
     store = open_store(coevo_home.database, create=True)
     refuse_held(store, parameters["run"])
     check_startable(store, **parameters, flow=flow)
+    _print_state(store, parameters["run"])
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     with collection_paused():
         from orchestrator import flows  # Prefect reads its settings when it is imported
@@ -81,6 +84,15 @@ def run_flow(flow: Flow, **parameters: Any) -> None:
     result = getattr(flows, flow)(**parameters)
     name = result["run"]
     print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
+
+
+def _print_state(store: Store, name: str) -> None:
+    """Print the state that an existing run has until it goes on."""
+    with store.read() as session:
+        runs = queries.runs.runs_named(session, [name])
+        states = states_of(session, runs, {})
+    for state in states.values():
+        print(f"run {name} goes on; it was {state.state} since {state.since:%F %H:%M} UTC")
 
 
 def _is_not_of_a_flow_run(record: logging.LogRecord) -> bool:

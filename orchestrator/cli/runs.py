@@ -15,7 +15,10 @@ from orchestrator.cli.question import printable
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
 
 if TYPE_CHECKING:
-    from services.api.schemas import FlowRunState, Triggered
+    from services.api.schemas import RunSummary, Triggered
+    from services.run_states import RunState, State
+
+_COLOURS: dict[State, str] = {"interrupted": "yellow", "paused": "yellow", "failed": "red", "out_of_budget": "yellow"}
 
 runs = typer.Typer(
     help="List, start, cancel and resume runs through the REST API, on this machine or another.", no_args_is_help=True
@@ -24,7 +27,7 @@ runs = typer.Typer(
 
 @runs.command("list")
 def list_(url: Url = None, key: Key = None, as_json: AsJson = False) -> None:
-    """List the runs, newest first, and those that wait to begin or failed to begin. --json prints one run per line."""
+    """List the runs with their states, newest first, also those that have not begun. --json prints one run per line."""
     from services.api.schemas import to_json
 
     with clear_errors():
@@ -34,14 +37,11 @@ def list_(url: Url = None, key: Key = None, as_json: AsJson = False) -> None:
             for run in all_runs:
                 print(to_json(run, ensure_ascii=True).decode())
             return
-        table = Table("run", "status", "preset", "iterations", "created (UTC)", box=SIMPLE_HEAD)
+        table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", box=SIMPLE_HEAD)
         for run in all_runs:
-            preset = escape(run.preset or "")
-            table.add_row(run.name, run.status, preset, str(run.iterations), f"{run.created_at:%F %H:%M}")
+            planned = "" if run.iterations is None else str(run.iterations)
+            table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason))
         Console().print(table)
-        for flow_run in api.flow_runs():
-            if not flow_run.begun and flow_run.state != "CANCELLED":
-                _print_not_begun(flow_run)
 
 
 @runs.command("start")
@@ -100,16 +100,12 @@ def decide(
         _print_state(client(url, key).decide(name, decision, note))
 
 
-def _print_not_begun(flow_run: FlowRunState) -> None:
-    failed = flow_run.state in ("FAILED", "CRASHED")
-    state = (
-        f"failed before it began: {flow_run.message}" if failed else f"not begun, {flow_run.name.lower()} in Prefect"
-    )
-    # The message may contain a model's text.
-    Console(emoji=False, highlight=False, soft_wrap=True).print(
-        f"run {flow_run.run}: {printable(state)}; {flow_run.url}"
-    )
+def state_cells(state: RunState | RunSummary) -> tuple[str, str]:
+    """The cells of a table with a run's state and the time since which the run has it."""
+    colour = _COLOURS.get(state.state)
+    word = state.state.replace("_", " ")
+    return (f"[{colour}]{word}[/]" if colour else word), f"{state.since:%F %H:%M}"
 
 
 def _print_state(triggered: Triggered) -> None:
-    print(f"run {triggered.run}: {triggered.state.lower()}; {triggered.url}")
+    print(f"run {triggered.run}: {triggered.state}: {triggered.reason}; {triggered.url}")

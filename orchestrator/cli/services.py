@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from core.settings.parsing import ConfigError, parse_config
 from orchestrator.cli.addresses import addresses
+from orchestrator.cli.question import printable
+from orchestrator.cli.runs import state_cells
 from orchestrator.cli.terminal import clear_errors
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
-from orchestrator.ledger import is_alive
+from orchestrator.ledger import release_dead
 from orchestrator.plan import plan
 from storage import queries
-from storage.rows import PoolRow, RunDetail
+from storage.rows import PoolRow, RunDetail, StageRow
 from storage.session import open_store
 
 _PORTS = cluster.Ports()
@@ -67,7 +68,10 @@ def migrate() -> None:
 def status(
     secrets: Annotated[bool, typer.Option("--secrets", help="Show the API key and Prefect's password too.")] = False,
 ) -> None:
-    """Show the services with their addresses, the runs, and the stages and trainings in progress."""
+    """Show the services with their addresses, the runs with their states, and the trainings in the worker pool."""
+    from services.api import run_views
+    from services.api.prefect import Prefect
+
     with clear_errors():
         coevo_home = home()
         running = cluster.running(coevo_home)
@@ -75,25 +79,34 @@ def status(
         if running:
             print("\n".join(addresses(coevo_home, coevo_home.services(), secrets)))
         store = open_store(coevo_home.database)
+        release_dead(store)
+        known = Prefect(coevo_home.services().prefect if running else None).newest()
         with store.read() as session:
-            runs = [(row, queries.ledger.stages_of(session, row.name)) for row in queries.runs.list_runs(session)]
-            trainings = [row for row in queries.pool.pool_jobs(session) if row.status != "done"]
-        table = Table("run", "status", "preset", "stages done", "current stage", box=SIMPLE_HEAD)
-        for row, stages in runs:
-            done = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
-            table.add_row(row.name, row.status, row.preset, f"{done}{_planned(row)}", _now(stages))
-        Console().print(table)
+            rows = [(row, queries.ledger.stages_of(session, row.name)) for row in queries.runs.list_runs(session)]
+            states, trainings = run_views.all_states(session, known), queries.pool.live_jobs(session)
+        table = Table("run", "state", "since (UTC)", "preset", "stages done", "reason", box=SIMPLE_HEAD)
+        stored = {row.name: (row.preset, f"{_done(stages)}{_planned(row)}") for row, stages in rows}
+        in_prefect = {name: (known.by_run[name].preset, "") for name in states if name not in stored}
+        for name, (preset, stages) in {**in_prefect, **stored}.items():
+            table.add_row(name, *state_cells(states[name]), preset, stages, printable(states[name].reason))
+        console = Console()
+        console.print(table)
+        if known.problem:
+            console.print(f"Runs that only Prefect knows are missing: {printable(known.problem)}")
         if trainings:
-            Console().print(_pool_table(trainings))
+            console.print(_pool_table(trainings))
 
 
 def _pool_table(trainings: list[PoolRow]) -> Table:
     table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
     for row in trainings:
-        now = row.status if is_alive(row.owner) else "[yellow]interrupted[/]"
         name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
-        table.add_row(name, request, now, f"{row.since:%F %H:%M:%S}")
+        table.add_row(name, request, row.status, f"{row.since:%F %H:%M:%S}")
     return table
+
+
+def _done(stages: list[StageRow]) -> int:
+    return sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
 
 
 def _planned(row: RunDetail) -> str:
@@ -101,13 +114,3 @@ def _planned(row: RunDetail) -> str:
         return f" of {len([*plan(parse_config(row.config, row.name))])}"
     except ConfigError:  # a run of another version must not keep the others from being shown
         return ", by another version of coevo"
-
-
-def _now(stages: Any) -> str:
-    for stage in stages:
-        if stage.status == "running":
-            state = "running" if is_alive(stage.owner) else "[yellow]interrupted, run coevo resume[/]"
-            return f"{stage.stage} {stage.iteration}: {state}"
-        if stage.status == "failed":
-            return f"[red]{stage.stage} {stage.iteration} failed: {escape((stage.error or '')[:80])}[/]"
-    return ""

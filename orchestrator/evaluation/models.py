@@ -22,7 +22,8 @@ from orchestrator.evaluation.answering import SMALL_BATCH, Ask, Batches
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
 from orchestrator.serving.applications import engine_of, refuse_missing_engine
-from orchestrator.serving.checkpoints import exclusive_use, serve_checkpoints
+from orchestrator.serving.checkpoints import serve_checkpoints
+from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.context import BATCH
 from services.evaluations import RUN_MODEL, named_checkpoint
 from services.inference.client import InferenceClient, InferenceError, Reply
@@ -95,7 +96,7 @@ def _linked(home: Home, folder: Path) -> Checkpoint:
 @contextmanager
 def _served(home: Home, checkpoint: Checkpoint, serving: Serving) -> Iterator[Ask]:
     services = cluster.join(home)
-    with exclusive_use(home):
+    with exclusive_use(home, f"the evaluation of {checkpoint.id}"):
         serve_checkpoints(services, {"solver": checkpoint}, serving)
         client = InferenceClient(services.endpoint("solver"), "solver")
         at_once = serving.batches * BATCH // SMALL_BATCH  # as many questions as a run asks at once

@@ -57,9 +57,9 @@ def demand_of(settings: TrainerSettings, workers: int) -> Demand:
 
 @contextmanager
 def training_slot(
-    context: Context, stage: Stage, demand: Demand, report: Callable[[str], None], holds_applications: bool
+    context: Context, stage: Stage, demand: Demand, holds_applications: bool
 ) -> Iterator[Callable[[], None]]:
-    """Wait until the demand is available, and hold it while the block runs.
+    """Wait until the demand is available, and hold it while the block runs. While it waits, the stage's note says so.
 
     The block gets a function that raises `LeaseLost` if the slot has been lost; call it where no work would be lost.
     `holds_applications`: this stage has exclusive use of the inference applications, so none of them will stop and
@@ -76,8 +76,13 @@ def training_slot(
     with context.store.write() as session:
         join(session)
     try:
-        while not _try_to_begin(context, stage, join, report):
+        noted = ""
+        while (waits_for := _try_to_begin(context, stage, join)) is not None:
+            if waits_for != noted:
+                context.note(waits_for)
+                noted = waits_for
             time.sleep(_POLL_S)
+        context.note("")
         yield partial(_refuse_lost, context, stage)
     finally:
         with context.store.write() as session:
@@ -113,10 +118,8 @@ def _limit() -> float:
         raise PoolError(f"{LIMIT}: expected a number, got {value!r}") from error
 
 
-def _try_to_begin(
-    context: Context, stage: Stage, join: Callable[[Session], None], report: Callable[[str], None]
-) -> bool:
-    """Apply the rule to all jobs, and say whether this one has begun. If not, report what it waits for."""
+def _try_to_begin(context: Context, stage: Stage, join: Callable[[Session], None]) -> str | None:
+    """Apply the rule to all jobs. Returns None if this one has begun, else what it waits for."""
     own_key = f"{context.run}/{context.iteration}/{stage}"
     capacity = _capacity(context)
     with context.store.write() as session:
@@ -131,11 +134,10 @@ def _try_to_begin(
         for key in started:
             queries.pool.start_job(session, rows[key])
     if own_key in started or rows[own_key].status == "running":
-        return True
+        return None
     row = rows[own_key]
     others = [f"{other.run} ({other.units:g})" for other in rows.values() if other.status == "running"]
-    report(f"waiting for {row.units:g} {row.kind} of {capacity[row.kind]:g}; running: {', '.join(others) or 'none'}")
-    return False
+    return f"waiting for {row.units:g} {row.kind} of {capacity[row.kind]:g}; running: {', '.join(others) or 'none'}"
 
 
 def _capacity(context: Context) -> dict[ResourceKind, float]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
@@ -19,7 +17,7 @@ from core.errors import CoevoError
 from core.settings.serving import Serving
 from core.types import Checkpoint, ResourceKind
 from core.waiting import wait_until
-from orchestrator.installation.home import Home, Services
+from orchestrator.installation.home import Services
 from orchestrator.serving.applications import Application, read_applications, refuse_missing
 from storage.checkpoints import verify
 
@@ -77,19 +75,6 @@ def serve_checkpoints(
             _put(http, services, applications)
         _wait_until_gone(http, to_stop)  # until then they hold GPUs
         _wait_until_settled(http, {**dict.fromkeys(fixed), **checkpoints})
-
-
-@contextmanager
-def exclusive_use(home: Home) -> Iterator[None]:
-    """Wait until no other process uses the applications, and keep others from them while the block runs.
-
-    Two runs that swapped each other's checkpoints out would both wait for ever. The operating system releases the lock
-    when the process dies.
-    """
-    home.path.mkdir(parents=True, exist_ok=True)
-    with (home.path / "serving.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def reserved(services: Services) -> dict[ResourceKind, float]:

@@ -20,9 +20,11 @@ from core.types import Checkpoint, Role, Stage, StageKey, checkpoint_id
 from orchestrator.costs import Meter, refuse_spent
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import repeated
-from orchestrator.serving.checkpoints import exclusive_use, reserved, serve_checkpoints
+from orchestrator.serving.checkpoints import reserved, serve_checkpoints
+from orchestrator.serving.turns import exclusive_use
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
+from services.run_reasons import turn_note
 from storage import queries
 from storage.session import DATABASE_ERRORS, Store
 
@@ -45,7 +47,7 @@ def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, f
 
 # The settings of any kind of run, or of the only kind that has the stage.
 Config_co = TypeVar("Config_co", bound=RunConfig, default=RunConfig, covariant=True)
-Progress = Callable[[int, int, str], None]  # done, total, note
+Progress = Callable[[int, int, str], None]  # done, total, note; a total of 0: there is only a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class Context(Generic[Config_co]):
     @property
     def key(self) -> StageKey:
         return StageKey(self.run, self.iteration, self.stage)
+
+    def note(self, note: str) -> None:
+        """Report what the stage waits for or does while it makes no progress; an empty note ends the last one."""
+        self.progress(0, 0, note)
 
     def batch_done(self, done: int, total: int, note: str) -> None:
         """Report progress after a batch was stored. Raises `BudgetSpent` if the run shall end here."""
@@ -139,13 +145,16 @@ class Context(Generic[Config_co]):
 
         The application of each role in `checkpoints` holds the role's checkpoint. The applications in `fixed`, whose
         model never changes, are up. Those of the roles in `for_later` are started for a later stage. This waits until
-        no other run uses the applications; the time of waiting counts as the stage's.
+        no other run uses the applications; the time of waiting counts as the stage's. Meanwhile the stage's note names
+        the stage that has them.
         """
-        self.progress(0, 1, "waiting for the services")
         now, later = self._by_application(checkpoints), self._by_application(for_later)
-        with exclusive_use(self.home):
+        me = f"{self.run}'s {self.stage} {self.iteration}"
+        with exclusive_use(self.home, me, lambda holder: self.note(turn_note(holder))):
             since = time.monotonic()
+            self.note("loading weights into the inference applications")
             serve_checkpoints(self.services, now, self.config.serving, fixed, later)
+            self.note("")
             meter = Meter(self.key, "applications", reserved(self.services), since)
             try:
                 with repeated(self.store, meter.charge, "applications"):

@@ -106,22 +106,16 @@ def _labelled_job(context: Context, labelled: Labelled, start: Checkpoint, work_
 
 def _run(context: Context, job: TrainJob) -> TrainResult:
     """Wait for a slot of the worker pool and train."""
-    settings, steps, done = context.config.trainer, job.training.steps, 0
+    settings, steps = context.config.trainer, job.training.steps
     stage = context.stage
     served = stage == "train_solver" and context.config.solver.signals.served(context.config.solver.reward)
     holds_applications = bool(stage == "train_challenger" or context.config.serving.release or served)
     trainer = _trainer(settings)
-
-    def report(note: str) -> None:
-        context.progress(done, steps, note)
-
     demand = demand_of(settings, job.training.workers)
-    with training_slot(context, stage, demand, report, holds_applications) as refuse_lost_slot:
+    with training_slot(context, stage, demand, holds_applications) as refuse_lost_slot:
 
         def progress(step: int, metrics: Mapping[str, float]) -> None:
-            nonlocal done
-            done = step
-            report(f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
+            context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
             if step % job.training.checkpoint_every == 0 and step < steps:
                 refuse_lost_slot()
                 refuse_spent(context.store, context.run, context.config)

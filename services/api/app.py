@@ -12,6 +12,7 @@ from services.api.access.headers import SAFE, DefaultHeaders
 from services.api.access.keys import needs
 from services.api.access.origins import REFUSALS, OwnMachineOnly
 from services.api.dependencies import in_own_threads
+from services.api.prefect import Prefect
 from services.api.problems import documented
 from services.api.routes import (
     administration,
@@ -23,7 +24,6 @@ from services.api.routes import (
     evaluations,
     exports,
     figures,
-    flow_runs,
     labelling,
     questions,
     runs,
@@ -77,13 +77,12 @@ def create_app(
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
     app.state.prefect, app.state.presets, app.state.texts = prefect, presets, texts
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
-    app.state.metrics = metrics.registry_of(store)
+    app.state.metrics = metrics.registry_of(store, Prefect(prefect))
     problems.install(app)
     may_read = [Depends(needs("read"))] if ask_for_keys else []
     refusals = documented(401, 403, 422) if ask_for_keys else documented(422)
     for module in (
         runs,
-        flow_runs,
         questions,
         traces,
         figures,

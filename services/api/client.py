@@ -26,10 +26,11 @@ from services.api.schemas import (
     CheckpointDetail,
     Evaluation,
     ExperimentRuns,
-    FlowRunState,
     IterationSummary,
     Manifest,
     RecordManifest,
+    RunSummary,
+    RunWithConfig,
     Triggered,
     TriggeredEvaluation,
 )
@@ -45,8 +46,6 @@ from storage.rows import (
     Job,
     KeyRow,
     QuestionSummary,
-    Run,
-    RunDetail,
     Scope,
     SeriesPoint,
     Stage,
@@ -64,7 +63,6 @@ _EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(Evalu
 _COMPARISON, _MODEL_COMPARISON = TypeAdapter(Comparison), TypeAdapter(ModelComparison)
 _COSTS = TypeAdapter(RunCosts)
 _RECORD = TypeAdapter(Record)
-_RUN, _RUN_DETAIL = TypeAdapter(Run), TypeAdapter(RunDetail)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
 
@@ -76,13 +74,13 @@ class ApiClient:
     key: str | None = None
     timeout_s: float = 30.0
 
-    def runs(self) -> Iterator[Run]:
-        """All runs, the newest first."""
-        return (_RUN.validate_python(item) for item in self._items("/runs", {}))
+    def runs(self) -> Iterator[RunSummary]:
+        """All runs with their states, the newest first; also those that only Prefect knows so far."""
+        return (RunSummary.model_validate(item) for item in self._items("/runs", {}))
 
-    def run(self, name: str) -> RunDetail:
-        """One run with its configuration."""
-        return _RUN_DETAIL.validate_python(self._get(f"/runs/{name}", {}))
+    def run(self, name: str) -> RunWithConfig:
+        """One run with its state and its configuration."""
+        return RunWithConfig.model_validate(self._get(f"/runs/{name}", {}))
 
     def stages(self, run: str) -> list[Stage]:
         """The stages of a run that were started, by iteration and start."""
@@ -102,11 +100,6 @@ class ApiClient:
         """Start a run, after its settings have been checked (docs/api.md)."""
         body = {"name": name, "preset": preset, "iterations": iterations, "overrides": dict(overrides or {})}
         return Triggered.model_validate(self._post("/runs", body))
-
-    def flow_runs(self, run: str | None = None) -> list[FlowRunState]:
-        """The newest flow run of each run, or of one, that waits, is at work, or lately failed or was cancelled."""
-        parameters = {} if run is None else {"run": run}
-        return [FlowRunState.model_validate(item) for item in self._get("/flow-runs", parameters)]
 
     def cancel(self, run: str, why: str | None = None) -> list[Triggered]:
         """Cancel the flow runs of a run that are at work or wait."""

@@ -12,6 +12,7 @@ from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from services.api.pages import LARGEST_PAGE
+from services.api.prefect import Prefect
 from services.api.schemas import to_json
 from storage.queries.runs import RUN_NAME
 from storage.session import Store
@@ -56,6 +57,10 @@ async def _store(request: Request) -> Store:  # async, because it waits for noth
     return store
 
 
+def _prefect(request: Request) -> Prefect:
+    return Prefect(request.app.state.prefect)
+
+
 def as_json(answer: object) -> Response:
     """Make the response of an answer that is valid already. FastAPI would validate it again, in another thread."""
     return Response(to_json(answer), media_type="application/json")
@@ -65,6 +70,7 @@ ReadSession = Annotated[Session, Depends(_read_session)]
 # For the most frequent routes, which open a session themselves. FastAPI would open `ReadSession` in a thread before the
 # route and close it in a thread after it, which is a third of a page's cost.
 StoreDependency = Annotated[Store, Depends(_store)]
+PrefectDependency = Annotated[Prefect, Depends(_prefect)]
 RunName = Annotated[str, Path(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])]
 Iteration = Annotated[int, Path(ge=0, le=_LARGEST, examples=[1])]
 Index = Annotated[int, Path(ge=0, le=_LARGEST, examples=[42])]

@@ -6,7 +6,8 @@ the table `series`. Labels have few values: runs, oracles, stages and words of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import get_args
 
@@ -21,11 +22,14 @@ from sqlalchemy.orm import Session
 from core.settings.costs import Rates
 from core.types import ResourceKind
 from services.api.figure_metrics import figures
+from services.api.prefect import Prefect
+from services.api.run_views import all_states
 from services.costs import NOTHING, costs_by_stage
 from services.drift.outbox import ATTEMPTS
+from services.run_states import RunState, State
 from storage import queries
 from storage.queries.metrics import PoolLoad
-from storage.rows import PoolStatus, RunStatus, Severity
+from storage.rows import PoolStatus, Severity
 from storage.session import Store
 
 LARGEST = 50  # runs
@@ -43,24 +47,23 @@ def get_metrics(request: Request) -> PlainTextResponse:
     return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def registry_of(store: Store) -> CollectorRegistry:
-    """A registry that reads the store at each scrape, and contains no other metrics."""
+def registry_of(store: Store, prefect: Prefect) -> CollectorRegistry:
+    """A registry that reads the store, and asks Prefect for its flow runs, at each scrape. It has no other metrics."""
     registry = CollectorRegistry()
-    registry.register(_StoreCollector(store))
+    registry.register(_StoreCollector(store, prefect))
     return registry
 
 
 class _StoreCollector(Collector):
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, prefect: Prefect) -> None:
+        self._store, self._prefect = store, prefect
 
     def collect(self) -> Iterable[Metric]:
+        known = self._prefect.newest()
         with self._store.read() as session:  # all metrics are of one state of the store
-            count, watched = queries.metrics.watched_runs(session, LARGEST)
-            runs = [name for name, _ in watched]
+            runs = queries.metrics.watched_runs(session, LARGEST)
             return [
-                _gauge("runs", f"Runs in the store. The metrics cover at most {LARGEST} of them.", [((), count)]),
-                _statuses(watched),
+                *_states(all_states(session, known), runs),
                 *_stages(session, runs),
                 *figures(queries.metrics.latest_series(session, runs)),
                 _questions(session, runs),
@@ -70,10 +73,16 @@ class _StoreCollector(Collector):
             ]
 
 
-def _statuses(runs: Sequence[tuple[str, RunStatus]]) -> Metric:
-    statuses: tuple[RunStatus, ...] = get_args(RunStatus)
-    samples = (((name, status), status == current) for name, current in runs for status in statuses)
-    return _gauge("run_status", "1 for the status that the run has, 0 for the others.", samples, "run", "status")
+def _states(states: Mapping[str, RunState], watched: Sequence[str]) -> Iterator[Metric]:
+    counts, words = Counter(state.state for state in states.values()), get_args(State)
+    yield _gauge(
+        "runs",
+        f"Runs by state, also those that only Prefect knows. The other metrics cover at most {LARGEST} stored runs.",
+        (((word,), counts[word]) for word in words),
+        "state",
+    )
+    samples = (((run, word), states[run].state == word) for run in watched for word in words)
+    yield _gauge("run_state", "1 for the state that the run is in, 0 for the others.", samples, "run", "state")
 
 
 def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
@@ -89,18 +98,10 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
         (((stage.run, stage.stage), stage.seconds) for stage in queries.metrics.last_stages(session, runs)),
         *("run", "stage"),
     )
-    running = queries.metrics.running_stages(session, runs)
     yield _gauge(
         "stage_running_seconds",
-        "How long the stage has been running, since its last attempt began. A stage whose process has died counts as "
-        "running, too: see coevo_stage_lease_seconds.",
-        (((stage.run, stage.stage), stage.seconds) for stage in running),
-        *("run", "stage"),
-    )
-    yield _gauge(
-        "stage_lease_seconds",
-        "Time until the lease of a running stage expires. A live process renews it. Negative: time since it expired.",
-        (((stage.run, stage.stage), stage.lease_seconds) for stage in running if stage.lease_seconds is not None),
+        "How long the stage that a live process works on has been running, since its last attempt began.",
+        (((stage.run, stage.stage), stage.seconds) for stage in queries.metrics.running_stages(session, runs)),
         *("run", "stage"),
     )
 

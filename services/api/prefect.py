@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,53 +17,32 @@ from fastapi import HTTPException
 
 from core.types import Flow
 from core.unicode import from_json
+from services.flow_runs import ACTIVE, FlowRun
 from services.prefect_server import PrefectServer
 
 _DEPLOYMENT = "coevo"
 _FLOWS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
 _EVALUATE = "evaluate"
 _ALL_FLOWS = (*_FLOWS.values(), "iteration")  # `iteration` can also be started by itself
-_ACTIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 _UNFINISHED = ("FAILED", "CRASHED", "CANCELLED")
 _LATELY = timedelta(days=7)
 _PAGE = 200  # the most that Prefect returns at once
+_TIMEOUT_S, _VIEW_TIMEOUT_S = 10.0, 3.0
 _OUR_FLOWS: dict[str, Any] = {"flows": {"name": {"any_": _ALL_FLOWS}}, "limit": _PAGE}
 _EVALUATIONS: dict[str, Any] = {"flows": {"name": {"any_": [_EVALUATE]}}, "limit": _PAGE}
 
 
 @dataclass(frozen=True, slots=True)
-class FlowRun:
-    """A flow run of Prefect for one of our runs."""
+class KnownFlowRuns:
+    """Run -> its newest flow run that waits or is at work, or that failed or was cancelled lately."""
 
-    id: str
-    run: str
-    state: str  # its type: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, or one in which it has ended
-    deployed: bool  # a Prefect worker runs it; otherwise `coevo run` does, in a terminal
-    name: str  # of the state: like its type, or more exact, such as Late or AwaitingRetry for SCHEDULED
-    message: str | None  # of the state, such as why it failed
-    since: datetime  # when it got this state
-    created: datetime
-    started: datetime | None
+    by_run: Mapping[str, FlowRun] = field(default_factory=dict)
+    problem: str | None = None  # why Prefect could not be asked
+    server: PrefectServer | None = None
 
-    @property
-    def active(self) -> bool:
-        return self.state in _ACTIVE
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> FlowRun:
-        state, started = row["state"] or {}, row["start_time"]
-        created = datetime.fromisoformat(row["created"])
-        return cls(
-            id=row["id"],
-            run=row["parameters"].get("run", ""),
-            state=row["state_type"] or "",
-            deployed=row["deployment_id"] is not None,
-            name=row["state_name"] or "",
-            message=state.get("message"),
-            since=datetime.fromisoformat(state["timestamp"]) if state else created,
-            created=created,
-            started=datetime.fromisoformat(started) if started else None,
-        )
+    def page_of(self, run: str) -> str | None:
+        """The address of the run's flow run in Prefect's UI; None if it has none."""
+        return self.server.page_of(self.by_run[run].id) if self.server and run in self.by_run else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +73,7 @@ class Prefect:
         A flow run that a person triggered has a name made by Prefect until it starts. So all active flow runs are
         fetched, and selected by their parameters.
         """
-        named_or_active = {"operator": "or_", "name": {"any_": [name]}, "state": {"type": {"any_": _ACTIVE}}}
+        named_or_active = {"operator": "or_", "name": {"any_": [name]}, "state": {"type": {"any_": ACTIVE}}}
         query = {**of_flows, "flow_runs": named_or_active, "sort": "ID_DESC"}
         flow_runs: list[FlowRun] = []
         offset = 0
@@ -106,17 +85,29 @@ class Prefect:
             if len(rows) < _PAGE:
                 return flow_runs
 
-    def unfinished(self) -> list[FlowRun]:
+    def newest(self) -> KnownFlowRuns:
+        """The newest flow run of each run. Without an answer of Prefect there are none: a view of runs still has the
+        store, and is not to wait for long."""
+        if self.server is None:
+            return KnownFlowRuns()  # without Prefect no flow run was triggered
+        try:
+            by_run = {flow_run.run: flow_run for flow_run in reversed(self._unfinished())}
+            return KnownFlowRuns(by_run, server=self.server)
+        except HTTPException as error:
+            return KnownFlowRuns(problem=str(error.detail))
+
+    def _unfinished(self) -> list[FlowRun]:
         """The flow runs of all runs that wait or are at work, and those that failed or were cancelled lately: at most
         200 of each kind, without subflows, the newest first."""
         since = (datetime.now(UTC) - _LATELY).isoformat()
-        active = {"state": {"type": {"any_": _ACTIVE}}}
+        active = {"state": {"type": {"any_": ACTIVE}}}
         ended = {"state": {"type": {"any_": _UNFINISHED}}, "end_time": {"after_": since}}
         flow_runs: list[FlowRun] = []
         for kind in (active, ended):
             no_subflows = {**kind, "parent_task_run_id": {"is_null_": True}}
             query = {**_OUR_FLOWS, "flow_runs": no_subflows, "sort": "START_TIME_DESC"}
-            flow_runs += [FlowRun.of(row) for row in from_json(self._post("/flow_runs/filter", query).content)]
+            answer = self._post("/flow_runs/filter", query, _VIEW_TIMEOUT_S)
+            flow_runs += [FlowRun.of(row) for row in from_json(answer.content)]
         named = [flow_run for flow_run in flow_runs if flow_run.run]
         return sorted(named, key=lambda flow_run: flow_run.created, reverse=True)
 
@@ -167,13 +158,15 @@ class Prefect:
             raise HTTPException(503, f"Prefect has no deployment {name}; `coevo up` or the flow runner registers it")
         return str(_checked(response).json()["id"])
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        return _checked(self._send("POST", path, body))
+    def _post(self, path: str, body: Mapping[str, Any], timeout_s: float = _TIMEOUT_S) -> httpx.Response:
+        return _checked(self._send("POST", path, body, timeout_s))
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> httpx.Response:
         server = self._known_server()
         try:
-            return server.request(method, path, body)
+            return server.request(method, path, body, timeout_s)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise HTTPException(503, "Prefect did not answer; `coevo status` says whether it is up") from error
 

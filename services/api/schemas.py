@@ -12,7 +12,9 @@ from pydantic import BaseModel, Field, TypeAdapter
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
 from core.types import Checkpoint, Verdict
-from storage.rows import Run, Stage, StageRow
+from core.types import Stage as StageName
+from services.run_states import MEANINGS, State, stage_at_work
+from storage.rows import RunLease, Seed, Stage, StageRow
 
 
 @cache
@@ -26,9 +28,40 @@ def to_json(answer: Any, *, ensure_ascii: bool = False) -> bytes:
     return adapter.dump_json(answer, ensure_ascii=ensure_ascii)
 
 
+class OpenAlerts(BaseModel):
+    """The number of a run's alerts that nobody has acknowledged."""
+
+    critical: int
+    warning: int
+
+
+class RunSummary(BaseModel):
+    """A run and its state. A run that only Prefect knows, because its flow has not begun, has no seed and settings."""
+
+    name: str
+    preset: str | None
+    seed: Seed | None
+    iterations: int | None  # planned
+    created_at: datetime
+    updated_at: datetime | None  # when its stored row last changed
+    state: State = Field(description=" ".join(f"{state}: {text}." for state, text in MEANINGS.items()))
+    reason: str  # for the state, in one sentence
+    since: datetime  # when it got into this state
+    iteration: int | None  # of the stage, or after which the run has paused or was stopped
+    stage: StageName | None  # that is at work or waits, or in which the run was interrupted or has ended
+    active: bool  # a process works on it, or will once a flow runner takes it; so it may change by itself
+    flow_run: str | None  # the address of its newest flow run in Prefect's UI, unless that is done
+    open_alerts: OpenAlerts
+
+
+class RunWithConfig(RunSummary):
+    config: dict[str, Any] | None  # null: only Prefect knows the run
+
+
 class RunPage(BaseModel):
-    items: list[Run]
+    items: list[RunSummary]
     next: str | None  # the `after` of the next page; null on the last page
+    problem: str | None  # why Prefect could not be asked; then runs that only Prefect knows are missing
 
 
 class IterationSummary(BaseModel):
@@ -36,7 +69,7 @@ class IterationSummary(BaseModel):
 
     iteration: int
     stages: list[Stage]
-    now: str | None  # the stage that a live process runs; an interrupted one has the status "running" but is not here
+    now: str | None  # the stage that a live process runs; one that was cut off is "running" but is not here
     questions: int | None  # null until they are labelled
     verdicts: dict[Verdict, int]
     kept: Estimate | None
@@ -44,12 +77,13 @@ class IterationSummary(BaseModel):
     seconds: float  # of the latest attempts of the stages that ended
 
     @classmethod
-    def of(cls, iteration: int, rows: Sequence[StageRow], stats: FilterStats | None, time: datetime) -> Self:
-        at_work = [row.stage for row in rows if row.status == "running" and row.lease_expires > time]
+    def of(cls, iteration: int, rows: Sequence[StageRow], stats: FilterStats | None, holder: RunLease | None) -> Self:
+        """`holder` is the live lease on the run."""
+        at_work = stage_at_work(rows, holder)
         return cls(
             iteration=iteration,
             stages=[*rows],
-            now=at_work[-1] if at_work else None,
+            now=at_work.stage if at_work else None,
             questions=stats.candidates if stats else None,
             verdicts={verdict: getattr(stats, verdict) for verdict in get_args(Verdict)} if stats else {},
             kept=share(stats.kept, stats.candidates) if stats else None,
@@ -126,11 +160,12 @@ class Preset(BaseModel):
 
 
 class Triggered(BaseModel):
-    """A Prefect flow run that works on a run, will do so, or did."""
+    """A Prefect flow run that works on a run, will do so, or did, and the state of the run."""
 
     run: str
     flow_run: str
-    state: str  # Prefect's type of state: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, CANCELLED
+    state: State  # as in `RunSummary`
+    reason: str
     url: str  # of its page in Prefect's UI
 
 
@@ -139,20 +174,7 @@ class TriggeredEvaluation(BaseModel):
 
     model: str
     flow_run: str
-    state: str  # Prefect's type of state, as in `Triggered`
-    url: str  # of its page in Prefect's UI
-
-
-class FlowRunState(BaseModel):
-    """A Prefect flow run and its state."""
-
-    run: str
-    flow_run: str
-    state: str  # Prefect's type: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, FAILED, CRASHED, CANCELLED
-    name: str  # Prefect's name of the state, for example Late: scheduled, but no worker has taken it
-    message: str | None  # why it failed or was cancelled
-    since: datetime  # when it got this state
-    begun: bool  # whether the run is in the store and this flow run has changed its status
+    state: str  # Prefect's type of state: SCHEDULED, PENDING, RUNNING, ...
     url: str  # of its page in Prefect's UI
 
 

@@ -6,10 +6,12 @@ once another owner has claimed the stage. So two owners never both write.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from core.types import Stage
@@ -113,6 +115,17 @@ def stages_of(session: Session, run: str) -> list[StageRow]:
     """The stages of a run by iteration, and within an iteration in the order in which they were last started."""
     ordered = select(*columns(Stages, StageRow)).where(Stages.run == run).order_by(Stages.iteration, Stages.started_at)
     return [StageRow(*row) for row in session.execute(ordered)]
+
+
+def latest_stages(session: Session, runs: Sequence[str]) -> dict[str, list[StageRow]]:
+    """Run -> the stages of its latest iteration, in the order in which they were last started; runs without stages are
+    left out."""
+    latest = select(Stages.run, func.max(Stages.iteration).label("iteration")).where(Stages.run.in_(runs))
+    newest = latest.group_by(Stages.run).subquery()
+    same = and_(Stages.run == newest.c.run, Stages.iteration == newest.c.iteration)
+    statement = select(*columns(Stages, StageRow)).join(newest, same).order_by(Stages.run, Stages.started_at)
+    rows = [StageRow(*row) for row in session.execute(statement)]
+    return {run: [*stages] for run, stages in groupby(rows, key=lambda row: row.run)}
 
 
 def rolled_back(session: Session, run: str) -> list[tuple[int, dict[str, str]]]:

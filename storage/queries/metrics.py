@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, and_, case, func, select
 from sqlalchemy.orm import Session
@@ -29,7 +29,6 @@ class StageClock:
     run: str
     stage: Stage
     seconds: float
-    lease_seconds: float | None  # until its lease ends, negative if it has expired; None: the stage is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +43,11 @@ class PoolLoad:
     longest_seconds: float  # how long the oldest of them has been in this status
 
 
-def watched_runs(session: Session, limit: int) -> tuple[int, list[tuple[str, RunStatus]]]:
-    """The number of runs, and (name, status) of at most `limit` of them: those that are running or paused, then those
-    that changed last."""
+def watched_runs(session: Session, limit: int) -> list[str]:
+    """The names of at most `limit` runs: those that are running or paused, then those that changed last."""
     rank = case((Runs.status.in_(_ACTIVE), 0), else_=1)
-    statement = select(Runs.name, Runs.status).order_by(rank, Runs.updated_at.desc(), Runs.name).limit(limit)
-    named = [(name, cast(RunStatus, status)) for name, status in session.execute(statement)]
-    return session.scalar(select(func.count()).select_from(Runs)) or 0, named
+    statement = select(Runs.name).order_by(rank, Runs.updated_at.desc(), Runs.name).limit(limit)
+    return [*session.scalars(statement)]
 
 
 def finished_iterations(session: Session, runs: Sequence[str]) -> dict[str, int]:
@@ -93,22 +90,19 @@ def last_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
     statement = select(Stages.run, Stages.stage, Stages.started_at, Stages.finished_at).join(newest, same)
     rows: Iterable[Any] = session.execute(statement.order_by(Stages.run, Stages.stage))
     return [
-        StageClock(run, stage, (finished - started).total_seconds(), None)
+        StageClock(run, stage, (finished - started).total_seconds())
         for run, stage, started, finished in rows
         if finished is not None
     ]
 
 
 def running_stages(session: Session, runs: Sequence[str]) -> list[StageClock]:
-    """The stages that are running by the ledger. If its process has died, a stage stays running until it is claimed."""
+    """The stages that a live process works on."""
     now = database_time(session)
-    statement = select(Stages.run, Stages.stage, Stages.started_at, Stages.lease_expires)
-    running = statement.where(Stages.run.in_(runs), Stages.status == "running")
-    rows: Iterable[Any] = session.execute(running.order_by(Stages.run, Stages.stage))
-    return [
-        StageClock(run, stage, _seconds_since(started, now), (expires - now).total_seconds())
-        for run, stage, started, expires in rows
-    ]
+    alive = [Stages.run.in_(runs), Stages.status == "running", Stages.lease_expires > now]
+    statement = select(Stages.run, Stages.stage, Stages.started_at).where(*alive).order_by(Stages.run, Stages.stage)
+    rows: Iterable[Any] = session.execute(statement)
+    return [StageClock(run, stage, _seconds_since(started, now)) for run, stage, started in rows]
 
 
 def alert_counts(session: Session, runs: Sequence[str]) -> dict[tuple[str, Severity, bool], int]:

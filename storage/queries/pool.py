@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import and_, exists, not_, select, text, update
+from sqlalchemy import ColumnElement, and_, exists, not_, select, text, update
 from sqlalchemy.orm import Session
 
 from core.types import Stage
@@ -36,6 +36,12 @@ def pool_jobs(session: Session) -> list[PoolRow]:
     return [PoolRow(*row) for row in session.execute(select(*columns(PoolJobs, PoolRow)).order_by(PoolJobs.since))]
 
 
+def live_jobs(session: Session) -> list[PoolRow]:
+    """The jobs that wait or run and whose owners hold their stages, in the order of `pool_jobs`."""
+    held = select(*columns(PoolJobs, PoolRow)).where(_WAITS_OR_RUNS, _owner_holds_stage(session))
+    return [PoolRow(*row) for row in session.execute(held.order_by(PoolJobs.since))]
+
+
 def start_job(session: Session, job: PoolRow) -> None:
     """Mark a job as running: it has its units from now on."""
     _update(session, job, status="running", since=database_time(session))
@@ -51,7 +57,13 @@ def leave_pool(session: Session, *, run: str, iteration: int, stage: Stage, owne
 
 def drop_abandoned(session: Session) -> None:
     """End the jobs whose owners no longer hold their stage, because they died or failed."""
-    held = exists().where(
+    abandoned = select(*columns(PoolJobs, PoolRow)).where(_WAITS_OR_RUNS, not_(_owner_holds_stage(session)))
+    for row in session.execute(abandoned).all():
+        _end_job(session, PoolRow(*row))
+
+
+def _owner_holds_stage(session: Session) -> ColumnElement[bool]:
+    return exists().where(
         Stages.run == PoolJobs.run,
         Stages.iteration == PoolJobs.iteration,
         Stages.stage == PoolJobs.stage,
@@ -59,9 +71,6 @@ def drop_abandoned(session: Session) -> None:
         Stages.status == "running",
         Stages.lease_expires > database_time(session),
     )
-    abandoned = select(*columns(PoolJobs, PoolRow)).where(_WAITS_OR_RUNS, not_(held))
-    for row in session.execute(abandoned).all():
-        _end_job(session, PoolRow(*row))
 
 
 def _end_job(session: Session, job: PoolRow) -> None:

@@ -60,6 +60,12 @@ def run_holder(session: Session, run: str) -> RunLease | None:
     return None if row is None else RunLease(*row)
 
 
+def leases(session: Session) -> dict[str, RunLease]:
+    """Run -> its lease, which has expired if its process was killed; runs that nobody works on are left out."""
+    rows = session.execute(select(*columns(RunLeases, RunLease))).all()
+    return {lease.run: lease for lease in (RunLease(*row) for row in rows)}
+
+
 def holder_text(holder: RunLease | None) -> str:
     """The second half of a message, which says who works on a run: "process 4242 on node-1 does"."""
     return "nobody does" if holder is None else f"{process_of(holder.owner)} does"

@@ -81,10 +81,10 @@ def list_runs(session: Session) -> list[RunDetail]:
     return [RunDetail(*row) for row in session.execute(ordered)]
 
 
-def last_changes(session: Session, names: Iterable[str]) -> dict[str, datetime]:
-    """Run -> when its status or its number of iterations last changed; names without a run are left out."""
-    statement = select(Runs.name, Runs.updated_at).where(Runs.name.in_([*names]))
-    return {row.name: row.updated_at for row in session.execute(statement)}
+def runs_named(session: Session, names: Iterable[str]) -> dict[str, Run]:
+    """Name -> run; names without a run are left out."""
+    rows = session.execute(select(*columns(Runs, Run)).where(Runs.name.in_([*names])))
+    return {run.name: run for run in (Run(*row) for row in rows)}
 
 
 def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[Run]:

@@ -214,7 +214,7 @@ def test_a_run_started_from_outside_survives_the_restart_of_every_service(compos
 
 
 def _is_done(api: ApiClient) -> bool:
-    return [run.status for run in api.runs() if run.name == RUN] == ["done"]
+    return [run.state for run in api.runs() if run.name == RUN] == ["done"]
 
 
 def _query_prometheus(query: str) -> list[dict[str, Any]]:

@@ -44,9 +44,7 @@ def _use_slot(run: str, units: float, stage: Stage) -> str:
 
     def body() -> LastWrite:
         # The applications stay as they are while a Challenger trains.
-        with training_slot(
-            context, stage, Demand("CPU", units), lambda _word: None, holds_applications=stage == "train_challenger"
-        ):
+        with training_slot(context, stage, Demand("CPU", units), holds_applications=stage == "train_challenger"):
             print("began", flush=True)
             sys.stdin.readline()
         return lambda _session: {}

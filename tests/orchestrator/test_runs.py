@@ -18,7 +18,7 @@ from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark
 from orchestrator.question_sets.prompts import PromptsError
 from orchestrator.readiness import ModelError
 from orchestrator.runs import RunError, check_start, clear, prepare, set_status
-from orchestrator.serving.checkpoints import exclusive_use
+from orchestrator.serving.turns import exclusive_use
 from services.inference.client import InferenceError
 from storage import queries
 from storage.errors import CheckpointError, StoreError
@@ -203,7 +203,7 @@ def test_labelled_data_that_are_all_held_out_are_refused(home: Home, store: Stor
 
 def test_an_untrained_challenger_s_stage_does_not_wait_for_other_trainings(home: Home, store: Store) -> None:
     prepare(home, store, "a", "demo", 0, {"challenger.trained": False})
-    with exclusive_use(home):
+    with exclusive_use(home, "another run"):
         last_write = train_challenger(context_of(store, "a", 1, home=home.path))
     with store.write() as session:
         assert last_write(session) == {"checkpoint": "a/base/0", "trained": False}

@@ -40,7 +40,7 @@ def get(api: TestClient, path: str, **parameters: Any) -> Any:
 
 def test_runs_are_described_and_listed_in_pages(api: TestClient, store: Store) -> None:
     [run] = get(api, "/runs")["items"]
-    assert (run["name"], run["preset"], run["status"], run["iterations"]) == (RUN, "demo", "created", 2)
+    assert (run["name"], run["preset"], run["iterations"], run["flow_run"]) == (RUN, "demo", 2, None)
     assert get(api, f"/runs/{RUN}")["config"]["dataset"]["votes"] == 10
     with store.write() as session:
         config = queries.runs.get_run(session, RUN).config
@@ -63,6 +63,7 @@ def test_stages_are_listed_with_their_durations(api: TestClient) -> None:
 
 def test_iterations_are_listed_with_their_figures_and_stages(api: TestClient, store: Store) -> None:
     with store.write() as session:
+        queries.run_leases.claim_run(session, run=RUN, owner="me", lease_seconds=60)
         for stage, lease in (("read_prompts", 0), ("generate_questions", 60)):
             queries.ledger.claim_stage(session, run=RUN, iteration=2, stage=stage, owner="me", lease_seconds=lease)
     first, second = get(api, f"/runs/{RUN}/iterations")

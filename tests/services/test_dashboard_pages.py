@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from api_examples import alert
 from playwright.sync_api import Page, expect
 from prefect_server import post, prefect_at
 
@@ -32,6 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with opened.write() as session:
         create(session, BEGUN)
         queries.runs.set_run_status(session, BEGUN, "running")
+        queries.run_leases.claim_run(session, run=BEGUN, owner="host:1:1", lease_seconds=600)
         stage = {"run": BEGUN, "iteration": 1, "stage": "train_challenger", "owner": "host:1:1"}
         queries.ledger.claim_stage(session, **stage, lease_seconds=600)
         path = f"/srv/{'folder_' * 20}/{BEGUN}/solver/1"
@@ -87,6 +90,7 @@ def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: 
     with store.write() as session:
         create(session, run)
         queries.runs.set_run_status(session, run, "running")
+        queries.run_leases.claim_run(session, run=run, owner="host:1:1", lease_seconds=600)
     page.clock.install()
     page.goto(f"{address}/runs/{run}/1")
     field, kept = page.get_by_label("p̂ from"), page.locator(".tile", has_text="Kept").get_by_text("n 1")
@@ -103,7 +107,7 @@ def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: 
 def test_the_current_iteration_s_dot_is_as_large_as_the_others(address: str, page: Page) -> None:
     with without_complaints(page):
         page.goto(address)
-        dots = page.locator("article", has_text=BEGUN).locator(".dots i")
+        dots = page.locator("article", has=page.get_by_role("link", name=BEGUN, exact=True)).locator(".dots i")
         expect(dots).to_have_count(3)
         expect(dots.first).to_have_class("current")
         sizes = dots.evaluate_all("dots => dots.map((dot) => [dot.offsetWidth, dot.offsetHeight])")
@@ -166,26 +170,26 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
         page.get_by_role("button", name="Start a run").click()
         page.get_by_label("Name").fill("accepted")
         page.get_by_role("button", name="Start run").click()
-        expect(page.get_by_role("status")).to_contain_text("accepted is scheduled in Prefect")
+        expect(page.get_by_role("status")).to_contain_text("accepted is waiting: Prefect has accepted it")
         page.goto(address)
-        shown = page.locator("#not-begun .flow-run", has_text="accepted")
-        expect(shown).to_contain_text("Waiting for a flow runner")
-    # A run that is not in the store is a 404, which the browser reports in its console.
-    page.goto(f"{address}/runs/accepted")
-    expect(page.locator(".flow-run")).to_contain_text("Not in the store yet")
-    expect(page.get_by_text("no such run")).to_have_count(0)
-    [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
-    for state in ("PENDING", "RUNNING", "FAILED"):
-        post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": why})
-    page.reload()
-    expect(page.locator(".flow-run .problem")).to_contain_text(why)  # the reason is shown as text, not as HTML
-    with without_complaints(page):
+        card = page.locator("article.run", has=page.get_by_role("link", name="accepted", exact=True))
+        expect(card).to_contain_text("no flow runner has taken it")
+        page.goto(f"{address}/runs/accepted")
+        expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+        [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
+        for state in ("PENDING", "RUNNING", "FAILED"):
+            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": why})
+        page.reload()
+        expect(page.locator(".problem")).to_contain_text(why)  # the reason is shown as text, not as HTML
+        expect(page.get_by_role("button", name="Resume")).to_have_count(0)  # there is nothing to resume
         page.goto(address)
-        expect(shown.locator(".problem")).to_contain_text(why)
-        expect(shown.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
+        expect(card.locator(".problem")).to_contain_text(why)
+        expect(card.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
             "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
         )
         assert violations(page) == []
+    # A run that nobody knows is a 404, which the browser reports in its console.
     page.goto(f"{address}/runs/nobody")
     expect(page.get_by_text("run nobody: no such run")).to_be_visible()
 
@@ -199,8 +203,59 @@ def test_a_resumed_run_s_page_shows_at_once_that_it_waits(
     with without_complaints(page):
         page.goto(f"{address}/runs/stopped-short")
         page.get_by_role("button", name="Resume").click()
-        # The page asks Prefect at once; otherwise it asks every ten seconds.
-        expect(page.locator(".starts .flow-run")).to_contain_text("Waiting for a flow runner")
+        # The page asks again at once; otherwise it asks every ten seconds.
+        expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
+        expect(page.locator(".title .status")).to_have_text("waiting")
+
+
+def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
+    address: str, store: Store, page: Page
+) -> None:
+    """The status is `cancelled` as soon as the flow has stored it; the process holds the lease until it has ended."""
+    name = "ends"
+    with store.write() as session:
+        create(session, name)
+        queries.runs.set_run_status(session, name, "cancelled")
+        queries.run_leases.claim_run(session, run=name, owner="host:1:1", lease_seconds=600)
+        queries.ledger.claim_stage(
+            session, run=name, iteration=1, stage="evaluate", owner="host:1:1", lease_seconds=600
+        )
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{name}")
+        expect(page.locator(".now")).to_contain_text("Iteration 1, evaluate", ignore_case=True)
+        with store.write() as session:
+            queries.run_leases.release_run(session, run=name, owner="host:1:1")
+        expect(page.locator(".title .status")).to_have_text("cancelled")
+        expect(page.locator(".now")).to_contain_text("cancelled during evaluate 1", ignore_case=True)
+        expect(page.locator("progress")).to_have_count(0)
+
+
+def test_open_alerts_are_where_people_look(address: str, store: Store, page: Page) -> None:
+    """The critical ones are at the top of the run's page until somebody acknowledges them, and counted on its card."""
+    name = "alarming"
+    with store.write() as session:
+        create(session, name)
+        for key, severity in (("a" * 16, "critical"), ("b" * 16, "warning"), ("c" * 16, "warning")):
+            text = f"label accuracy <i>fell</i> ({severity})"
+            queries.alerts.add_alerts(session, [replace(alert(key), run=name, severity=severity, text=text)])
+    with without_complaints(page):
+        page.goto(address)
+        card = page.locator("article.run", has=page.get_by_role("link", name=name, exact=True))
+        expect(card.locator(".badge.is-critical")).to_have_text("1 critical alert")
+        expect(card.locator(".badge.is-warning")).to_have_text("2 warnings")
+        card.locator(".badge.is-critical").click()
+        banner = page.get_by_role("region", name="Critical alerts that nobody has acknowledged")
+        expect(banner).to_contain_text("label accuracy <i>fell</i> (critical)")
+        box = banner.bounding_box()
+        assert box is not None
+        assert box["y"] < page.locator("dl.tiles").evaluate("tiles => tiles.getBoundingClientRect().top")
+        assert violations(page) == []
+        banner.get_by_role("button", name="Acknowledge").click()
+        banner.get_by_label("Your name").fill("ann")
+        banner.get_by_role("button", name="Acknowledge").click()
+        expect(banner).to_have_count(0)
+        expect(page.locator(".title .badge.is-critical")).to_have_count(0)
+        expect(page.locator(".title .badge.is-warning")).to_have_text("2 warnings")
 
 
 def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(

@@ -25,6 +25,7 @@ from services.api.figure_metrics import FIGURES, figure_of
 from services.api.metrics import LARGEST
 from services.drift.outbox import ATTEMPTS
 from services.drift.series import points_of
+from services.run_states import MEANINGS
 from storage import queries
 from storage.models import Alerts, Deliveries, Series, Stages
 from storage.queries.tables import insert_new, table_of
@@ -32,7 +33,18 @@ from storage.rows import SeriesPoint
 from storage.session import Store
 
 NOW = datetime.now(UTC)
-SCRAPED = {"api_keys", "runs", "stages", "series", "filter_stats", "alerts", "deliveries", "pool_jobs", "usage"}
+SCRAPED = {
+    "api_keys",
+    "runs",
+    "run_leases",
+    "stages",
+    "series",
+    "filter_stats",
+    "alerts",
+    "deliveries",
+    "pool_jobs",
+    "usage",
+}
 Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -44,7 +56,8 @@ def api(store: Store, tmp_path: Path) -> TestClient:
 
 
 def add_watched_rows(store: Store, run: str = RUN) -> None:
-    """Add series of two iterations, a running stage, alerts, and a training that waits for the pool."""
+    """Add series of two iterations, a stage that runs and one that was cut off, alerts, and a training that waits for
+    the pool."""
     points = [
         SeriesPoint(1, "label_accuracy", "kept", "exact", 0.8, 0.7, 0.87, 100),
         SeriesPoint(2, "label_accuracy", "kept", "exact", 0.5, 0.4, 0.6, 96),
@@ -59,7 +72,8 @@ def add_watched_rows(store: Store, run: str = RUN) -> None:
         stats = FilterStats(10, 5, 1, 2, 0, 1, 1, 0.5, 0.0, 0)
         queries.figures.add_filter_stats(session, run=run, iteration=2, stats=stats)
         insert_new(session, Stages, [_stage(run, t, 90 * t, "check_health") for t in (1, 2)])
-        insert_new(session, Stages, [_stage(run, 3, None, "train_solver")])
+        insert_new(session, Stages, [_stage(run, 3, None, "train_solver", NOW + timedelta(hours=1))])
+        insert_new(session, Stages, [_stage(run, 3, None, "evaluate")])
         queries.runs.set_run_status(session, run, "running")
         insert_new(session, Alerts, [_alert(run, f"{run}-{i}", NOW if i else None) for i in range(3)])
         late = {"alert": f"{run}-0", "next_at": NOW, "delivered_at": None, "error": "refused"}
@@ -71,12 +85,14 @@ def _fields(point: SeriesPoint) -> dict[str, Any]:
     return {name: getattr(point, name) for name in SeriesPoint.__dataclass_fields__}
 
 
-def _stage(run: str, iteration: int, seconds: float | None, stage: str) -> dict[str, Any]:
+def _stage(
+    run: str, iteration: int, seconds: float | None, stage: str, lease: datetime = NOW - timedelta(minutes=20)
+) -> dict[str, Any]:
     began = NOW - timedelta(hours=1)
     ended = None if seconds is None else began + timedelta(seconds=seconds)
     status = "running" if ended is None else "done"
     key = {"run": run, "iteration": iteration, "stage": stage, "status": status, "owner": "me", "attempt": 1}
-    times = {"started_at": began, "finished_at": ended, "lease_expires": NOW - timedelta(minutes=20)}
+    times = {"started_at": began, "finished_at": ended, "lease_expires": lease}
     return {**key, **times, "result": None, "error": None}
 
 
@@ -172,13 +188,13 @@ def test_a_delivery_is_late_until_it_arrives_is_given_up_or_forgotten(api: TestC
 
 def test_there_are_metrics_of_runs_stages_questions_alerts_and_the_pool(api: TestClient) -> None:
     metrics = samples(scrape(api))
-    assert value(metrics, "coevo_runs") == 1
+    runs = {dict(labels)["state"]: now for (name, labels), now in metrics.items() if name == "coevo_runs"}
+    states = {dict(labels)["state"]: now for (name, labels), now in metrics.items() if name == "coevo_run_state"}
+    assert runs == states == {state: state == "interrupted" for state in MEANINGS}  # no process has its lease
     assert value(metrics, "coevo_iteration", run=RUN) == 2
-    statuses = {dict(labels)["status"]: now for (name, labels), now in metrics.items() if name == "coevo_run_status"}
-    assert (statuses.pop("running"), set(statuses.values())) == (1, {0})
     assert value(metrics, "coevo_stage_duration_seconds", run=RUN, stage="check_health") == 180
     assert value(metrics, "coevo_stage_running_seconds", run=RUN, stage="train_solver") >= 3600
-    assert value(metrics, "coevo_stage_lease_seconds", run=RUN, stage="train_solver") <= -1200
+    assert ("coevo_stage_running_seconds", frozenset({("run", RUN), ("stage", "evaluate")})) not in metrics
     # The first iteration has 2 kept questions (api_examples.QUESTIONS), the second has 5.
     assert value(metrics, "coevo_questions_total", run=RUN, verdict="kept") == 7
     assert value(metrics, "coevo_questions_total", run=RUN, verdict="no_majority") == 0
@@ -196,7 +212,7 @@ def test_there_are_metrics_of_runs_stages_questions_alerts_and_the_pool(api: Tes
 
 def test_an_empty_store_has_metrics_too(store: Store, tmp_path: Path) -> None:
     metrics = samples(scrape(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
-    assert value(metrics, "coevo_runs") == 0
+    assert value(metrics, "coevo_runs", state="running") == 0
     assert not any(dict(labels).get("run") for _, labels in metrics)
 
 
@@ -207,12 +223,24 @@ def test_the_number_of_label_values_is_limited_and_no_label_is_an_id(api: TestCl
     metrics = samples(scrape(api))
     labels = {key: {dict(pairs)[key] for _, pairs in metrics if key in dict(pairs)} for key in _label_names(metrics)}
     assert labels.keys() == {
-        *("run", "oracle", "slice", "figure", "verdict", "stage", "status", "severity", "acknowledged", "kind"),
+        *(
+            "run",
+            "oracle",
+            "slice",
+            "figure",
+            "verdict",
+            "stage",
+            "state",
+            "status",
+            "severity",
+            "acknowledged",
+            "kind",
+        ),
         *("purpose", "direction"),
     }
     assert len(labels["run"]) == LARGEST
     assert RUN in labels["run"]  # it changed before all the others, but it is running
-    assert value(metrics, "coevo_runs") == LARGEST + 6
+    assert value(metrics, "coevo_runs", state="interrupted") == LARGEST + 6
     assert not any("/" in text for values in labels.values() for text in values)
 
 
@@ -242,7 +270,7 @@ def test_metrics_need_a_key_where_the_api_asks_for_keys(store: Store, tmp_path: 
     reader, runner = new_key(store, "prometheus", ("read",)), new_key(store, "runner", ("run",))
     assert api.get("/metrics").status_code == 401
     assert api.get("/metrics", headers={"Authorization": f"Bearer {runner}"}).status_code == 403
-    assert "coevo_runs 1.0" in scrape(api, Authorization=f"Bearer {reader}")
+    assert 'coevo_runs{state="interrupted"} 1.0' in scrape(api, Authorization=f"Bearer {reader}")
 
 
 def test_two_apps_have_the_same_metrics_and_only_coevo_s(api: TestClient, store: Store, tmp_path: Path) -> None:

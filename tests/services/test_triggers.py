@@ -69,7 +69,8 @@ def test_a_run_is_started_as_a_flow_run_of_its_deployment(api: TestClient, prefe
     assert started == {
         "run": name,
         "flow_run": started["flow_run"],
-        "state": "SCHEDULED",
+        "state": "waiting",
+        "reason": "Prefect has accepted it; no flow runner has taken it yet",
         "url": f"{prefect_url}/runs/flow-run/{started['flow_run']}",
     }
     row = flow_run(prefect_url, started)
@@ -98,7 +99,7 @@ def test_a_scheduled_run_can_be_cancelled_and_started_again(
 ) -> None:
     first = send(api, "/runs", name=name, preset="demo")
     [ended] = send(api, f"/runs/{name}/cancel", why="too early")
-    assert (ended["flow_run"], ended["state"]) == (first["flow_run"], "CANCELLED")
+    assert (ended["flow_run"], ended["state"]) == (first["flow_run"], "cancelled")
     assert flow_run(prefect_url, first)["state_type"] == "CANCELLED"
     second = send(api, "/runs", name=name, preset="demo")
     assert second["flow_run"] != first["flow_run"]
@@ -108,7 +109,7 @@ def test_a_scheduled_run_can_be_cancelled_and_started_again(
     assert flow_run(prefect_url, third)["parameters"] == {"run": name, "preset": "", "iterations": 5}
     assert "expected no active flow run" in send(api, f"/runs/{name}/resume", 409)
     send(api, f"/runs/{name}/cancel")
-    refused = f"run {name}: expected an active flow run, there is none; the run is cancelled"
+    refused = f"run {name}: expected an active flow run, there is none; it is cancelled: cancelled"
     assert send(api, f"/runs/{name}/cancel", 409) == refused
 
 
@@ -118,9 +119,9 @@ def test_cancelling_a_running_run_leaves_its_worker_to_end_it(api: TestClient, p
     assert "a flow run is RUNNING" in send(api, "/runs", 409, name=name, preset="demo")
     [ended] = send(api, f"/runs/{name}/cancel", why="enough")
     state = flow_run(prefect_url, started)["state"]
-    assert (ended["state"], state["type"], state["message"]) == ("CANCELLING", "CANCELLING", "enough")
+    assert (ended["state"], state["type"], state["message"]) == ("cancelled", "CANCELLING", "enough")
     [again] = send(api, f"/runs/{name}/cancel")
-    assert again["state"] == "CANCELLING"
+    assert again["state"] == "cancelled"
     assert "a flow run is CANCELLING" in send(api, "/runs", 409, name=name, preset="demo")
 
 
@@ -140,7 +141,7 @@ def test_a_run_in_a_terminal_cannot_be_cancelled_while_its_process_works(
     assert refused == f"run {name}: process 7 on host works on it, started by `coevo run`: {how}"
     with store.write() as session:
         queries.run_leases.release_run(session, run=name, owner="host:7:0")
-    assert [ended["state"] for ended in send(api, f"/runs/{name}/cancel")] == ["CANCELLED"]
+    assert [ended["state"] for ended in send(api, f"/runs/{name}/cancel")] == ["interrupted"]
     send(api, f"/runs/{name}/resume")
 
 
@@ -158,13 +159,15 @@ def test_a_run_that_a_process_works_on_is_refused_though_prefect_has_no_flow_run
 def test_a_paused_run_gets_a_person_s_decision(api: TestClient, prefect_url: str, store: Store, name: str) -> None:
     store_run(store, name, "paused")
     refused = send(api, f"/runs/{name}/decision", 409, decision="stop")
-    assert refused == f"run {name}: it does not wait for a decision; it is paused"
+    assert refused.startswith(f"run {name}: it does not wait for a decision; it is interrupted: no process works on it")
     started = send(api, f"/runs/{name}/resume")
     keys = _pause(prefect_url, started)
+    with store.write() as session:
+        queries.run_leases.claim_run(session, run=name, owner="host:7:0", lease_seconds=600)
     assert "a flow run is PAUSED" in send(api, f"/runs/{name}/resume", 409)
     send(api, f"/runs/{name}/decision", 422, decision="perhaps")
     answered = send(api, f"/runs/{name}/decision", decision="roll back", note="label accuracy fell")
-    assert (answered["flow_run"], answered["state"]) == (started["flow_run"], "RUNNING")
+    assert (answered["flow_run"], answered["state"]) == (started["flow_run"], "running")
     [stored] = post(
         prefect_url, f"/flow_runs/{started['flow_run']}/input/filter", prefix=keys["response"], limit=1, exclude_keys=[]
     )

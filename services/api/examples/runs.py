@@ -18,14 +18,22 @@ from services.api.examples.shared import (
 )
 
 _SOLVERS = [checkpoint("solver", t, 24, f"demo/solver/{t - 1}" if t > 1 else "demo/base/0") for t in (1, 2, 3)]
+_FLOW_RUN = "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-123456789abc"
 _RUN = {
     "name": "demo",
     "preset": "demo",
     "seed": "20260",
-    "status": "running",
     "iterations": 3,
     "created_at": BEGUN,
-    "updated_at": ENDED,
+    "updated_at": BEGUN,
+    "state": "running",
+    "reason": "iteration 2, label_questions: 128 of 320 questions labelled",
+    "since": ENDED,
+    "iteration": 2,
+    "stage": "label_questions",
+    "active": True,
+    "flow_run": _FLOW_RUN,
+    "open_alerts": {"critical": 0, "warning": 1},
 }
 _STAGE = {
     "iteration": 1,
@@ -49,8 +57,8 @@ def _amounts(**amounts: float) -> dict[str, Any]:
 
 
 EXAMPLES: dict[str, Any] = {
-    "RunPage": {"items": [_RUN], "next": None},
-    "RunDetail": {**_RUN, "config": CONFIG},
+    "RunPage": {"items": [_RUN], "next": None, "problem": None},
+    "RunWithConfig": {**_RUN, "config": CONFIG},
     "Stage": _STAGE,
     "IterationSummary": {
         "iteration": 1,
@@ -137,19 +145,9 @@ EXAMPLES: dict[str, Any] = {
     "Triggered": {
         "run": "demo",
         "flow_run": "3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
-        "state": "SCHEDULED",
-        "url": "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
-    },
-    "FlowRunState": {
-        "run": "third",
-        "flow_run": "3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
-        "state": "FAILED",
-        "name": "Failed",
-        "message": "Flow run encountered an exception: BenchmarkError: evaluation.benchmark: benchmark "
-        "benchmarks/math500.jsonl: cannot be read: No such file or directory",
-        "since": BEGUN,
-        "begun": False,
-        "url": "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",
+        "state": "waiting",
+        "reason": "Prefect has accepted it; no flow runner has taken it yet",
+        "url": _FLOW_RUN,
     },
     "KeyRow": _KEY,
     "NewKey": {"name": "ann", "scopes": ["read", "label"], "key": "coevo_" + "x" * 43},

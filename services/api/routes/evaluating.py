@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.settings.bounds import Positive, Seed, Temperature, Tokens
 from core.settings.evaluation import Protocol, Samples
-from services.api.dependencies import StoreDependency
+from services.api.dependencies import PrefectDependency, StoreDependency
 from services.api.problems import documented, invalid
-from services.api.routes.triggers import STARTS, PrefectDependency
+from services.api.routes.triggers import STARTS
 from services.api.schemas import TriggeredEvaluation
 from services.evaluations import RUN_MODEL, named_checkpoint
 from storage.errors import NotThere

@@ -6,29 +6,34 @@ from itertools import groupby
 
 from fastapi import APIRouter
 
-from services.api.dependencies import After, Limit, ReadSession, RunName
+from services.api import run_views
+from services.api.dependencies import After, Limit, PrefectDependency, ReadSession, RunName, StoreDependency
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
-from services.api.schemas import IterationSummary, RunPage
+from services.api.schemas import IterationSummary, RunPage, RunWithConfig
 from storage import queries
-from storage.rows import Job, RunDetail, Stage
+from storage.rows import Job, Stage
 
 router = APIRouter(tags=["runs"])
 
 
 @router.get("/runs", responses=documented(400))
-def list_runs(session: ReadSession, limit: Limit = 50, after: After = None) -> RunPage:
-    """Runs, the newest first."""
-    runs = queries.runs.page_of_runs(session, after=run_position(after), limit=limit + 1)
-    page = runs[:limit]
-    next_page = run_cursor(page[-1].created_at, page[-1].name) if len(runs) > limit else None
-    return RunPage(items=[*page], next=next_page)
+def list_runs(store: StoreDependency, prefect: PrefectDependency, limit: Limit = 50, after: After = None) -> RunPage:
+    """Runs with their states, the newest first; also those that Prefect has accepted and that are not in the store."""
+    position, known = run_position(after), prefect.newest()
+    with store.read() as session:
+        page = run_views.page_of_runs(session, known, after=position, limit=limit + 1)
+    last = page[limit - 1] if len(page) > limit else None
+    next_page = run_cursor(last.created_at, last.name) if last else None
+    return RunPage(items=page[:limit], next=next_page, problem=known.problem)
 
 
 @router.get("/runs/{run}", responses=documented(404))
-def get_run(session: ReadSession, run: RunName) -> RunDetail:
-    """A run with its whole configuration."""
-    return queries.runs.get_run(session, run)
+def get_run(store: StoreDependency, prefect: PrefectDependency, run: RunName) -> RunWithConfig:
+    """A run with its state and its whole configuration."""
+    known = prefect.newest()
+    with store.read() as session:
+        return run_views.run_with_config(session, known, run)
 
 
 @router.get("/runs/{run}/stages", responses=documented(404))
@@ -42,9 +47,9 @@ def list_stages(session: ReadSession, run: RunName) -> list[Stage]:
 def list_iterations(session: ReadSession, run: RunName) -> list[IterationSummary]:
     """The iterations that were begun, with their stages and the numbers of their questions by verdict."""
     queries.runs.get_run(session, run)
-    stats, now = queries.figures.filter_stats_of(session, run), queries.tables.database_time(session)
+    stats, holder = queries.figures.filter_stats_of(session, run), queries.run_leases.run_holder(session, run)
     stages = groupby(queries.ledger.stages_of(session, run), key=lambda row: row.iteration)
-    return [IterationSummary.of(t, list(rows), stats.get(t), now) for t, rows in stages]
+    return [IterationSummary.of(t, list(rows), stats.get(t), holder) for t, rows in stages]
 
 
 @router.get("/pool")

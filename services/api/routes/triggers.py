@@ -14,12 +14,14 @@ from core.settings.config import RunConfig
 from core.settings.costs import Budget
 from core.settings.parsing import parse_config, with_overrides
 from core.types import Flow
+from services.api import run_views
 from services.api.access.origins import same_site
-from services.api.dependencies import RunName, StoreDependency
-from services.api.prefect import FlowRun, Prefect
+from services.api.dependencies import PrefectDependency, RunName, StoreDependency
+from services.api.prefect import Prefect
 from services.api.problems import documented, invalid
 from services.api.routes.presets import Names, Override, Presets, Setting, about, configured
 from services.api.schemas import Preset, Triggered
+from services.flow_runs import FlowRun
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
@@ -71,16 +73,11 @@ class Decision(_Body):
     note: _Text = Field("", max_length=2_000, description="Stored with the decision.")
 
 
-def _prefect(request: Request) -> Prefect:
-    return Prefect(request.app.state.prefect)
-
-
 def _refuse_unready(request: Request) -> RefuseUnready:
     refuse_unready: RefuseUnready = request.app.state.refuse_unready
     return refuse_unready
 
 
-PrefectDependency = Annotated[Prefect, Depends(_prefect)]
 ReadinessCheck = Annotated[RefuseUnready, Depends(_refuse_unready)]
 STARTS: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
 _REFUSALS = documented(409, 503)
@@ -101,10 +98,10 @@ def create_run(
     check: ReadinessCheck,
     body: RunRequest,
 ) -> Triggered:
-    """Start a run. It is in the store once its flow has begun. An existing run with the same settings is continued.
+    """Start a run. It is stored once its flow has begun. An existing run with the same settings is continued.
 
-    A run that cannot start is refused, as far as this process can know it (docs/api.md). /flow-runs says what becomes
-    of a run that was accepted.
+    A run that cannot start is refused, as far as this process can know it (docs/api.md). The run's state says what
+    becomes of one that was accepted.
     """
     config = configured(presets, names, body.preset, body.iterations, body.overrides)
     flow = config.kind
@@ -135,14 +132,15 @@ def cancel_run(
     active = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.active]
     with store.read() as session:
         if not active:
-            status = queries.runs.get_run(session, run).status
-            raise HTTPException(409, f"run {run}: expected an active flow run, there is none; the run is {status}")
+            queries.runs.get_run(session, run)
+            now = run_views.state_of(session, run)
+            raise HTTPException(409, f"run {run}: expected an active flow run, there is none; {run_views.text(now)}")
         holder = queries.run_leases.run_holder(session, run)
     if holder is not None and not all(flow_run.deployed for flow_run in active):
         process = queries.run_leases.process_of(holder.owner)
         detail = f"run {run}: {process} works on it, started by `coevo run`: stop it with Ctrl-C in its terminal"
         raise HTTPException(409, detail)
-    return [_triggered(prefect, prefect.cancel(flow_run, body.why)) for flow_run in active]
+    return [_triggered(store, prefect, prefect.cancel(flow_run, body.why)) for flow_run in active]
 
 
 @router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **STARTS)
@@ -169,11 +167,13 @@ def resume_run(
 @router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **STARTS)
 def decide(store: StoreDependency, prefect: PrefectDependency, run: RunName, body: Decision) -> Triggered:
     """Answer a run that is paused until a person decides what to do."""
-    row = _run_row(store, run)
+    _run_row(store, run)
     paused = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.state == "PAUSED"]
     if not paused:
-        raise HTTPException(409, f"run {run}: it does not wait for a decision; it is {row.status}")
-    return _triggered(prefect, prefect.answer(paused[0], body.model_dump()))
+        with store.read() as session:
+            now = run_views.state_of(session, run)
+        raise HTTPException(409, f"run {run}: it does not wait for a decision; {run_views.text(now)}")
+    return _triggered(store, prefect, prefect.answer(paused[0], body.model_dump()))
 
 
 def _start(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
@@ -191,11 +191,14 @@ def _start(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[
         process, until = queries.run_leases.process_of(holder.owner), f"{holder.expires:%H:%M:%S}"
         detail = f"run {run}: {process} works on it; if the process has died, the run can be started after {until} UTC"
         raise HTTPException(409, detail)
-    return _triggered(prefect, prefect.start(flow, run, settings, flow_runs))
+    return _triggered(store, prefect, prefect.start(flow, run, settings, flow_runs))
 
 
-def _triggered(prefect: Prefect, flow_run: FlowRun) -> Triggered:
-    return Triggered(run=flow_run.run, flow_run=flow_run.id, state=flow_run.state, url=prefect.page_of(flow_run))
+def _triggered(store: Store, prefect: Prefect, flow_run: FlowRun) -> Triggered:
+    with store.read() as session:
+        now = run_views.state_of(session, flow_run.run, flow_run)
+    page = prefect.page_of(flow_run)
+    return Triggered(run=flow_run.run, flow_run=flow_run.id, state=now.state, reason=now.reason, url=page)
 
 
 def _refuse_other_settings(row: RunDetail, preset: str, config: RunConfig) -> None:

@@ -1,10 +1,9 @@
 // Components that several pages use.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { download, toError } from "./api.js";
-import { humanise, interval, number, percent, timeAgo } from "./format.js";
+import { humanise, interval, number, percent } from "./format.js";
 import { focusHeading } from "./router.js";
 
-/** @typedef {Schemas["FlowRunState"]} FlowRunState */
 /** @typedef {Schemas["Estimate"]} Estimate */
 /**
  * A share with its 95% interval, which a series may lack; `estimated` if it was not measured but estimated from p_hat.
@@ -30,53 +29,14 @@ export const VERDICTS = ["kept", "too_easy", "too_hard", "no_majority", "malform
 /** @type {Schemas["OracleLabel"]["verdict"][]} */
 export const ORACLE_VERDICTS = ["right", "wrong", "ill_posed", "unknown"];
 
-/** @param {Schemas["RunDetail"]} run */
+/** @param {Schemas["RunWithConfig"]} run */
 export const configOf = (run) => /** @type {RunConfig} */ (/** @type {unknown} */ (run.config));
 
-/** Whether the run can still change without being resumed. @param {{ status: string }} run */
-export const isLive = (run) => ["created", "running", "paused"].includes(run.status);
+/** Whether the run can still change without being resumed. @param {{ active: boolean }} run */
+export const isLive = (run) => run.active;
 
 /** @param {{ status: string }} props */
 export const Status = ({ status }) => html`<span class="status is-${status}">${humanise(status)}</span>`;
-
-/** @type {Record<string, string>} the status that is shown for each of Prefect's states */
-const FLOW_RUN_STATUS = {
-  SCHEDULED: "waiting",
-  PENDING: "starting",
-  RUNNING: "starting",
-  PAUSED: "paused",
-  CANCELLING: "cancelled",
-  CANCELLED: "cancelled",
-  FAILED: "failed",
-  CRASHED: "failed",
-};
-
-/**
- * The flow runs that the store has no trace of yet, without those that were cancelled before they started.
- *
- * @param {FlowRunState[] | null} flowRuns
- */
-export const notStarted = (flowRuns) =>
-  (flowRuns ?? []).filter((flowRun) => !flowRun.begun && flowRun.state !== "CANCELLED");
-
-/**
- * A flow run in Prefect that waits to start, or failed before it started.
- *
- * @param {{ flowRun: FlowRunState, children?: Children }} props
- */
-export function FlowRun({ flowRun, children }) {
-  const hasFailed = ["FAILED", "CRASHED"].includes(flowRun.state);
-  const isWaiting = flowRun.state === "SCHEDULED";
-  const explanation = isWaiting ? "Waiting for a flow runner" : "The flow is starting";
-  const hint =
-    flowRun.name === "Late" ? html`. It is late: <code>coevo status</code> shows whether a flow runner is up` : "";
-  const failure = html`<p class="problem"><b>Failed before it changed anything in the store:</b> ${flowRun.message ?? "Prefect gave no reason."}</p>`;
-  return html`<div class="flow-run">
-    <p>${children} <${Status} status=${FLOW_RUN_STATUS[flowRun.state] ?? "starting"} /></p>
-    ${hasFailed ? failure : html`<p class="meta">${explanation}${hint}.</p>`}
-    <p class="meta">${timeAgo(flowRun.since)} · <a href=${flowRun.url} target="_blank" rel="noopener">Flow run in Prefect</a></p>
-  </div>`;
-}
 
 /** @param {{ verdict: string | null }} props */
 export const Verdict = ({ verdict }) =>

@@ -3,14 +3,15 @@ import { html } from "/static/preact.js";
 import { useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { humanise, number, percent } from "../format.js";
-import { configOf, Empty, Heading, Legend, Loading, Panel, Share } from "../parts.js";
+import { configOf, Empty, Heading, Legend, Loading, Panel, Share, Status } from "../parts.js";
 import { navigate, runUrl } from "../router.js";
 import { latestPoint, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
+import { isStored } from "../states.js";
 import { ArmComparison } from "./comparison.js";
 
 /** @typedef {import("../series.js").SeriesPoint} SeriesPoint */
 /**
- * @typedef {{ name: string, colour: string, detail: Schemas["RunDetail"], seriesPoints: SeriesPoint[] }} ComparedRun
+ * @typedef {{ name: string, colour: string, detail: Schemas["RunWithConfig"], seriesPoints: SeriesPoint[] }} ComparedRun
  */
 /**
  * A figure that is compared. `oracle` is null if no run has label accuracy by any oracle.
@@ -133,7 +134,7 @@ export function ComparePage({ query }) {
   return html`<${Heading} title="Compare runs">The same figures of up to ${COLOURS.length} runs. Bands are 95% intervals.</${Heading}>
     <${Loading} data=${page} error=${pageError}>
       <fieldset class="chips"><legend class="sr">Runs</legend>
-        ${page?.items.map(({ name }) => html`<${RunToggle} key=${name} name=${name} colour=${COLOURS[names.indexOf(name)]} toggle=${toggle} />`)}
+        ${page?.items.filter(isStored).map(({ name }) => html`<${RunToggle} key=${name} name=${name} colour=${COLOURS[names.indexOf(name)]} toggle=${toggle} />`)}
       </fieldset>
     </${Loading}>
     ${
@@ -233,7 +234,7 @@ function LatestFigures({ runs, figures }) {
   return html`<${Panel} title="Latest figures" wide>
     <div class="scroll" tabindex="0" role="region" aria-label="Latest figures"><table>
       <caption class="sr">The latest figures of each run</caption>
-      <thead><tr><th scope="col">run</th><th scope="col">method</th><th scope="col">status</th>${figures.map(({ name, title }) => html`<th key=${name} scope="col">${title}</th>`)}</tr></thead>
+      <thead><tr><th scope="col">run</th><th scope="col">method</th><th scope="col">state</th>${figures.map(({ name, title }) => html`<th key=${name} scope="col">${title}</th>`)}</tr></thead>
       <tbody>${runs.map((run) => html`<${RunRow} key=${run.name} run=${run} figures=${figures} />`)}</tbody>
     </table></div>
   </${Panel}>`;
@@ -242,7 +243,7 @@ function LatestFigures({ runs, figures }) {
 /** @param {{ run: ComparedRun, figures: Figure[] }} props */
 function RunRow({ run: { name, detail, seriesPoints }, figures }) {
   return html`<tr>
-    <th scope="row"><a href=${runUrl(name)}>${name}</a></th><td>${configOf(detail).solver.reward.type}</td><td>${detail.status}</td>
+    <th scope="row"><a href=${runUrl(name)}>${name}</a></th><td>${configOf(detail).solver.reward.type}</td><td><${Status} status=${detail.state} /></td>
     ${figures.map((figure) => html`<td key=${figure.name}><${LatestFigure} seriesPoints=${seriesPoints} figure=${figure} /></td>`)}
   </tr>`;
 }

@@ -35,7 +35,7 @@ export function IterationPage({ run, iteration, query }) {
 
 /**
  * @typedef {[
- *   run: Schemas["RunDetail"],
+ *   run: Schemas["RunWithConfig"],
  *   statistics: Schemas["Statistics"],
  *   seriesPoints: SeriesPoint[],
  *   clusters: Schemas["ClusterSummary"][],
@@ -50,7 +50,7 @@ function Iteration({ t, query, data }) {
     <${Heading} breadcrumbs=${[["Runs", "/"], [run.name, urlOfRun]]} title=${`${run.name}, iteration ${t}`}
       aside=${html`<nav class="steps" aria-label="Iterations">
         ${t > 0 ? html`<a href=${`${urlOfRun}/${t - 1}`} rel="prev">← ${t - 1}</a>` : null}
-        ${t < run.iterations ? html`<a href=${`${urlOfRun}/${t + 1}`} rel="next">${t + 1} →</a>` : null}
+        ${t < (run.iterations ?? 0) ? html`<a href=${`${urlOfRun}/${t + 1}`} rel="next">${t + 1} →</a>` : null}
       </nav>`}>
       <a href=${`${url}/label`}>Label a sample by hand</a>
     </${Heading}>
@@ -86,7 +86,7 @@ function Tiles({ run, t, statistics, seriesPoints }) {
 }
 
 /**
- * @param {{ run: Schemas["RunDetail"], url: string, query: URLSearchParams, statistics: Schemas["Statistics"] }} props
+ * @param {{ run: Schemas["RunWithConfig"], url: string, query: URLSearchParams, statistics: Schemas["Statistics"] }} props
  */
 function Distribution({ run, url, query, statistics }) {
   const { votes, filtered, band: configuredBand, delta = 0 } = configOf(run).dataset;

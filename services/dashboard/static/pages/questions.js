@@ -58,7 +58,7 @@ export function filteredUrl(url, query, changes) {
 
 /**
  * @param {{
- *   run: Schemas["RunDetail"], t: number, url: string, query: URLSearchParams, statistics: Schemas["Statistics"],
+ *   run: Schemas["RunWithConfig"], t: number, url: string, query: URLSearchParams, statistics: Schemas["Statistics"],
  * }} props
  */
 export function Questions({ run, t, url, query, statistics }) {

@@ -1,23 +1,12 @@
-// The page of one run: its current stages, its figures by iteration, its audits, its alerts, and the controls to
-// cancel, resume or answer it.
+// The page of one run: its state, its figures by iteration, its audits, its alerts, and the controls to cancel, resume
+// or answer it.
 import { html, useState } from "/static/preact.js";
 import { post, useResponse, useResponses } from "../api.js";
-import { humanise, number, percent, timeAgo } from "../format.js";
-import {
-  ActionButton,
-  configOf,
-  ErrorMessage,
-  FlowRun,
-  Heading,
-  isLive,
-  Loading,
-  notStarted,
-  Panel,
-  Status,
-  Tile,
-} from "../parts.js";
+import { humanise, percent, timeAgo } from "../format.js";
+import { ActionButton, configOf, ErrorMessage, Heading, isLive, Loading, Panel, Tile } from "../parts.js";
 import { runUrl } from "../router.js";
 import { benchmarkAccuracy, latestPoint, seriesNamed } from "../series.js";
+import { isStored, Reason, RunStatus } from "../states.js";
 import { AlertList } from "./alerts.js";
 import { Audits, basisOfPoint } from "./audits.js";
 import { Cost } from "./cost.js";
@@ -33,7 +22,7 @@ import {
 } from "./figures.js";
 import { Matrix } from "./matrix.js";
 
-/** @typedef {Schemas["RunDetail"]} RunDetail */
+/** @typedef {Schemas["RunWithConfig"]} RunWithConfig */
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {Schemas["Stage"]} Stage */
 /** @typedef {Schemas["Checkpoint"]} Checkpoint */
@@ -44,7 +33,7 @@ import { Matrix } from "./matrix.js";
 /** @typedef {import("../series.js").Series} Series */
 
 const POLL_MS = 4_000;
-const PREFECT_POLL_MS = 10_000;
+const IDLE_POLL_MS = 10_000; // somebody may resume the run elsewhere
 const AUDITS_POLL_MS = 60_000; // the API computes them from all labels, which takes a while
 /** @type {Decision[]} */
 const DECISIONS = ["go on", "roll back", "stop"];
@@ -53,44 +42,53 @@ const DECISIONS = ["go on", "roll back", "stop"];
 export function RunPage({ run: name }) {
   const [live, setLive] = useState(true);
   const {
-    data,
+    data: run,
     error,
     refetch: refetchRun,
+  } = useResponse("/runs/{run}", { run: name }, live ? POLL_MS : IDLE_POLL_MS);
+  const {
+    data,
+    error: dataError,
+    refetch: refetchData,
   } = useResponses(
-    [
-      ["/runs/{run}", { run: name }],
-      ["/runs/{run}/iterations", { run: name }],
-      ["/runs/{run}/series", { run: name }],
-      ["/runs/{run}/stages", { run: name }],
-      ["/runs/{run}/metrics", { run: name, name: "reward_mean" }],
-      ["/runs/{run}/checkpoints", { run: name }],
-      ["/runs/{run}/training-labels", { run: name }],
-      ["/runs/{run}/evaluations", { run: name }],
-      ["/alerts", { run: name, limit: 20 }],
-    ],
+    run && isStored(run)
+      ? [
+          ["/runs/{run}/iterations", { run: name }],
+          ["/runs/{run}/series", { run: name }],
+          ["/runs/{run}/stages", { run: name }],
+          ["/runs/{run}/metrics", { run: name, name: "reward_mean" }],
+          ["/runs/{run}/checkpoints", { run: name }],
+          ["/runs/{run}/training-labels", { run: name }],
+          ["/runs/{run}/evaluations", { run: name }],
+          ["/alerts", { run: name, limit: 20 }],
+          ["/alerts", { run: name, acknowledged: false, severity: "critical", limit: 20 }],
+        ]
+      : null,
     live ? POLL_MS : 0,
   );
-  const { data: flowRuns, refetch: refetchFlowRuns } = useResponse("/flow-runs", { run: name }, PREFECT_POLL_MS);
+  const shouldPoll = !run || isLive(run);
+  if (shouldPoll !== live) setLive(shouldPoll);
   const refetch = () => {
     refetchRun();
-    refetchFlowRuns();
+    refetchData();
   };
-  const waitingFlowRuns = notStarted(flowRuns);
-  const shouldPoll = !data || isLive(data[0]) || waitingFlowRuns.length > 0;
-  if (shouldPoll !== live) setLive(shouldPoll);
-  const flowRunTitle = data ? "Resume requested" : "Not in the store yet";
-  const flowRunList = waitingFlowRuns.map(
-    (flowRun) => html`<${FlowRun} key=${flowRun.flow_run} flowRun=${flowRun}><b>${flowRunTitle}</b></${FlowRun}>`,
-  );
-  if (data === null && error) {
-    return html`<${Heading} breadcrumbs=${[["Runs", "/"]]} title=${name} />${flowRunList.length > 0 ? html`<section class="panel">${flowRunList}</section>` : html`<${ErrorMessage} error=${error} />`}`;
+  if (run === null && error) {
+    return html`<${Heading} breadcrumbs=${[["Runs", "/"]]} title=${name} /><${ErrorMessage} error=${error} />`;
   }
-  return html`<${Loading} data=${data} error=${error}>${data && html`<${Run} data=${data} refetch=${refetch} flowRunList=${flowRunList} />`}</${Loading}>`;
+  if (run && !isStored(run)) return html`<${NotStored} run=${run} refetch=${refetch} />`;
+  return html`<${Loading} data=${run && data} error=${error ?? dataError}>${run && data && html`<${Run} run=${run} data=${data} refetch=${refetch} />`}</${Loading}>`;
+}
+
+/** A run that only Prefect knows. @param {{ run: RunWithConfig, refetch: () => void }} props */
+function NotStored({ run, refetch }) {
+  return html`<${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${RunStatus} run=${run} /><${Actions} run=${run} refetch=${refetch} />`}>
+      ${run.preset ?? "no preset"} · accepted ${timeAgo(run.created_at)}
+    </${Heading}>
+    <${CurrentState} run=${run} stages=${[]} />`;
 }
 
 /**
  * @typedef {[
- *   run: RunDetail,
  *   iterations: IterationSummary[],
  *   seriesPoints: SeriesPoint[],
  *   stages: Stage[],
@@ -99,23 +97,24 @@ export function RunPage({ run: name }) {
  *   trainingLabels: StepLabelFigures[],
  *   evaluations: Schemas["Evaluation"][],
  *   alerts: Schemas["AlertPage"],
+ *   criticalAlerts: Schemas["AlertPage"],
  * ]} RunData
- * @param {{ data: RunData, refetch: () => void, flowRunList: Children[] }} props
+ * @param {{ run: RunWithConfig, data: RunData, refetch: () => void }} props
  */
-function Run({ data, refetch, flowRunList }) {
-  const [run, iterations, seriesPoints, stages, rewards, checkpoints, trainingLabels, evaluations, alerts] = data;
+function Run({ run, data, refetch }) {
+  const [iterations, seriesPoints, stages, rewards, checkpoints, trainingLabels, evaluations, alerts, critical] = data;
   const { data: audits } = useResponse("/runs/{run}/audits", { run: run.name }, isLive(run) ? AUDITS_POLL_MS : 0);
   const url = runUrl(run.name);
   const config = configOf(run);
   const onBenchmark = evaluations.filter(({ benchmark }) => benchmark === config.evaluation.benchmark);
   const hasPseudoLabels = trainingLabels.length === 0 || seriesNamed(seriesPoints, "label_accuracy").length > 0;
   return html`
-    <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${Status} status=${run.status} /><${Actions} run=${run} refetch=${refetch} />`}>
+    <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${RunStatus} run=${run} /><${Actions} run=${run} refetch=${refetch} />`}>
       ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · created ${timeAgo(run.created_at)} ·${" "}
       <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a>
     </${Heading}>
-    ${flowRunList.length > 0 && html`<section class="panel starts">${flowRunList}</section>`}
-    <${CurrentStages} stages=${stages} iterations=${iterations} />
+    ${critical.items.length > 0 && html`<section class="banner" aria-label="Critical alerts that nobody has acknowledged"><${AlertList} alerts=${critical.items} refetch=${refetch} empty="" /></section>`}
+    <${CurrentState} run=${run} stages=${stages} />
     <${Tiles} seriesPoints=${seriesPoints} audits=${audits} />
     <div class="panels">
       ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} run=${run.name} />`}
@@ -129,14 +128,14 @@ function Run({ data, refetch, flowRunList }) {
       <${Signals} seriesPoints=${seriesPoints} />
       <${Stages} stages=${stages} iterations=${iterations} url=${url} />
       <${Cost} run=${run.name} pollMs=${isLive(run) ? AUDITS_POLL_MS : 0} />
-      <${Panel} title="Alerts" wide about="Alerts from the guard and the drift rules.">
+      <${Panel} id="alerts" title="Alerts" wide about="Alerts from the guard and the drift rules.">
         <${AlertList} alerts=${alerts.items} refetch=${refetch} empty="No alerts." />
       </${Panel}>
     </div>
   `;
 }
 
-/** @param {{ run: RunDetail, refetch: () => void }} props */
+/** @param {{ run: RunWithConfig, refetch: () => void }} props */
 function Actions({ run, refetch }) {
   /** @param {"cancel" | "resume"} action */
   const trigger = (action) => async () => {
@@ -148,48 +147,26 @@ function Actions({ run, refetch }) {
     await post("/runs/{run}/decision", { run: run.name }, { decision });
     refetch();
   };
-  if (run.status === "paused") {
+  if (run.state === "paused") {
     return html`<div class="actions">
       ${DECISIONS.map((decision) => html`<${ActionButton} key=${decision} action=${decide(decision)}>${decision}</${ActionButton}>`)}
     </div>`;
   }
-  const canBeResumed = run.status !== "done" && run.status !== "stopped";
+  const canBeResumed = isStored(run) && !["done", "stopped"].includes(run.state);
   const cancelButton = html`<${ActionButton} class="quiet" action=${trigger("cancel")}>Cancel</${ActionButton}>`;
   const resumeButton = html`<${ActionButton} action=${trigger("resume")}>Resume</${ActionButton}>`;
   return html`<div class="actions">${isLive(run) ? cancelButton : canBeResumed && resumeButton}</div>`;
 }
 
-/**
- * The stages that are running, those that were interrupted, and the last one that failed. A stage whose process died is
- * still "running" in the ledger, but it is not the current stage (`now`) of its iteration.
- *
- * @param {{ stages: Stage[], iterations: IterationSummary[] }} props
- */
-function CurrentStages({ stages, iterations }) {
-  const unfinished = stages.filter((stage) => stage.status === "running");
-  const running = unfinished.filter(({ iteration, stage }) =>
-    iterations.some((summary) => summary.iteration === iteration && summary.now === stage),
-  );
-  const interrupted = unfinished.filter((stage) => !running.includes(stage));
-  const failed = stages.findLast((stage) => stage.status === "failed");
-  return html`<div aria-live="polite">
-    ${running.map((stage) => html`<${RunningStage} key=${stage.stage} stage=${stage} />`)}
-    ${interrupted.map((stage) => html`<p key=${stage.stage} class="problem"><b>${nameOf(stage)} was interrupted:</b> no process is working on it. Resume the run to continue it.</p>`)}
-    ${failed && html`<p class="problem"><b>${nameOf(failed)} failed:</b> <bdi>${failed.error}</bdi></p>`}
-  </div>`;
-}
-
-/** @param {Stage} stage */
-const nameOf = ({ stage, iteration }) => `${humanise(stage)} ${iteration}`;
-
-/** @param {{ stage: Stage }} props */
-function RunningStage({ stage }) {
-  const { progress_done, progress_total, progress_note, started_at } = stage;
-  const progress = html`<progress max=${progress_total} value=${progress_done} aria-label=${nameOf(stage)}></progress>
-    <span>${number(progress_done)} of ${number(progress_total)} ${progress_note}</span>`;
-  return html`<div class="now">
-    <b>${nameOf(stage)}</b>
-    ${progress_total ? progress : html`<span>started ${timeAgo(started_at)}</span>`}
+/** The reason for the run's state, and the progress of its stage. @param {{ run: RunWithConfig, stages: Stage[] }} props */
+function CurrentState({ run, stages }) {
+  const current = stages.find(({ iteration, stage }) => iteration === run.iteration && stage === run.stage);
+  const { progress_done: done, progress_total: total } = current ?? {};
+  const progress = run.state === "running" && total;
+  return html`<div class="now" aria-live="polite">
+    <${Reason} run=${run}>
+      ${progress && html`<progress max=${total} value=${done} aria-label=${`${humanise(String(run.stage))} ${run.iteration}`}></progress>`}
+    </${Reason}>
   </div>`;
 }
 

@@ -2,27 +2,16 @@
 import { html, useState } from "/static/preact.js";
 import { post, toError, useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
-import { humanise, timeAgo } from "../format.js";
-import {
-  Empty,
-  ErrorMessage,
-  FlowRun,
-  Heading,
-  isLive,
-  Legend,
-  Loading,
-  notStarted,
-  Panel,
-  Share,
-  Status,
-} from "../parts.js";
+import { humanise } from "../format.js";
+import { Empty, ErrorMessage, Heading, isLive, Legend, Loading, Share } from "../parts.js";
 import { runUrl } from "../router.js";
 import { benchmarkAccuracy, latestPoint, seriesNamed } from "../series.js";
+import { isStored, Reason, RunStatus } from "../states.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
+/** @typedef {import("../states.js").RunSummary} RunSummary */
 
 const POLL_MS = 5_000;
-const PREFECT_POLL_MS = 10_000;
 const MAX_DOTS = 24;
 
 /** @param {{ query: URLSearchParams }} props */
@@ -33,9 +22,9 @@ export function RunsPage({ query }) {
     <${Heading} title="Runs" aside=${html`<${StartRun} />`}>
       In each run, a Challenger and a Solver learn from each other, iteration after iteration.
     </${Heading}>
-    ${!after && html`<${RunsNotStarted} />`}
     <${Loading} data=${data} error=${error}>
       ${data?.items.length === 0 && html`<${Empty}>No runs yet. Start one with the button above, or with <code>coevo run demo</code>.</${Empty}>`}
+      ${data?.problem && html`<p class="meta">Runs that wait in Prefect cannot be listed: ${data.problem}</p>`}
       <div class="cards">${data?.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>
       <nav class="pager" aria-label="Pages of runs">
         ${after && html`<a href="/">Newest runs</a>`}
@@ -45,35 +34,34 @@ export function RunsPage({ query }) {
   `;
 }
 
-/** Runs that were accepted but wait in Prefect, or failed there. The store does not contain them yet. */
-function RunsNotStarted() {
-  const { data, error } = useResponse("/flow-runs", {}, PREFECT_POLL_MS);
-  const flowRuns = notStarted(data);
-  if (error) return html`<p class="meta">The runs that wait to start cannot be listed: ${error.message}</p>`;
-  if (flowRuns.length === 0) return null;
-  return html`<${Panel} title="Not started yet" id="not-begun" about="Prefect has accepted these runs. A run is listed below once its flow has started.">
-    ${flowRuns.map((flowRun) => html`<${FlowRun} key=${flowRun.flow_run} flowRun=${flowRun}><a href=${runUrl(flowRun.run)}>${flowRun.run}</a></${FlowRun}>`)}
-  </${Panel}>`;
-}
-
 /** Whether the last stage of the iteration is done. @param {IterationSummary} summary */
 const isComplete = ({ iteration, stages }) =>
   iteration > 0 && stages.some(({ stage, status }) => stage === "check_health" && status === "done");
 
-/** @param {{ run: Schemas["Run"] }} props */
+/** @param {{ run: RunSummary }} props */
 function RunCard({ run }) {
-  const { name, preset, seed, status, updated_at } = run;
+  const { name, preset, seed } = run;
   const url = runUrl(name);
   const { data } = useResponses(
-    [
-      ["/runs/{run}/iterations", { run: name }],
-      ["/runs/{run}/series", { run: name, name: "label_accuracy" }],
-      ["/runs/{run}/series", { run: name, name: "training_label_accuracy" }],
-      ["/runs/{run}/series", { run: name, name: "held_out" }],
-      ["/runs/{run}/series", { run: name, name: "test_time" }],
-    ],
+    isStored(run)
+      ? [
+          ["/runs/{run}/iterations", { run: name }],
+          ["/runs/{run}/series", { run: name, name: "label_accuracy" }],
+          ["/runs/{run}/series", { run: name, name: "training_label_accuracy" }],
+          ["/runs/{run}/series", { run: name, name: "held_out" }],
+          ["/runs/{run}/series", { run: name, name: "test_time" }],
+        ]
+      : null,
     isLive(run) ? POLL_MS : 0,
   );
+  const heading = html`<h2><a href=${url}>${name}</a> <${RunStatus} run=${run} /></h2>`;
+  if (!isStored(run)) {
+    return html`<article class="card run"><div class="words">
+      ${heading}
+      <p class="meta">${preset ?? "no preset"}</p>
+      <${Reason} run=${run} />
+    </div></article>`;
+  }
   const [iterations, ...seriesPointsByName] = data ?? [[]];
   const seriesPoints = seriesPointsByName.flat();
   const ofKept = seriesNamed(seriesPoints, "label_accuracy").find((series) => series.over === "kept");
@@ -93,9 +81,10 @@ function RunCard({ run }) {
     <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
   return html`<article class="card run">
     <div class="words">
-      <h2><a href=${url}>${name}</a> <${Status} status=${status} /></h2>
-      <p class="meta">${preset ?? "no preset"} · seed ${seed} · ${timeAgo(updated_at)}</p>
-      <${Dots} done=${iterations.filter(isComplete).length} total=${run.iterations} current=${iterations.findLast(({ now }) => now)} />
+      ${heading}
+      <p class="meta">${preset ?? "no preset"} · seed ${seed}</p>
+      <${Reason} run=${run} />
+      <${Dots} done=${iterations.filter(isComplete).length} total=${run.iterations ?? 0} current=${isLive(run) ? run.iteration : null} />
       <dl class="pairs">
         <dt>Label accuracy${accuracyNote ? html` <small>${accuracyNote}</small>` : ""}</dt>
         <dd><${Share} estimate=${latestPoint(accuracy)} /></dd>
@@ -110,18 +99,17 @@ function RunCard({ run }) {
 }
 
 /**
- * A dot for each iteration, and the stage that is running.
+ * A dot for each iteration.
  *
- * @param {{ done: number, total: number, current?: IterationSummary }} props
+ * @param {{ done: number, total: number, current: number | null }} props
  */
 function Dots({ done, total, current }) {
   const count = Math.min(total, MAX_DOTS);
-  const currentIteration = current?.iteration ?? 0;
   /** @param {number} i */
-  const className = (i) => (i < done ? "done" : i + 1 === currentIteration ? "current" : "");
+  const className = (i) => (i < done ? "done" : i + 1 === current ? "current" : "");
   return html`<p class="dots">
     ${Array.from({ length: count }, (_, i) => html`<i key=${i} class=${className(i)}></i>`)}
-    <span>${done} of ${total} iterations${current?.now ? ` · ${humanise(current.now)} ${current.iteration}` : ""}</span>
+    <span>${done} of ${total} iterations</span>
   </p>`;
 }
 
@@ -154,8 +142,8 @@ function StartForm() {
   }
   if (flowRun) {
     return html`<div class="card form" role="status">
-      <p><b>${flowRun.run}</b> is ${flowRun.state ? flowRun.state.toLowerCase() : "triggered"} in Prefect. The list below shows its progress.</p>
-      <p>${flowRun.url && html`<a href=${flowRun.url} target="_blank" rel="noopener">Flow run in Prefect</a> · `}<a href=${runUrl(flowRun.run)}>Page of the run</a></p>
+      <p><b>${flowRun.run}</b> is ${flowRun.state}: ${flowRun.reason}. The list below shows its progress.</p>
+      <p><a href=${flowRun.url} target="_blank" rel="noopener">Flow run in Prefect</a> · <a href=${runUrl(flowRun.run)}>Page of the run</a></p>
     </div>`;
   }
   const about = presets?.find(({ name }) => name === fields.preset)?.about;

@@ -1,0 +1,54 @@
+"""A flow run of Prefect for one of our runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+ACTIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
+# It takes a flow seconds until the store has the run's status, and the clocks of two machines may differ slightly.
+_TOLERANCE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRun:
+    """A flow run, and the state that Prefect gives it."""
+
+    id: str
+    run: str
+    preset: str | None  # None for an existing run, which keeps its own
+    state: str  # its type: SCHEDULED, PENDING, RUNNING, PAUSED, CANCELLING, or one in which it has ended
+    deployed: bool  # a Prefect worker runs it; otherwise `coevo run` does, in a terminal
+    name: str  # of the state: like its type, or more exact, such as Late or AwaitingRetry for SCHEDULED
+    message: str | None  # of the state, such as why it failed
+    since: datetime  # when it got this state
+    created: datetime
+    started: datetime | None
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+    def changed_status(self, at: datetime | None) -> bool:
+        """Whether the flow run has changed its run's status in the store, which last changed `at` (None: no run)."""
+        return at is not None and self.started is not None and at >= self.started - _TOLERANCE
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> FlowRun:
+        """The flow run in a response of Prefect's REST API."""
+        state, started = row["state"] or {}, row["start_time"]
+        created, parameters = datetime.fromisoformat(row["created"]), row["parameters"]
+        return cls(
+            id=row["id"],
+            run=parameters.get("run", ""),
+            preset=parameters.get("preset") or None,
+            state=row["state_type"] or "",
+            deployed=row["deployment_id"] is not None,
+            name=row["state_name"] or "",
+            message=state.get("message"),
+            since=datetime.fromisoformat(state["timestamp"]) if state else created,
+            created=created,
+            started=datetime.fromisoformat(started) if started else None,
+        )

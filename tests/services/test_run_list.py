@@ -1,0 +1,178 @@
+"""The list of runs also has those that only Prefect knows. Prefect's server is real and has no worker."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from fastapi.testclient import TestClient
+from prefect_server import post, prefect_at
+
+from core.settings.parsing import load_config
+from services.api.app import PREFIX, create_app
+from storage import queries
+from storage.rows import RunStatus
+from storage.session import Store
+
+PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
+
+
+@pytest.fixture
+def store(sqlite: Store) -> Store:
+    return sqlite
+
+
+@pytest.fixture
+def api(store: Store, tmp_path: Path, prefect_url: str) -> TestClient:
+    return TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, prefect=prefect_at(prefect_url), presets=PRESETS),
+        "http://localhost",
+    )
+
+
+@pytest.fixture
+def name() -> str:
+    """The name of a run that Prefect does not know yet."""
+    return f"run-{uuid4().hex[:8]}"
+
+
+def start_run(api: TestClient, name: str) -> str:
+    """Ask the API to start a run; returns the id of its flow run."""
+    response = api.post(f"{PREFIX}/runs", json={"name": name, "preset": "demo"})
+    assert response.status_code == 202, response.text
+    return str(response.json()["flow_run"])
+
+
+def move_to_states(prefect_url: str, flow_run: str, *states: str, message: str | None = None) -> None:
+    """Move a flow run through these states, as a flow runner does; the last state has the message."""
+    for state in states:
+        body = {"type": state, "message": message if state == states[-1] else None}
+        assert post(prefect_url, f"/flow_runs/{flow_run}/set_state", state=body)["status"] == "ACCEPT"
+
+
+def store_run(store: Store, name: str, status: RunStatus) -> None:
+    """Store the run with this status, as a flow does when it has begun."""
+    with store.write() as session:
+        queries.runs.create_run(session, name=name, config=load_config(PRESETS / "demo.toml", {}), preset="demo")
+        queries.runs.set_run_status(session, name, status)
+
+
+def listed(api: TestClient, name: str) -> dict[str, Any] | None:
+    """The run's entry in the list of runs; checks that the run's own route says the same."""
+    [entry] = [row for row in api.get(f"{PREFIX}/runs").json()["items"] if row["name"] == name] or [None]
+    own = api.get(f"{PREFIX}/runs/{name}")
+    assert own.status_code == (404 if entry is None else 200)
+    if entry is not None:
+        config = own.json().pop("config")
+        assert own.json() == {**entry, "config": config}
+        assert (config is None) == (entry["seed"] is None)
+    return entry
+
+
+def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, prefect_url: str, name: str) -> None:
+    assert listed(api, name) is None
+    flow_run = start_run(api, name)
+    waiting = listed(api, name)
+    assert waiting is not None
+    assert datetime.fromisoformat(waiting.pop("since")).utcoffset() is not None
+    assert datetime.fromisoformat(waiting.pop("created_at")).utcoffset() is not None
+    assert waiting == {
+        "name": name,
+        "preset": "demo",
+        "seed": None,
+        "iterations": None,
+        "updated_at": None,
+        "state": "waiting",
+        "reason": "Prefect has accepted it; no flow runner has taken it yet",
+        "iteration": None,
+        "stage": None,
+        "active": True,
+        "flow_run": f"{prefect_url}/runs/flow-run/{flow_run}",
+        "open_alerts": {"critical": 0, "warning": 0},
+    }
+    move_to_states(prefect_url, flow_run, "PENDING", "RUNNING")
+    assert (listed(api, name) or {})["state"] == "preparing"
+    store_run(store, name, "running")
+    with store.write() as session:
+        queries.run_leases.claim_run(session, run=name, owner="me", lease_seconds=600)
+        queries.ledger.claim_stage(session, run=name, iteration=0, stage="evaluate", owner="me", lease_seconds=600)
+    at_work = listed(api, name) or {}
+    assert (at_work["state"], at_work["reason"], at_work["seed"]) == ("running", "iteration 0, evaluate", "20260")
+    assert at_work["flow_run"] == waiting["flow_run"]
+    move_to_states(prefect_url, flow_run, "COMPLETED")
+    with store.write() as session:
+        queries.run_leases.release_run(session, run=name, owner="me")
+        queries.runs.set_run_status(session, name, "done")
+    done = listed(api, name) or {}
+    assert (done["state"], done["active"], done["flow_run"]) == ("done", False, None)
+
+
+def test_a_run_that_failed_before_it_began_is_listed_with_its_reason(
+    api: TestClient, prefect_url: str, name: str
+) -> None:
+    why = "Flow run encountered an exception: ConfigError: serving.applications: vllm-cpu needs vLLM"
+    move_to_states(prefect_url, start_run(api, name), "PENDING", "RUNNING", "FAILED", message=why)
+    failed = listed(api, name) or {}
+    assert (failed["state"], failed["reason"]) == ("failed", f"failed before its first stage began: {why}")
+    start_run(api, name)
+    assert (listed(api, name) or {})["state"] == "waiting"  # the newest flow run counts
+
+
+def test_a_run_that_is_cancelled_before_it_began_stays_in_the_list(
+    api: TestClient, prefect_url: str, name: str
+) -> None:
+    start_run(api, name)
+    [answer] = api.post(f"{PREFIX}/runs/{name}/cancel", json={}).json()
+    cancelled = listed(api, name) or {}
+    assert (cancelled["state"], cancelled["active"], answer["state"]) == ("cancelled", False, "cancelled")
+
+
+def test_a_stored_run_that_waits_to_be_resumed_is_waiting(
+    api: TestClient, store: Store, prefect_url: str, name: str
+) -> None:
+    flow_run = start_run(api, name)
+    move_to_states(prefect_url, flow_run, "PENDING", "RUNNING")
+    store_run(store, name, "cancelled")
+    move_to_states(prefect_url, flow_run, "CANCELLING")
+    ending = listed(api, name) or {}
+    assert (ending["state"], ending["active"]) == ("cancelled", True)  # until its flow run has ended
+    move_to_states(prefect_url, flow_run, "CANCELLED")
+    assert (listed(api, name) or {})["active"] is False
+    answer = api.post(f"{PREFIX}/runs/{name}/resume", json={}).json()
+    waiting = listed(api, name) or {}
+    assert (answer["state"], answer["reason"]) == (waiting["state"], waiting["reason"])
+    assert waiting["state"] == "waiting"
+
+
+def test_pages_have_stored_runs_and_those_that_only_prefect_knows_in_one_order(
+    api: TestClient, store: Store, name: str
+) -> None:
+    expected = []
+    for i in range(4):
+        expected.insert(0, f"{name}-{i}")
+        if i % 2:
+            store_run(store, expected[0], "done")
+        else:
+            start_run(api, expected[0])
+    shown, after, pages = list[str](), None, 0
+    while pages == 0 or after is not None:
+        page = api.get(f"{PREFIX}/runs", params={"limit": 3, **({"after": after} if after else {})}).json()
+        shown += [item["name"] for item in page["items"]]
+        after, pages = page["next"], pages + 1
+    assert [run for run in shown if run.startswith(name)] == expected
+    assert len(shown) == len(set(shown))
+    assert pages > 1
+
+
+def test_without_prefect_the_list_has_the_stored_runs(store: Store, tmp_path: Path) -> None:
+    store_run(store, "stored", "done")
+    alone = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
+    page = alone.get(f"{PREFIX}/runs").json()
+    assert ([item["name"] for item in page["items"]], page["problem"]) == (["stored"], None)
+    silent = create_app(store, tmp_path, ask_for_keys=False, prefect=prefect_at("http://127.0.0.1:9"))
+    without_answer = TestClient(silent, "http://localhost").get(f"{PREFIX}/runs").json()
+    assert without_answer["items"] == page["items"]
+    assert "Prefect did not answer" in without_answer["problem"]
