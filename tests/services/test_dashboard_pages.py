@@ -90,7 +90,7 @@ def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: 
     with store.write() as session:
         create(session, run)
         queries.runs.set_run_status(session, run, "running")
-        queries.run_leases.claim_run(session, run=run, owner="host:1:1", lease_seconds=600)
+        queries.run_leases.claim_run(session, run=run, owner="me", lease_seconds=600)
     page.clock.install()
     page.goto(f"{address}/runs/{run}/1")
     field, kept = page.get_by_label("p̂ from"), page.locator(".tile", has_text="Kept").get_by_text("n 1")

@@ -14,10 +14,11 @@ const SEVERITIES = ["critical", "warning"];
 export const isStored = (run) => run.seed !== null;
 
 /** The text with its parts between backticks as code. @param {string} text */
-const withCode = (text) => text.split("`").map((part, i) => (i % 2 ? html`<code key=${i}>${part}</code>` : part));
+export const withCode = (text) =>
+  text.split("`").map((part, i) => (i % 2 ? html`<code key=${i}>${part}</code>` : part));
 
 /**
- * Why the run is in its state, and since when; `children` come after the reason.
+ * Why the run is in its state, and when it got into it; `children` come after the reason.
  *
  * @param {{ run: RunSummary, children?: Children }} props
  */
@@ -27,7 +28,7 @@ export function Reason({ run, children }) {
   return html`<div class=${PROBLEMS.includes(state) ? "reason problem" : "reason"}>
     <p><bdi>${withCode(reason)}</bdi></p>
     ${children}
-    <p class="meta">since <time datetime=${since} title=${dateTime(since)}>${timeAgo(since)}</time>${link}</p>
+    <p class="meta"><time datetime=${since} title=${dateTime(since)}>${timeAgo(since)}</time>${link}</p>
   </div>`;
 }
 

@@ -6,7 +6,7 @@ import { humanise } from "../format.js";
 import { Empty, ErrorMessage, Heading, isLive, Legend, Loading, Share } from "../parts.js";
 import { runUrl } from "../router.js";
 import { benchmarkAccuracy, latestPoint, seriesNamed } from "../series.js";
-import { isStored, Reason, RunStatus } from "../states.js";
+import { isStored, Reason, RunStatus, withCode } from "../states.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {import("../states.js").RunSummary} RunSummary */
@@ -24,7 +24,7 @@ export function RunsPage({ query }) {
     </${Heading}>
     <${Loading} data=${data} error=${error}>
       ${data?.items.length === 0 && html`<${Empty}>No runs yet. Start one with the button above, or with <code>coevo run demo</code>.</${Empty}>`}
-      ${data?.problem && html`<p class="meta">Runs that wait in Prefect cannot be listed: ${data.problem}</p>`}
+      ${data?.problem && html`<p class="meta unlisted">Runs that wait in Prefect cannot be listed: ${withCode(data.problem)}</p>`}
       <div class="cards">${data?.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>
       <nav class="pager" aria-label="Pages of runs">
         ${after && html`<a href="/">Newest runs</a>`}
