@@ -10,7 +10,7 @@ from typing import Any
 
 from core.errors import CoevoError
 from core.settings.config import RunConfig, SelfTraining
-from core.settings.parsing import ConfigError, load_config, parse_config, with_overrides
+from core.settings.parsing import ConfigError, load_config, parse_config, read_preset, with_overrides
 from core.types import Flow, Stage
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import PRESETS, Home
@@ -19,7 +19,7 @@ from orchestrator.readiness import base_model, refuse_unready
 from storage import queries
 from storage.checkpoints import publish, published_manifest
 from storage.errors import NotThere, StageHeld
-from storage.rows import RunDetail, RunStatus
+from storage.rows import RunDetail, RunOrigin, RunStatus
 from storage.session import Store
 
 _DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the first with a result decides
@@ -57,7 +57,8 @@ def prepare(
     """
     config = check_startable(store, run, preset, iterations, overrides, flow)
     if preset:
-        _create(home, store, run, preset, config)
+        given = {**overrides, **_length(iterations)}
+        _create(home, store, run, preset, config, RunOrigin(read_preset(preset_path(preset)), given))
     with store.write() as session:
         queries.runs.set_limits(session, run, config)
     return stored_config(store, run)
@@ -82,8 +83,7 @@ def check_startable(
     queries.runs.refuse_name(run)
     row = _row(store, run)
     if preset:
-        iterations_override = {"iterations": iterations} if iterations else {}
-        config = load_config(preset_path(preset), {**overrides, **iterations_override})
+        config = load_config(preset_path(preset), {**overrides, **_length(iterations)})
     else:
         with store.read() as session:
             stored = queries.runs.get_run(session, run).config
@@ -104,6 +104,11 @@ def check_startable(
     return config
 
 
+def _length(iterations: int) -> dict[str, int]:
+    """The override of a number of iterations, where 0 is that of the preset."""
+    return {"iterations": iterations} if iterations else {}
+
+
 def _why_no_longer(config: RunConfig, status: RunStatus) -> str | None:
     """The reason why a run can get no more iterations than it has; None if it can."""
     if status == "stopped":
@@ -120,14 +125,14 @@ def _check_flow(config: RunConfig, flow: str, source: str) -> None:
         raise RunError(f"{source}: has {prompt_set}, so expected the flow {config.kind}, got {flow}")
 
 
-def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig) -> None:
+def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig, origin: RunOrigin) -> None:
     base = None
     if _row(store, run) is None:
         # The model is copied before the run is stored, so that every stored run has its base model, even after a crash.
         folder = base_model(config)
         base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
     with store.write() as session:
-        queries.runs.create_run(session, name=run, config=config, preset=preset)
+        queries.runs.create_run(session, name=run, config=config, preset=preset, origin=origin)
         if base is not None:
             queries.checkpoints.add_checkpoint(session, base, published_manifest(Path(base.path)))
 

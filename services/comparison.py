@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.settings.parsing import parse_config
+from core.settings.provenance import differing
 from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
@@ -40,7 +41,7 @@ SERIES = (
     "positive_labels",
     "negative_labels",
 )
-_NOT_COMPARED = ("seed", "iterations", "budget", "rates")  # settings in which runs may differ without being told apart
+NOT_COMPARED = ("seed", *queries.runs.LIMITS)  # settings in which runs may differ without being told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
     Runs that have not been evaluated yet are left out, and so are arms without any other. Raises `NotThere`, and
     `StoreError` if they cannot be compared.
     """
-    configs = {run: _config(session, run) for runs in arms.values() for run in runs}
+    configs = {run: config_of(session, run) for runs in arms.values() for run in runs}
     benchmarks = {config["evaluation"]["benchmark"] for config in configs.values()}
     if len(benchmarks) != 1:
         raise StoreError(f"runs {', '.join(configs)}: expected one benchmark, got {', '.join(sorted(benchmarks))}")
@@ -114,7 +115,7 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
         for arm, of_runs in results.items()
     }
     questions = sorted(set.intersection(*(set(of_run) for of_runs in final.values() for of_run in of_runs.values())))
-    settings = _differing({arm: configs[next(iter(of_runs))] for arm, of_runs in results.items()})
+    settings = differing({arm: configs[next(iter(of_runs))] for arm, of_runs in results.items()}, NOT_COMPARED)
     return Comparison(
         benchmark,
         len(questions),
@@ -159,7 +160,7 @@ def _by_arm(
     return by_arm
 
 
-def _config(session: Session, run: str) -> dict[str, Any]:
+def config_of(session: Session, run: str) -> dict[str, Any]:
     """The settings of a run; those that are newer than the run have their defaults."""
     return parse_config(queries.runs.get_run(session, run).config, f"run {run}").model_dump(mode="json")
 
@@ -223,29 +224,6 @@ def _differences(
         )
         for name, score in SCORES.items()
     }
-
-
-def _differing(configs: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Arm -> its settings in which not all arms are equal, by dotted names; runs of another kind lack some."""
-    flat = {arm: dict(_flat(config)) for arm, config in configs.items()}
-    names = sorted({name for settings in flat.values() for name in settings})
-    differing = [
-        name
-        for name in names
-        if name.partition(".")[0] not in _NOT_COMPARED
-        and any(settings.get(name) != flat[next(iter(flat))].get(name) for settings in flat.values())
-    ]
-    return {arm: {name: settings[name] for name in differing if name in settings} for arm, settings in flat.items()}
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs = []
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            pairs += _flat(value, f"{prefix}{name}.")
-        else:
-            pairs.append((f"{prefix}{name}", value))
-    return pairs
 
 
 def arms_named(session: Session, names: Sequence[str]) -> tuple[dict[str, list[str]], str]:

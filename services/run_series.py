@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from sqlalchemy.orm import Session
 
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
-from services.api.figure_metrics import is_share
+from services.api.figure_metrics import figure_of, is_share
 from services.drift.series import STEP_METRICS
 from storage import queries
 from storage.errors import StoreError
@@ -20,27 +21,34 @@ Curve = dict[int, Estimate]  # iteration or step -> figure
 SLICES = {"label_accuracy": "kept"}
 
 
-def curves_of(session: Session, arms: Mapping[str, Sequence[str]], name: str, by_step: bool) -> dict[str, Curve]:
+def curves_of(
+    session: Session, arms: Mapping[str, Sequence[str]], name: str, by_step: bool, oracle: str | None = None
+) -> dict[str, Curve]:
     """Arm -> a figure by iteration or by step; arms without it are left out.
 
     A single run has its own intervals; the mean of several has its interval over seeds. By step, the steps of all
     iterations are counted on. A figure that is stored for each iteration is at the last step of the iteration. A name
-    that is no series is looked for among the Solver's training metrics. Raises `StoreError` if no run has the figure.
+    that is no series is looked for among the Solver's training metrics. `oracle` is as in `series`.
+
+    Raises `StoreError` if no run has the figure.
     """
     curve = _by_step if by_step else series
-    curves = {arm: _mean([curve(session, run, name) for run in runs], is_share(name)) for arm, runs in arms.items()}
+    curves = {
+        arm: _mean([curve(session, run, name, oracle) for run in runs], is_share(name)) for arm, runs in arms.items()
+    }
     if not any(curves.values()):
         known = sorted({known for runs in arms.values() for run in runs for known in _names(session, run, by_step)})
         raise StoreError(f"series {name}: expected one of {', '.join(known) or 'none, because there is none yet'}")
     return {arm: curve for arm, curve in curves.items() if curve}
 
 
-def series(session: Session, run: str, name: str) -> Curve:
-    """A series by iteration where it was measured; of several oracles, that of the first by name. A figure without an
-    interval has its value as both ends."""
+def series(session: Session, run: str, name: str, by_oracle: str | None = None) -> Curve:
+    """A series by iteration where it was measured; of several oracles, that of the first by name, or only that of
+    `by_oracle`. A figure without an interval has its value as both ends."""
     points = [point for point in queries.series.series_of(session, run, name) if not point.estimated]
     over = SLICES.get(name, "all") if any(point.over for point in points) else ""
     points = [point for point in points if point.over == over]
+    points = [point for point in points if by_oracle is None or point.oracle in ("", by_oracle)]
     oracle = min((point.oracle for point in points), default="")
     return {point.iteration: point.estimate or _exact(point.value) for point in points if point.oracle == oracle}
 
@@ -58,9 +66,9 @@ def steps_until(session: Session, run: str) -> dict[int, int]:
     return {t: sum(iteration <= t for iteration, _ in steps) for t in range(last + 1)}
 
 
-def _by_step(session: Session, run: str, name: str) -> Curve:
+def _by_step(session: Session, run: str, name: str, oracle: str | None) -> Curve:
     until = steps_until(session, run)
-    stored = {} if name in STEP_METRICS else series(session, run, name)
+    stored = {} if name in STEP_METRICS else series(session, run, name, oracle)
     if stored:
         return {until[t]: figure for t, figure in stored.items() if t in until}
     metrics = queries.figures.train_metrics_of(session, run, role="solver", name=STEP_METRICS.get(name, name))
@@ -81,10 +89,73 @@ def _mean(curves: Sequence[Curve], of_share: bool) -> Curve:
     return means
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedFigure:
+    """A figure that runs can be compared by. `unit` is empty if it has none, and "ratio" for a share.
+
+    A figure that is no series is a training metric, which only has values by step.
+    """
+
+    name: str
+    text: str
+    unit: str
+    by_iteration: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValueAt:
+    """`x` is an iteration or a step. `lo`, `hi` and `n` are None if the value has no interval."""
+
+    x: int
+    value: float
+    lo: float | None
+    hi: float | None
+    n: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledCurve:
+    """A figure of one run, or its mean over several. With several, the interval is over these and n is their number."""
+
+    label: str
+    runs: list[str]
+    points: list[ValueAt]
+
+
+def figures_of(session: Session, runs: Sequence[str]) -> list[ComparedFigure]:
+    """All figures that any of the runs has, first the series, in alphabetical order."""
+    of_series = {name for run in runs for name in _names(session, run, False)}
+    metrics = {name for run in runs for name in _names(session, run, True)} - of_series
+    return [_compared(name, name in of_series) for name in (*sorted(of_series), *sorted(metrics))]
+
+
+def _compared(name: str, by_iteration: bool) -> ComparedFigure:
+    figure = figure_of(name) if by_iteration else None
+    text, unit = (figure.text, figure.unit) if figure is not None else (f"{name}, as the trainer reports it", "")
+    return ComparedFigure(name, text, unit, by_iteration)
+
+
+def labelled_curves(
+    session: Session, arms: Mapping[str, Sequence[str]], name: str, by_step: bool, oracle: str | None
+) -> list[LabelledCurve]:
+    """`curves_of`, with the labels of the arms, their runs, and no intervals where a figure has none."""
+    curves = curves_of(session, arms, name, by_step, oracle)
+    return [
+        LabelledCurve(arm, [*arms[arm]], [point_of(x, figure) for x, figure in curve.items()])
+        for arm, curve in curves.items()
+    ]
+
+
+def point_of(x: int, figure: Estimate) -> ValueAt:
+    """A figure after an iteration or step; its interval is left out if it has none."""
+    if figure.lo == figure.hi:  # see `_exact`
+        return ValueAt(x, figure.value, None, None, None)
+    return ValueAt(x, figure.value, figure.lo, figure.hi, figure.n)
+
+
 def _names(session: Session, run: str, by_step: bool) -> set[str]:
     names = {point.name for point in queries.series.series_of(session, run)}
-    metrics = queries.figures.train_metrics_of(session, run, role="solver") if by_step else []
-    return names | {metric.name for metric in metrics}
+    return names | (queries.figures.metric_names(session, run, role="solver") if by_step else set())
 
 
 def _exact(value: float) -> Estimate:

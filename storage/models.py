@@ -51,14 +51,23 @@ class Base(DeclarativeBase):
 
 class Runs(Base):
     __tablename__ = "runs"
+    __table_args__ = (Index(None, "created_at", "name"),)
 
     name: Mapped[str] = mapped_column(primary_key=True)
     preset: Mapped[str | None]
     seed: Mapped[int] = mapped_column(BigInteger)
     status: Mapped[str]
     config: Mapped[dict[str, Any]] = mapped_column(JSON)  # the whole RunConfig
+    # What `config` was made from: the preset's settings, and the overrides by dotted names. NULL: not recorded.
+    preset_settings: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    overrides: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+    # What people say about the run. It does not change what the run does.
+    tags: Mapped[list[str]] = mapped_column(JSON)
+    note: Mapped[str]
+    noted_by: Mapped[str | None]  # who changed tags or note last, and when
+    noted_at: Mapped[datetime | None]
 
     iterations = column_property(config["iterations"].as_integer())
 

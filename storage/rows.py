@@ -34,7 +34,10 @@ StageStatus = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run. `updated_at` is when its status or its number of iterations last changed."""
+    """A run. `updated_at` is when its status or its number of iterations last changed.
+
+    `tags` and `note` are people's words, which do not change what the run does; `noted_by` changed them last.
+    """
 
     name: str
     preset: str | None
@@ -43,6 +46,29 @@ class Run:
     iterations: int  # planned
     created_at: datetime
     updated_at: datetime
+    tags: list[str]
+    note: str
+    noted_by: str | None
+    noted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """A tag, and how many runs have it."""
+
+    tag: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrigin:
+    """What a run's configuration was made from: the preset's settings as they were, and overrides by dotted names.
+
+    Both are None for a run that was created before they were recorded, or without a preset.
+    """
+
+    preset_settings: Mapping[str, Any] | None
+    overrides: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,16 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     An override that changes a `type` removes the preset's other settings of that table, because they belong to another
     variant. So `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers.
     """
+    config = parse_config(with_overrides(read_preset(path), overrides or {}), source=str(path))
+    if unused := list(_unused(config)):
+        raise ConfigError("\n".join([f"{path}: settings that this run would not use", *unused]))
+    return config
+
+
+def read_preset(path: Path) -> dict[str, Any]:
+    """The tree of settings that a preset's file has, without defaults. Raises `ConfigError`."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"preset {path}: no such file") from error
     except OSError as error:
@@ -44,10 +52,6 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
         raise ConfigError(f"preset {path}: expected text in UTF-8, got the byte {byte}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
-    config = parse_config(with_overrides(tree, overrides or {}), source=str(path))
-    if unused := list(_unused(config)):
-        raise ConfigError("\n".join([f"{path}: settings that this run would not use", *unused]))
-    return config
 
 
 def _unused(config: RunConfig) -> Iterator[str]:

@@ -21,7 +21,7 @@ from orchestrator.cli.addresses import Key, Url, client, page
 from orchestrator.cli.question import p_hat_of, printable, show
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation import cluster
-from orchestrator.installation.home import PRESETS, Home, NotUp, home
+from orchestrator.installation.home import PAPERS, PRESETS, Home, NotUp, home
 from services.prefect_server import PrefectServer
 from storage import queries
 from storage.rows import Scope
@@ -105,6 +105,7 @@ def worker_app() -> FastAPI:
         ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
         prefect=_prefect(),
         presets=PRESETS,
+        papers=PAPERS,
         question_sets=QuestionSets(tuple(known_benchmarks()), {name: read_suite(name) for name in known_suites()}),
         texts=coevo_home.texts,
         refuse_unready=refuse_as_the_api_can,

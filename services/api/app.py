@@ -20,12 +20,14 @@ from services.api.routes import (
     audits,
     checkpoints,
     comparisons,
+    configuration,
     evaluating,
     evaluations,
     exports,
     figures,
     labelling,
     questions,
+    run_notes,
     runs,
     series,
     traces,
@@ -52,6 +54,7 @@ def create_app(
     ask_for_keys: bool,
     prefect: PrefectServer | None = None,
     presets: Path | None = None,
+    papers: Path | None = None,
     question_sets: QuestionSets | None = None,
     texts: Path | None = None,
     refuse_unready: RefuseUnready = lambda _config, _new: None,
@@ -62,6 +65,7 @@ def create_app(
     /api/openapi.json, which is public. Without it, only requests to this machine are answered (access/origins.py).
 
     Prefect (`prefect`) starts runs from the preset files in `presets`; if either is None, no run can be started.
+    `papers` is the file docs/presets.md, which compares presets with papers; None: the papers' values are not shown.
     `question_sets` are the benchmarks and suites that a caller may name.
     `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder
     with the texts of rollouts; None: the texts are not available.
@@ -76,6 +80,7 @@ def create_app(
     )
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
     app.state.prefect, app.state.presets, app.state.texts = prefect, presets, texts
+    app.state.papers = papers
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
     app.state.metrics = metrics.registry_of(store, Prefect(prefect))
     problems.install(app)
@@ -89,14 +94,16 @@ def create_app(
         series,
         checkpoints,
         comparisons,
+        configuration,
         evaluations,
         exports,
         alerts,
         audits,
+        run_notes,
     ):
         app.include_router(module.router, prefix=PREFIX, dependencies=may_read, responses=refusals)
     may_run = [Depends(needs("run"))] if ask_for_keys else []
-    for router in (triggers.router, evaluating.router, alerts.acknowledging):
+    for router in (triggers.router, evaluating.router, alerts.acknowledging, run_notes.writing):
         app.include_router(router, prefix=PREFIX, dependencies=may_run, responses={**refusals, **REFUSALS})
     may_label = [Depends(needs("label"))] if ask_for_keys else []
     for router in (labelling.router, audits.drawing):

@@ -21,6 +21,7 @@ from services.api.routes.administration import NewKey
 from services.api.routes.alerts import AlertDetail
 from services.api.routes.audits import Agreements, RunAudits, Sample
 from services.api.routes.labelling import Labelling
+from services.api.routes.run_notes import NotesOfRun
 from services.api.routes.traces import ClusterSummary, VoteText
 from services.api.schemas import (
     CheckpointDetail,
@@ -36,10 +37,12 @@ from services.api.schemas import (
 )
 from services.api.transport import ApiError, Transport
 from services.comparison import Comparison
+from services.configuration import Configuration
 from services.costs import RunCosts
 from services.evaluations import EvaluationFigures, Record
 from services.matrix import MatrixCell
 from services.model_comparison import ModelComparison
+from services.settings_comparison import SettingsComparison
 from storage.rows import (
     AlertRow,
     EvaluationRow,
@@ -61,8 +64,7 @@ __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
 _EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
 _COMPARISON, _MODEL_COMPARISON = TypeAdapter(Comparison), TypeAdapter(ModelComparison)
-_COSTS = TypeAdapter(RunCosts)
-_RECORD = TypeAdapter(Record)
+_COSTS, _RECORD = TypeAdapter(RunCosts), TypeAdapter(Record)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
 
@@ -74,13 +76,20 @@ class ApiClient:
     key: str | None = None
     timeout_s: float = 30.0
 
-    def runs(self) -> Iterator[RunSummary]:
-        """All runs with their states, the newest first; also those that only Prefect knows so far."""
-        return (RunSummary.model_validate(item) for item in self._items("/runs", {}))
+    def runs(self, **filters: Any) -> Iterator[RunSummary]:
+        """Runs with their states, by default all, the newest first; also those that only Prefect knows so far.
+
+        `filters` are the parameters of the route (docs/api.md).
+        """
+        return (RunSummary.model_validate(item) for item in self._items("/runs", filters))
 
     def run(self, name: str) -> RunWithConfig:
         """One run with its state and its configuration."""
         return RunWithConfig.model_validate(self._get(f"/runs/{name}", {}))
+
+    def annotate(self, run: str, **changes: Any) -> NotesOfRun:
+        """Change the tags and the note of a run; `changes` are `add`, `remove`, `note` and `by`."""
+        return NotesOfRun.model_validate(self._post(f"/runs/{run}/notes", changes))
 
     def stages(self, run: str) -> list[Stage]:
         """The stages of a run that were started, by iteration and start."""
@@ -194,6 +203,14 @@ class ApiClient:
     def costs(self, run: str) -> RunCosts:
         """What a run has cost so far."""
         return _COSTS.validate_python(self._get(f"/runs/{run}/costs", {}))
+
+    def configuration(self, run: str) -> Configuration:
+        """Every setting of a run, with its source and its default."""
+        return TypeAdapter(Configuration).validate_python(self._get(f"/runs/{run}/configuration", {}))
+
+    def settings_comparison(self, *runs: str) -> SettingsComparison:
+        """The settings in which runs differ, and the groups of runs that differ only in their seed."""
+        return TypeAdapter(SettingsComparison).validate_python(self._get("/comparison/settings", {"run": runs}))
 
     def experiments(self) -> list[ExperimentRuns]:
         """Experiments that have a run."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
+from storage.queries.run_list import RunKey, RunSort
 from storage.queries.runs import RUN_NAME
 
 LARGEST_PAGE = 200
@@ -43,19 +44,31 @@ def position(after: str | None, size: int) -> tuple[float, ...]:
     return tuple(decoded)
 
 
-def run_cursor(created_at: datetime, name: str) -> str:
-    """Encode a run's position in the list of all runs, which has the newest first."""
-    return _encoded([(created_at - _EPOCH) // timedelta(microseconds=1), name])
+def run_cursor(sort: RunSort, key: RunKey, name: str) -> str:
+    """Encode a run's position in the list of runs: what the list is sorted by, and the run's name."""
+    return _encoded([sort, _to_us(key) if isinstance(key, datetime) else key, name])
 
 
-def run_position(after: str | None) -> tuple[datetime, str] | None:
-    """Decode a cursor into the creation time and name of a run. None without a cursor. Raises `HTTPException` 400."""
+def run_position(after: str | None, sort: RunSort) -> tuple[RunKey, str] | None:
+    """Decode a cursor into what the list is sorted by and the name of a run. None without a cursor.
+
+    Raises `HTTPException` 400.
+    """
     if after is None:
         return None
     match _decoded(after):
-        case [int(created_us), str(name)] if 0 <= created_us <= _LAST_US and RUN_NAME.fullmatch(name):
-            return _EPOCH + timedelta(microseconds=created_us), name
-    raise HTTPException(400, f"after: expected `next` of a previous page, got {after[:100]!r}")
+        case [str(order), key, str(name)] if order == sort and RUN_NAME.fullmatch(name):
+            if sort.endswith("created") and isinstance(key, int) and 0 <= key <= _LAST_US:
+                return _EPOCH + timedelta(microseconds=key), name
+            if sort.endswith("name") and isinstance(key, str) and key == name:
+                return key, name
+            if not sort.endswith(("created", "name")) and _is_number(key):
+                return float(key), name
+    raise HTTPException(400, f"after: expected `next` of a page in the same order, got {after[:100]!r}")
+
+
+def _to_us(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def _encoded(sort_key: list[Any]) -> str:

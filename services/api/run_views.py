@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from sqlalchemy.orm import Session
 
 from services.api.prefect import KnownFlowRuns
 from services.api.schemas import OpenAlerts, RunSummary, RunWithConfig
 from services.flow_runs import FlowRun
-from services.run_states import RunState, states_of
+from services.run_states import RunState, State, states_of
 from storage import queries
+from storage.queries.run_list import RunFilter, RunKey, RunSort
 from storage.rows import Run, Severity
 
 
+class ListedRun(NamedTuple):
+    """A run in a list, and what the list is sorted by."""
+
+    summary: RunSummary
+    key: RunKey
+
+
 def page_of_runs(
-    session: Session, known: KnownFlowRuns, *, after: tuple[datetime, str] | None, limit: int
-) -> list[RunSummary]:
-    """A page of the runs, the newest first; `after` is as in `queries.runs.page_of_runs`."""
-    stored = {run.name: run for run in queries.runs.page_of_runs(session, after=after, limit=limit)}
-    runs: dict[str, Run | None] = {**stored, **only_in_prefect(session, known)}
-    created = {name: run.created_at if run else known.by_run[name].created for name, run in runs.items()}
-    newest_first = sorted(runs, key=lambda name: (-created[name].timestamp(), name))
-    names = [name for name in newest_first if after is None or _follows(created[name], name, *after)][:limit]
-    return _summaries(session, known, {name: runs[name] for name in names})
+    session: Session,
+    known: KnownFlowRuns,
+    filters: RunFilter,
+    states: Collection[State],
+    *,
+    sort: RunSort,
+    after: tuple[RunKey, str] | None,
+    limit: int,
+) -> list[ListedRun]:
+    """A page of the runs, as `queries.run_list.page_of_runs`, and only those in one of `states`, if there are any.
+
+    Runs that only Prefect knows are listed if the list is in the order of creation, and filtered at most by name,
+    preset and state.
+    """
+    if states:
+        names = [name for name, state in all_states(session, known).items() if state.state in states]
+        filters = replace(filters, names=tuple(names))
+    page = queries.run_list.page_of_runs(session, filters, sort=sort, after=after, limit=limit)
+    keys = {run.name: key for run, key in page}
+    runs: dict[str, Run | None] = {run.name: run for run, _ in page}
+    if sort in ("created", "-created"):
+        created = _listed_only_in_prefect(session, known, filters)
+        times = {**created, **{run.name: run.created_at for run, _ in page}}
+        sign = -1 if sort == "-created" else 1
+        order = {name: (sign * time.timestamp(), name) for name, time in times.items()}
+        last = (sign * after[0].timestamp(), after[1]) if after and isinstance(after[0], datetime) else None
+        listed = sorted((name for name in order if last is None or order[name] > last), key=order.__getitem__)[:limit]
+        runs, keys = {name: runs.get(name) for name in listed}, {**keys, **created}
+    return [ListedRun(summary, keys[summary.name]) for summary in _summaries(session, known, runs)]
+
+
+def _listed_only_in_prefect(session: Session, known: KnownFlowRuns, filters: RunFilter) -> dict[str, datetime]:
+    """The runs that only Prefect knows and that match the filters, with the times of their flow runs."""
+    if filters.method or filters.tags or filters.note:
+        return {}
+    return {
+        name: known.by_run[name].created
+        for name in only_in_prefect(session, known)
+        if (filters.name or "").lower() in name.lower()
+        and filters.preset in (None, "", known.by_run[name].preset)
+        and (filters.names is None or name in filters.names)
+    }
 
 
 def run_with_config(session: Session, known: KnownFlowRuns, name: str) -> RunWithConfig:
@@ -58,11 +99,6 @@ def only_in_prefect(session: Session, known: KnownFlowRuns) -> dict[str, None]:
     return dict.fromkeys(known.by_run.keys() - queries.runs.runs_named(session, known.by_run).keys())
 
 
-def _follows(created: datetime, name: str, after_created: datetime, after_name: str) -> bool:
-    """Whether a run comes after another one in the order of `queries.runs.page_of_runs`."""
-    return created < after_created or (created == after_created and name > after_name)
-
-
 def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | None]) -> list[RunSummary]:
     states, alerts = states_of(session, runs, known.by_run), _open_alerts(session, [*runs])
     return [
@@ -79,10 +115,13 @@ def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | Non
 
 def _stored(run: Run | None, flow_run: FlowRun | None) -> dict[str, Any]:
     if run is not None:
-        names = ("preset", "seed", "iterations", "created_at", "updated_at")
+        names = ("preset", "seed", "iterations", "created_at", "updated_at", "tags", "note", "noted_by", "noted_at")
         return {name: getattr(run, name) for name in names}
     preset, created = (flow_run.preset, flow_run.created) if flow_run else (None, None)
-    return {"preset": preset, "seed": None, "iterations": None, "created_at": created, "updated_at": None}
+    return {
+        **{"preset": preset, "seed": None, "iterations": None, "created_at": created, "updated_at": None},
+        **{"tags": [], "note": "", "noted_by": None, "noted_at": None},
+    }
 
 
 def _open_alerts(session: Session, runs: Sequence[str]) -> dict[str, OpenAlerts]:

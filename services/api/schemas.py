@@ -44,6 +44,10 @@ class RunSummary(BaseModel):
     iterations: int | None  # planned
     created_at: datetime
     updated_at: datetime | None  # when its stored row last changed
+    tags: list[str]
+    note: str
+    noted_by: str | None  # who changed tags or note last, and when
+    noted_at: datetime | None
     state: State = Field(description=" ".join(f"{state}: {text}." for state, text in MEANINGS.items()))
     reason: str  # for the state, in one sentence
     since: datetime  # when it got into this state

@@ -46,3 +46,9 @@ def train_metrics_of(
             statement = statement.where(column == value)
     key = (TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name)
     return [TrainMetric(*row) for row in session.execute(statement.order_by(*key))]
+
+
+def metric_names(session: Session, run: str, *, role: Role) -> set[str]:
+    """The names of all metrics that a run has for a role."""
+    of_role = select(TrainMetrics.name).where(TrainMetrics.run == run, TrainMetrics.role == role)
+    return {*session.scalars(of_role.distinct())}

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import and_, delete, or_, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
+from core.settings.provenance import differing
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints, Questions, RunLeases, Runs
 from storage.queries.tables import columns, insert_new, table_of
-from storage.rows import Run, RunDetail, RunStatus
+from storage.rows import Run, RunDetail, RunOrigin, RunStatus
 
 # A run's name is part of keys and of paths.
 LIMITS = ("iterations", "budget", "rates")  # settings that do not change what a run does, only how far it goes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def create_run(session: Session, *, name: str, config: RunConfig, preset: str | None = None) -> RunDetail:
+def create_run(
+    session: Session,
+    *,
+    name: str,
+    config: RunConfig,
+    preset: str | None = None,
+    origin: RunOrigin | None = None,
+) -> RunDetail:
     """Create a run, or return the existing one with this name and configuration; its `iterations` may differ.
+
+    `origin` is what the configuration was made from, if it is known.
 
     Raises `StoreError` when the name is not valid, or when the run has another configuration. The message names the
     fields that differ.
@@ -32,6 +43,7 @@ def create_run(session: Session, *, name: str, config: RunConfig, preset: str | 
     refuse_name(name)
     dump, now = config.model_dump(mode="json"), datetime.now(UTC)
     row = {"name": name, "preset": preset, "seed": config.seed, "status": "created", "config": dump}
+    row |= asdict(origin or RunOrigin(None, None)) | {"tags": [], "note": "", "noted_by": None, "noted_at": None}
     insert_new(session, Runs, [{**row, "created_at": now, "updated_at": now}])
     stored = get_run(session, name)
     refuse_other_settings(stored, config)
@@ -52,19 +64,17 @@ def refuse_other_settings(stored: RunDetail, config: RunConfig) -> None:
     The message names the fields. A difference may come from a preset that was changed after the run was created.
     """
     # It is parsed again, so that settings that are newer than the run have their defaults.
-    known = parse_config(stored.config, f"run {stored.name}").model_dump(mode="json")
-    requested = config.model_dump(mode="json")
-    differing = "; ".join(_differences({**known, **{limit: requested[limit] for limit in LIMITS}}, requested))
-    if differing:
-        raise StoreError(f"run {stored.name}: exists with another configuration: {differing}. Choose another name")
+    known = parse_config(stored.config, f"run {stored.name}").model_dump(mode="json", exclude={*LIMITS})
+    requested = config.model_dump(mode="json", exclude={*LIMITS})
+    if known != requested:
+        differences = "; ".join(_differences(known, requested))
+        raise StoreError(f"run {stored.name}: exists with another configuration: {differences}. Choose another name")
 
 
-def _differences(stored: Any, requested: Any, path: str = "") -> Iterator[str]:
-    if isinstance(stored, dict) and isinstance(requested, dict):
-        for key in sorted({*stored, *requested}):
-            yield from _differences(stored.get(key), requested.get(key), f"{path}.{key}" if path else key)
-    elif stored != requested:
-        yield f"{path} is {stored!r}, got {requested!r}"
+def _differences(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
+    before, now = differing({"stored": stored, "requested": requested}).values()
+    for name in sorted({*before, *now}):
+        yield f"{name} is {before.get(name)!r}, got {now.get(name)!r}"
 
 
 def get_run(session: Session, name: str) -> RunDetail:
@@ -73,6 +83,12 @@ def get_run(session: Session, name: str) -> RunDetail:
         known = ", ".join(session.scalars(select(Runs.name).order_by(Runs.created_at.desc()).limit(10)))
         raise NotThere(f"run {name}: no such run; the store has {known or 'none'}")
     return RunDetail(*row)
+
+
+def origin_of(session: Session, name: str) -> RunOrigin:
+    """What the configuration of an existing run was made from."""
+    row = session.execute(select(*columns(Runs, RunOrigin)).where(Runs.name == name)).one()
+    return RunOrigin(*row)
 
 
 def list_runs(session: Session) -> list[RunDetail]:
@@ -85,16 +101,6 @@ def runs_named(session: Session, names: Iterable[str]) -> dict[str, Run]:
     """Name -> run; names without a run are left out."""
     rows = session.execute(select(*columns(Runs, Run)).where(Runs.name.in_([*names])))
     return {run.name: run for run in (Run(*row) for row in rows)}
-
-
-def page_of_runs(session: Session, *, after: tuple[datetime, str] | None, limit: int) -> list[Run]:
-    """A page of the runs, the newest first; `after` is the creation time and the name of the last run before it."""
-    statement = select(*columns(Runs, Run)).order_by(Runs.created_at.desc(), Runs.name).limit(limit)
-    if after is not None:
-        created_at, name = after
-        same_time = and_(Runs.created_at == created_at, Runs.name > name)
-        statement = statement.where(or_(Runs.created_at < created_at, same_time))
-    return [Run(*row) for row in session.execute(statement)]
 
 
 def set_run_status(session: Session, name: str, status: RunStatus) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.settings.config import RunConfig
+from core.settings.papers import read_rows, stated
 from core.settings.parsing import load_config
 from core.types import TINY_BASES
 
@@ -19,45 +16,10 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "presets.md").read_text(encoding="utf-8")
 PRESETS = {path.stem: load_config(path) for path in sorted((ROOT / "deploy" / "runs").glob("*.toml"))}
 LARGE = [name for name, config in PRESETS.items() if config.base_model not in TINY_BASES]
-_NAMED = re.compile(r"`([^`]+)`")
 _ABSENT = object()
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of a table: the settings with the dotted paths `settings` have the value `ours`."""
-
-    settings: tuple[str, ...]
-    ours: Any
-    paper: str
-    reasons: str  # the text of the section about what differs
-
-
-def _sections() -> tuple[dict[str, list[Row]], dict[str, str]]:
-    """The rows of each preset, and the preset that it is otherwise equal to.
-
-    A section's heading names its preset and, after "as", the other one. Where a table has a column `preset`, the
-    heading names the other one only.
-    """
-    rows: dict[str, list[Row]] = defaultdict(list)
-    like: dict[str, str] = {}
-    for section in re.split(r"^##+ ", PAGE, flags=re.MULTILINE)[1:]:
-        heading, _, text = section.partition("\n")
-        names = _NAMED.findall(heading)
-        prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
-        reasons = " ".join(re.findall(r"Differs.*?(?=Left open|\Z)", prose, re.DOTALL))
-        for line in re.findall(r"^\| (`.*)\|$", text, re.MULTILINE):
-            cells = [cell.strip() for cell in line.split("|")]
-            preset = _NAMED.findall(cells.pop(0))[0] if len(cells) == 5 else names[0]
-            base = names[-1] if "as" in re.split(r"\W+", heading) else None
-            if base is not None and base != preset:
-                like[preset] = base
-            settings, ours, paper, _ = cells
-            rows[preset].append(Row(tuple(_NAMED.findall(settings)), json.loads(ours.strip("`")), paper, reasons))
-    return rows, like
-
-
-ROWS, LIKE = _sections()
+ROWS, LIKE = read_rows(PAGE)
 
 
 def _value(config: RunConfig, setting: str) -> Any:
@@ -70,13 +32,6 @@ def _value(config: RunConfig, setting: str) -> Any:
     if value is None and setting.endswith(".training.rollouts_per_prompt"):
         return getattr(config, setting.partition(".")[0]).rollouts  # that of the method
     return value
-
-
-def _stated(paper: str) -> Any:
-    """The value of a cell that is a plain number or JSON in backticks; else `_ABSENT`."""
-    if re.fullmatch(r"`[^`]+`", paper):
-        return json.loads(paper.strip("`"))
-    return float(paper.replace(",", "")) if re.fullmatch(r"-?\d[\d,]*(\.\d+)?(e-?\d+)?", paper) else _ABSENT
 
 
 def test_every_preset_for_a_real_model_has_rows_and_no_other_has() -> None:
@@ -98,12 +53,12 @@ def test_the_values_are_the_preset_s(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_a_value_that_differs_from_the_paper_s_has_a_reason(name: str) -> None:
     for row in ROWS[name]:
-        stated = _stated(row.paper)
-        if stated not in (_ABSENT, row.ours):
+        value = stated(row.paper)
+        if value not in (None, row.ours):
             assert all(f"`{setting}`" in row.reasons for setting in row.settings), (row.settings, row.ours, row.paper)
 
 
 def test_the_page_s_numbers_are_read() -> None:
-    assert [_stated(cell) for cell in ("8,000", "1e-6", "0.20", '`"loss"`')] == [8000, 1e-6, 0.2, "loss"]
-    assert {_stated(cell) for cell in ("z-score", "850 steps in all", "32 of 64")} == {_ABSENT}
-    assert [row.settings[0] for row in ROWS["rzero-qwen3-4b"] if _stated(row.paper) == 0] == ["evaluation.samples"]
+    assert [stated(cell) for cell in ("8,000", "1e-6", "0.20", '`"loss"`')] == [8000, 1e-6, 0.2, "loss"]
+    assert {stated(cell) for cell in ("z-score", "850 steps in all", "32 of 64")} == {None}
+    assert [row.settings[0] for row in ROWS["rzero-qwen3-4b"] if stated(row.paper) == 0] == ["evaluation.samples"]

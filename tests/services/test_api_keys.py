@@ -23,6 +23,7 @@ NEEDED = {
     ("triggers", "POST"): "run",
     ("evaluations", "POST"): "run",
     ("alerts", "POST"): "run",
+    ("notes", "POST"): "run",
     ("labelling", "GET"): "label",
     ("labelling", "POST"): "label",
     ("audits", "POST"): "label",

@@ -80,6 +80,11 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         path.update({name: _EVALUATION for name in path if name == "evaluation"})
         if "name" in (case.query or {}) and operation.path.endswith("/comparison"):
             case.query["name"] = [RUN, OTHER]
+        if "run" in (case.query or {}) and "/comparison/" in operation.path:
+            case.query["run"] = [RUN, OTHER]
+            case.query.update({name: RUN for name in case.query if name == "baseline"})
+            if "name" in case.query:
+                case.query["name"] = ["kl"] if operation.path.endswith("/latest") else "kl"
         if "model" in (case.query or {}) and operation.path.endswith("/comparison/models"):
             case.query.update(model=_MODELS, benchmark=["micro"])
         if "item" in (case.query or {}):

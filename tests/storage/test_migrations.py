@@ -16,6 +16,7 @@ from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import load_config, parse_config
 from core.types import Evaluated, question_id
 from storage import queries
+from storage.rows import RunOrigin
 from storage.schema import alembic_config
 from storage.session import open_store
 
@@ -138,6 +139,19 @@ def test_0019_a_loop_still_goes_on_from_the_training_on_labelled_data(database_u
     assert isinstance(config, CoEvolution)
     assert config.labelled is not None
     assert config.labelled.chained
+
+
+def test_0020_a_run_has_no_tags_and_no_recorded_origin(database_url: str) -> None:
+    with database_of_version(database_url, "0019") as connection:
+        insert_run(connection, CoEvolution().model_dump(mode="json"))
+    upgraded = open_store(database_url, create=True)
+    with upgraded.write() as session:
+        run = queries.runs.get_run(session, "old")
+        assert queries.runs.origin_of(session, "old") == RunOrigin(None, None)
+        tagged = queries.run_notes.annotate(session, "old", add=["new"])
+    upgraded.close()
+    assert (run.tags, run.note, run.noted_by, run.noted_at) == ([], "", None, None)
+    assert tagged.tags == ["new"]
 
 
 def test_0014_a_run_on_given_prompts_goes_on_with_a_new_optimiser_in_each_round(database_url: str) -> None:

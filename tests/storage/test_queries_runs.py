@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from store_examples import checkpoint, fill, fresh_run
 
 from core.questions.filtering import statistics
@@ -10,7 +10,7 @@ from core.settings.costs import Budget, Rates
 from core.settings.parsing import parse_config
 from storage import queries
 from storage.errors import StoreError
-from storage.models import Base, Runs
+from storage.models import Base
 from storage.queries.tables import table_of
 from storage.session import Store
 
@@ -68,20 +68,6 @@ def test_runs_are_listed_newest_first_with_their_status(store: Store) -> None:
     assert [run.name for run in runs] == names[::-1]
     assert [run.status for run in runs] == ["created", "created", "failed"]
     assert runs[-1].updated_at > runs[-1].created_at
-
-
-def test_each_page_of_runs_continues_where_the_previous_one_ended(store: Store) -> None:
-    names = [fresh_run(store) for _ in range(3)]
-    with store.write() as session:  # two runs created at the same time are ordered by name
-        last = queries.runs.get_run(session, names[2]).created_at
-        session.execute(update(table_of(Runs)).where(Runs.name == names[1]).values(created_at=last))
-    first, second = sorted(names[1:])
-    with store.read() as session:
-        page = queries.runs.page_of_runs(session, after=None, limit=1)
-        rest = queries.runs.page_of_runs(session, after=(page[0].created_at, page[0].name), limit=5)
-        end = queries.runs.page_of_runs(session, after=(rest[-1].created_at, rest[-1].name), limit=5)
-    assert [run.name for run in (*page, *rest)] == [first, second, names[0]]
-    assert end == []
 
 
 def test_the_iterations_of_a_run_can_only_be_increased(store: Store) -> None:

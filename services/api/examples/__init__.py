@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from services.api.examples import audits, evaluations, questions, runs
+from services.api.examples import audits, evaluations, questions, runs, settings
 
-EXAMPLES = runs.EXAMPLES | questions.EXAMPLES | evaluations.EXAMPLES | audits.EXAMPLES
+EXAMPLES = runs.EXAMPLES | questions.EXAMPLES | evaluations.EXAMPLES | audits.EXAMPLES | settings.EXAMPLES
 
 
 def install(app: FastAPI) -> None:

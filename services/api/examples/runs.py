@@ -34,6 +34,10 @@ _RUN = {
     "active": True,
     "flow_run": _FLOW_RUN,
     "open_alerts": {"critical": 0, "warning": 1},
+    "tags": ["baseline"],
+    "note": "The first run with the new filter.",
+    "noted_by": "ann",
+    "noted_at": ENDED,
 }
 _STAGE = {
     "iteration": 1,

@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from services.api import run_views
 from services.api.dependencies import After, Limit, PrefectDependency, ReadSession, RunName, StoreDependency
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, RunPage, RunWithConfig
+from services.run_states import State
 from storage import queries
+from storage.queries.run_list import RunFilter, RunSort
+from storage.queries.run_notes import MOST_TAGS, TAG
 from storage.rows import Job, Stage
 
 router = APIRouter(tags=["runs"])
 
 
+_Text = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
+
+
 @router.get("/runs", responses=documented(400))
-def list_runs(store: StoreDependency, prefect: PrefectDependency, limit: Limit = 50, after: After = None) -> RunPage:
-    """Runs with their states, the newest first; also those that Prefect has accepted and that are not in the store."""
-    position, known = run_position(after), prefect.newest()
+def list_runs(
+    store: StoreDependency,
+    prefect: PrefectDependency,
+    name: Annotated[_Text, Query(description="Contained in the run's name, ignoring case.")] = None,
+    preset: Annotated[_Text, Query(description="Its preset.", examples=["demo"])] = None,
+    method: Annotated[_Text, Query(description="The Solver's method.", examples=["evol_rl"])] = None,
+    state: Annotated[list[State] | None, Query(max_length=16, description="One of these.")] = None,
+    tag: Annotated[
+        list[Annotated[str, Query(pattern=f"^{TAG.pattern}$")]] | None,
+        Query(max_length=MOST_TAGS, description="It has all of these tags."),
+    ] = None,
+    note: Annotated[_Text, Query(description="Contained in its note, ignoring case.")] = None,
+    sort: Annotated[RunSort, Query(description="By an accuracy, only runs that have it are listed.")] = "-created",
+    limit: Limit = 50,
+    after: After = None,
+) -> RunPage:
+    """Runs with their states, by default all of them, the newest first.
+
+    Runs that Prefect has accepted and that are not in the store are among them if the list is in the order of creation
+    and filtered at most by name, preset and state.
+    """
+    filters = RunFilter(name, preset, method, None, tuple(tag or ()), note)
+    position, known = run_position(after, sort), prefect.newest()
     with store.read() as session:
-        page = run_views.page_of_runs(session, known, after=position, limit=limit + 1)
+        page = run_views.page_of_runs(
+            session, known, filters, tuple(state or ()), sort=sort, after=position, limit=limit + 1
+        )
     last = page[limit - 1] if len(page) > limit else None
-    next_page = run_cursor(last.created_at, last.name) if last else None
-    return RunPage(items=page[:limit], next=next_page, problem=known.problem)
+    next_page = run_cursor(sort, last.key, last.summary.name) if last else None
+    return RunPage(items=[row.summary for row in page[:limit]], next=next_page, problem=known.problem)
 
 
 @router.get("/runs/{run}", responses=documented(404))

@@ -4,6 +4,7 @@ import { ApiError, forgetApiKey, hasApiKey, storeApiKey, useResponse } from "./a
 import { AlertsPage } from "./pages/alerts.js";
 import { CheckpointPage } from "./pages/checkpoint.js";
 import { ComparePage } from "./pages/compare.js";
+import { ConfigurationPage } from "./pages/configuration.js";
 import { EvaluationPage } from "./pages/evaluation.js";
 import { EvaluationsPage } from "./pages/evaluations.js";
 import { IterationPage } from "./pages/iteration.js";
@@ -25,6 +26,7 @@ const PAGES = [
   [/^\/evaluations\/(?<id>[0-9a-f]{16})$/, EvaluationPage],
   [/^\/label$/, LabelPage],
   [/^\/runs\/(?<run>[^/]+)$/, RunPage],
+  [/^\/runs\/(?<run>[^/]+)\/configuration$/, ConfigurationPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)$/, IterationPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/label$/, LabelPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/(?<index>\d+)$/, QuestionPage],

@@ -10,7 +10,7 @@ import { humanise, number, percent } from "./format.js";
  *   value: number,
  *   lo?: number | null,
  *   hi?: number | null,
- *   n: number,
+ *   n: number | null,
  *   estimated?: boolean,
  *   href?: string,
  * }} ChartPoint
@@ -81,14 +81,15 @@ const hasInterval = (point) => point.lo !== null && point.lo !== undefined;
  * @param {ChartPoint & { name: string }} point
  * @param {boolean} isShare
  * @param {string} unit
+ * @param {string} axis
  */
-function pointTitle(point, isShare, unit) {
+function pointTitle(point, isShare, unit, axis) {
   const format = isShare ? percent : number;
   const lines = [
-    `${point.name}, iteration ${point.iteration}`,
+    `${point.name}, ${axis} ${point.iteration}`,
     isShare ? percent(point.value) : `${number(point.value, 4)} ${unit}`,
     hasInterval(point) ? `95%: ${format(point.lo)} to ${format(point.hi)}` : "",
-    `n ${number(point.n)}${point.estimated ? ", estimated" : ""}`,
+    point.n === null ? "" : `n ${number(point.n)}${point.estimated ? ", estimated" : ""}`,
   ];
   return lines.filter(Boolean).join("\n");
 }
@@ -97,10 +98,11 @@ function pointTitle(point, isShare, unit) {
  * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow. The points
  * of a dashed line are diamonds, so that points far from their line can be told apart.
  *
- * @param {{ lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string }} props with `share`
- *   the axis is in percent
+ * @param {{
+ *   lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string, axis?: string,
+ * }} props with `share` the vertical axis is in percent; `axis` names the horizontal one, "iteration" or "step"
  */
-export function IterationChart({ lines, label, share = true, height = 260, unit = "" }) {
+export function IterationChart({ lines, label, share = true, height = 260, unit = "", axis = "iteration" }) {
   const points = lines.flatMap(({ name, colour, dash, points }) => {
     const symbol = dash && dash !== "none" ? "diamond" : "circle";
     return points.map((point) => ({ ...point, name, colour, symbol }));
@@ -118,7 +120,7 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
       height,
       ...MARGIN,
       x: {
-        label: "iteration",
+        label: axis,
         ticks: iterations.length > 12 ? 8 : iterations,
         tickFormat: "d",
         inset: 14,
@@ -144,17 +146,17 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
         ),
         Plot.dot(points, {
           ...channels,
-          r: 4.5,
+          r: axis === "step" ? 1.5 : 4.5,
           symbol: "symbol",
           fill: (point) => (point.estimated ? "var(--paper)" : point.colour),
           strokeWidth: 2,
           href: (point) => point.href ?? null,
-          title: (point) => pointTitle(point, share, unit),
+          title: (point) => pointTitle(point, share, unit, axis),
         }),
       ],
     });
   };
-  return html`<${Chart} draw=${draw} data=${[lines, share]} label=${label} />`;
+  return html`<${Chart} draw=${draw} data=${[lines, share, axis]} label=${label} />`;
 }
 
 /** @typedef {Schemas["Estimate"] & { name: string, x: number, colour: string }} CurveChartPoint */

@@ -3,11 +3,14 @@ import { html } from "/static/preact.js";
 import { useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { humanise, number, percent } from "../format.js";
-import { configOf, Empty, Heading, Legend, Loading, Panel, Share, Status } from "../parts.js";
-import { navigate, runUrl } from "../router.js";
-import { latestPoint, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
+import { configOf, Empty, Heading, Legend, Loading, Panel } from "../parts.js";
+import { navigate, runUrl, withQuery } from "../router.js";
+import { seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { isStored } from "../states.js";
 import { ArmComparison } from "./comparison.js";
+import { LatestFigures } from "./latest.js";
+import { AddedSeries, CurvePanel, SeriesPicker } from "./overlay.js";
+import { DifferingSettings } from "./settings.js";
 
 /** @typedef {import("../series.js").SeriesPoint} SeriesPoint */
 /**
@@ -101,22 +104,31 @@ function oraclesOfAll(runs) {
   return [...new Set(oracles)].sort((a, b) => runCount(b) - runCount(a) || a.localeCompare(b));
 }
 
-/** @param {string[]} names @param {string | null} oracle */
-function compareUrl(names, oracle) {
-  const query = new URLSearchParams(names.map((name) => ["run", name]));
-  if (oracle) query.set("oracle", oracle);
-  return `/compare?${query}`;
+/**
+ * Changes the address. A parameter without values is removed.
+ *
+ * @param {Record<string, string[]>} changes
+ */
+function change(changes) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, values] of Object.entries(changes)) {
+    query.delete(name);
+    for (const value of values) query.append(name, value);
+  }
+  navigate(withQuery("/compare", query), { replace: true });
 }
 
 /** @param {{ query: URLSearchParams }} props */
 export function ComparePage({ query }) {
   const names = query.getAll("run").slice(0, COLOURS.length);
-  const oracle = query.get("oracle");
   const experiment = query.get("experiment");
   const { data: experiments } = useResponse("/experiments", {});
   const { data: page, error: pageError } = useResponse("/runs", { limit: 100 });
   const { data: details, error: detailsError } = useResponses(names.map((run) => ["/runs/{run}", { run }]));
   const { data: series, error: seriesError } = useResponses(names.map((run) => ["/runs/{run}/series", { run }]));
+  const { data: settings, error: settingsError } = useResponse(names.length ? "/comparison/settings" : null, {
+    run: names,
+  });
   /** @type {ComparedRun[] | null} */
   const runs =
     details &&
@@ -125,12 +137,9 @@ export function ComparePage({ query }) {
   /** @param {string} name */
   const toggle = (name) => {
     const otherNames = names.filter((other) => other !== name);
-    const newNames = names.includes(name) ? otherNames : [...names, name].slice(-COLOURS.length);
-    navigate(compareUrl(newNames, oracle), { replace: true });
+    change({ run: names.includes(name) ? otherNames : [...names, name].slice(-COLOURS.length) });
   };
-  /** @param {string} newOracle */
-  const setOracle = (newOracle) => navigate(compareUrl(names, newOracle), { replace: true });
-  const comparison = html`<${Loading} data=${runs} error=${detailsError ?? seriesError}>${runs && html`<${Comparison} runs=${runs} oracle=${oracle} setOracle=${setOracle} />`}</${Loading}>`;
+  const comparison = html`<${Loading} data=${settings && runs} error=${settingsError ?? detailsError ?? seriesError}>${runs && settings && html`<${Comparison} runs=${runs} settings=${settings} query=${query} />`}</${Loading}>`;
   return html`<${Heading} title="Compare runs">The same figures of up to ${COLOURS.length} runs. Bands are 95% intervals.</${Heading}>
     <${Loading} data=${page} error=${pageError}>
       <fieldset class="chips"><legend class="sr">Runs</legend>
@@ -171,28 +180,53 @@ function isComparable(runs) {
   return runs.length > 1 && benchmarks.size === 1 && runs.every(isEvaluated);
 }
 
-/** @param {{ runs: ComparedRun[], oracle: string | null, setOracle: (oracle: string) => void }} props */
-function Comparison({ runs, oracle: oracleInAddress, setOracle }) {
+/** @param {{ runs: ComparedRun[], settings: Schemas["SettingsComparison"], query: URLSearchParams }} props */
+function Comparison({ runs, settings, query }) {
+  const names = runs.map(({ name }) => name);
+  const oracleInAddress = query.get("oracle");
   const usedOracles = oraclesOfAll(runs);
   // The address may name an oracle that has graded none of these runs, for example after one of them was deselected.
   const isExtra = oracleInAddress && !usedOracles.includes(oracleInAddress);
   const oracles = isExtra ? [oracleInAddress, ...usedOracles] : usedOracles;
   const oracle = oracleInAddress ?? oracles[0] ?? null;
+  const pinned = query.get("baseline");
+  const baseline = pinned && names.includes(pinned) ? pinned : null;
+  const hasSeeds = settings.groups.some((group) => group.runs.length > 1);
+  // Runs of a single group are compared with each other, unless their mean is asked for.
+  const grouped = hasSeeds && (query.get("seeds") ?? (settings.groups.length > 1 ? "mean" : "single")) === "mean";
+  const by = query.get("by") === "step" ? "step" : "iteration";
+  const { data: known } = useResponse("/comparison/figures", { run: names });
+  const chosen = query.getAll("series");
+  const added = (known ?? []).filter((figure) => chosen.includes(figure.name));
   const figures = figuresFor(oracle).filter(
     ({ name }) =>
       !OPTIONAL_FIGURES.includes(name) || runs.some(({ seriesPoints }) => seriesNamed(seriesPoints, name).length),
   );
-  const options = oracles.map((name) => html`<option key=${name} value=${name}>${humanise(name)}</option>`);
-  const form = html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
-    <label>Label accuracy by <select value=${oracle} onChange=${(event) => setOracle(event.target.value)}>${options}</select></label>
-    <${MissingAudits} runs=${runs} oracle=${oracle} />
-  </form>`;
+  const colours = runs.map(({ colour }) => colour);
+  // The first run is the baseline of the API's comparison.
+  const ordered = baseline ? [...runs].sort((a, b) => Number(b.name === baseline) - Number(a.name === baseline)) : runs;
   return html`
-    ${oracle && form}
+    <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+      ${oracle && html`<label>Label accuracy by <select value=${oracle} onChange=${(event) => change({ oracle: [event.target.value] })}>${oracles.map((name) => html`<option key=${name} value=${name}>${humanise(name)}</option>`)}</select></label>`}
+      <label>Baseline <select value=${baseline ?? ""} onChange=${(event) => change({ baseline: event.target.value ? [event.target.value] : [] })}>
+        <option value="">none</option>${names.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+      </select></label>
+      ${hasSeeds && html`<label>Runs that differ only in their seed <select value=${grouped ? "mean" : "single"} onChange=${(event) => change({ seeds: [event.target.value] })}><option value="mean">as their mean</option><option value="single">each</option></select></label>`}
+      ${oracle && html`<${MissingAudits} runs=${runs} oracle=${oracle} />`}
+    </form>
     <div class="panels">
-      ${isComparable(runs) && html`<${ArmComparison} names=${runs.map(({ name }) => name)} colours=${COLOURS} />`}
-      ${figures.map((figure) => html`<${FigurePanel} key=${figure.name} figure=${figure} runs=${runs} />`)}
-      <${LatestFigures} runs=${runs} figures=${figures.slice(0, -1)} />
+      <${DifferingSettings} comparison=${settings} />
+      ${isComparable(runs) && html`<${ArmComparison} names=${ordered.map(({ name }) => name)} colours=${ordered.map(({ colour }) => colour)} />`}
+      ${figures.map((figure) =>
+        grouped
+          ? html`<${CurvePanel} key=${figure.name} title=${figure.title} about=${figure.about} names=${names} colours=${colours} share=${figure.share} parameters=${{ name: figure.name, grouped, oracle: figure.oracle ?? null }} />`
+          : html`<${FigurePanel} key=${figure.name} figure=${figure} runs=${runs} />`,
+      )}
+    </div>
+    ${known && html`<${SeriesPicker} figures=${known} chosen=${chosen} by=${by} change=${change} />`}
+    <div class="panels">
+      ${added.map((figure) => html`<${AddedSeries} key=${figure.name} figure=${figure} names=${names} colours=${colours} by=${by} grouped=${grouped} />`)}
+      <${LatestFigures} runs=${runs.map(({ name, detail }) => ({ name, detail, method: configOf(detail).solver.reward.type }))} figures=${figures} baseline=${baseline} oracle=${oracle} />
     </div>`;
 }
 
@@ -227,32 +261,4 @@ function FigurePanel({ figure, runs }) {
   return html`<${Panel} title=${title} about=${about} table=${table}>
     ${lines.length ? chart : html`<${Empty}>None of these runs has this figure.</${Empty}>`}
   </${Panel}>`;
-}
-
-/** @param {{ runs: ComparedRun[], figures: Figure[] }} props */
-function LatestFigures({ runs, figures }) {
-  return html`<${Panel} title="Latest figures" wide>
-    <div class="scroll" tabindex="0" role="region" aria-label="Latest figures"><table>
-      <caption class="sr">The latest figures of each run</caption>
-      <thead><tr><th scope="col">run</th><th scope="col">method</th><th scope="col">state</th>${figures.map(({ name, title }) => html`<th key=${name} scope="col">${title}</th>`)}</tr></thead>
-      <tbody>${runs.map((run) => html`<${RunRow} key=${run.name} run=${run} figures=${figures} />`)}</tbody>
-    </table></div>
-  </${Panel}>`;
-}
-
-/** @param {{ run: ComparedRun, figures: Figure[] }} props */
-function RunRow({ run: { name, detail, seriesPoints }, figures }) {
-  return html`<tr>
-    <th scope="row"><a href=${runUrl(name)}>${name}</a></th><td>${configOf(detail).solver.reward.type}</td><td><${Status} status=${detail.state} /></td>
-    ${figures.map((figure) => html`<td key=${figure.name}><${LatestFigure} seriesPoints=${seriesPoints} figure=${figure} /></td>`)}
-  </tr>`;
-}
-
-/** @param {{ seriesPoints: SeriesPoint[], figure: Figure }} props */
-function LatestFigure({ seriesPoints, figure }) {
-  const series = seriesOf(seriesPoints, figure);
-  if (!series) {
-    return html`<span class="none">${figure.oracle ? `not audited by ${humanise(figure.oracle)}` : "–"}</span>`;
-  }
-  return html`<${Share} estimate=${latestPoint(series)} />${series.oracle && html` <small>· by ${humanise(series.oracle)}</small>`}`;
 }

@@ -50,6 +50,7 @@ export function ArmComparison({ names, colours }) {
     <${IterationChart} lines=${lines} label="Greedy accuracy by iteration" />
     <${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />
     ${
+      names.length === 1 && // of runs, a table of their own is above
       differing.length > 0 &&
       html`<details><summary>Settings in which they differ (${differing.length})</summary>
       <div class="scroll" tabindex="0" role="region" aria-label="Settings that differ"><table>

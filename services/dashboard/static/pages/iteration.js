@@ -112,7 +112,7 @@ function Distribution({ run, url, query, statistics }) {
 /**
  * Why there is no cluster of similar questions to show.
  *
- * @param {Schemas["RunDetail"]} run
+ * @param {Schemas["RunWithConfig"]} run
  * @param {Schemas["Statistics"]} statistics
  * @param {Schemas["ClusterSummary"][]} clusters
  */
@@ -125,7 +125,7 @@ function whyNoneIsSimilar(run, statistics, clusters) {
 
 /**
  * @param {{
- *   run: Schemas["RunDetail"],
+ *   run: Schemas["RunWithConfig"],
  *   url: string,
  *   query: URLSearchParams,
  *   statistics: Schemas["Statistics"],

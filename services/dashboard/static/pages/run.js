@@ -21,6 +21,7 @@ import {
   Verdicts,
 } from "./figures.js";
 import { Matrix } from "./matrix.js";
+import { EditNotes } from "./notes.js";
 
 /** @typedef {Schemas["RunWithConfig"]} RunWithConfig */
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
@@ -111,9 +112,10 @@ function Run({ run, data, refetch }) {
   return html`
     <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${RunStatus} run=${run} /><${Actions} run=${run} refetch=${refetch} />`}>
       ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · created ${timeAgo(run.created_at)} ·${" "}
-      <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a>
+      <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a> · <a href=${`${url}/configuration`}>configuration</a>
     </${Heading}>
     ${critical.items.length > 0 && html`<section class="banner" aria-label="Critical alerts that nobody has acknowledged"><${AlertList} alerts=${critical.items} refetch=${refetch} empty="" /></section>`}
+    <${EditNotes} run=${run} refetch=${refetch} />
     <${CurrentState} run=${run} stages=${stages} />
     <${Tiles} seriesPoints=${seriesPoints} audits=${audits} />
     <div class="panels">

@@ -7,6 +7,9 @@ import { Empty, ErrorMessage, Heading, isLive, Legend, Loading, Share } from "..
 import { runUrl } from "../router.js";
 import { benchmarkAccuracy, latestPoint, seriesNamed } from "../series.js";
 import { isStored, Reason, RunStatus, withCode } from "../states.js";
+import { NotesOf } from "./notes.js";
+import { filteredUrl } from "./questions.js";
+import { isFiltered, RunFilter, runFiltersIn } from "./run_filter.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {import("../states.js").RunSummary} RunSummary */
@@ -17,18 +20,21 @@ const MAX_DOTS = 24;
 /** @param {{ query: URLSearchParams }} props */
 export function RunsPage({ query }) {
   const after = query.get("after");
-  const { data, error } = useResponse("/runs", { limit: 20, after }, POLL_MS);
+  const filters = runFiltersIn(query);
+  const { data, error } = useResponse("/runs", { limit: 20, after, ...filters }, POLL_MS);
   return html`
     <${Heading} title="Runs" aside=${html`<${StartRun} />`}>
       In each run, a Challenger and a Solver learn from each other, iteration after iteration.
     </${Heading}>
+    <${RunFilter} query=${query} />
     <${Loading} data=${data} error=${error}>
-      ${data?.items.length === 0 && html`<${Empty}>No runs yet. Start one with the button above, or with <code>coevo run demo</code>.</${Empty}>`}
+      ${data?.items.length === 0 && isFiltered(filters) && html`<${Empty}>No runs match these filters.</${Empty}>`}
+      ${data?.items.length === 0 && !isFiltered(filters) && html`<${Empty}>No runs yet. Start one with the button above, or with <code>coevo run demo</code>.</${Empty}>`}
       ${data?.problem && html`<p class="meta unlisted">Runs that wait in Prefect cannot be listed: ${withCode(data.problem)}</p>`}
       <div class="cards">${data?.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>
       <nav class="pager" aria-label="Pages of runs">
-        ${after && html`<a href="/">Newest runs</a>`}
-        ${data?.next && html`<a href=${`/?after=${encodeURIComponent(data.next)}`}>Older runs</a>`}
+        ${after && html`<a href=${filteredUrl("/", query, {})}>First page</a>`}
+        ${data?.next && html`<a href=${filteredUrl("/", query, { after: data.next })} rel="next">Next page</a>`}
       </nav>
     </${Loading}>
   `;
@@ -83,6 +89,7 @@ function RunCard({ run }) {
     <div class="words">
       ${heading}
       <p class="meta">${preset ?? "no preset"} · seed ${seed}</p>
+      <${NotesOf} run=${run} />
       <${Reason} run=${run} />
       <${Dots} done=${iterations.filter(isComplete).length} total=${run.iterations ?? 0} current=${isLive(run) ? run.iteration : null} />
       <dl class="pairs">

@@ -1,0 +1,46 @@
+"""Writes a configuration as TOML that `coevo run FILE` accepts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+NONE = "none"  # what a preset writes for a setting that is None and has another default, since TOML has no null
+
+
+def toml_of(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """A tree of settings, as JSON has them, as TOML.
+
+    A setting that is None is left out if it is None by default too (`defaults` are a tree), and is `NONE` otherwise.
+    """
+    return "\n".join(_lines(tree, defaults, "")) + "\n"
+
+
+def _lines(tree: Mapping[str, Any], defaults: Mapping[str, Any], table: str) -> Iterator[str]:
+    values = {name: value for name, value in tree.items() if not isinstance(value, Mapping)}
+    written = {
+        name: NONE if value is None else value
+        for name, value in values.items()
+        if value is not None or defaults.get(name) is not None
+    }
+    if table and written:
+        yield f"\n[{table}]"
+    for name, value in written.items():
+        yield f"{_key(name)} = {_value(value)}"
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _lines(value, defaults.get(name) or {}, f"{table}.{_key(name)}" if table else _key(name))
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    """JSON's texts, numbers, booleans and lists are TOML's too, except for DEL, which TOML wants escaped."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")

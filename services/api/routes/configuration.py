@@ -1,0 +1,101 @@
+"""The configuration of a run, and what runs are compared by: their settings and any of their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request
+
+from core.settings.parsing import ConfigError
+from services.api.dependencies import ReadSession, RunName
+from services.api.problems import documented
+from services.api.routes.presets import Presets
+from services.configuration import Configuration, configuration_of
+from services.latest_figures import LatestFigures, latest_figures
+from services.run_series import ComparedFigure, LabelledCurve, figures_of, labelled_curves
+from services.settings_comparison import SettingsComparison, compare_settings
+from storage import queries
+from storage.errors import StoreError
+from storage.queries.runs import RUN_NAME
+
+router = APIRouter(tags=["configuration"])
+
+_WORD = r"^[a-z0-9_]{1,100}$"
+Runs = Annotated[
+    list[Annotated[str, Query(pattern=f"^{RUN_NAME.pattern}$")]],
+    Query(min_length=1, max_length=20, examples=[["demo", "third"]]),
+]
+Oracle = Annotated[str | None, Query(pattern=_WORD, description="By default the first by name.")]
+
+
+@router.get("/runs/{run}/configuration", responses=documented(404, 409))
+def get_configuration(request: Request, session: ReadSession, presets: Presets, run: RunName) -> Configuration:
+    """Every setting of a run with its source, its default and the paper's value, and the configuration as TOML."""
+    preset = queries.runs.get_run(session, run).preset
+    papers: Path | None = request.app.state.papers
+    try:
+        return configuration_of(session, run, presets.get(preset or ""), papers)
+    except ConfigError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+@router.get("/comparison/settings", responses=documented(404, 409))
+def get_settings_comparison(session: ReadSession, run: Runs) -> SettingsComparison:
+    """The settings in which runs differ, and the groups of runs that differ only in their seed and length."""
+    try:
+        return compare_settings(session, run)
+    except ConfigError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+@router.get("/comparison/figures", responses=documented(404))
+def list_compared_figures(session: ReadSession, run: Runs) -> list[ComparedFigure]:
+    """The figures that any of these runs has, for /comparison/series."""
+    _refuse_unknown(session, run)
+    return figures_of(session, run)
+
+
+@router.get("/comparison/series", responses=documented(404, 409))
+def get_compared_series(
+    session: ReadSession,
+    run: Runs,
+    name: Annotated[str, Query(pattern=_WORD, examples=["kl"], description="One of the figures.")],
+    by: Annotated[
+        Literal["iteration", "step"], Query(description="Steps of all iterations are counted on.")
+    ] = "iteration",
+    grouped: Annotated[bool, Query(description="The mean of runs that differ only in their seed.")] = False,
+    oracle: Oracle = None,
+) -> list[LabelledCurve]:
+    """One figure of each run, or of each group of runs; those without it are left out."""
+    _refuse_unknown(session, run)
+    arms = (
+        {group.label: group.runs for group in compare_settings(session, run).groups}
+        if grouped
+        else {one: [one] for one in run}
+    )
+    try:
+        return labelled_curves(session, arms, name, by == "step", oracle)
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+@router.get("/comparison/latest", responses=documented(404))
+def list_latest_figures(
+    session: ReadSession,
+    run: Runs,
+    name: Annotated[list[Annotated[str, Query(pattern=_WORD)]], Query(min_length=1, max_length=20, examples=[["kl"]])],
+    baseline: Annotated[
+        str | None, Query(pattern=f"^{RUN_NAME.pattern}$", description="One of the store's runs.")
+    ] = None,
+    oracle: Oracle = None,
+) -> list[LatestFigures]:
+    """Figures of each run after its last and its best iteration, and their differences to the baseline's."""
+    _refuse_unknown(session, [*run, *([] if baseline is None else [baseline])])
+    return latest_figures(session, run, name, baseline, oracle)
+
+
+def _refuse_unknown(session: ReadSession, runs: Sequence[str]) -> None:
+    for run in runs:
+        queries.runs.get_run(session, run)

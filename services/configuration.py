@@ -1,0 +1,104 @@
+"""The configuration of a run: every setting with its source, its default and the paper's value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.settings.papers import Row, rows_of, stated
+from core.settings.parsing import parse_config, read_preset
+from core.settings.provenance import Setting, Source, defaults_of, differing, settings_of
+from core.settings.toml_text import toml_of
+from storage import queries
+
+_EXACT = 2**53  # readers of JSON round integers above it
+
+
+@dataclass(frozen=True, slots=True)
+class PaperValue:
+    """What docs/presets.md says about the paper's value of a setting. `value` is its text, in Markdown.
+
+    `same` says whether the run has this value; it is None where the text is no plain value.
+    """
+
+    value: str
+    where: str
+    same: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSetting:
+    """A setting of a run by its dotted name. Values are as in JSON. `differs`: the value is not the default."""
+
+    name: str
+    value: Any
+    source: Source
+    default: Any
+    differs: bool
+    paper: PaperValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The configuration of a run.
+
+    `recorded` says whether the preset's settings and the overrides were stored with the run. If they were not, they
+    are taken from the preset's file as it is now. `edited` are settings that this file has, or lacks, otherwise than
+    when the run was created. `toml` is the configuration as a file for `coevo run`.
+    """
+
+    run: str
+    preset: str | None
+    recorded: bool
+    edited: list[str]
+    settings: list[RunSetting]
+    toml: str
+
+
+def configuration_of(session: Session, run: str, preset: Path | None, papers: Path | None) -> Configuration:
+    """The configuration of a run. `preset` is the file of its preset, and `papers` is docs/presets.md, if there are
+    any. Raises `NotThere`, and `ConfigError` if the preset's file cannot be read."""
+    stored, origin = queries.runs.get_run(session, run), queries.runs.origin_of(session, run)
+    config = parse_config(stored.config, f"run {run}")
+    now = None if preset is None else read_preset(preset)
+    recorded = origin.preset_settings is not None
+    then = origin.preset_settings if recorded else now
+    rows = {} if papers is None or stored.preset is None else _rows(papers, stored.preset)
+    # If overrides were not recorded, a limit may be one of them.
+    changeable = queries.runs.LIMITS if recorded else ()
+    settings = settings_of(config, then, origin.overrides or {}, changeable)
+    return Configuration(
+        run,
+        stored.preset,
+        recorded,
+        _edited(then, now),
+        [_described(setting, rows.get(setting.name)) for setting in settings],
+        toml_of(config.model_dump(mode="json"), defaults_of(config)),
+    )
+
+
+def _rows(papers: Path, preset: str) -> Mapping[str, Row]:
+    return rows_of(papers.read_text(encoding="utf-8"), Path(preset).stem) if papers.is_file() else {}
+
+
+def _edited(then: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[str]:
+    if then is None or now is None:
+        return []
+    return sorted({name for settings in differing({"then": then, "now": now}).values() for name in settings})
+
+
+def _described(setting: Setting, row: Row | None) -> RunSetting:
+    paper = None
+    if row is not None:
+        value = stated(row.paper)
+        paper = PaperValue(row.paper, row.where, None if value is None else value == setting.value)
+    return RunSetting(setting.name, as_json(setting.value), setting.source, setting.default, setting.differs, paper)
+
+
+def as_json(value: Any) -> Any:
+    """The value of a setting for an answer: an integer that readers of JSON would round is a text."""
+    return str(value) if isinstance(value, int) and abs(value) > _EXACT else value

@@ -1,0 +1,120 @@
+// The configuration of a run: every setting with where it comes from, and the whole as TOML.
+import { html, useState } from "/static/preact.js";
+import { useResponse } from "../api.js";
+import { Empty, Heading, Loading, Panel } from "../parts.js";
+import { navigate, runUrl, withQuery } from "../router.js";
+
+/** @typedef {Schemas["RunSetting"]} Setting */
+/** @typedef {Schemas["Configuration"]} Configuration */
+
+/** @type {Record<Setting["source"], string>} */
+const SOURCES = {
+  override: "override",
+  preset: "preset",
+  default: "default",
+  continued: "set when the run was continued",
+  unknown: "unknown",
+};
+const ABOUT =
+  "An override was given when the run was started. Unknown: the value is neither the preset's nor the default, because an override was not recorded, or the preset or the default was another one then.";
+
+/** @param {unknown} value */
+export const settingText = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** @param {{ run: string, query: URLSearchParams }} props */
+export function ConfigurationPage({ run, query }) {
+  const { data, error } = useResponse("/runs/{run}/configuration", { run });
+  return html`<${Heading} breadcrumbs=${[
+    ["Runs", "/"],
+    [run, runUrl(run)],
+  ]} title=${`Configuration of ${run}`}>${data && html`${data.preset ? `Preset ${data.preset}` : "No preset"} · ${data.settings.length} settings`}</${Heading}>
+    <${Loading} data=${data} error=${error}>${data && html`<${Settings} configuration=${data} query=${query} />`}</${Loading}>`;
+}
+
+/** @param {{ configuration: Configuration, query: URLSearchParams }} props */
+function Settings({ configuration, query }) {
+  const text = query.get("text") ?? "";
+  const onlyDiffering = query.get("differs") === "1";
+  /** @param {string} name @param {string} value */
+  const setFilter = (name, value) => {
+    const newQuery = new URLSearchParams(location.search);
+    newQuery.delete(name);
+    if (value) newQuery.set(name, value);
+    navigate(withQuery(location.pathname, newQuery), { replace: true });
+  };
+  const wanted = text.toLowerCase();
+  const shown = configuration.settings.filter(
+    ({ name, value, differs }) =>
+      (!onlyDiffering || differs) && `${name} = ${settingText(value)}`.toLowerCase().includes(wanted),
+  );
+  const tables = [...new Set(shown.map(tableOf))];
+  return html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
+      <label>Search <input type="search" value=${text} onInput=${(event) => setFilter("text", event.target.value)} /></label>
+      <label class="check"><input type="checkbox" checked=${onlyDiffering} onChange=${(event) => setFilter("differs", event.target.checked ? "1" : "")} /> Only what differs from its default</label>
+      <span role="status">${shown.length} of ${configuration.settings.length}</span>
+    </form>
+    <${Origin} configuration=${configuration} />
+    <${AsToml} toml=${configuration.toml} />
+    ${shown.length === 0 && html`<${Empty}>No setting matches.</${Empty}>`}
+    <div class="panels">${tables.map((table) => html`<${SettingsTable} key=${table} table=${table} settings=${shown.filter((setting) => tableOf(setting) === table)} preset=${configuration.preset} />`)}</div>`;
+}
+
+/** The table that a setting belongs to; settings of no table belong to the run. @param {Setting} setting */
+const tableOf = ({ name }) => (name.includes(".") ? name.split(".")[0] : "");
+
+/** @param {{ configuration: Configuration }} props */
+function Origin({ configuration: { preset, recorded, edited } }) {
+  const file = preset === null ? "" : ` of the preset ${preset}`;
+  return html`<p class="about">${ABOUT}</p>
+    ${!recorded && preset !== null && html`<p class="about" role="note">The run was created before coevo recorded what a configuration was made from. The sources compare it with the file${file} as it is now.</p>`}
+    ${edited.length > 0 && html`<p class="problem" role="note">The file${file} was edited after the run was created. It now has other values of: ${edited.join(", ")}.</p>`}`;
+}
+
+/** @param {{ toml: string }} props */
+function AsToml({ toml }) {
+  const [state, setState] = useState("");
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(toml);
+      setState("Copied.");
+    } catch {
+      // Browsers allow it only on this machine and over HTTPS.
+      setState("The browser does not allow copying. Open the text below and select it.");
+    }
+  }
+  return html`<div class="toml">
+    <button type="button" class="quiet" onClick=${copy}>Copy as TOML</button> <span role="status">${state}</span>
+    <details><summary>As a file for <code>coevo run FILE</code></summary><pre tabindex="0" aria-label="Configuration as TOML">${toml}</pre></details>
+  </div>`;
+}
+
+/** @param {{ table: string, settings: Setting[], preset: string | null }} props */
+function SettingsTable({ table, settings, preset }) {
+  const title = table || "run";
+  return html`<${Panel} title=${title} wide>
+    <div class="scroll" tabindex="0" role="region" aria-label=${`Settings of ${title}`}><table class="settings">
+      <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th><th scope="col">default</th><th scope="col">paper</th></tr></thead>
+      <tbody>${settings.map((setting) => html`<${SettingRow} key=${setting.name} setting=${setting} preset=${preset} />`)}</tbody>
+    </table></div>
+  </${Panel}>`;
+}
+
+/** @param {{ setting: Setting, preset: string | null }} props */
+function SettingRow({ setting: { name, value, source, default: usual, differs, paper }, preset }) {
+  const [table, ...rest] = name.split(".");
+  const from = source === "preset" ? `preset ${preset ?? ""}` : SOURCES[source];
+  return html`<tr class=${differs ? "differs" : ""}>
+    <th scope="row"><code>${rest.join(".") || table}</code></th>
+    <td><code>${settingText(value)}</code></td>
+    <td><span class=${`source is-${source}`}>${from}</span></td>
+    <td>${differs && usual !== null && html`<code>${settingText(usual)}</code>`}</td>
+    <td>${paper && html`<${Paper} paper=${paper} />`}</td>
+  </tr>`;
+}
+
+/** @param {{ paper: Schemas["PaperValue"] }} props */
+function Paper({ paper: { value, where, same } }) {
+  const text = value.replaceAll("`", "");
+  const verdict = same === null ? "" : same ? "as in the paper" : "differs";
+  return html`${text} ${verdict && html`<span class=${same ? "s-right" : "s-ill_posed"}>${verdict}</span>`}${where && html` <small>${where.replaceAll("`", "")}</small>`}`;
+}

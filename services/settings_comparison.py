@@ -1,0 +1,113 @@
+"""In which settings runs differ, and which runs have the same settings and only another seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.settings.provenance import differing, flat
+from services.comparison import NOT_COMPARED, config_of
+from services.configuration import as_json
+
+_MOST_NAMED = 3  # settings that a group's label names
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingSetting:
+    """A setting in which runs differ. `values` has the value of each run that has the setting, as in JSON."""
+
+    name: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Runs that differ at most in their seed and in how far they go. `label` is what tells the group from others."""
+
+    label: str
+    runs: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsComparison:
+    """The settings in which runs differ, in alphabetical order, and the groups of runs with the same settings."""
+
+    runs: list[str]
+    settings: list[DifferingSetting]
+    groups: list[RunGroup]
+
+
+def compare_settings(session: Session, runs: Sequence[str]) -> SettingsComparison:
+    """The settings in which runs differ, and their groups. Settings that are newer than a run have their defaults.
+
+    Raises `NotThere`.
+    """
+    names = [*dict.fromkeys(runs)]
+    configs = {run: config_of(session, run) for run in names}
+    differences = differing(configs)
+    settings = sorted({setting for of_run in differences.values() for setting in of_run})
+    by_setting = [
+        DifferingSetting(name, {run: as_json(of_run[name]) for run, of_run in differences.items() if name in of_run})
+        for name in settings
+    ]
+    return SettingsComparison(names, by_setting, _groups(configs))
+
+
+def _groups(configs: Mapping[str, Mapping[str, Any]]) -> list[RunGroup]:
+    """The groups in the order of their first runs."""
+    groups: list[list[str]] = []
+    for run, config in configs.items():
+        for group in groups:
+            if not any(differing({"": configs[group[0]], run: config}, NOT_COMPARED).values()):
+                group.append(run)
+                break
+        else:
+            groups.append([run])
+    labels = _labels({group[0]: configs[group[0]] for group in groups})
+    return [RunGroup(labels[group[0]], group) for group in groups]
+
+
+def _labels(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The first run of each group -> what tells the group from the others, or the run's name if there is no other."""
+    differences = differing(configs, NOT_COMPARED)
+    names = sorted({name for settings in differences.values() for name in settings})
+    types = [name for name in names if name == "kind" or name.endswith(".type")]
+    own = [*types, *(name for name in names if name not in types and not _follows(name, types, configs))]
+    named = sorted(own, key=lambda name: name not in _telling(own, differences))[:_MOST_NAMED]
+    more = f", {len(own) - _MOST_NAMED} more" if len(own) > _MOST_NAMED else ""
+    return {
+        run: (", ".join(f"{name} = {_text(settings[name])}" for name in named if name in settings) + more) or run
+        for run, settings in differences.items()
+    }
+
+
+def _telling(names: Sequence[str], differences: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The first of the settings `names` that tell the groups apart: one that tells no two of them apart is skipped."""
+    chosen: list[str] = []
+    for name in names:
+        apart, with_name = (
+            len({repr([settings.get(one) for one in ones]) for settings in differences.values()})
+            for ones in (chosen, [*chosen, name])
+        )
+        if with_name > apart:
+            chosen.append(name)
+    return chosen
+
+
+def _follows(name: str, types: Sequence[str], configs: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a setting differs only together with the `type` of its table."""
+    table = name.rpartition(".")[0]
+    if f"{table}.type" not in types:
+        return any(name not in flat(config) for config in configs.values())
+    by_type: dict[Any, set[str]] = {}
+    for settings in map(flat, configs.values()):
+        by_type.setdefault(settings.get(f"{table}.type"), set()).add(repr(settings.get(name)))
+    return all(len(values) == 1 for values in by_type.values())
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,84 @@
+"""The list of runs: filtered, sorted, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Text, and_, cast, or_, select
+from sqlalchemy.orm import Session
+
+from core.statistics.changes import HELD_OUT
+from storage.models import Runs, Series
+from storage.queries.tables import columns
+from storage.rows import Over, Run
+
+# With a leading - in descending order. By an accuracy, only the runs that have it are listed.
+RunSort = Literal["-created", "created", "name", "-name", "label_accuracy", "-label_accuracy", "held_out", "-held_out"]
+RunKey = datetime | str | float  # what the list is sorted by; runs that are equal in it are in order of their names
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list. A field that is None or empty does not filter. Texts are contained, ignoring case."""
+
+    name: str | None = None
+    preset: str | None = None  # exactly this preset
+    method: str | None = None  # the Solver's, as in `solver.reward.type`
+    names: tuple[str, ...] | None = None  # exactly these runs
+    tags: tuple[str, ...] = ()  # a run has all of these
+    note: str | None = None
+
+
+def page_of_runs(
+    session: Session,
+    filters: RunFilter,
+    *,
+    sort: RunSort = "-created",
+    after: tuple[RunKey, str] | None = None,
+    limit: int,
+) -> list[tuple[Run, RunKey]]:
+    """A page of the runs, each with what the list is sorted by.
+
+    `after` is what the last run of the previous page was sorted by, and its name.
+    """
+    key, descending = _key(sort.removeprefix("-")), sort.startswith("-")
+    statement = select(*columns(Runs, Run), key).where(*_conditions(filters), key.is_not(None))
+    if after is not None:
+        value, name = after
+        later = key < value if descending else key > value
+        statement = statement.where(or_(later, and_(key == value, Runs.name > name)))
+    ordered = statement.order_by(key.desc() if descending else key, Runs.name).limit(limit)
+    return [(Run(*row[:-1]), row[-1]) for row in session.execute(ordered)]
+
+
+def _key(sort: str) -> ColumnElement[Any]:
+    latest: dict[str, tuple[str, Over]] = {"label_accuracy": ("label_accuracy", "kept"), "held_out": (HELD_OUT, "")}
+    if sort in latest:
+        return _latest(*latest[sort])
+    return Runs.name.expression if sort == "name" else Runs.created_at.expression
+
+
+def _latest(name: str, over: Over) -> ColumnElement[Any]:
+    """The last measured value of a series, by the first of its oracles; NULL where there is none."""
+    points = select(Series.value).where(
+        Series.run == Runs.name, Series.name == name, Series.over == over, Series.estimated.is_(False)
+    )
+    return points.order_by(Series.oracle, Series.iteration.desc()).limit(1).correlate(Runs).scalar_subquery()
+
+
+def _conditions(filters: RunFilter) -> Iterator[ColumnElement[bool]]:
+    if filters.name:
+        yield Runs.name.icontains(filters.name, autoescape=True)
+    if filters.preset:
+        yield Runs.preset == filters.preset
+    if filters.method:
+        yield Runs.config["solver"]["reward"]["type"].as_string() == filters.method
+    if filters.names is not None:
+        yield Runs.name.in_(filters.names)
+    for tag in filters.tags:  # neither a tag nor JSON's form of it contains quotes
+        yield cast(Runs.tags, Text).contains(f'"{tag}"', autoescape=True)
+    if filters.note:
+        yield Runs.note.icontains(filters.note, autoescape=True)

@@ -1,0 +1,188 @@
+"""The configuration of a run and the comparison of settings and series, over REST."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from core.settings.parsing import load_config, read_preset
+from services.api.app import PREFIX, create_app
+from storage import queries
+from storage.rows import RunOrigin, SeriesPoint
+from storage.session import Store
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def presets(tmp_path: Path) -> Path:
+    """A folder with a copy of the preset evol_rl, which a test may edit."""
+    folder = tmp_path / "presets"
+    folder.mkdir()
+    original = (ROOT / "deploy" / "runs" / "evol_rl.toml").read_text(encoding="utf-8")
+    (folder / "evol_rl.toml").write_text(original, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def api(sqlite: Store, presets: Path, tmp_path: Path) -> TestClient:
+    papers = ROOT / "docs" / "presets.md"
+    app = create_app(sqlite, tmp_path, ask_for_keys=False, presets=presets, papers=papers)
+    return TestClient(app, "http://localhost")
+
+
+def add_run(store: Store, presets: Path, name: str, recorded: bool = True, **overrides: Any) -> None:
+    path = presets / "evol_rl.toml"
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    origin = RunOrigin(read_preset(path), dotted) if recorded else None
+    with store.write() as session:
+        config = load_config(path, dotted)
+        queries.runs.create_run(session, name=name, config=config, preset="evol_rl", origin=origin)
+
+
+def get(api: TestClient, path: str, status: int = 200, **parameters: Any) -> Any:
+    response = api.get(PREFIX + path, params=parameters)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def by_name(configuration: dict[str, Any]) -> dict[str, Any]:
+    return {setting["name"]: setting for setting in configuration["settings"]}
+
+
+def test_a_configuration_has_sources_defaults_and_the_paper_s_values(
+    api: TestClient, sqlite: Store, presets: Path
+) -> None:
+    add_run(sqlite, presets, "first", solver__reward__alpha=0.75, seed=2**62)
+    configuration = get(api, "/runs/first/configuration")
+    assert (configuration["preset"], configuration["recorded"], configuration["edited"]) == ("evol_rl", True, [])
+    settings = by_name(configuration)
+    alpha, clip, votes = (
+        settings[name] for name in ("solver.reward.alpha", "solver.reward.clip_high", "dataset.votes")
+    )
+    assert (alpha["value"], alpha["source"], alpha["default"], alpha["differs"]) == (0.75, "override", 0.5, True)
+    assert alpha["paper"] == {"value": "0.5", "where": "Table 4", "same": False}
+    assert (clip["source"], clip["paper"]["same"]) == ("default", True)
+    assert (votes["source"], votes["differs"], votes["paper"]) == ("default", False, None)
+    assert settings["solver.reward.advantage"]["paper"]["same"] is None  # "z-score" is no value
+    assert settings["seed"]["value"] == str(2**62)  # readers of JSON would round it
+    assert f"seed = {2**62}" in configuration["toml"]
+
+
+def test_settings_that_the_preset_s_file_now_has_otherwise_are_named(
+    api: TestClient, sqlite: Store, presets: Path
+) -> None:
+    add_run(sqlite, presets, "first")
+    add_run(sqlite, presets, "old", recorded=False)
+    file = presets / "evol_rl.toml"
+    before = by_name(get(api, "/runs/first/configuration"))
+    file.write_text(file.read_text(encoding="utf-8").replace("prompts_per_step = 8", "prompts_per_step = 16"))
+    configuration = get(api, "/runs/first/configuration")
+    assert configuration["edited"] == ["solver.training.prompts_per_step"]
+    assert by_name(configuration) == before  # what the run does, and where it came from, has not changed
+    old = get(api, "/runs/old/configuration")
+    assert (old["recorded"], old["edited"]) == (False, [])
+    assert by_name(old)["solver.training.prompts_per_step"]["source"] == "unknown"
+    file.write_text("[")
+    assert "not valid TOML" in get(api, "/runs/first/configuration", 409)["detail"]
+    file.unlink()
+    assert by_name(get(api, "/runs/first/configuration")) == before
+
+
+def test_runs_that_differ_only_in_their_seed_are_a_group_that_is_called_after_its_settings(
+    api: TestClient, sqlite: Store, presets: Path
+) -> None:
+    for seed in (1, 2):
+        add_run(sqlite, presets, f"evol-{seed}", seed=seed, iterations=seed)
+    add_run(sqlite, presets, "srt-1", seed=1, solver__reward__type="srt")
+    comparison = get(api, "/comparison/settings", run=["evol-1", "srt-1", "evol-2"])
+    groups = comparison["groups"]
+    assert [group["runs"] for group in groups] == [["evol-1", "evol-2"], ["srt-1"]]
+    assert [group["label"].partition(",")[0] for group in groups] == [
+        "solver.reward.type = evol_rl",
+        "solver.reward.type = srt",
+    ]
+    settings = {setting["name"]: setting["values"] for setting in comparison["settings"]}
+    assert settings["seed"] == {"evol-1": 1, "srt-1": 1, "evol-2": 2}
+    assert settings["solver.reward.alpha"] == {"evol-1": 0.5, "evol-2": 0.5}  # SRT has no alpha
+    assert "dataset.votes" not in settings
+    [alone] = get(api, "/comparison/settings", run=["evol-1", "evol-2"])["groups"]
+    assert alone["label"] == "evol-1"
+    assert "no such run" in get(api, "/comparison/settings", 404, run=["evol-1", "nobody"])["detail"]
+
+
+def test_groups_with_the_same_method_are_told_apart(api: TestClient, sqlite: Store, presets: Path) -> None:
+    add_run(sqlite, presets, "a", solver__reward__alpha=0.25)
+    add_run(sqlite, presets, "b", solver__reward__alpha=0.75)
+    add_run(sqlite, presets, "c", solver__reward__type="srt")
+    add_run(sqlite, presets, "d", solver__reward__type="srt", evaluation__samples=3)
+    labels = [group["label"] for group in get(api, "/comparison/settings", run=["a", "b", "c", "d"])["groups"]]
+    assert len(set(labels)) == 4
+    assert [label.split(",")[0] for label in labels[1:3]] == [
+        "solver.reward.type = evol_rl",
+        "solver.reward.type = srt",
+    ]
+    assert "solver.reward.alpha = 0.75" in labels[1]
+
+
+def test_any_figure_of_any_runs_is_compared_by_iteration_or_step_and_over_seeds(
+    api: TestClient, sqlite: Store, presets: Path
+) -> None:
+    for seed, kl in ((1, 0.1), (2, 0.3)):
+        add_run(sqlite, presets, f"evol-{seed}", seed=seed)
+        with sqlite.write() as session:
+            queries.series.put_series(session, f"evol-{seed}", [SeriesPoint(1, "kl", "", "", kl, None, None, 2)])
+    with sqlite.write() as session:
+        for step in (1, 2):
+            metrics = {"kl": step / 10, "reward_max": 1.0}
+            queries.figures.add_train_metrics(
+                session, run="evol-2", iteration=1, role="solver", step=step, metrics=metrics
+            )
+    runs = ["evol-1", "evol-2"]
+    kl, raw = get(api, "/comparison/figures", run=runs)
+    assert (kl["name"], kl["unit"], kl["by_iteration"]) == ("kl", "nats", True)
+    assert (raw["name"], raw["by_iteration"]) == ("reward_max", False)
+    single = get(api, "/comparison/series", run=runs, name="kl")
+    assert single[0] == {
+        "label": "evol-1",
+        "runs": ["evol-1"],
+        "points": [{"x": 1, "value": 0.1, "lo": None, "hi": None, "n": None}],
+    }
+    [grouped] = get(api, "/comparison/series", run=runs, name="kl", grouped=True)
+    [point] = grouped["points"]
+    assert (grouped["runs"], point["value"], point["n"]) == (runs, pytest.approx(0.2), 2)
+    assert point["lo"] < 0.1 < 0.3 < point["hi"]  # Student's interval over two seeds
+    [by_step] = get(api, "/comparison/series", run=runs, name="kl", by="step")
+    assert (by_step["label"], [(point["x"], point["value"]) for point in by_step["points"]]) == (
+        "evol-2",
+        [(1, 0.1), (2, 0.2)],
+    )
+    latest = get(api, "/comparison/latest", run=runs, name=["kl", "held_out"], baseline="evol-1")
+    assert [figures["best_iteration"] for figures in latest] == [None, None]
+    assert latest[0]["figures"][0]["difference"] is None
+    [change] = latest[1]["figures"]
+    assert (change["difference"]["value"], change["difference"]["lo"]) == (pytest.approx(0.2), None)
+    assert "series nosuch: expected one of kl" in get(api, "/comparison/series", 409, run=runs, name="nosuch")["detail"]
+
+
+def test_the_last_and_the_best_iteration_are_shown_with_the_difference_to_the_baseline(
+    api: TestClient, sqlite: Store, presets: Path
+) -> None:
+    accuracy = {"base": [(1, 0.5, 0.4, 0.6), (2, 0.6, 0.5, 0.7)], "other": [(1, 0.9, 0.8, 0.95), (2, 0.7, 0.6, 0.8)]}
+    for name, points in accuracy.items():
+        add_run(sqlite, presets, name)
+        with sqlite.write() as session:
+            queries.series.put_series(
+                session, name, [SeriesPoint(t, "held_out", "", "", value, lo, hi, 100) for t, value, lo, hi in points]
+            )
+    base, other = get(api, "/comparison/latest", run=["base", "other"], name="held_out", baseline="base")
+    assert (base["best_iteration"], other["best_iteration"]) == (2, 1)
+    [figure] = other["figures"]
+    assert (figure["last"]["x"], figure["last"]["value"], figure["best"]["value"]) == (2, 0.7, 0.9)
+    change = figure["difference"]
+    # Both ends are 0.1 from the values, so those of the difference are 0.1 times the root of 2 from it.
+    assert (change["value"], change["lo"], change["hi"]) == pytest.approx((0.1, 0.1 - 0.02**0.5, 0.1 + 0.02**0.5))
+    assert base["figures"][0]["difference"] is None
