@@ -105,7 +105,7 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
     if len(benchmarks) != 1:
         raise StoreError(f"runs {', '.join(configs)}: expected one benchmark, got {', '.join(sorted(benchmarks))}")
     benchmark = benchmarks.pop()
-    counted = {arm: _ended(session, runs) or [*runs] for arm, runs in arms.items()}
+    counted = {arm: counted_runs(session, runs) for arm, runs in arms.items()}
     results = _by_arm(counted, {run: _results(session, run, benchmark) for runs in counted.values() for run in runs})
     if baseline not in results:
         raise StoreError(f"baseline {baseline}: expected a run that has been evaluated on {benchmark}, got none")
@@ -140,8 +140,9 @@ def _loop(arm: str) -> str:
     return arm.partition("/")[0]
 
 
-def _ended(session: Session, runs: Sequence[str]) -> list[str]:
-    return [run for run in runs if queries.runs.get_run(session, run).status in ENDED]
+def counted_runs(session: Session, runs: Sequence[str]) -> list[str]:
+    """The runs of an arm that have ended, or all as long as none has."""
+    return [run for run in runs if queries.runs.get_run(session, run).status in ENDED] or [*runs]
 
 
 def _by_arm(

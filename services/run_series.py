@@ -80,8 +80,9 @@ def _by_step(session: Session, run: str, name: str, oracle: str | None) -> Curve
 
 
 def _mean(curves: Sequence[Curve], of_share: bool) -> Curve:
-    if len(curves) == 1:
-        return curves[0]
+    curves = [curve for curve in curves if curve]  # a run that has just begun has none
+    if len(curves) < 2:
+        return curves[0] if curves else {}
     means = Curve()
     for x in sorted(set.intersection(*(set(curve) for curve in curves))):
         values = [curve[x].value for curve in curves]

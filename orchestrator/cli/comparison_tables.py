@@ -23,6 +23,8 @@ def show(comparison: Comparison) -> None:
     """Print the arms of an experiment, or runs, after their last iterations."""
     console = Console(highlight=False)
     console.print(_table(comparison))
+    if any(arm.settings for arm in comparison.arms):
+        console.print(_settings_table(comparison))
     for line in _remarks(comparison):
         console.print(line, markup=False)
 
@@ -40,6 +42,17 @@ def _table(comparison: Comparison) -> Table:
     for arm in comparison.arms:
         cells = [_cell(_point(arm, name), arm.differences.get(name)) for name in names]
         table.add_row(arm.arm, str(len(arm.runs)), str(arm.iteration), *cells)
+    return table
+
+
+def _settings_table(comparison: Comparison) -> Table:
+    """The settings in which the arms differ; a cell is empty where an arm has no such setting."""
+    table = Table("setting", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="settings that differ")
+    for arm in comparison.arms:
+        table.add_column(arm.arm, overflow="fold")
+    for name in sorted({name for arm in comparison.arms for name in arm.settings}):
+        values = (escape(str(arm.settings[name])) if name in arm.settings else "" for arm in comparison.arms)
+        table.add_row(name, *values)
     return table
 
 
@@ -75,8 +88,6 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
     for arm in comparison.arms:
         if arm.unfinished:
             yield f"{arm.arm}: not counted, since they have not ended: {', '.join(arm.unfinished)}"
-        if arm.settings:
-            yield f"{arm.arm}: {', '.join(f'{name} = {value}' for name, value in arm.settings.items())}"
 
 
 def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from orchestrator.cli.terminal import RunName, clear_errors, setting
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
-from orchestrator.runs import RunError, check_startable, preset_path, stored_config
+from orchestrator.runs import RunError, check_startable, prepare, preset_path, stored_config
 from services.run_states import states_of
 from storage import queries
 from storage.session import Store, open_store
@@ -35,6 +36,9 @@ def run(
         list[str] | None,
         typer.Option("--set", help="Override a setting: dataset.candidates=320. May be given more than once."),
     ] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Tag the run. May be given more than once.", show_default=False)
+    ] = None,
 ) -> None:
     """Run a preset in this terminal; the Prefect UI shows it too. An existing run continues where it stopped.
 
@@ -47,7 +51,7 @@ def run(
         overrides = dict(setting(text) for text in override or [])
         config = load_config(preset_path(preset), overrides)  # a bad preset is refused before anything else is checked
         parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
-        run_flow(config.kind, **parameters, overrides=overrides)
+        run_flow(config.kind, tags=tags or (), **parameters, overrides=overrides)
 
 
 def resume(
@@ -67,14 +71,22 @@ def resume(
         run_flow(config.kind, run=name, preset="", iterations=iterations, overrides=overrides)
 
 
-def run_flow(flow: Flow, **parameters: Any) -> None:
-    """Run a flow in this process. Everything that can be checked without Prefect is checked before."""
+def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
+    """Run a flow in this process. Everything that can be checked without Prefect is checked before.
+
+    With `tags`, the run is created before the flow begins, and gets these tags.
+    """
+    queries.run_notes.refuse_tags(tags)
     coevo_home = home()
     cluster.join(coevo_home)
     store = open_store(coevo_home.database, create=True)
     refuse_held(store, parameters["run"])
     check_startable(store, **parameters, flow=flow)
     _print_state(store, parameters["run"])
+    if tags:
+        prepare(coevo_home, store, **parameters, flow=flow)
+        with store.write() as session:
+            queries.run_notes.annotate(session, parameters["run"], add=tags)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     with collection_paused():
         from orchestrator import flows  # Prefect reads its settings when it is imported

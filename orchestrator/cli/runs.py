@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from getpass import getuser
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.question import printable
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
@@ -20,27 +22,35 @@ if TYPE_CHECKING:
 
 _COLOURS: dict[State, str] = {"interrupted": "yellow", "paused": "yellow", "failed": "red", "out_of_budget": "yellow"}
 
+_NOTE_WIDTH = 40  # characters of a note in the list
+
 runs = typer.Typer(
     help="List, start, cancel and resume runs through the REST API, on this machine or another.", no_args_is_help=True
 )
 
 
 @runs.command("list")
-def list_(url: Url = None, key: Key = None, as_json: AsJson = False) -> None:
+def list_(
+    tag: Annotated[list[str] | None, typer.Option(help="Only runs with this tag. May be given more than once.")] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
     """List the runs with their states, newest first, also those that have not begun. --json prints one run per line."""
     from services.api.schemas import to_json
 
     with clear_errors():
         api = client(url, key)
-        all_runs = api.runs()
+        all_runs = api.runs(tag=tag)
         if as_json:
             for run in all_runs:
                 print(to_json(run, ensure_ascii=True).decode())
             return
-        table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", box=SIMPLE_HEAD)
+        table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", "tags", "note", box=SIMPLE_HEAD)
         for run in all_runs:
             planned = "" if run.iterations is None else str(run.iterations)
-            table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason))
+            words = (", ".join(run.tags), printable(run.note.partition("\n")[0], _NOTE_WIDTH))
+            table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason), *words)
         Console().print(table)
 
 
@@ -87,6 +97,36 @@ def resume(
         _print_state(client(url, key).resume(name, iterations))
 
 
+@runs.command("tag", context_settings={"ignore_unknown_options": True})  # so that -TAG is an argument
+def tag(
+    name: RunName,
+    changes: Annotated[list[str], typer.Argument(help="+TAG adds a tag, -TAG removes it.", show_default=False)],
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Add tags to a run, and remove them: `coevo runs tag demo +baseline -draft`."""
+    with clear_errors():
+        for change in changes:
+            if change[:1] not in ("+", "-"):
+                raise ConfigError(f"tag: expected +TAG or -TAG, got {change!r}")
+        add, remove = ([change[1:] for change in changes if change[0] == sign] for sign in "+-")
+        run = client(url, key).annotate(name, add=add, remove=remove, by=_user())
+        print(f"run {run.name}: {', '.join(run.tags) or 'no tags'}")
+
+
+@runs.command("note")
+def note(
+    name: RunName,
+    text: Annotated[str, typer.Argument(help="The note, which replaces the old one; '' removes it.")],
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Write a note on a run. It does not change what the run does."""
+    with clear_errors():
+        run = client(url, key).annotate(name, note=text, by=_user())
+        print(f"run {run.name}: {'note saved' if run.note else 'no note'}")
+
+
 @runs.command("decide")
 def decide(
     name: RunName,
@@ -105,6 +145,14 @@ def state_cells(state: RunState | RunSummary) -> tuple[str, str]:
     colour = _COLOURS.get(state.state)
     word = state.state.replace("_", " ")
     return (f"[{colour}]{word}[/]" if colour else word), f"{state.since:%F %H:%M}"
+
+
+def _user() -> str | None:
+    """Who calls the command, as the system knows it; None if it does not."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def _print_state(triggered: Triggered) -> None:

@@ -58,6 +58,8 @@ def figures(store: Store, run: str) -> Json:
         "run": measures.run.name,
         "status": measures.run.status,
         "preset": measures.run.preset,
+        "tags": measures.run.tags,
+        "note": measures.run.note,
         "config": measures.config.model_dump(mode="json"),
         "unfinished": [_stage(stage) for stage in measures.unfinished],
         "result": measures.result and {"t": measures.result.t, "checkpoint": measures.result.checkpoint},

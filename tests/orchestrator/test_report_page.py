@@ -11,7 +11,7 @@ import pytest
 
 from core.settings.parsing import parse_config
 from core.types import Evaluated
-from orchestrator.report import write_report
+from orchestrator.report import figures, write_report
 from orchestrator.report.canvas import COLOURS
 from orchestrator.report.headline import headline
 from orchestrator.report.measures import measure
@@ -157,3 +157,15 @@ def test_every_oracle_with_labels_has_a_picture_and_a_row(sqlite: Store, tmp_pat
     assert "Right pseudo-labels by iteration" not in page
     for oracle in titles:
         assert f"right, of kept, by {oracle}" in page
+
+
+def test_tags_and_note_of_a_run_are_in_its_page_and_its_figures(sqlite: Store, tmp_path: Path) -> None:
+    with sqlite.write() as session:
+        create(session, "noted")
+        queries.run_notes.annotate(session, "noted", add=["b", "a"], note=f"line 1\n{SCRIPT}")
+    page = write_report(sqlite, "noted", tmp_path).read_text(encoding="utf-8")
+    assert "tags a, b" in page
+    assert "<bdi>line 1\n&lt;script&gt;" in page
+    assert SCRIPT not in page
+    reported = figures(sqlite, "noted")
+    assert (reported["tags"], reported["note"]) == (["a", "b"], f"line 1\n{SCRIPT}")

@@ -12,6 +12,7 @@ from core.settings.parsing import ConfigError
 from services.api.dependencies import ReadSession, RunName
 from services.api.problems import documented
 from services.api.routes.presets import Presets
+from services.comparison import counted_runs
 from services.configuration import Configuration, configuration_of
 from services.latest_figures import LatestFigures, latest_figures
 from services.run_series import ComparedFigure, LabelledCurve, figures_of, labelled_curves
@@ -65,16 +66,17 @@ def get_compared_series(
     by: Annotated[
         Literal["iteration", "step"], Query(description="Steps of all iterations are counted on.")
     ] = "iteration",
-    grouped: Annotated[bool, Query(description="The mean of runs that differ only in their seed.")] = False,
+    grouped: Annotated[
+        bool, Query(description="The means of runs that differ only in their seed, over those that have ended.")
+    ] = False,
     oracle: Oracle = None,
 ) -> list[LabelledCurve]:
     """One figure of each run, or of each group of runs; those without it are left out."""
     _refuse_unknown(session, run)
-    arms = (
-        {group.label: group.runs for group in compare_settings(session, run).groups}
-        if grouped
-        else {one: [one] for one in run}
-    )
+    arms = {one: [one] for one in run}
+    if grouped:
+        groups = compare_settings(session, run).groups
+        arms = {group.label: counted_runs(session, group.runs) for group in groups}
     try:
         return labelled_curves(session, arms, name, by == "step", oracle)
     except StoreError as error:

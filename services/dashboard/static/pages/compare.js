@@ -218,7 +218,7 @@ function Comparison({ runs, settings, query }) {
       <${DifferingSettings} comparison=${settings} />
       ${isComparable(runs) && html`<${ArmComparison} names=${ordered.map(({ name }) => name)} colours=${ordered.map(({ colour }) => colour)} />`}
       ${figures.map((figure) =>
-        grouped
+        grouped && known?.some(({ name }) => name === figure.name)
           ? html`<${CurvePanel} key=${figure.name} title=${figure.title} about=${figure.about} names=${names} colours=${colours} share=${figure.share} parameters=${{ name: figure.name, grouped, oracle: figure.oracle ?? null }} />`
           : html`<${FigurePanel} key=${figure.name} figure=${figure} runs=${runs} />`,
       )}

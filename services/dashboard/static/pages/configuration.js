@@ -48,6 +48,7 @@ function Settings({ configuration, query }) {
       (!onlyDiffering || differs) && `${name} = ${settingText(value)}`.toLowerCase().includes(wanted),
   );
   const tables = [...new Set(shown.map(tableOf))];
+  const hasPapers = configuration.settings.some(({ paper }) => paper !== null);
   return html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Search <input type="search" value=${text} onInput=${(event) => setFilter("text", event.target.value)} /></label>
       <label class="check"><input type="checkbox" checked=${onlyDiffering} onChange=${(event) => setFilter("differs", event.target.checked ? "1" : "")} /> Only what differs from its default</label>
@@ -56,7 +57,7 @@ function Settings({ configuration, query }) {
     <${Origin} configuration=${configuration} />
     <${AsToml} toml=${configuration.toml} />
     ${shown.length === 0 && html`<${Empty}>No setting matches.</${Empty}>`}
-    <div class="panels">${tables.map((table) => html`<${SettingsTable} key=${table} table=${table} settings=${shown.filter((setting) => tableOf(setting) === table)} preset=${configuration.preset} />`)}</div>`;
+    <div class="panels">${tables.map((table) => html`<${SettingsTable} key=${table} table=${table} settings=${shown.filter((setting) => tableOf(setting) === table)} preset=${configuration.preset} hasPapers=${hasPapers} />`)}</div>`;
 }
 
 /** The table that a setting belongs to; settings of no table belong to the run. @param {Setting} setting */
@@ -88,19 +89,19 @@ function AsToml({ toml }) {
   </div>`;
 }
 
-/** @param {{ table: string, settings: Setting[], preset: string | null }} props */
-function SettingsTable({ table, settings, preset }) {
+/** @param {{ table: string, settings: Setting[], preset: string | null, hasPapers: boolean }} props */
+function SettingsTable({ table, settings, preset, hasPapers }) {
   const title = table || "run";
   return html`<${Panel} title=${title} wide>
     <div class="scroll" tabindex="0" role="region" aria-label=${`Settings of ${title}`}><table class="settings">
-      <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th><th scope="col">default</th><th scope="col">paper</th></tr></thead>
-      <tbody>${settings.map((setting) => html`<${SettingRow} key=${setting.name} setting=${setting} preset=${preset} />`)}</tbody>
+      <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th><th scope="col">default</th>${hasPapers && html`<th scope="col">paper</th>`}</tr></thead>
+      <tbody>${settings.map((setting) => html`<${SettingRow} key=${setting.name} setting=${setting} preset=${preset} hasPapers=${hasPapers} />`)}</tbody>
     </table></div>
   </${Panel}>`;
 }
 
-/** @param {{ setting: Setting, preset: string | null }} props */
-function SettingRow({ setting: { name, value, source, default: usual, differs, paper }, preset }) {
+/** @param {{ setting: Setting, preset: string | null, hasPapers: boolean }} props */
+function SettingRow({ setting: { name, value, source, default: usual, differs, paper }, preset, hasPapers }) {
   const [table, ...rest] = name.split(".");
   const from = source === "preset" ? `preset ${preset ?? ""}` : SOURCES[source];
   return html`<tr class=${differs ? "differs" : ""}>
@@ -108,7 +109,7 @@ function SettingRow({ setting: { name, value, source, default: usual, differs, p
     <td><code>${settingText(value)}</code></td>
     <td><span class=${`source is-${source}`}>${from}</span></td>
     <td>${differs && usual !== null && html`<code>${settingText(usual)}</code>`}</td>
-    <td>${paper && html`<${Paper} paper=${paper} />`}</td>
+    ${hasPapers && html`<td>${paper && html`<${Paper} paper=${paper} />`}</td>`}
   </tr>`;
 }
 

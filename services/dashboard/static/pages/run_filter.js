@@ -74,7 +74,7 @@ export function RunFilter({ query }) {
       ${SORTS.map(([sort, title]) => html`<option key=${sort} value=${sort}>${title}</option>`)}
     </select></label>
     <button class="quiet">Search</button>
-    ${chosen.map((tag) => html`<button key=${tag} type="button" class="quiet" onClick=${() => setFilters({ tag: chosen.filter((other) => other !== tag) })}>Any tag instead of ${tag}</button>`)}
+    ${chosen.map((tag) => html`<button key=${tag} type="button" class="quiet" onClick=${() => setFilters({ tag: chosen.filter((other) => other !== tag) })}>Remove tag ${tag}</button>`)}
     ${(isFiltered(filters) || filters.sort) && html`<a href="/">All runs</a>`}
   </form>`;
 }

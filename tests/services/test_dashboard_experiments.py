@@ -1,0 +1,150 @@
+"""Runs as experiments, in a real browser: their list, tags and notes, their configuration, and their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.settings.parsing import load_config, read_preset
+from services.api.app import create_app
+from services.drift.series import refresh
+from storage import queries
+from storage.rows import RunOrigin
+from storage.session import Store, open_store
+from tests.api_server import served
+from tests.browsing import Look, look_at, without_complaints
+from tests.synthetic_run import fill_run
+
+ROOT = Path(__file__).parents[2]
+PRESETS = ROOT / "deploy" / "runs"
+LOOKS: list[Look] = [("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420)]
+OVERRIDES = {"solver.reward.alpha": 0.75, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Two runs with figures that differ only in their seed, and `evol`, which has none."""
+    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
+    for name, seed in (("loop-1", 1), ("loop-2", 2)):
+        fill_run(opened, name, per_level=2, seed=seed)
+        with opened.write() as session:
+            for t in range(4):
+                refresh(session, name, t)
+    path = PRESETS / "evol_rl.toml"
+    with opened.write() as session:
+        origin = RunOrigin(read_preset(path), OVERRIDES)
+        config = load_config(path, OVERRIDES)
+        queries.runs.create_run(session, name="evol", config=config, preset="evol_rl", origin=origin)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    exports, papers = tmp_path_factory.mktemp("exports"), ROOT / "docs" / "presets.md"
+    with served(create_app(store, exports, ask_for_keys=False, presets=PRESETS, papers=papers)) as url:
+        yield url
+
+
+def test_the_configuration_shows_sources_and_can_be_searched_and_copied(
+    address: str, page: Page, tmp_path: Path
+) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with without_complaints(page):
+        look_at(page, f"{address}/runs/evol/configuration", "Configuration of evol", LOOKS)
+        alpha = page.get_by_role("row").filter(has_text="reward.alpha")
+        expect(alpha).to_contain_text("override")
+        expect(alpha).to_contain_text("differs Table 4")
+        expect(page.get_by_role("row").filter(has_text="reward.clip_high")).to_contain_text("as in the paper")
+        rows = page.locator("table.settings tbody tr")
+        page.get_by_label("Search").fill("solver.reward")
+        page.get_by_label("Only what differs").check()
+        page.wait_for_url("**/configuration?text=solver.reward&differs=1")
+        expect(alpha).to_be_visible()
+        expect(rows.filter(has_text="clip_high")).to_have_count(0)
+        page.reload()
+        expect(rows.filter(has_text="clip_high")).to_have_count(0)  # the filters are in the address
+        expect(alpha).to_be_visible()
+        page.get_by_role("button", name="Copy as TOML").click()
+        expect(page.get_by_text("Copied.")).to_be_visible()
+        copied = page.evaluate("navigator.clipboard.readText()")
+    file = tmp_path / "copied.toml"
+    file.write_text(copied, encoding="utf-8")
+    assert load_config(file) == load_config(PRESETS / "evol_rl.toml", OVERRIDES)
+
+
+def test_tags_and_note_are_edited_in_place_by_keyboard(address: str, store: Store, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/evol")
+        edit = page.get_by_role("button", name="Edit tags and note")
+        edit.press("Enter")
+        expect(page.get_by_label("Tags, with")).to_be_focused()
+        page.keyboard.type("one two")
+        page.keyboard.press("Tab")
+        page.keyboard.type("line 1\n<b>line 2</b>")
+        page.keyboard.press("Control+Enter")
+        expect(page.get_by_text("Saved.")).to_be_visible()
+        expect(edit).to_be_focused()
+        expect(page.locator(".note-text")).to_have_text("line 1\n<b>line 2</b>")
+        look_at(page, f"{address}/runs/evol", "evol", LOOKS)
+        edit.click()
+        page.get_by_role("textbox", name="Note").fill("lost")
+        page.keyboard.press("Escape")
+        expect(page.get_by_text("Not saved.")).to_be_visible()
+    with store.read() as session:
+        run = queries.runs.get_run(session, "evol")
+    assert (run.tags, run.note) == (["one", "two"], "line 1\n<b>line 2</b>")
+    # A tag that is not allowed is a 422, which the browser reports in its console.
+    edit.click()
+    page.get_by_label("Tags, with").fill("Not-small")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("body.add.0")
+
+
+def test_the_list_is_filtered_and_sorted_by_its_address(address: str, store: Store, page: Page) -> None:
+    with store.write() as session:
+        queries.run_notes.annotate(session, "loop-2", add=["chosen"])
+    names = page.locator("article.run h2 a")
+    with without_complaints(page):
+        look_at(page, f"{address}/?sort=name", "Runs", LOOKS)
+        expect(names).to_have_text(["evol", "loop-1", "loop-2"])
+        page.get_by_role("searchbox", name="Name").fill("LOOP")
+        page.get_by_role("searchbox", name="Name").press("Enter")
+        expect(names).to_have_text(["loop-1", "loop-2"])
+        page.locator("form[role=search] select", has_text="chosen").select_option("chosen")
+        expect(names).to_have_text(["loop-2"])
+        assert "tag=chosen" in page.url
+        page.get_by_role("button", name="Remove tag chosen").click()
+        page.get_by_label("Status").select_option("failed")
+        expect(page.get_by_text("No runs match these filters.")).to_be_visible()
+        page.get_by_role("link", name="All runs").click()
+        expect(names).to_have_count(3)
+        expect(page.get_by_role("searchbox", name="Name")).to_have_value("")
+        page.get_by_label("Sort by").select_option("-held_out")
+        expect(names).to_have_count(2)  # `evol` has no held-out accuracy
+
+
+def test_compared_runs_show_what_differs_first_and_are_drawn_as_groups(address: str, page: Page) -> None:
+    query = "run=loop-1&run=loop-2&run=evol&series=kl&baseline=loop-1"
+    with without_complaints(page):
+        look_at(page, f"{address}/compare?{query}", "Compare runs", LOOKS)
+        expect(page.locator(".panels section").first).to_contain_text("Settings that differ")
+        expect(page.get_by_role("row").filter(has_text="solver.reward.type")).to_contain_text("evol_rl")
+        kl = page.locator("section.panel").filter(has=page.get_by_role("heading", name="kl", exact=True))
+        expect(kl.locator(".legend li")).to_have_count(1)
+        expect(kl.locator(".legend li")).to_contain_text("mean of 2 runs")
+        page.get_by_label("Runs that differ only in their seed").select_option("single")
+        expect(kl.locator(".legend li")).to_have_text(["loop-1", "loop-2"])
+        page.get_by_label("Added series by").select_option("step")
+        expect(kl.get_by_text("step →")).to_be_visible()
+        latest = page.get_by_role("region", name="Latest figures").get_by_role("row")
+        expect(latest.filter(has_text="loop-2")).to_contain_text("to the baseline")
+        expect(latest.filter(has_text="loop-1")).not_to_contain_text("to the baseline")
+        page.get_by_label("Add a series").select_option("reward_mean")
+        expect(page.get_by_role("heading", name="reward_mean", exact=True)).to_be_visible()
+        assert "series=kl&series=reward_mean" in page.url
+        page.get_by_role("button", name="Remove kl").click()
+        expect(kl).to_have_count(0)
