@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
 from services.api.figure_metrics import figure_of, is_share
-from services.drift.series import STEP_METRICS
+from services.drift.series import OF_LABELS, STEP_METRICS
 from storage import queries
 from storage.errors import StoreError
 
@@ -43,12 +43,16 @@ def curves_of(
 
 
 def series(session: Session, run: str, name: str, by_oracle: str | None = None) -> Curve:
-    """A series by iteration where it was measured; of several oracles, that of the first by name, or only that of
-    `by_oracle`. A figure without an interval has its value as both ends."""
+    """A series by iteration where it was measured; of several oracles, that of the first by name.
+
+    What oracles say of the pseudo-labels is only that of `by_oracle`, if it is given. A figure without an interval has
+    its value as both ends.
+    """
     points = [point for point in queries.series.series_of(session, run, name) if not point.estimated]
     over = SLICES.get(name, "all") if any(point.over for point in points) else ""
     points = [point for point in points if point.over == over]
-    points = [point for point in points if by_oracle is None or point.oracle in ("", by_oracle)]
+    if by_oracle is not None and name in OF_LABELS:
+        points = [point for point in points if point.oracle == by_oracle]
     oracle = min((point.oracle for point in points), default="")
     return {point.iteration: point.estimate or _exact(point.value) for point in points if point.oracle == oracle}
 

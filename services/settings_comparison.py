@@ -13,7 +13,7 @@ from core.settings.provenance import differing, flat
 from services.comparison import NOT_COMPARED, config_of
 from services.configuration import as_json
 
-_MOST_NAMED = 3  # settings that a group's label names
+_MOST_NAMED = 3  # settings that a group's label names, unless more are needed to tell the groups apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,11 @@ def _labels(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     names = sorted({name for settings in differences.values() for name in settings})
     types = [name for name in names if name == "kind" or name.endswith(".type")]
     own = [*types, *(name for name in names if name not in types and not _follows(name, types, configs))]
-    named = sorted(own, key=lambda name: name not in _telling(own, differences))[:_MOST_NAMED]
-    more = f", {len(own) - _MOST_NAMED} more" if len(own) > _MOST_NAMED else ""
+    telling = _telling(own, differences)
+    named = [*telling, *(name for name in own if name not in telling)][: max(_MOST_NAMED, len(telling))]
+    more = [f"{len(own) - len(named)} more"] if len(own) > len(named) else []
     return {
-        run: (", ".join(f"{name} = {_text(settings[name])}" for name in named if name in settings) + more) or run
+        run: ", ".join([*(f"{name} = {_text(settings[name])}" for name in named if name in settings), *more]) or run
         for run, settings in differences.items()
     }
 
@@ -99,14 +100,15 @@ def _telling(names: Sequence[str], differences: Mapping[str, Mapping[str, Any]])
 
 
 def _follows(name: str, types: Sequence[str], configs: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether a setting differs only together with the `type` of its table."""
-    table = name.rpartition(".")[0]
-    if f"{table}.type" not in types:
-        return any(name not in flat(config) for config in configs.values())
-    by_type: dict[Any, set[str]] = {}
+    """Whether a setting differs only together with the `type` of its table, or with whether the run has it at all."""
+    table_type = f"{name.rpartition('.')[0]}.type"
+    variants: dict[Any, set[str]] = {}
     for settings in map(flat, configs.values()):
-        by_type.setdefault(settings.get(f"{table}.type"), set()).add(repr(settings.get(name)))
-    return all(len(values) == 1 for values in by_type.values())
+        if name in settings:
+            variant = settings.get(table_type) if table_type in types else None
+            variants.setdefault(variant, set()).add(repr(settings[name]))
+    is_everywhere = all(name in flat(config) for config in configs.values())
+    return (table_type in types or not is_everywhere) and all(len(values) == 1 for values in variants.values())
 
 
 def _text(value: Any) -> str:

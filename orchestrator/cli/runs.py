@@ -46,11 +46,14 @@ def list_(
             for run in all_runs:
                 print(to_json(run, ensure_ascii=True).decode())
             return
-        table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", "tags", "note", box=SIMPLE_HEAD)
-        for run in all_runs:
+        rows = [*all_runs]
+        are_noted = any(run.tags or run.note for run in rows)
+        noted = ("tags", "note") if are_noted else ()
+        table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", *noted, box=SIMPLE_HEAD)
+        for run in rows:
             planned = "" if run.iterations is None else str(run.iterations)
-            words = (", ".join(run.tags), printable(run.note.partition("\n")[0], _NOTE_WIDTH))
-            table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason), *words)
+            notes = (", ".join(run.tags), printable(run.note.partition("\n")[0], _NOTE_WIDTH)) if are_noted else ()
+            table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason), *notes)
         Console().print(table)
 
 

@@ -44,6 +44,9 @@ def test_tags_and_notes_are_changed_and_listed(url: str, monkeypatch: pytest.Mon
     ]
     noted = {run["name"]: (run["tags"], run["note"], run["noted_by"]) for run in listed}
     assert noted == {"first": (["a", "paper:srt"], "line 1\n[red]line 2", "ann"), "second": ([], "", None)}
+    table = invoke("runs", "list", "--url", url)
+    assert "a, paper:srt" in table
+    assert "line 1" in table
     [only] = invoke("runs", "list", "--json", "--tag", "a", "--url", url).splitlines()
     assert json.loads(only)["name"] == "first"
     assert invoke("runs", "tag", "first", "-a", "-paper:srt", "--url", url) == "run first: no tags\n"

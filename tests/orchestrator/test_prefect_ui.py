@@ -75,9 +75,11 @@ def test_a_run_started_on_the_dashboard_and_cancelled_in_prefect_s_ui_leaves_no_
         page.goto(f"{url}/#key={live.home.api_key}")  # `coevo up` prints this address
         page.get_by_role("button", name="Start a run").click()
         assert page.url == f"{url}/"
-        page.get_by_label("Preset").select_option("demo")
-        page.get_by_label("Name").fill(run)
-        page.get_by_label("Settings").fill("\n".join(f"{name} = {value}" for name, value in settings.items()))
+        page.locator("form.card").get_by_label("Preset").select_option("demo")
+        page.locator("form.card").get_by_label("Name").fill(run)
+        page.locator("form.card").get_by_label("Settings").fill(
+            "\n".join(f"{name} = {value}" for name, value in settings.items())
+        )
         page.get_by_role("button", name="Start run").click()
         expect(page.get_by_role("status")).to_contain_text(run, timeout=60_000)
         page.goto("about:blank")

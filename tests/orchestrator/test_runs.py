@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.settings.parsing import ConfigError
+from core.settings.parsing import ConfigError, parse_config, read_preset
+from core.settings.provenance import settings_of
 from orchestrator import runs
-from orchestrator.installation.home import MICRO_MODEL, Home
+from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.loop import train_challenger
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark
@@ -54,6 +55,22 @@ def test_a_new_run_has_its_base_model(home: Home, store: Store) -> None:
     assert (config.seed, config.iterations) == (5, 3)
     with store.read() as session:
         assert queries.checkpoints.get_checkpoint(session, "a/base/0").role == "base"
+
+
+def test_a_new_run_keeps_the_preset_s_settings_and_the_overrides(home: Home, store: Store) -> None:
+    prepare(home, store, "a", "demo", 2, {"seed": 5})
+    prepare(home, store, "a", "demo", 4, {"seed": 5})  # it goes on for longer, and its origin stays
+    with store.read() as session:
+        origin, config = queries.runs.origin_of(session, "a"), queries.runs.get_run(session, "a").config
+    assert origin.preset_settings == read_preset(PRESETS / "demo.toml")
+    assert origin.overrides == {"seed": 5, "iterations": 2}
+    sources = {
+        setting.name: setting.source
+        for setting in settings_of(
+            parse_config(config, "a"), origin.preset_settings, origin.overrides or {}, queries.runs.LIMITS
+        )
+    }
+    assert (sources["iterations"], sources["seed"]) == ("continued", "override")
 
 
 def test_a_crash_while_the_base_model_is_copied_leaves_no_run_and_the_name_can_be_used(

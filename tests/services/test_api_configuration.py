@@ -126,6 +126,13 @@ def test_groups_with_the_same_method_are_told_apart(api: TestClient, sqlite: Sto
         "solver.reward.type = srt",
     ]
     assert "solver.reward.alpha = 0.75" in labels[1]
+    grid = [f"{alpha}-{votes}-{seed}" for alpha in (1, 2, 3) for votes in (4, 5, 6) for seed in (1, 2)]
+    for run in grid:
+        alpha, votes, seed = map(int, run.split("-"))
+        add_run(sqlite, presets, run, solver__reward__alpha=alpha / 4, dataset__votes=votes, seed=seed)
+    groups = get(api, "/comparison/settings", run=grid)["groups"]
+    assert [group["runs"] for group in groups] == [grid[i : i + 2] for i in range(0, 18, 2)]
+    assert groups[0]["label"] == "dataset.votes = 4, solver.reward.alpha = 0.25"
 
 
 def test_any_figure_of_any_runs_is_compared_by_iteration_or_step_and_over_seeds(
@@ -166,6 +173,28 @@ def test_any_figure_of_any_runs_is_compared_by_iteration_or_step_and_over_seeds(
     [change] = latest[1]["figures"]
     assert (change["difference"]["value"], change["difference"]["lo"]) == (pytest.approx(0.2), None)
     assert "series nosuch: expected one of kl" in get(api, "/comparison/series", 409, run=runs, name="nosuch")["detail"]
+
+
+def test_label_accuracy_is_compared_by_one_oracle_and_other_figures_by_their_own(
+    api: TestClient, sqlite: Store, presets: Path
+) -> None:
+    add_run(sqlite, presets, "a")
+    with sqlite.write() as session:
+        for name, over, oracle, value in (
+            ("label_accuracy", "kept", "exact", 0.5),
+            ("label_accuracy", "kept", "judge", 0.75),
+            ("training_label_accuracy", "", "exact", 0.25),
+        ):
+            queries.series.put_series(session, "a", [SeriesPoint(1, name, over, oracle, value, None, None, 4)])
+    names = ["label_accuracy", "training_label_accuracy"]
+
+    def values(**parameters: str) -> list[float]:
+        [figures] = get(api, "/comparison/latest", run="a", name=names, **parameters)
+        return [figure["last"]["value"] for figure in figures["figures"]]
+
+    assert (values(), values(oracle="judge"), values(oracle="human")) == ([0.5, 0.25], [0.75, 0.25], [0.25])
+    [curve] = get(api, "/comparison/series", run="a", name="label_accuracy", oracle="judge")
+    assert curve["points"][0]["value"] == 0.75
 
 
 def test_the_last_and_the_best_iteration_are_shown_with_the_difference_to_the_baseline(

@@ -168,7 +168,7 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
     with without_complaints(page):
         page.goto(address)
         page.get_by_role("button", name="Start a run").click()
-        page.get_by_label("Name").fill("accepted")
+        page.locator("form.card").get_by_label("Name").fill("accepted")
         page.get_by_role("button", name="Start run").click()
         expect(page.get_by_role("status")).to_contain_text("accepted is waiting: Prefect has accepted it")
         page.goto(address)

@@ -105,15 +105,15 @@ function oraclesOfAll(runs) {
 }
 
 /**
- * Changes the address. A parameter without values is removed.
+ * Changes the address. A parameter without values is removed, and the runs come first.
  *
  * @param {Record<string, string[]>} changes
  */
 function change(changes) {
-  const query = new URLSearchParams(location.search);
-  for (const [name, values] of Object.entries(changes)) {
-    query.delete(name);
-    for (const value of values) query.append(name, value);
+  const current = new URLSearchParams(location.search);
+  const query = new URLSearchParams();
+  for (const name of new Set(["run", ...current.keys(), ...Object.keys(changes)])) {
+    for (const value of changes[name] ?? current.getAll(name)) query.append(name, value);
   }
   navigate(withQuery("/compare", query), { replace: true });
 }

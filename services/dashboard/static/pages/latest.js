@@ -1,12 +1,12 @@
 // The table of the latest figures of compared runs, beside those of their best iteration, and the baseline.
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
-import { number, percent } from "../format.js";
+import { humanise, number, percent } from "../format.js";
 import { Loading, Panel, Status } from "../parts.js";
 import { runUrl } from "../router.js";
 
 /** @typedef {Schemas["LatestFigure"]} LatestFigure */
-/** @typedef {{ name: string, title: string, share: boolean }} Figure */
+/** @typedef {{ name: string, title: string, share: boolean, oracle?: string | null }} Figure */
 
 const POLL_MS = 60_000;
 
@@ -36,16 +36,16 @@ export function LatestFigures({ runs, figures, baseline, oracle }) {
         const latest = data?.find(({ run }) => run === name);
         return html`<tr key=${name}>
           <th scope="row"><a href=${runUrl(name)}>${name}</a>${name === baseline && html` <small>baseline</small>`}</th><td>${method}</td><td><${Status} status=${detail.state} /></td>
-          ${figures.map((figure) => html`<td key=${figure.name}><${Cell} figure=${latest?.figures.find((other) => other.name === figure.name)} share=${figure.share} /></td>`)}
+          ${figures.map((figure) => html`<td key=${figure.name}><${Cell} figure=${latest?.figures.find((other) => other.name === figure.name)} share=${figure.share} oracle=${figure.oracle ?? null} /></td>`)}
         </tr>`;
       })}</tbody>
     </table></div></${Loading}>
   </${Panel}>`;
 }
 
-/** @param {{ figure?: LatestFigure, share: boolean }} props */
-function Cell({ figure, share }) {
-  if (!figure) return html`<span class="none">–</span>`;
+/** @param {{ figure?: LatestFigure, share: boolean, oracle: string | null }} props */
+function Cell({ figure, share, oracle }) {
+  if (!figure) return html`<span class="none">${oracle ? `not audited by ${humanise(oracle)}` : "–"}</span>`;
   const { last, best, difference } = figure;
   return html`<${Value} point=${last} share=${share} note=${`iteration ${last.x}`} />
     ${best && best.x !== last.x && html`<br /><${Value} point=${best} share=${share} note=${`best, iteration ${best.x}`} />`}
