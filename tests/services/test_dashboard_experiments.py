@@ -58,7 +58,7 @@ def test_the_configuration_shows_sources_and_can_be_searched_and_copied(
         alpha = page.get_by_role("row").filter(has_text="reward.alpha")
         expect(alpha).to_contain_text("override")
         expect(alpha).to_contain_text("differs Table 4")
-        expect(page.get_by_role("row").filter(has_text="reward.clip_high")).to_contain_text("as in the paper")
+        expect(page.get_by_role("row").filter(has_text="reward.clip_high")).to_contain_text("same Table 4")
         rows = page.locator("table.settings tbody tr")
         page.get_by_label("Search").fill("solver.reward")
         page.get_by_label("Only what differs").check()

@@ -21,6 +21,10 @@ const ABOUT =
 /** @param {unknown} value */
 export const settingText = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
+/** The name of a setting, which may be wrapped behind its dots and underscores. @param {{ name: string }} props */
+export const SettingName = ({ name }) =>
+  html`<code>${name.split(/(?<=[._])/).map((part) => html`${part}<wbr />`)}</code>`;
+
 /** @param {{ run: string, query: URLSearchParams }} props */
 export function ConfigurationPage({ run, query }) {
   const { data, error } = useResponse("/runs/{run}/configuration", { run });
@@ -94,7 +98,7 @@ function SettingsTable({ table, settings, preset, hasPapers }) {
   const title = table || "run";
   return html`<${Panel} title=${title} wide>
     <div class="scroll" tabindex="0" role="region" aria-label=${`Settings of ${title}`}><table class="settings">
-      <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th><th scope="col">default</th>${hasPapers && html`<th scope="col">paper</th>`}</tr></thead>
+      <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th><th scope="col">default</th>${hasPapers && html`<th scope="col">paper, or its code</th>`}</tr></thead>
       <tbody>${settings.map((setting) => html`<${SettingRow} key=${setting.name} setting=${setting} preset=${preset} hasPapers=${hasPapers} />`)}</tbody>
     </table></div>
   </${Panel}>`;
@@ -105,7 +109,7 @@ function SettingRow({ setting: { name, value, source, default: usual, differs, p
   const [table, ...rest] = name.split(".");
   const from = source === "preset" ? `preset ${preset ?? ""}` : SOURCES[source];
   return html`<tr class=${differs ? "differs" : ""}>
-    <th scope="row"><code>${rest.join(".") || table}</code></th>
+    <th scope="row"><${SettingName} name=${rest.join(".") || table} /></th>
     <td><code>${settingText(value)}</code></td>
     <td><span class=${`source is-${source}`}>${from}</span></td>
     <td>${differs && usual !== null && html`<code>${settingText(usual)}</code>`}</td>
@@ -116,6 +120,6 @@ function SettingRow({ setting: { name, value, source, default: usual, differs, p
 /** @param {{ paper: Schemas["PaperValue"] }} props */
 function Paper({ paper: { value, where, same } }) {
   const text = value.replaceAll("`", "");
-  const verdict = same === null ? "" : same ? "as in the paper" : "differs";
+  const verdict = same === null ? "" : same ? "same" : "differs";
   return html`${text} ${verdict && html`<span class=${same ? "s-right" : "s-ill_posed"}>${verdict}</span>`}${where && html` <small>${where.replaceAll("`", "")}</small>`}`;
 }

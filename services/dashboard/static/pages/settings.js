@@ -2,18 +2,18 @@
 import { html } from "/static/preact.js";
 import { Empty, Panel } from "../parts.js";
 import { runUrl } from "../router.js";
-import { settingText } from "./configuration.js";
+import { SettingName, settingText } from "./configuration.js";
 
 /**
  * @param {{ comparison: Schemas["SettingsComparison"] }} props
  */
 export function DifferingSettings({ comparison: { runs, settings } }) {
   if (runs.length < 2) return null;
-  const table = html`<div class="scroll" tabindex="0" role="region" aria-label="Settings that differ"><table class="settings">
+  const table = html`<div class="scroll tall" tabindex="0" role="region" aria-label="Settings that differ"><table class="settings">
     <thead><tr><th scope="col">setting</th>${runs.map((run) => html`<th scope="col" key=${run}><a href=${`${runUrl(run)}/configuration`}>${run}</a></th>`)}</tr></thead>
     <tbody>${settings.map(
       ({ name, values }) => html`<tr key=${name}>
-        <th scope="row"><code>${name}</code></th>
+        <th scope="row"><${SettingName} name=${name} /></th>
         ${runs.map((run) => html`<td key=${run}>${run in values ? html`<code>${settingText(values[run])}</code>` : html`<span class="none">no such setting</span>`}</td>`)}
       </tr>`,
     )}</tbody>
