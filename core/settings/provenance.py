@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined, to_jsonable_python
+from pydantic import BaseModel, TypeAdapter
 
 from core.settings.config import RunConfig
 from core.settings.parsing import with_overrides
@@ -17,6 +16,7 @@ from core.settings.toml_text import NONE
 # so it was an override that was not recorded, or the preset or the default was another one when the run was created.
 Source = Literal["override", "preset", "default", "continued", "unknown"]
 Tree = Mapping[str, Any]
+_AS_JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,14 @@ def defaults_of(config: BaseModel, usual: BaseModel | None = None) -> dict[str, 
     tree: dict[str, Any] = {}
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
-        is_usual = usual is not None and type(usual) is type(config)
-        default = getattr(usual, name) if is_usual else field.get_default(call_default_factory=True, validated_data={})
+        if usual is not None and type(usual) is type(config):
+            default = getattr(usual, name)
+        else:
+            default = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
         if isinstance(value, BaseModel):
             tree[name] = defaults_of(value, default if isinstance(default, BaseModel) else None)
             if "type" in tree[name] and hasattr(default, "type"):
                 tree[name]["type"] = default.type
-        elif default is not PydanticUndefined:
-            tree[name] = to_jsonable_python(default)
+        elif not field.is_required():
+            tree[name] = _AS_JSON.dump_python(default, mode="json")
     return tree
