@@ -74,12 +74,12 @@ def get_compared_series(
     """One figure of each run, or of each group of runs; those without it are left out."""
     _refuse_unknown(session, run)
     arms = {one: [one] for one in run}
-    if grouped:
-        groups = compare_settings(session, run).groups
-        arms = {group.label: counted_runs(session, group.runs) for group in groups}
     try:
+        if grouped:
+            groups = compare_settings(session, run).groups
+            arms = {group.label: counted_runs(session, group.runs) for group in groups}
         return labelled_curves(session, arms, name, by == "step", oracle)
-    except StoreError as error:
+    except (ConfigError, StoreError) as error:
         raise HTTPException(409, str(error)) from error
 
 
