@@ -65,7 +65,7 @@ def _points(iteration: int) -> Iterator[dict[str, Any]]:
 
 def _stage(iteration: int, stage: str, ended: datetime | None) -> dict[str, Any]:
     key = {"run": "demo", "iteration": iteration, "stage": stage, "owner": "me", "attempt": 1}
-    times = {"started_at": NOW - timedelta(hours=13), "finished_at": ended, "lease_expires": NOW}
+    times = {"started_at": NOW - timedelta(hours=13), "finished_at": ended, "lease_expires": NOW + timedelta(hours=1)}
     progress = {"progress_done": 3, "progress_total": 20, "progress_note": "steps"}
     return {**key, **times, "status": "done" if ended else "running", "result": None, "error": None, **progress}
 
