@@ -83,8 +83,8 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         if "run" in (case.query or {}) and "/comparison/" in operation.path:
             case.query["run"] = [RUN, OTHER]
             case.query.update({name: RUN for name in case.query if name == "baseline"})
-            if "name" in case.query:
-                case.query["name"] = ["kl"] if operation.path.endswith("/latest") else "kl"
+            if "name" in case.query and operation.path.endswith("/series"):
+                case.query.update(name="reward_mean", by="step")
         if "model" in (case.query or {}) and operation.path.endswith("/comparison/models"):
             case.query.update(model=_MODELS, benchmark=["micro"])
         if "item" in (case.query or {}):
