@@ -114,7 +114,7 @@ def tag(
                 raise ConfigError(f"tag: expected +TAG or -TAG, got {change!r}")
         add, remove = ([change[1:] for change in changes if change[0] == sign] for sign in "+-")
         run = client(url, key).annotate(name, add=add, remove=remove, by=_user())
-        print(f"run {run.name}: {', '.join(run.tags) or 'no tags'}")
+        print(f"run {run.run}: {', '.join(run.tags) or 'no tags'}")
 
 
 @runs.command("note")
@@ -127,7 +127,7 @@ def note(
     """Write a note on a run. It does not change what the run does."""
     with clear_errors():
         run = client(url, key).annotate(name, note=text, by=_user())
-        print(f"run {run.name}: {'note saved' if run.note else 'no note'}")
+        print(f"run {run.run}: {'note saved' if run.note else 'no note'}")
 
 
 @runs.command("decide")
