@@ -1,4 +1,4 @@
-"""The artifacts of a run in the Prefect UI: progress, the table of the filter, results, and a picture of the curves.
+"""The artifacts of a run in the Prefect UI: progress, results, a link to the dashboard, a picture of the curves.
 
 A background thread writes them to Prefect's server, in order, while the run goes on.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, cast
+from urllib.parse import quote
 from uuid import UUID
 
 from prefect.artifacts import (
     create_image_artifact,
+    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -24,6 +26,7 @@ from prefect.artifacts import (
 
 from core.statistics.estimates import Estimate
 from core.types import Stage
+from orchestrator.stages.results import StageResult
 from services.evaluations import EvaluationFigures
 from storage.session import Store
 
@@ -56,16 +59,26 @@ class StageProgress:
         _write(lambda: update_progress_artifact(cast(UUID, self._artifact.result()), progress=percent))
 
 
-def stage_result(run: str, iteration: int, stage: Stage, result: Mapping[str, Any]) -> None:
-    """Show the stage's result in the ledger: the filter's counts as a table, other results as a list."""
-    key = _key(run, iteration, stage)
-    title = f"{run}, iteration {iteration}: {stage}"
-    if stage == "label_questions":
-        rows = [{"figure": name, "value": value} for name, value in result.items()]
-        _write(lambda: create_table_artifact(rows, key=key, description=title))
-    else:
-        text = "\n".join([f"### {title}", *(f"- {name}: `{value}`" for name, value in result.items())])
-        _write(lambda: create_markdown_artifact(text, key=key))
+def stage_result(run: str, iteration: int, stage: Stage, result: StageResult, pages_url: str) -> None:
+    """Show the result of a stage, with a link to its page on the dashboard if the dashboard's address is known."""
+    page = run_page(pages_url, run, iteration)
+    link = f"[{page}]({page})" if page else ""
+    text = "\n\n".join(filter(None, (f"### {run}, iteration {iteration}: {stage}", result.table, link)))
+    _write(lambda: create_markdown_artifact(text, key=_key(run, iteration, stage)))
+
+
+def dashboard_link(run: str, pages_url: str) -> None:
+    """Link to the run's page on the dashboard, if the dashboard's address is known."""
+    if page := run_page(pages_url, run):
+        text, key = f"Run {run} on the dashboard", _key(run, "dashboard")
+        _write(lambda: create_link_artifact(page, link_text=text, key=key, description=text))
+
+
+def run_page(pages_url: str, run: str, iteration: int = 0) -> str:
+    """The address of an iteration's page on the dashboard, or of the run's for the stages before the first iteration;
+    empty if the dashboard's address is not known."""
+    page = f"{pages_url}/runs/{quote(run)}"
+    return pages_url and (f"{page}/{iteration}" if iteration else page)
 
 
 def evaluated(figures: Sequence[EvaluationFigures]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
@@ -16,23 +17,26 @@ from prefect.input import RunInput
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import Field, ValidationError
+from sqlalchemy.orm import Session
 
 from core.settings.audit import Judge, judge_name
 from core.settings.parsing import validated
-from core.types import Flow, Stage
-from orchestrator import artifacts, progress, runs
+from core.types import Flow, Stage, StageKey
+from orchestrator import artifacts, progress, run_log, runs
 from orchestrator.costs import refuse_spent
 from orchestrator.evaluation import rechecking
 from orchestrator.evaluation import request as evaluation
 from orchestrator.evaluation.request import EvaluationRequest
 from orchestrator.installation.home import home
 from orchestrator.installation.orphans import is_subflow, note_process
-from orchestrator.ledger import LastWrite, note_progress, other_holder, run_held, run_once
+from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import stages_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import decided
+from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
+from services.drift.series import refresh_after
 from services.evaluations import figures_of
 from services.inference.keys import keys_of
 from storage.rows import RunStatus
@@ -122,6 +126,7 @@ def _run_to_its_end(
     with run_held(store, run):
         config = runs.prepare(coevo_home, store, run, preset, iterations, overrides, flow=flow_name)
         with runs.status_kept(store, run), artifacts.written():
+            artifacts.dashboard_link(run, coevo_home.services().pages_url)
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
             # This flow's heartbeat covers its iterations. Another one for each would take up to a second to end.
@@ -266,14 +271,30 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)
-    with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
-        refuse_spent(store, run, config)
-        context = Context(coevo_home, store, services, run, config, t, stage, report)
+    started, ran = time.monotonic(), False
+    with run_log.kept(coevo_home, run, t, stage):
+        with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
+            refuse_spent(store, run, config)
+            context = Context(coevo_home, store, services, run, config, t, stage, report)
 
-        def body() -> LastWrite:
-            return decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
+            def body() -> LastWrite:
+                nonlocal ran
+                ran = True
+                last_write = decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
+                return partial(_with_series, context.key, last_write)
 
-        result = run_once(store, run, t, stage, body)
+            result = run_once(store, run, t, stage, body)
+        with store.read() as session:
+            shown = stage_result(session, context.key, result)
+        ending = f"{time.monotonic() - started:.1f} s" if ran else "it was done before"
+        run_log.say(f"{stage} {t}: {shown.line}; {ending}")
     # These files, such as a training's step folders, are needed only until the stage is done.
     shutil.rmtree(coevo_home.work / run / str(t) / stage, ignore_errors=True)
-    artifacts.stage_result(run, t, stage, result)
+    artifacts.stage_result(run, t, stage, shown, services.pages_url)
+
+
+def _with_series(key: StageKey, last_write: LastWrite, session: Session) -> Result:
+    """The stage's last write, and the figures that it completes, so that they are seen before `check_health`."""
+    result = last_write(session)
+    refresh_after(session, key.run, key.iteration, key.stage)
+    return result

@@ -28,7 +28,7 @@ def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Ite
     title = f"{stage} {iteration}"
     artifact = StageProgress(run, title)
     console = Console(file=sys.stderr)
-    started, updated, last_total = time.monotonic(), 0.0, 0
+    updated, last_total = 0.0, 0
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task(title, total=None, note="")
@@ -43,4 +43,3 @@ def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Ite
 
         yield report
     artifact.update(100.0)
-    console.print(f"{title:22} {time.monotonic() - started:6.1f} s", highlight=False)

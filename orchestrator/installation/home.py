@@ -69,6 +69,12 @@ class Services:
         return f"{self.serve_url}/{role}/v1"
 
     @property
+    def pages_url(self) -> str:
+        """The address of the dashboard for a browser: `$COEVO_DASHBOARD_URL`, or that of the API that `coevo up`
+        started. Empty if neither is known."""
+        return (os.environ.get("COEVO_DASHBOARD_URL") or self.api_url).rstrip("/")
+
+    @property
     def prefect(self) -> PrefectServer:
         """A client of the Prefect server."""
         return PrefectServer(self.prefect_url, self.prefect_auth or None, os.environ.get("PREFECT_UI_URL"))
@@ -140,6 +146,10 @@ class Home:
         return self.path / "logs"
 
     @property
+    def run_logs(self) -> Path:
+        return self.logs / "runs"
+
+    @property
     def prefect(self) -> Path:
         return self.path / "prefect"
 
@@ -172,6 +182,10 @@ class Home:
                 os.link(temporary, file)
             temporary.unlink()
         return file.read_text()
+
+    def secrets(self) -> list[str]:
+        """The secrets that exist so far, for those who must not print them."""
+        return [file.read_text() for file in (self.path / "secrets").glob("*")]
 
     @property
     def api_key(self) -> str:

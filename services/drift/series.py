@@ -21,7 +21,7 @@ from core.statistics.accuracy import Accuracy, accuracy_of_sums
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.changes import HELD_OUT, TEST_TIME
 from core.statistics.estimates import Estimate, Sums, mean, mean_share, share
-from core.types import Role
+from core.types import Role, Stage
 from services.drift.training_labels import LABEL_METRICS, training_label_points
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in
 from storage import queries
@@ -64,6 +64,26 @@ def refresh(session: Session, run: str, iteration: int) -> None:
     """Compute all series of an iteration, and replace the stored ones. Raises `NotThere`."""
     queries.series.put_series(session, run, points_of(session, run, iteration))
     refresh_estimates(session, run)
+
+
+def refresh_after(session: Session, run: str, iteration: int, stage: Stage) -> None:
+    """Compute the series whose rows a stage completes, and replace the stored ones. To be called in the transaction of
+    the stage's last write, so that a figure can be seen as soon as it exists. Raises `NotThere`."""
+    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    points: list[SeriesPoint] = []
+    match stage:
+        case "train_challenger" | "train_solver":
+            points += _training_points(session, run, iteration, config.guard.window)
+            points += training_label_points(session, run, iteration)
+        case "generate_questions" | "read_prompts":
+            points += _candidate_points(session, run, iteration)
+        case "label_questions":
+            points += [*_vote_points(session, run, iteration), *_candidate_points(session, run, iteration)]
+        case "evaluate":
+            points += _evaluation_points(session, run, iteration, config)
+        case "audit_labels":
+            points += label_points(session, run, iteration)
+    queries.series.put_series(session, run, points)
 
 
 def refresh_labels(session: Session, run: str, iteration: int) -> None:

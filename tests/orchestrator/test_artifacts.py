@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from orchestrator import artifacts
+from orchestrator.stages.results import Figure, StageResult
+
+RESULT = StageResult((Figure("pass@1", "57.4%", "[55.0, 59.8]", 1020),))
 
 
 def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,13 +25,14 @@ def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytes
     with artifacts.written():
         progress = artifacts.StageProgress("exp.v2_B", "evaluate 2")
         progress.update(50.0)
-        artifacts.stage_result("exp.v2_B", 2, "evaluate", {"n": 3})
+        artifacts.stage_result("exp.v2_B", 2, "evaluate", RESULT, "http://127.0.0.1:8080")
         assert calls == []
         may_write.set()
+    page = "http://127.0.0.1:8080/runs/exp.v2_B/2"
     assert calls == [
         ("exp-v2-b-evaluate-2", 0.0),
         ("its id", 50.0),
-        ("exp-v2-b-2-evaluate", "### exp.v2_B, iteration 2: evaluate\n- n: `3`"),
+        ("exp-v2-b-2-evaluate", f"### exp.v2_B, iteration 2: evaluate\n\n{RESULT.table}\n\n[{page}]({page})"),
     ]
 
 
@@ -40,7 +44,7 @@ def test_an_error_in_writing_is_raised_unless_the_run_itself_failed(monkeypatch:
 
     def run(error: Exception | None) -> None:
         with artifacts.written():
-            artifacts.stage_result("run", 1, "evaluate", {})
+            artifacts.stage_result("run", 1, "evaluate", RESULT, "")
             if error is not None:
                 raise error
 
@@ -50,3 +54,10 @@ def test_an_error_in_writing_is_raised_unless_the_run_itself_failed(monkeypatch:
         run(ValueError("of the run"))
     monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda *_, **__: None)
     run(None)  # the next run does not get the errors of the one before
+
+
+def test_pages_are_linked_only_where_the_dashboard_s_address_is_known() -> None:
+    url = "http://127.0.0.1:8080"
+    assert artifacts.run_page(url, "demo") == f"{url}/runs/demo"
+    assert artifacts.run_page(url, "demo", 2) == f"{url}/runs/demo/2"
+    assert artifacts.run_page("", "demo", 2) == ""

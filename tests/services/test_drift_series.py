@@ -12,10 +12,10 @@ from core.settings.parsing import parse_config
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.estimates import Estimate, mean_share, share
 from core.statistics.guard import Alarm
-from core.types import OracleLabel, question_id
+from core.types import STAGES, OracleLabel, Stage, question_id
 from services.api.figure_metrics import figure_of
 from services.drift.alerts import record
-from services.drift.series import points_of, refresh, refresh_labels
+from services.drift.series import points_of, refresh, refresh_after, refresh_labels
 from storage import queries
 from storage.errors import NotThere
 from storage.models import Runs
@@ -171,3 +171,39 @@ def test_an_iteration_without_an_audit_has_an_estimate_that_an_audit_replaces(st
             if point.iteration == 3
         ]
         assert [(point.estimated, point.value, point.n) for point in third] == [(False, 1.0, 300)]
+
+
+def stored(store: Store, iteration: int) -> list[SeriesPoint]:
+    with store.read() as session:
+        return [point for point in queries.series.series_of(session, RUN) if point.iteration == iteration]
+
+
+def stored_after(store: Store, stage: Stage) -> set[str]:
+    with store.write() as session:
+        refresh_after(session, RUN, 1, stage)
+    return {point.name for point in stored(store, 1)}
+
+
+def test_each_stage_stores_the_series_that_it_completes(store: Store) -> None:
+    fill(store)
+    with store.write() as session:
+        queries.figures.add_train_metrics(
+            session, run=RUN, iteration=1, role="challenger", step=1, metrics={"reward_mean": 0.5}
+        )
+    assert "challenger_reward" in stored_after(store, "train_challenger")
+    assert not {"p_hat", "held_out", "label_accuracy"} & stored_after(store, "generate_questions")
+    assert {"kept_share", "p_hat", "vote_entropy"} <= stored_after(store, "label_questions")
+    assert "held_out" not in stored_after(store, "train_solver")
+    assert "held_out" in stored_after(store, "evaluate")
+    assert "label_accuracy" not in stored_after(store, "evaluate")
+    assert {"label_accuracy", "ill_posed_share"} <= stored_after(store, "audit_labels")
+
+
+def test_the_stages_together_store_all_series_and_a_second_time_changes_nothing(store: Store) -> None:
+    fill(store)
+    for _ in range(2):
+        for stage in STAGES:
+            stored_after(store, stage)
+        with store.read() as session:
+            expected = sorted(points_of(session, RUN, 1), key=str)
+        assert sorted(stored(store, 1), key=str) == expected

@@ -1,0 +1,32 @@
+"""Keeps secrets out of what is logged: values that are known to be secret, and texts that look like secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_HIDDEN = "[secret]"
+_SHORTEST = 6  # a shorter value, such as "1", would be hidden in texts that have nothing to do with it
+_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|AUTH|CREDENTIAL", re.IGNORECASE)
+_PATTERNS = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {_HIDDEN}"),
+    (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), rf"\1:{_HIDDEN}@"),  # the password in an address
+    (re.compile(r"\b(coevo_|sk-|hf_|whsec_|ghp_)[A-Za-z0-9_+/=-]{8,}"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(?i)\b((?:api[_-]?)?key|token|password|secret)(\s*[=:]\s*)[^\s,;]{6,}"), rf"\1\2{_HIDDEN}"),
+)
+
+
+def secrets_in(environment: Mapping[str, str]) -> list[str]:
+    """The values of those environment variables whose names say that they are secret; of USER:PASSWORD the password
+    too."""
+    values = [value for name, value in environment.items() if _SECRET_VARIABLE.search(name)]
+    return [*values, *(value.partition(":")[2] for value in values)]
+
+
+def redacted(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text with `[secret]` in place of the `secrets`, and of what looks like a key, a token or a password."""
+    for secret in sorted((secret for secret in secrets if len(secret) >= _SHORTEST), key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text

@@ -1,0 +1,155 @@
+"""What a stage's result says: its figures with their intervals, as one line of a log and as a table in Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from core.statistics.accuracy import accuracy_of_sums
+from core.statistics.estimates import Estimate, share
+from core.statistics.guard import Action
+from core.types import Role, StageKey
+from orchestrator.ledger import Result
+from services.drift.series import label_points
+from storage import queries
+
+_TRAINED: dict[str, tuple[Role, str]] = {  # stage -> the role, and what precedes the names of its metrics
+    "train_challenger": ("challenger", ""),
+    "train_solver": ("solver", ""),
+    "train_labelled": ("solver", "labelled_"),
+}
+_METRICS = (("reward", "reward_mean"), ("KL", "kl"), ("entropy", "entropy"))
+_NOT_KEPT = ("too_easy", "too_hard", "no_majority", "malformed", "duplicate")
+_AUDITED = {"label_accuracy": "label accuracy", "ill_posed_share": "ill-posed share"}  # series -> its name in words
+_OUTCOMES: dict[Action, str] = {
+    "ignore": "the run goes on",
+    "warn": "the run goes on",
+    "pause": "the run waits for a person's decision",
+    "roll_back": "the run goes back to",
+    "stop": "the run stops with",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure as text: its value, its 95% interval if it has one, and the number of items that it rests on."""
+
+    name: str
+    value: str
+    interval: str = ""
+    n: int | None = None
+
+    @classmethod
+    def of_share(cls, name: str, estimate: Estimate) -> Figure:
+        interval = f"[{100 * estimate.lo:.1f}, {100 * estimate.hi:.1f}]"
+        return cls(name, f"{estimate.value:.1%}", interval, estimate.n)
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """The result of a stage: figures, and sentences about what no figure says."""
+
+    figures: tuple[Figure, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The result in one line. Figures that follow each other and have the same n show it once."""
+        groups = []
+        for n, figures in groupby(self.figures, key=lambda figure: figure.n):
+            text = ", ".join(" ".join(filter(None, (one.name, one.value, one.interval))) for one in figures)
+            groups.append(text if n is None else f"{text} (n = {n:,})")
+        return "; ".join(filter(None, (", ".join(groups), *self.sentences)))
+
+    @property
+    def table(self) -> str:
+        """The result as Markdown: a table of the figures, then the sentences as a list."""
+        names = [one.name.replace("|", "\\|") for one in self.figures]  # the name of a benchmark may be that of a file
+        rows = [
+            f"| {name} | {one.value} | {one.interval} | {_count(one.n)} |"
+            for name, one in zip(names, self.figures, strict=True)
+        ]
+        head = ["| figure | value | 95% interval | n |", "|---|---:|---:|---:|"] if rows else []
+        return "\n".join([*head, *rows, *([""] if rows else []), *(f"- {text}" for text in self.sentences)]).strip()
+
+
+def stage_result(session: Session, key: StageKey, result: Result) -> StageResult:
+    """What a stage that is done says. `result` is its result in the ledger; the rest is read from the store."""
+    if key.stage in _TRAINED:
+        return StageResult(tuple(_training(session, key, result)))
+    if key.stage in ("evaluate", "evaluate_labelled"):
+        return StageResult(tuple(_accuracies(session, key.run, str(result["checkpoint"]))))
+    match key.stage:
+        case "label_questions":
+            return StageResult(tuple(_verdicts(result)))
+        case "audit_labels":
+            return _audit(session, key, result)
+        case "check_health" | "ask_a_person":
+            return _decision(result)
+    # `generate_questions` and `read_prompts` count what they wrote.
+    counts = {name: value for name, value in result.items() if isinstance(value, int)}
+    return StageResult(tuple(Figure(name, f"{value:,}") for name, value in counts.items()))
+
+
+def _training(session: Session, key: StageKey, result: Result) -> Iterator[Figure]:
+    """The steps, and the metrics at the first and the last step. They have no interval, since steps that follow each
+    other are not independent."""
+    role, prefix = _TRAINED[key.stage]
+    yield Figure("steps", f"{result['steps']:,}")
+    for name, metric in _METRICS:
+        rows = queries.figures.train_metrics_of(
+            session, key.run, iteration=key.iteration, role=role, name=f"{prefix}{metric}"
+        )
+        values = [row.value for row in rows if row.value is not None]
+        if values:
+            yield Figure(name, f"{values[0]:.3g} → {values[-1]:.3g}")
+
+
+def _accuracies(session: Session, run: str, checkpoint: str) -> Iterator[Figure]:
+    for row in queries.evaluations.evaluation_sums(session, run):
+        accuracy = accuracy_of_sums(row.shares, row.greedy, row.majority) if row.checkpoint == checkpoint else None
+        if accuracy is not None:
+            yield Figure.of_share(f"{Path(row.benchmark).name} pass@1", accuracy.pass_at_1)
+            yield Figure.of_share("greedy", accuracy.greedy)
+            yield Figure.of_share("majority", accuracy.majority)
+
+
+def _verdicts(result: Result) -> Iterator[Figure]:
+    kept = share(result["kept"], result["candidates"])
+    if kept is not None:
+        yield Figure.of_share("kept", kept)
+    counts = {name: result[name] for name in _NOT_KEPT if result[name]}
+    yield from (Figure(name.replace("_", " "), f"{count:,}") for name, count in counts.items())
+
+
+def _audit(session: Session, key: StageKey, result: Result) -> StageResult:
+    oracle = result["oracle"]
+    if oracle is None:
+        return StageResult(sentences=("the run has no oracle, so nothing was audited",))
+    points = [point for point in label_points(session, key.run, key.iteration) if point.oracle == oracle]
+    figures = [
+        Figure.of_share(f"{_AUDITED[point.name]} of {point.over} labels", estimate)
+        for point in points
+        if (estimate := point.estimate) is not None
+    ]
+    return StageResult((Figure("audited", f"{result['audited']:,}"), *figures), (f"the oracle is {oracle}",))
+
+
+def _decision(result: Result) -> StageResult:
+    """The warnings of the guard, and how the run continues."""
+    warnings = result.get("warnings") or []
+    outcome = _OUTCOMES[result["action"]]
+    solver = (result.get("back_to") or {}).get("solver")
+    sentence = f"{outcome} {solver}" if solver else outcome
+    count = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}" if warnings else "no warnings"
+    if "note" in result:  # only a person's decision has one
+        return StageResult(sentences=tuple(filter(None, (f"a person decided: {sentence}", result["note"]))))
+    return StageResult(sentences=(count, *warnings, sentence))
+
+
+def _count(n: int | None) -> str:
+    return "" if n is None else f"{n:,}"

@@ -1,0 +1,121 @@
+"""What a stage says goes to the terminal, to the run's file and to Prefect's logs, without secrets."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import CoevoError
+from orchestrator import run_log
+from orchestrator.installation.home import Home
+from storage.run_logs import LogEvent, last_events
+from tests.live import wait_until
+from tests.services.prefect_server import AUTH, post
+
+LIBRARY = logging.getLogger("some.library")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def events(home: Home) -> list[LogEvent]:
+    return last_events(home.run_logs, "demo", 100)
+
+
+def test_lines_and_warnings_of_a_stage_are_kept_in_the_run_s_file(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with run_log.kept(home, "demo", 2, "evaluate"):
+        LIBRARY.info("of no interest")
+        LIBRARY.warning("the service is slow")
+        logging.getLogger("prefect.client").error("Prefect logs this itself")
+        thread = threading.Thread(target=LIBRARY.error, args=("from another thread",))
+        thread.start()
+        thread.join()
+        run_log.say("evaluate 2: pass@1 57.4%")
+    LIBRARY.warning("after the stage")
+    kept = [(one.iteration, one.stage, one.level, one.message) for one in events(home)]
+    assert kept == [
+        (2, "evaluate", "WARNING", "the service is slow"),
+        (2, "evaluate", "ERROR", "from another thread"),
+        (2, "evaluate", "INFO", "evaluate 2: pass@1 57.4%"),
+    ]
+    assert "evaluate 2: pass@1 57.4%" in capsys.readouterr().err
+
+
+def test_secrets_are_hidden_in_the_file_and_in_the_terminal(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUDGE_API_KEY", "plain-words-of-a-key")
+    api_key = home.api_key
+    with run_log.kept(home, "demo", 1, "audit_labels"):
+        LIBRARY.warning("refused: %s and %s", os.environ["JUDGE_API_KEY"], api_key)
+        run_log.say("asked https://ann:hunter22@example.org with plain-words-of-a-key")
+    with pytest.raises(ValueError, match="words"), run_log.kept(home, "demo", 1, "audit_labels"):
+        raise ValueError(f"no answer with {os.environ['JUDGE_API_KEY']}")
+    written = (home.run_logs / "demo.log").read_text() + capsys.readouterr().err
+    assert written.count("[secret]") >= 5
+    for secret in ("plain-words-of-a-key", api_key, "hunter22"):
+        assert secret not in written
+
+
+def test_a_failure_is_logged_with_its_traceback_only_if_it_is_a_bug(home: Home) -> None:
+    for error in (CoevoError("dataset.band: no question was kept"), ValueError("a bug"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), run_log.kept(home, "demo", 1, "train_solver"):
+            raise error
+    expected, bug, interrupted = events(home)
+    assert (expected.level, "Traceback" in expected.message) == ("ERROR", False)
+    assert expected.message.endswith(": CoevoError: dataset.band: no question was kept")
+    assert (bug.level, bug.message.splitlines()[1]) == ("ERROR", "Traceback (most recent call last):")
+    assert bug.message.endswith("ValueError: a bug")
+    assert (interrupted.level, "train_solver 1 was interrupted after" in interrupted.message) == ("WARNING", True)
+
+
+# As in `coevo run`, where Prefect's own messages in the terminal begin at WARNING.
+_FLOW = """
+import logging, os, threading
+os.environ["PREFECT_LOGGING_LEVEL"] = "WARNING"
+from prefect import flow, task
+from orchestrator import run_log
+from orchestrator.installation.home import home
+
+@task
+def stage():
+    with run_log.kept(home(), "demo", 2, "evaluate"):
+        thread = threading.Thread(target=logging.getLogger("some.library").warning, args=("hf_0123456789abcdef",))
+        thread.start()
+        thread.join()
+        run_log.say("evaluate 2: pass@1 57.4%")
+
+@flow
+def run():
+    stage()
+
+run()
+"""
+
+
+def test_prefect_s_logs_of_the_task_run_have_the_same_lines(tmp_path: Path, prefect_url: str) -> None:
+    variables = {"PREFECT_API_URL": f"{prefect_url}/api", "PREFECT_API_AUTH_STRING": AUTH, "COEVO_HOME": str(tmp_path)}
+    environment = {**os.environ, **variables, "PREFECT_HOME": str(tmp_path / "prefect")}
+    done = subprocess.run([sys.executable, "-c", _FLOW], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.count("evaluate 2: pass@1 57.4%") == 1
+
+    def logged() -> list[dict[str, Any]]:
+        rows = post(prefect_url, "/logs/filter", sort="TIMESTAMP_ASC")
+        return [row for row in rows if row["name"] in ("orchestrator.run_log", "some.library")]
+
+    wait_until(lambda: len(logged()) == 2, "Prefect to store both lines", 60)
+    warning, line = logged()
+    assert (warning["level"], warning["message"]) == (logging.WARNING, "hf_[secret]")
+    assert (line["level"], line["message"]) == (logging.INFO, "evaluate 2: pass@1 57.4%")
+    assert warning["task_run_id"] == line["task_run_id"] is not None

@@ -1,0 +1,110 @@
+"""The line and the table that a stage's result becomes, on a run whose figures can be worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.types import STAGES, Stage, StageKey
+from orchestrator.ledger import Result
+from orchestrator.stages.results import StageResult, stage_result
+from services.oracles import exact
+from storage import queries
+from storage.session import Store
+from tests.orchestrator.small_run import small_run
+
+RUN = "small"
+VERDICTS = {"kept": 3, "too_easy": 1, "too_hard": 0, "no_majority": 2, "malformed": 1, "duplicate": 1}
+HEALTHY: Result = {"warnings": [], "action": "ignore", "back_to": None}
+WARNING = "pass@1 is 3.1 points below its best"
+WARNED: Result = {"warnings": [WARNING], "action": "warn", "back_to": None}
+RESULTS: dict[Stage, Result] = {
+    "train_challenger": {"steps": 3},
+    "train_solver": {"steps": 20},
+    "train_labelled": {"steps": 4},
+    "generate_questions": {"candidates": 1280, "challenger": "small/challenger/1"},
+    "label_questions": {"candidates": 8, **VERDICTS},
+    "evaluate": {"checkpoint": "small/solver/1", "items": 4},
+    "evaluate_labelled": {"checkpoint": "small/labelled/1", "items": 4},
+    "audit_labels": {"oracle": None},
+    "check_health": HEALTHY,
+    "read_prompts": {"prompts": 256, "refused": 3},
+    "ask_a_person": {"action": "warn", "note": "looks fine", "back_to": None},
+}
+
+
+@pytest.fixture
+def run(store: Store) -> Store:
+    small_run(store)
+    return store
+
+
+def result_of(store: Store, stage: Stage, result: Result | None = None) -> StageResult:
+    with store.read() as session:
+        return stage_result(session, StageKey(RUN, 1, stage), RESULTS[stage] if result is None else result)
+
+
+def test_an_evaluation_says_its_accuracies_with_intervals_and_n(run: Store) -> None:
+    # Of eight samples each 4, 6, 2 and 8 are right; all four greedy answers are, and three of the majorities.
+    assert result_of(run, "evaluate").line == (
+        "micro pass@1 62.5% [30.9, 94.1], greedy 100.0% [51.0, 100.0], majority 75.0% [30.1, 95.4] (n = 4)"
+    )
+    assert result_of(run, "evaluate").table.splitlines()[:3] == [
+        "| figure | value | 95% interval | n |",
+        "|---|---:|---:|---:|",
+        "| micro pass@1 | 62.5% | [30.9, 94.1] | 4 |",
+    ]
+
+
+def test_labelling_says_how_much_was_kept_and_why_the_rest_was_not(run: Store) -> None:
+    assert result_of(run, "label_questions").line == (
+        "kept 37.5% [13.7, 69.4] (n = 8), too easy 1, no majority 2, malformed 1, duplicate 1"
+    )
+
+
+def test_a_training_says_its_first_and_last_step_where_they_are_numbers(run: Store) -> None:
+    # The reward of the second step is infinite and every KL is NaN; the store has neither as a number.
+    assert result_of(run, "train_challenger").line == "steps 3, reward 0.1 → 0.3"
+
+
+def test_an_audit_says_label_accuracy_and_ill_posed_questions(run: Store) -> None:
+    with run.write() as session:
+        labels = queries.questions.labels_of(session, RUN, 1)
+        graded = [exact.audit(row.question_id, row.text, row.label.answer) for row in labels if row.text and row.label]
+        queries.questions.add_oracle_labels(session, graded)
+    line = result_of(run, "audit_labels", {"oracle": "exact", "audited": len(graded)}).line
+    assert line.startswith("audited 6, label accuracy of kept labels 33.3% [6.1, 79.2] (n = 3), ")
+    assert line.endswith("; the oracle is exact")
+    assert result_of(run, "audit_labels").line == "the run has no oracle, so nothing was audited"
+
+
+@pytest.mark.parametrize(
+    ("stage", "result", "line"),
+    [
+        ("check_health", HEALTHY, "no warnings; the run goes on"),
+        (
+            "check_health",
+            {**HEALTHY, "warnings": [WARNING], "action": "warn"},
+            f"1 warning; {WARNING}; the run goes on",
+        ),
+        (
+            "check_health",
+            {"warnings": [WARNING, "b"], "action": "roll_back", "back_to": {"solver": "small/solver/1"}},
+            f"2 warnings; {WARNING}; b; the run goes back to small/solver/1",
+        ),
+        ("ask_a_person", RESULTS["ask_a_person"], "a person decided: the run goes on; looks fine"),
+        ("generate_questions", RESULTS["generate_questions"], "candidates 1,280"),
+        ("read_prompts", RESULTS["read_prompts"], "prompts 256, refused 3"),
+    ],
+)
+def test_other_stages_say_their_results_in_words(run: Store, stage: Stage, result: Result, line: str) -> None:
+    assert result_of(run, stage, result).line == line
+
+
+def test_every_stage_has_a_line_and_a_table(run: Store) -> None:
+    assert RESULTS.keys() == set(STAGES)
+    for stage in STAGES:
+        shown = result_of(run, stage)
+        # The branch on labelled data was not evaluated in this run.
+        assert bool(shown.line) == bool(shown.table) == (stage != "evaluate_labelled"), stage
+        assert "\n" not in shown.line
+        assert "{" not in shown.table

@@ -1,0 +1,84 @@
+"""What `run_stage` adds to a stage: its figures are stored at once, its line is logged, Prefect shows its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import ray
+from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient
+
+from core.errors import CoevoError
+from orchestrator import artifacts, flows
+from orchestrator.installation.home import Home, Services
+from orchestrator.ledger import LastWrite
+from orchestrator.stages.context import Context
+from storage import queries
+from storage.run_logs import last_events
+from storage.session import open_store
+from tests.synthetic_run import add_evaluations, create, held_out
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home with a run that has its base model. Ray is taken for started, since these stages do not need it."""
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    home = Home(tmp_path)
+    home.save_services(Services("", "", "", "", "", {}, api_url="http://127.0.0.1:8080"))
+    with open_store(home.database, create=True).write() as session:
+        create(session, "demo")
+    return home
+
+
+def evaluate_base(context: Context) -> LastWrite:
+    """A stage that stores what a model of twelve questions would have answered."""
+    with context.store.write() as session:
+        items = held_out([4] * 12, [1] * 12, [0] * 12)
+        add_evaluations(session, checkpoint=f"{context.run}/base/0", benchmark="micro", items=items)
+    return lambda _session: {"checkpoint": f"{context.run}/base/0", "items": 12}
+
+
+def fail(context: Context) -> LastWrite:
+    raise CoevoError("dataset.band: no question was kept")
+
+
+def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
+    home: Home, prefect: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(flows.STAGE_FUNCTIONS, "evaluate", evaluate_base)
+
+    @flow
+    def first_stage() -> None:
+        with artifacts.written():
+            flows._stage_task("evaluate", 0)("demo", 0, "evaluate")
+
+    first_stage()
+    with open_store(home.database).read() as session:
+        [point] = queries.series.series_of(session, "demo", "held_out")
+    assert (point.iteration, point.value, point.n) == (0, 0.5, 12)
+    figures = "micro pass@1 50.0% [50.0, 50.0], greedy 100.0% [75.7, 100.0], majority 0.0% [0.0, 24.3] (n = 12)"
+    assert f"evaluate 0: {figures}; " in capsys.readouterr().err
+    [event] = last_events(home.run_logs, "demo", 5)
+    assert event.message.startswith(f"evaluate 0: {figures}; ")
+    texts = [str(artifact.data) for artifact in prefect.read_artifacts() if artifact.key == "demo-0-evaluate"]
+    assert "| micro pass@1 | 50.0% | [50.0, 50.0] | 12 |" in texts[0]
+    assert texts[0].endswith("[http://127.0.0.1:8080/runs/demo](http://127.0.0.1:8080/runs/demo)")
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_failed_stage_leaves_its_error_in_the_log(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(flows.STAGE_FUNCTIONS, "evaluate", fail)
+
+    @flow
+    def first_stage() -> None:
+        flows.run_stage("demo", 0, "evaluate")
+
+    with pytest.raises(CoevoError, match="no question was kept"):
+        first_stage()
+    [event] = last_events(home.run_logs, "demo", 5)
+    assert (event.level, event.stage) == ("ERROR", "evaluate")
+    assert event.message.endswith("CoevoError: dataset.band: no question was kept")
