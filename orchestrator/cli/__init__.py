@@ -28,6 +28,7 @@ _COMMANDS = {
         "run": "running:run",
         "resume": "running:resume",
         "runs": "runs:runs",
+        "logs": "logs:logs",
         "experiment": "experiment:experiment",
         "plan": "plan:plan",
     },

@@ -92,6 +92,7 @@ def api(
 
 def worker_app() -> FastAPI:
     """The application that each process of `coevo api` serves. Its settings are in environment variables."""
+    from orchestrator.plan import plan
     from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites, read_suite
     from orchestrator.readiness import refuse_as_the_api_can
     from services.api.access.connections import Spreading
@@ -108,6 +109,8 @@ def worker_app() -> FastAPI:
         papers=PAPERS,
         question_sets=QuestionSets(tuple(known_benchmarks()), {name: read_suite(name) for name in known_suites()}),
         texts=coevo_home.texts,
+        run_logs=coevo_home.run_logs,
+        planned=plan,
         refuse_unready=refuse_as_the_api_can,
     )
     if os.environ[_IS_SINGLE] == "no":

@@ -8,6 +8,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from sqlalchemy.orm import Session
 
 from core.settings.parsing import ConfigError, parse_config
 from orchestrator.cli.addresses import addresses
@@ -18,6 +19,7 @@ from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import release_dead
 from orchestrator.plan import plan
+from services.remaining import range_text, remaining_in
 from storage import queries
 from storage.rows import PoolRow, RunDetail, StageRow
 from storage.session import open_store
@@ -84,11 +86,13 @@ def status(
         with store.read() as session:
             rows = [(row, queries.ledger.stages_of(session, row.name)) for row in queries.runs.list_runs(session)]
             states, trainings = run_views.all_states(session, known), queries.pool.live_jobs(session)
-        table = Table("run", "state", "since (UTC)", "preset", "stages done", "reason", box=SIMPLE_HEAD)
+            remaining = {row.name: _remaining(session, row) for row, _ in rows if states[row.name].active}
+        table = Table("run", "state", "since (UTC)", "preset", "stages done", "remaining", "reason", box=SIMPLE_HEAD)
         stored = {row.name: (row.preset, f"{_done(stages)}{_planned(row)}") for row, stages in rows}
         in_prefect = {name: (known.by_run[name].preset, "") for name in states if name not in stored}
-        for name, (preset, stages) in {**in_prefect, **stored}.items():
-            table.add_row(name, *state_cells(states[name]), preset, stages, printable(states[name].reason))
+        for name, about in {**in_prefect, **stored}.items():
+            reason = printable(states[name].reason)
+            table.add_row(name, *state_cells(states[name]), *about, remaining.get(name, ""), reason)
         console = Console()
         console.print(table)
         if known.problem:
@@ -114,3 +118,12 @@ def _planned(row: RunDetail) -> str:
         return f" of {len([*plan(parse_config(row.config, row.name))])}"
     except ConfigError:  # a run of another version must not keep the others from being shown
         return ", by another version of coevo"
+
+
+def _remaining(session: Session, row: RunDetail) -> str:
+    """The time until the run ends, as a range; empty if nothing is known."""
+    try:
+        stages = [*plan(parse_config(row.config, row.name))]
+    except ConfigError:  # as in `_planned`
+        return ""
+    return range_text(remaining_in(session, row, stages).of_run)

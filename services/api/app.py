@@ -34,6 +34,7 @@ from services.api.routes import (
     triggers,
 )
 from services.api.routes.presets import QuestionSets
+from services.api.routes.runs import Planned
 from services.api.routes.triggers import RefuseUnready
 from services.api.schemas import Health
 from services.dashboard import pages as dashboard
@@ -57,6 +58,8 @@ def create_app(
     papers: Path | None = None,
     question_sets: QuestionSets | None = None,
     texts: Path | None = None,
+    run_logs: Path | None = None,
+    planned: Planned = lambda _config: (),
     refuse_unready: RefuseUnready = lambda _config, _new: None,
 ) -> FastAPI:
     """Make the API of a store. It writes its exports into `folder`.
@@ -68,7 +71,8 @@ def create_app(
     `papers` is the file docs/presets.md, which compares presets with papers; None: the papers' values are not shown.
     `question_sets` are the benchmarks and suites that a caller may name.
     `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder
-    with the texts of rollouts; None: the texts are not available.
+    with the texts of rollouts, and `run_logs` that with the logs of runs; None: they are not available.
+    `planned` lists the stages of a run with their iterations, in order; without it, no remaining time is known.
     """
     app = FastAPI(
         title="coevo",
@@ -80,7 +84,7 @@ def create_app(
     )
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
     app.state.prefect, app.state.presets, app.state.texts = prefect, presets, texts
-    app.state.papers = papers
+    app.state.papers, app.state.run_logs, app.state.planned = papers, run_logs, planned
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
     app.state.metrics = metrics.registry_of(store, Prefect(prefect))
     problems.install(app)

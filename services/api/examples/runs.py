@@ -74,6 +74,21 @@ EXAMPLES: dict[str, Any] = {
         "mean_p_hat": 0.71,
         "seconds": 21.0,
     },
+    "RunRemaining": {
+        "iteration": 2,
+        "stage": "train_solver",
+        "of_stage": {"low": 31.0, "high": 64.0},
+        "of_run": {"low": 380.0, "high": 790.0},
+        "similar": ["earlier-demo"],
+    },
+    "LogEvent": {
+        "time": "2026-03-01T09:03:21Z",
+        "run": "demo",
+        "iteration": 1,
+        "stage": "label_questions",
+        "level": "INFO",
+        "message": "label_questions 1: kept 56.2% [50.8, 61.6] (n = 320), too easy 96, too hard 44; 21.0 s",
+    },
     "Job": {
         **QUESTIONS,
         "stage": "train_solver",

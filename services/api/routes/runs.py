@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config
+from core.statistics.remaining import Key
 from services.api import run_views
 from services.api.dependencies import After, Limit, PrefectDependency, ReadSession, RunName, StoreDependency
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, RunPage, RunWithConfig
+from services.remaining import RunRemaining, remaining_in
 from services.run_states import State
 from storage import queries
 from storage.queries.run_list import RunFilter, RunSort
 from storage.queries.run_notes import MOST_TAGS, TAG
 from storage.rows import Job, Stage
+from storage.run_logs import LogEvent, last_events
 
 router = APIRouter(tags=["runs"])
+# Lists the stages of a run with their iterations, in order.
+Planned = Callable[[RunConfig], Iterable[Key]]
+Lines = Annotated[int, Query(ge=1, le=500, description="How many lines.")]
 
 
 _Text = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
@@ -70,6 +80,22 @@ def list_stages(session: ReadSession, run: RunName) -> list[Stage]:
     """The stages that were started, by iteration and start."""
     queries.runs.get_run(session, run)
     return [*queries.ledger.stages_of(session, run)]
+
+
+@router.get("/runs/{run}/log", responses=documented(404))
+def list_log(request: Request, session: ReadSession, run: RunName, lines: Lines = 50) -> list[LogEvent]:
+    """The last lines of the run's log, the newest last. There are none if this server does not have the file."""
+    queries.runs.get_run(session, run)
+    folder: Path | None = request.app.state.run_logs
+    return [] if folder is None else last_events(folder, run, lines)
+
+
+@router.get("/runs/{run}/remaining", responses=documented(404))
+def get_remaining(request: Request, session: ReadSession, run: RunName) -> RunRemaining:
+    """The remaining time of the run and of its current stage, as a range of seconds; null where nothing is known."""
+    row = queries.runs.get_run(session, run)
+    planned: Planned = request.app.state.planned
+    return remaining_in(session, row, [*planned(parse_config(row.config, f"run {run}"))])
 
 
 @router.get("/runs/{run}/iterations", responses=documented(404))

@@ -29,6 +29,17 @@ export function duration(seconds) {
   return `${(seconds / 3600).toFixed(1)} h`;
 }
 
+/**
+ * A range of seconds in the unit of its upper end: "12 to 31 min".
+ *
+ * @param {{ low: number, high: number }} range
+ */
+export function durationRange({ low, high }) {
+  const [unit, seconds] = high >= 7200 ? ["h", 3600] : high >= 120 ? ["min", 60] : ["s", 1];
+  const [from, to] = [low, high].map((end) => (end / seconds).toFixed(0));
+  return from === to ? `${to} ${unit}` : `${from} to ${to} ${unit}`;
+}
+
 /** @param {string} time as in ISO 8601 */
 export function timeAgo(time) {
   const seconds = Math.max(0, (Date.now() - new Date(time).getTime()) / 1000);

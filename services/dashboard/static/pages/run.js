@@ -22,6 +22,8 @@ import {
 } from "./figures.js";
 import { Matrix } from "./matrix.js";
 import { EditNotes } from "./notes.js";
+import { RemainingTime } from "./remaining.js";
+import { LastLines, RunLog } from "./run_log.js";
 
 /** @typedef {Schemas["RunWithConfig"]} RunWithConfig */
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
@@ -34,7 +36,7 @@ import { EditNotes } from "./notes.js";
 /** @typedef {import("../series.js").Series} Series */
 
 const POLL_MS = 4_000;
-const IDLE_POLL_MS = 10_000; // somebody may resume the run elsewhere
+const SLOW_POLL_MS = 10_000; // of an idle run, which somebody may resume elsewhere, and of the remaining time
 const AUDITS_POLL_MS = 60_000; // the API computes them from all labels, which takes a while
 /** @type {Decision[]} */
 const DECISIONS = ["go on", "roll back", "stop"];
@@ -46,7 +48,7 @@ export function RunPage({ run: name }) {
     data: run,
     error,
     refetch: refetchRun,
-  } = useResponse("/runs/{run}", { run: name }, live ? POLL_MS : IDLE_POLL_MS);
+  } = useResponse("/runs/{run}", { run: name }, live ? POLL_MS : SLOW_POLL_MS);
   const {
     data,
     error: dataError,
@@ -117,6 +119,7 @@ function Run({ run, data, refetch }) {
     ${critical.items.length > 0 && html`<section class="banner" aria-label="Critical alerts that nobody has acknowledged"><${AlertList} alerts=${critical.items} refetch=${refetch} empty="" /></section>`}
     <${EditNotes} run=${run} refetch=${refetch} />
     <${CurrentState} run=${run} stages=${stages} />
+    ${run.active && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
     <${Tiles} seriesPoints=${seriesPoints} audits=${audits} />
     <div class="panels">
       ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} run=${run.name} />`}
@@ -133,6 +136,7 @@ function Run({ run, data, refetch }) {
       <${Panel} id="alerts" title="Alerts" wide about="Alerts from the guard and the drift rules.">
         <${AlertList} alerts=${alerts.items} refetch=${refetch} empty="No alerts." />
       </${Panel}>
+      <${RunLog} run=${run.name} pollMs=${isLive(run) ? POLL_MS : 0} />
     </div>
   `;
 }
@@ -169,6 +173,7 @@ function CurrentState({ run, stages }) {
     <${Reason} run=${run}>
       ${progress && html`<progress max=${total} value=${done} aria-label=${`${humanise(String(run.stage))} ${run.iteration}`}></progress>`}
     </${Reason}>
+    ${current?.status === "failed" && html`<${LastLines} run=${run.name} stage=${current} />`}
   </div>`;
 }
 

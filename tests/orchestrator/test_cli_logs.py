@@ -1,0 +1,89 @@
+"""`coevo logs` and the API's route of a run's log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from orchestrator.cli import app
+from orchestrator.installation.home import Home
+from orchestrator.run_log import kept, say
+from services.api.app import PREFIX, create_app
+from storage import queries
+from storage.session import Store, open_store
+from tests.synthetic_run import create
+
+HOSTILE = "\x1b[2J<img src=x onerror=alert(1)> [bold]not markup[/bold]\nsecond line"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    home = Home(tmp_path)
+    with store_of(home).write() as session:
+        create(session, "demo")
+    with kept(home, "demo", 1, "evaluate"):
+        say("evaluate 1: pass@1 57.4%")
+        logging.getLogger("a").warning("%s", HOSTILE)
+    return home
+
+
+def store_of(home: Home) -> Store:
+    return open_store(home.database, create=True)
+
+
+def test_the_log_is_printed_as_text_and_as_json(home: Home) -> None:
+    text = CliRunner().invoke(app, ["logs", "demo"])
+    assert text.exit_code == 0
+    assert "INFO    evaluate 1: pass@1 57.4%" in text.stdout
+    assert " [2J<img src=x onerror=alert(1)> [bold]not markup[/bold]\n  second line" in text.stdout
+    assert "\x1b[2J" not in text.stdout
+    [last] = CliRunner().invoke(app, ["logs", "demo", "--lines", "1", "--json"]).stdout.splitlines()
+    assert json.loads(last)["message"] == HOSTILE
+    assert "\x1b" not in last
+
+
+def test_a_run_that_does_not_exist_is_an_error_and_a_log_that_does_not_is_none(home: Home) -> None:
+    unknown = CliRunner().invoke(app, ["logs", "nobody"])
+    assert (unknown.exit_code, "run nobody: no such run" in unknown.stderr) == (1, True)
+    (home.run_logs / "demo.log").unlink()
+    nothing = CliRunner().invoke(app, ["logs", "demo"])
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert f"no line of its log is below {home.run_logs}" in nothing.stderr
+
+
+def test_a_log_is_followed_until_the_run_ends(home: Home) -> None:
+    store = store_of(home)
+    with store.write() as session:
+        queries.runs.set_run_status(session, "demo", "running")
+    command = [sys.executable, "-m", "orchestrator.cli", "logs", "demo", "--follow", "--lines", "10"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = [process.stdout.readline() for _ in range(3)]
+        assert "pass@1 57.4%" in first[0]
+        with kept(home, "demo", 2, "evaluate"):
+            say("evaluate 2: pass@1 60.1%")
+        assert "evaluate 2: pass@1 60.1%" in process.stdout.readline()
+        with store.write() as session:
+            queries.runs.set_run_status(session, "demo", "done")
+        assert process.stdout.read() == ""
+        assert process.wait(60) == 0
+
+
+def test_the_api_answers_the_last_lines_of_the_log(home: Home) -> None:
+    store = store_of(home)
+    api = TestClient(create_app(store, home.exports, ask_for_keys=False, run_logs=home.run_logs), "http://localhost")
+    [warning] = api.get(f"{PREFIX}/runs/demo/log", params={"lines": 1}).json()
+    assert (warning["level"], warning["stage"], warning["message"]) == ("WARNING", "evaluate", HOSTILE)
+    assert api.get(f"{PREFIX}/runs/nobody/log").status_code == 404
+    assert api.get(f"{PREFIX}/runs/demo/log", params={"lines": 501}).status_code == 422
+    elsewhere = TestClient(create_app(store, home.exports, ask_for_keys=False), "http://localhost")
+    assert elsewhere.get(f"{PREFIX}/runs/demo/log").json() == []
