@@ -7,7 +7,7 @@ import shutil
 import time
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import ray
 from prefect import flow, task
@@ -16,7 +16,7 @@ from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
 from core.settings.audit import Judge, judge_name
@@ -43,6 +43,10 @@ from storage.rows import RunStatus
 from storage.session import Store, open_store
 
 Override = str | int | float | bool | list[float] | list[str]
+
+# The form in Prefect shows a list of these. Empty stands for an existing run. Calls in Python may also give a path.
+_LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*runs.presets_of("co_evolve"), ""]})]
+_PromptsPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*runs.presets_of("self_train"), ""]})]
 
 _PATIENCE_S = 7 * 24 * 3600  # to wait for a person's answer; then the run fails, and asks again when it is resumed
 _POLL_S = 5
@@ -83,44 +87,55 @@ def _mark(status: RunStatus) -> Any:
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
 def co_evolve(
     run: str,
-    preset: str = "demo",
+    preset: _LoopPreset = "demo",
     iterations: int = 0,
+    preset_file: str = "",
     overrides: dict[str, Override] = {},  # noqa: B006 (never changed; with `None` the form would ask for a type)
 ) -> dict[str, Any]:
     """Run the R-Zero loop: Challenger and Solver learn from each other, iteration after iteration.
 
     Args:
-        run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped.
-        preset: Name of a preset in deploy/runs, or path of a TOML file. Empty for an existing run.
+        run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped. The flow
+            run gets this name, whatever is entered as its own.
+        preset: Settings of the run, in deploy/runs. Empty for an existing run.
         iterations: Number of iterations. 0 takes the preset's number, or keeps that of an existing run.
+        preset_file: Path of a TOML file on the flow runner's machine, which is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
     """
-    return _run_to_its_end(run, preset, iterations, overrides, "co_evolve")
+    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "co_evolve")
 
 
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
 def self_train(
     run: str,
-    preset: str = "micro",
+    preset: _PromptsPreset = "micro",
     iterations: int = 0,
+    preset_file: str = "",
     overrides: dict[str, Override] = {},  # noqa: B006 (as above)
 ) -> dict[str, Any]:
     """Train a Solver on a given prompt set with one of the papers' methods, round after round, without a Challenger.
 
     Args:
-        run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped.
-        preset: Name of a preset in deploy/runs with a [prompts] table, or path of a TOML file. Empty for an existing
-            run.
+        run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped. The flow
+            run gets this name, whatever is entered as its own.
+        preset: Settings of the run, in deploy/runs. Empty for an existing run.
         iterations: Number of rounds. 0 takes the preset's number, or keeps that of an existing run.
+        preset_file: Path of a TOML file on the flow runner's machine, which is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"solver.reward.type": "evol_rl"}.
     """
-    return _run_to_its_end(run, preset, iterations, overrides, "self_train")
+    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "self_train")
+
+
+def _begin() -> None:
+    """What every flow does first."""
+    note_process()
+    run_log.hide_tracebacks()
 
 
 def _run_to_its_end(
     run: str, preset: str, iterations: int, overrides: dict[str, Override], flow_name: Flow
 ) -> dict[str, Any]:
-    note_process()
+    _begin()
     coevo_home = home()
     store = open_store(coevo_home.database, create=True)
     with run_held(store, run):
@@ -187,7 +202,7 @@ def evaluate(
         limit: Ask only the first so many questions of a benchmark; 0 asks all.
         seed: Of the sampled answers.
     """
-    note_process()
+    _begin()
     coevo_home = home()
     sampling = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens}
     request = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
@@ -220,7 +235,7 @@ def recheck(
         failures: Ask only about the answers that the grader calls wrong.
         name: The verdicts are stored as those of judge_NAME; by default NAME is made from model and prompt.
     """
-    note_process()
+    _begin()
     service = {"url": url, "model": model, "key_variable": key_variable or None}
     prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
     judge = validated(Judge, {**service, **prompt}, "recheck")
@@ -243,7 +258,7 @@ def iteration(run: str, t: int) -> None:
         run: Name of the run.
         t: Number of the iteration; the one before must be done.
     """
-    note_process()
+    _begin()
     store = open_store(home().database)
     config = runs.stored_config(store, run)
     stages = stages_of(config, t)

@@ -64,6 +64,31 @@ def say(text: str) -> None:
     _log.info("%s", text)
 
 
+def hide_tracebacks() -> None:
+    """Have Prefect log an error that a user can cause in one line for each flow run that it ends, without a traceback.
+
+    Prefect would log it with its traceback in every task and every flow that it passes, and once more at the end of the
+    process. The line of the task is that of `kept`.
+    """
+    logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)
+    for name in ("prefect.task_runs", "prefect.engine"):
+        logging.getLogger(name).addFilter(_is_no_user_error)
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    if not _is_no_user_error(record) and record.exc_info:
+        record.msg, record.args, record.exc_info = (
+            f"{type(record.exc_info[1]).__name__}: %s",
+            record.exc_info[1:2],
+            None,
+        )
+    return True
+
+
+def _is_no_user_error(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], CoevoError))
+
+
 def _log_end(error: BaseException, name: str, seconds: float) -> None:
     if not isinstance(error, Exception):  # Ctrl-C, or Prefect ends the process of a cancelled flow run
         _log.warning("%s was interrupted after %.1f s", name, seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,17 @@ def preset_path(name: str) -> Path:
         known = ", ".join(sorted(file.stem for file in PRESETS.glob("*.toml")))
         raise ConfigError(f"preset {name!r}: no such preset; expected one of {known}, or the path of a TOML file")
     return path
+
+
+def presets_of(flow: Flow) -> list[str]:
+    """The names of the presets that a flow can run. A file with an error is left out; a start from it says what is
+    wrong."""
+    names = []
+    for path in sorted(PRESETS.glob("*.toml")):
+        with suppress(ConfigError):
+            if load_config(path, {}).kind == flow:
+                names.append(path.stem)
+    return names
 
 
 def prepare(

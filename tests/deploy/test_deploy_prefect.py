@@ -12,8 +12,9 @@ from prefect.cli.deploy._config import _load_deploy_configs_and_actions as load
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
+from core.settings.parsing import load_config
 from orchestrator import flows
-from orchestrator.installation.home import ROOT
+from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
 from tests.services.prefect_server import AUTH, prefect_at
 
@@ -89,3 +90,13 @@ def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_l
     _register(prefect_url)
     assert answer("GET", f"/work_pools/{POOL}").json()["concurrency_limit"] == 2
     assert {row["id"] for row in answer("POST", "/deployments/filter", names).json()} == registered
+
+
+@pytest.mark.parametrize(("name", "kind"), [("co-evolve", "co_evolve"), ("self-train", "self_train")])
+def test_the_form_lists_the_presets_that_the_flow_can_run(name: str, kind: str) -> None:
+    preset = json.loads(FLOWS[name].parameters.model_dump_json())["properties"]["preset"]
+    kinds = {file.stem: load_config(file, {}).kind for file in PRESETS.glob("*.toml")}
+    assert set(preset["enum"]) == {stem for stem, of in kinds.items() if of == kind} | {""}
+    assert preset["default"] in preset["enum"]
+    # In Python a path may be given, as `coevo run` does.
+    assert FLOWS[name].validate_parameters({"run": "r", "preset": "my/own.toml"})["preset"] == "my/own.toml"

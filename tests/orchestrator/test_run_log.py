@@ -119,3 +119,30 @@ def test_prefect_s_logs_of_the_task_run_have_the_same_lines(tmp_path: Path, pref
     assert (warning["level"], warning["message"]) == (logging.WARNING, "hf_[secret]")
     assert (line["level"], line["message"]) == (logging.INFO, "evaluate 2: pass@1 57.4%")
     assert warning["task_run_id"] == line["task_run_id"] is not None
+
+
+_REFUSED_FLOW = """
+from orchestrator.flows import co_evolve
+
+co_evolve("demo", preset="dmeo")
+"""
+
+
+def test_a_typo_in_the_preset_is_one_line_in_prefect_s_logs(tmp_path: Path, prefect_url: str) -> None:
+    variables = {"PREFECT_API_URL": f"{prefect_url}/api", "PREFECT_API_AUTH_STRING": AUTH, "COEVO_HOME": str(tmp_path)}
+    environment = {**os.environ, **variables, "PREFECT_HOME": str(tmp_path / "prefect")}
+    command = [sys.executable, "-c", _REFUSED_FLOW]
+    assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 1
+    flow_runs = post(prefect_url, "/flow_runs/filter", flows={"name": {"any_": ["co-evolve"]}})
+    [flow_run] = [row for row in flow_runs if row["name"] == "demo"]
+    complaint = "ConfigError: preset 'dmeo': no such preset; expected one of demo, demo-long, dr_grpo"
+    assert complaint in flow_run["state"]["message"]
+
+    def errors() -> list[str]:
+        of_run = {"flow_run_id": {"any_": [flow_run["id"]]}, "level": {"ge_": logging.ERROR}}
+        return [row["message"] for row in post(prefect_url, "/logs/filter", logs=of_run)]
+
+    wait_until(lambda: bool(errors()), "Prefect to store the line", 60)
+    [line] = errors()
+    assert complaint in line
+    assert "Traceback" not in line
