@@ -1,4 +1,4 @@
-"""Check the remaining time on the finished runs of a store, and print the table of docs/performance.md:
+"""Check the remaining time on the finished runs of a store, and print the table of docs/dashboard.md:
 python docs/replay_remaining.py PATH_OF/coevo.db
 """
 

@@ -5,7 +5,7 @@ the same stage of the same iteration in similar runs. The latter is scaled by ho
 the stages that both have finished. The range reaches from the shortest to the longest of these durations, and further
 if there are few of them (`_margin`). Without similar runs, a later iteration may take longer than all before it, as
 answers become longer in training; so the upper end grows with each iteration that lies between (`_GROWTH`). Neither
-number was fitted to runs; docs/performance.md says how often the range was right.
+number was fitted to runs; docs/dashboard.md says how often the range was right.
 
 Ends are added for a sum of stages, as if all of them were fast or all were slow. So the range of a run is wide rather
 than wrong.

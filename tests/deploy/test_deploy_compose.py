@@ -212,7 +212,8 @@ def test_workers_are_in_profiles_and_those_on_gpus_reserve_them() -> None:
 @each_runner
 def test_the_runner_has_every_address(name: str) -> None:
     runner = SERVICES[name]["environment"]
-    elsewhere = {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_WORKER_WEBSERVER_PORT", "PREFECT_UI_URL"}
+    for_browsers = {"PREFECT_UI_URL", "COEVO_DASHBOARD_URL"}
+    elsewhere = {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_WORKER_WEBSERVER_PORT", *for_browsers}
     addresses = {name: value for name, value in runner.items() if name not in elsewhere}
     for variable, value in addresses.items():
         host = re.search(r"(?:@|//|^)([a-z-]+):\d+", value)

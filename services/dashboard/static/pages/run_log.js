@@ -34,7 +34,7 @@ export function LastLines({ run, stage: { iteration, stage } }) {
 function Lines({ events, name }) {
   const lines = events.map(
     (event, i) =>
-      html`<span key=${i} class=${`is-${event.level.toLowerCase()}`}><time dateTime=${event.time}>${dateTime(event.time)}</time> ${event.level} <bdi>${event.message}</bdi>\n</span>`,
+      html`<span key=${i} class=${`is-${event.level.toLowerCase()}`}><time dateTime=${event.time}>${dateTime(event.time)}</time> ${event.level} <bdi>${event.message}</bdi></span>`,
   );
   return html`<pre class="log" tabindex="0" role="region" aria-label=${name}>${lines}</pre>`;
 }

@@ -1,0 +1,82 @@
+"""What a run's page says of a run at work: the remaining time, the log, and the last lines of a stage that failed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from orchestrator.installation.home import Home
+from orchestrator.plan import plan
+from orchestrator.run_log import kept, say
+from services.api.app import create_app
+from storage import queries
+from storage.session import open_store
+from tests.api_server import served
+from tests.browsing import Look, look_at, without_complaints
+from tests.synthetic_run import create, fill_run, finish
+
+HOSTILE = "<img src=x onerror=alert(1)> \u202egnirts"
+SCHEMES: list[Literal["light", "dark"]] = ["light", "dark"]
+LOOKS: list[Look] = [(scheme, width) for scheme in SCHEMES for width in (1400, 420)]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The dashboard of a store with a finished run, one whose labelling failed, and one at its first training."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    store = open_store(home.database, create=True)
+    fill_run(store, "finished", per_level=2)
+    for run in ("failed", "at-work"):
+        with store.write() as session:
+            create(session, run)
+            finish(session, run, 0, "evaluate", {}, 60.0)
+            queries.runs.set_run_status(session, run, "running" if run == "at-work" else "failed")
+        with kept(home, run, 0, "evaluate"):
+            say("evaluate 0: micro pass@1 27.1% [24.0, 30.2], greedy 26.0% [20.9, 31.9] (n = 240); 60.0 s")
+    with store.write() as session:
+        held = {"iteration": 1, "owner": "host:1:1"}
+        queries.ledger.claim_stage(session, run="at-work", stage="train_challenger", lease_seconds=600, **held)
+        queries.ledger.claim_stage(session, run="failed", stage="label_questions", lease_seconds=600, **held)
+        queries.ledger.fail_stage(session, run="failed", stage="label_questions", error="InferenceError: 503", **held)
+    with kept(home, "failed", 1, "label_questions"):
+        logging.getLogger("a").warning("the service is slow: %s", HOSTILE)
+        logging.getLogger("a").error("label_questions 1 failed after 3.2 s: InferenceError: 503")
+    app = create_app(store, home.exports, ask_for_keys=False, run_logs=home.run_logs, planned=plan)
+    with served(app) as url:
+        yield url
+    store.close()
+
+
+def test_a_failed_stage_shows_its_last_lines_as_text_and_what_to_do(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/failed")
+        expect(page.get_by_text("Remove the cause, then resume the run")).to_be_visible()
+        page.get_by_text("Its last lines").click()
+        lines = page.get_by_role("region", name="Last lines of the failed stage")
+        expect(lines).to_contain_text(HOSTILE)
+        expect(lines).to_contain_text("ERROR label_questions 1 failed after 3.2 s: InferenceError: 503")
+        expect(lines).not_to_contain_text("pass@1")  # it is of another stage
+        expect(page.locator(".log img")).to_have_count(0)
+        expect(page.get_by_role("region", name="Log of the run")).to_contain_text("micro pass@1 27.1%")
+
+
+def test_a_run_at_work_shows_how_long_it_will_take(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/at-work")
+        remaining = page.locator(".remaining")
+        expect(remaining).to_contain_text("train challenger 1: about ")
+        expect(remaining).to_contain_text("whole run: about ")
+        expect(remaining).to_contain_text("judging by the times of finished and of this run's own stages")
+        page.goto(f"{address}/runs/finished")
+        expect(page.get_by_role("heading", name="finished", level=1)).to_be_visible()
+        expect(page.locator(".remaining")).to_have_count(0)
+
+
+@pytest.mark.parametrize("run", ["failed", "at-work"])
+def test_the_page_is_accessible(address: str, page: Page, run: str) -> None:
+    page.goto(f"{address}/runs/{run}")
+    look_at(page, f"{address}/runs/{run}", run, LOOKS)
