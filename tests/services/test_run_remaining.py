@@ -75,8 +75,8 @@ def test_a_run_of_another_preset_or_that_has_not_ended_tells_nothing(home: Home)
 def test_an_interrupted_stage_does_not_count(sqlite: Store) -> None:
     with sqlite.write() as session:
         create(session, "r")
-        for t in (0, 1):
-            finish(session, "r", t, "evaluate", {}, 10.0)
+        for t, took in ((0, 10.0), (1, 1.0)):
+            finish(session, "r", t, "evaluate", {}, took)
         session.execute(update(Stages).where(Stages.iteration == 1).values(attempt=2))
     with sqlite.read() as session:
         stages = queries.ledger.stages_of(session, "r")
