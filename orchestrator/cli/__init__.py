@@ -20,6 +20,7 @@ _COMMANDS = {
         "up": "services:up",
         "down": "services:down",
         "status": "services:status",
+        "doctor": "doctor:doctor",
         "migrate": "services:migrate",
         "api": "api:api",
         "keys": "api:keys",

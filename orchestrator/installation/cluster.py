@@ -50,13 +50,16 @@ class Ports:
 
     def resolved(self) -> Ports:
         """The ports with every 0 replaced by a free port. Raises `StartError` if a given port is in use."""
-        taken = {name: port for name, port in self._items() if port and _is_in_use(port)}
-        if taken:
+        if taken := self.taken():
             listed = ", ".join(f"{port} (--{name}-port)" for name, port in taken.items())
             raise StartError(
                 f"port in use on 127.0.0.1: {listed}; free it, or give another one (0 takes any free port)"
             )
         return Ports(**{name: port or free_port() for name, port in self._items()})
+
+    def taken(self) -> dict[str, int]:
+        """The ports that are in use, by the names of their services."""
+        return {name: port for name, port in self._items() if port and _is_in_use(port)}
 
     def _items(self) -> list[tuple[str, int]]:
         ports = [("serve", self.serve), ("dashboard", self.dashboard), ("prefect", self.prefect), ("ray", self.ray)]
@@ -126,7 +129,7 @@ def _commands(home: Home, ports: Ports, services: Services) -> list[tuple[str, l
     prefect = [str(_BIN / "prefect"), "server", "start", "--host=127.0.0.1", f"--port={ports.prefect}"]
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
-        ("ray", ray, lambda: _problem_with_ray(services) is None),
+        ("ray", ray, lambda: problem_with_ray(services) is None),
         ("prefect", prefect, lambda: problem_with_prefect(services.prefect) is None),
         (
             "runner",
@@ -219,7 +222,7 @@ def _problems(services: Services) -> list[str]:
 
 def _problem_of_each(services: Services) -> dict[str, str | None]:
     """Service that a run needs -> the problem with it, or None."""
-    return {"ray": _problem_with_ray(services), "prefect": problem_with_prefect(services.prefect)}
+    return {"ray": problem_with_ray(services), "prefect": problem_with_prefect(services.prefect)}
 
 
 def _end(services: list[psutil.Process], patience_s: float) -> None:
@@ -268,6 +271,12 @@ def _get(url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
     return httpx.get(url, headers=headers, timeout=_ANSWER_S, trust_env=False)
 
 
+def problem_with_api(home: Home, api_url: str) -> str | None:
+    """The problem with the REST API of this home; None if it answers to the home's own key."""
+    headers = {"Authorization": f"Bearer {home.api_key}"}
+    return _problem(api_url, lambda: _get(f"{api_url}/api/v1/runs", headers), "API key")
+
+
 def _is_healthy(api_url: str) -> bool:
     try:
         return _get(f"{api_url}/healthz").status_code == httpx.codes.OK
@@ -286,7 +295,8 @@ def _problem(url: str, request: Callable[[], httpx.Response], secret: str) -> st
     return None if status == httpx.codes.OK else f"{url} answers with HTTP {status}"
 
 
-def _problem_with_ray(services: Services) -> str | None:
+def problem_with_ray(services: Services) -> str | None:
+    """The problem with Ray's dashboard, through which Ray is asked; None if it can be used."""
     url = services.dashboard_url
     return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
 

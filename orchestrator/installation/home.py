@@ -95,14 +95,19 @@ def make_private(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        status = folder.lstat()
-        mode = stat.S_IMODE(status.st_mode)
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-            owner = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
-            raise NotPrivate(f"{folder}: expected a folder of user {os.getuid()}, got {owner}") from None
-        if mode & 0o077:
-            expected = "expected a folder that only its owner may enter"
-            raise NotPrivate(f"{folder}: {expected}, got mode {mode:o}: chmod 700 {folder}") from None
+        refuse_open(folder)
+
+
+def refuse_open(path: Path) -> None:
+    """Raise `NotPrivate` if the path is open to others, belongs to another user, or is a link or a file."""
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        owner = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+        raise NotPrivate(f"{path}: expected a folder of user {os.getuid()}, got {owner}") from None
+    if mode & 0o077:
+        expected = "expected a folder that only its owner may enter"
+        raise NotPrivate(f"{path}: {expected}, got mode {mode:o}: chmod 700 {path}") from None
 
 
 def _variable(name: str) -> str:

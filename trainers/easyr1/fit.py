@@ -9,11 +9,13 @@ the objective.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from core.methods import Method, Objective, Signal
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
 from trainers.base import TrainError
+from trainers.easyr1 import PINNED, corrections
 
 # The signals that the reward function can provide. EasyR1 passes it no token entropies.
 SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})
@@ -70,6 +72,19 @@ def refuse_layout(training: Training, rollouts: int, settings: EasyR1Settings) -
     for items, count, name, parts in divisions:
         if count == 0 or count % parts:
             raise TrainError(f"{name}: EasyR1 divides {items} evenly: expected a divisor of {count}, got {parts}")
+
+
+def checkout_problem(source: Path) -> str | None:
+    """The reason why `trainer.source` is not an EasyR1 that we can start, or None if it is one."""
+    main = source / "verl" / "trainer" / "main.py"
+    if not main.is_file():
+        return f"trainer.source: expected a checkout of EasyR1, there is no {main}"
+    if reason := corrections.unknown(source):
+        return (
+            f"trainer.source: expected a checkout of EasyR1 {PINNED}, because coevo corrects the seeds of its rollouts "
+            f"(trainers/easyr1/corrections.py); this checkout is different: {reason}"
+        )
+    return None
 
 
 def _unfit_reasons(training: Training, objective: Objective) -> Iterator[str]:

@@ -28,8 +28,9 @@ from core.statistics.guard import StepSignal, ends_training, step_alarms
 from services.inference import access
 from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
-from trainers.easyr1 import PINNED, checkpoint, corrections
+from trainers.easyr1 import checkpoint
 from trainers.easyr1.config import CHECKPOINTS, CONFIG, render, rollout_seed
+from trainers.easyr1.fit import checkout_problem
 from trainers.easyr1.progress import parse
 from trainers.easyr1.reservation import PATIENCE_S, log_of, reserve
 from trainers.folders import remove_unfinished
@@ -84,14 +85,8 @@ class EasyR1Trainer:
 
     def _prepare(self, job: TrainJob, folder: Path) -> None:
         """Check that the job can start, and write the files that EasyR1 starts from."""
-        main = Path(self.settings.source) / "verl" / "trainer" / "main.py"
-        if not main.is_file():
-            raise TrainError(f"{job.key}: trainer.source: expected a checkout of EasyR1, there is no {main}")
-        if reason := corrections.unknown(Path(self.settings.source)):
-            raise TrainError(
-                f"{job.key}: trainer.source: expected a checkout of EasyR1 {PINNED}, because coevo corrects the "
-                f"seeds of its rollouts (trainers/easyr1/corrections.py); this checkout is different: {reason}"
-            )
+        if problem := checkout_problem(Path(self.settings.source)):
+            raise TrainError(f"{job.key}: {problem}")
         if not Path(job.start.path).is_dir():
             raise TrainError(f"{job.key}: start: expected a folder with a model, got {job.start.path}")
         fingerprint_file = folder / _FINGERPRINT

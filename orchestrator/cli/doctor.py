@@ -1,0 +1,69 @@
+"""`coevo doctor`: check whether this machine can run the services and a preset."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from core.settings.parsing import load_config
+from orchestrator.cli.question import printable
+from orchestrator.cli.terminal import AsJson, clear_errors, setting
+from orchestrator.doctor.examine import Result, examine
+from orchestrator.doctor.result import Status, Subject
+from orchestrator.installation.home import home
+from orchestrator.runs import preset_path
+
+_COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "fault": "red", "-": "bright_black"}
+_LONGEST = 1000  # characters of a line
+
+
+def doctor(
+    preset: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a preset in deploy/runs, or path of a TOML file, to check too.", show_default=False
+        ),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override a setting: base_model=FOLDER. May be given more than once."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check whether this machine can run the services and, if one is given, a preset. Nothing is changed.
+
+    Each line is ok, a warning, or a fault with what to do about it; "-" marks a check that does not apply here. The
+    exit status is 1 if there is a fault.
+    """
+    with clear_errors():
+        config = None
+        if preset is not None:
+            config = load_config(preset_path(preset), dict(setting(text) for text in override or []))
+        results = []
+        for result in examine(Subject(home(), preset, config)):
+            results.append(result)
+            if not as_json:
+                _print(result)
+        counts = Counter(result.status for result in results)
+        if as_json:
+            checks = [asdict(result) for result in results]
+            print(json.dumps({"faults": counts["fault"], "warnings": counts["warning"], "checks": checks}, indent=1))
+        else:
+            print(f"faults: {counts['fault']}, warnings: {counts['warning']}")
+        raise typer.Exit(1 if counts["fault"] else 0)
+
+
+def _print(result: Result) -> None:
+    console = Console(emoji=False, highlight=False, soft_wrap=True)
+    console.print(f"[{_COLOURS[result.status]}]{result.status:<8}[/]{result.name:<18}{_line(result.detail)}")
+    if result.remedy:
+        console.print(f"{'':<26}-> {_line(result.remedy)}")
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split()), _LONGEST)

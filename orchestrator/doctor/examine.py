@@ -1,0 +1,79 @@
+"""Makes all checks, one after the other, each within a deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from core.errors import CoevoError
+from orchestrator.doctor import devices, machine, model, packages, preset, running
+from orchestrator.doctor.result import Fault, Finding, Status, Subject
+
+Check = Callable[[Subject], Finding]
+_DEADLINE_S = 30.0
+_WITH_PROCESS_S = devices.DEADLINE_S + 30  # for checks that wait for a process, which has a deadline of its own
+
+CHECKS: tuple[tuple[str, Check, float], ...] = (
+    ("Python", packages.check_python, _DEADLINE_S),
+    ("packages", packages.check_packages, _DEADLINE_S),
+    ("home", machine.check_home, _DEADLINE_S),
+    ("disk", machine.check_disk, _DEADLINE_S),
+    ("memory", machine.check_memory, _DEADLINE_S),
+    ("shared memory", machine.check_shared_memory, _DEADLINE_S),
+    ("Ray's folder", machine.check_ray_folder, _DEADLINE_S),
+    ("Ray's address", running.check_addresses, _DEADLINE_S),
+    ("services", running.check_services, _DEADLINE_S),
+    ("answers", running.check_answers, _DEADLINE_S),
+    ("left over", running.check_left_over, _DEADLINE_S),
+    ("ports", running.check_ports, _DEADLINE_S),
+    ("database", running.check_database, _DEADLINE_S),
+    ("GPUs", devices.check_gpus, _WITH_PROCESS_S),
+    ("driver", devices.check_driver, _WITH_PROCESS_S),
+    ("GPUs in Ray", devices.check_ray_gpus, _WITH_PROCESS_S),
+    ("all-reduce", devices.check_all_reduce, _WITH_PROCESS_S),
+    ("vLLM", devices.check_vllm, _WITH_PROCESS_S),
+    ("settings", preset.check_settings, 2 * _DEADLINE_S),
+    ("base model", model.check_model, 2 * _DEADLINE_S),
+    ("GPUs needed", preset.check_layout, _WITH_PROCESS_S),
+    ("external services", preset.check_external, 2 * _DEADLINE_S),
+    ("EasyR1", preset.check_easyr1, _WITH_PROCESS_S),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one check found, as a line of the screen and as JSON."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str | None
+
+
+def examine(subject: Subject, checks: Iterable[tuple[str, Check, float]] | None = None) -> Iterator[Result]:
+    """The result of each check, of `CHECKS` by default, in order. No check takes longer than its deadline."""
+    for name, check, deadline_s in CHECKS if checks is None else checks:
+        finding = _within(check, subject, deadline_s)
+        yield Result(name, finding.status, finding.detail, finding.remedy)
+
+
+def _within(check: Check, subject: Subject, deadline_s: float) -> Finding:
+    """What a check finds. If it is not done by the deadline, it is left behind in its thread."""
+    found: Future[Finding] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(check(subject))
+        except Exception as error:  # noqa: BLE001 (passed to the thread that waits)
+            found.set_exception(error)
+
+    threading.Thread(target=work, name="check", daemon=True).start()
+    try:
+        return found.result(deadline_s)
+    except Fault as fault:
+        return Finding("fault", str(fault), fault.remedy)
+    except (CoevoError, OSError) as error:  # a TimeoutError is an OSError
+        late = not found.done()
+        return Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))

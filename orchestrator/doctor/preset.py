@@ -1,0 +1,121 @@
+"""Whether a preset can run here: its settings, its GPUs, the services that it asks, and EasyR1's environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from core.settings.config import RunConfig
+from core.settings.serving import Service
+from core.settings.trainers import EasyR1Settings
+from orchestrator.doctor.devices import devices, run
+from orchestrator.doctor.result import Fault, Finding, Subject, ok, skipped
+from orchestrator.installation.home import ROOT
+from orchestrator.readiness import refuse_unready
+from orchestrator.sizing import Assumptions, Plan, SizingError, calculate
+from services.inference.external import ask_each, post
+from trainers.easyr1.fit import checkout_problem
+
+_SERVICE_S = 20.0  # for the one request to each service
+# What a training imports in EasyR1's environment: its own packages, and what the reward imports of ours.
+_IN_EASYR1 = "import peft, flash_attn, ray, torch, transformers, vllm; import trainers.easyr1.reward_shim"
+
+
+def check_settings(subject: Subject) -> Finding:
+    """Everything that `coevo run` checks before it starts: settings, model, benchmarks, prompts, keys, applications."""
+    if subject.config is None:
+        return skipped("no preset is given")
+    refuse_unready(subject.config, new=True)
+    return ok(f"{subject.preset} would be accepted by `coevo run`")
+
+
+def check_layout(subject: Subject) -> Finding:
+    """Whether the preset's GPUs are there, divide its model's heads, and have the memory that `coevo plan` computes."""
+    if subject.config is None:
+        return skipped("no preset is given")
+    gpus = devices()["gpus"]
+    assumed = Assumptions()
+    if gpus:
+        assumed = replace(assumed, gpu_memory=min(gpu["gib"] for gpu in gpus), gpus_per_node=len(gpus))
+    try:
+        plan = calculate(str(subject.preset), subject.config, assumed)
+    except SizingError as error:
+        return Finding("warning", f"cannot be computed: {error}")
+    if problems := list(_undivided(plan)):
+        raise Fault("; ".join(problems), "choose tensor parallelism that divides both numbers")
+    here = -(-plan.gpus // plan.layout.trainer.nodes)
+    elsewhere = subject.services is not None and not subject.services.processes  # then so are the GPUs
+    if here > len(gpus) and not elsewhere:
+        raise Fault(
+            f"it needs {here} GPUs on this machine, which has {len(gpus)}", f"coevo plan {subject.preset} --gpus N"
+        )
+    if plan.problems and gpus:
+        remedy = f"coevo plan {subject.preset} --gpu-memory {assumed.gpu_memory:.0f} says what to change"
+        return Finding("warning", f"by arithmetic it does not fit: {plan.problems[0]}", remedy)
+    return ok(f"{here} GPUs are enough" if here else "it needs no GPU")
+
+
+def _undivided(plan: Plan) -> Iterator[str]:
+    """The tensor parallelisms that do not divide the heads of the model, whose ranks each take a part of them."""
+    heads = plan.shape.num_attention_heads
+    ranks = [
+        (f"application {app.name}: tensor_parallel_size", app.tensor_parallel)
+        for app in plan.layout.apps
+        if app.swapped
+    ]
+    for name, count in [*ranks, ("trainer.tensor_parallel", plan.layout.trainer.tensor_parallel)]:
+        if heads % count:
+            yield f"{name}: expected a divisor of the model's {heads} attention heads, got {count}"
+
+
+def check_external(subject: Subject) -> Finding:
+    """Whether the judge and the embedder that the preset names answer a tiny request."""
+    if subject.config is None:
+        return skipped("no preset is given")
+    requests = list(_requests(subject.config))
+    if not requests:
+        return skipped("the preset asks no external service")
+    for service, route, body in requests:
+        patient = service.model_copy(update={"timeout": _SERVICE_S, "attempts": 1})
+        asyncio.run(_send(patient, route, body))
+    return ok(f"{', '.join(service.url for service, _, _ in requests)} answered")
+
+
+def _requests(config: RunConfig) -> Iterator[tuple[Service, str, dict[str, Any]]]:
+    """Each service that a run asks, with the route and the body of a tiny request."""
+    chat = {"messages": [{"role": "user", "content": "1 + 1 = ?"}], "max_tokens": 1}
+    for service in config.audit.services:
+        yield service, "chat/completions", {"model": service.model, **chat}
+    signals = config.solver.signals
+    for service in signals.services(config.solver.reward):
+        if service is signals.embedder:
+            yield service, "embeddings", {"model": service.model, "input": ["1 + 1"]}
+        else:
+            yield service, "chat/completions", {"model": service.model, **chat}
+
+
+async def _send(service: Service, route: str, body: dict[str, Any]) -> None:
+    async def ask(http: aiohttp.ClientSession, item: dict[str, Any]) -> Any:
+        return await post(http, service, route, item)
+
+    await ask_each(service, [body], ask, at_once=1)
+
+
+def check_easyr1(subject: Subject) -> Finding:
+    """Whether EasyR1's sources are those that coevo corrects, and its Python can import what a training imports."""
+    if subject.config is None or not isinstance(settings := subject.config.trainer, EasyR1Settings):
+        return skipped("no preset with trainer.type = 'easyr1' is given")
+    if problem := checkout_problem(Path(settings.source)):
+        raise Fault(problem, "follow docs/easyr1.md, or set trainer.source")
+    path = os.pathsep.join([str(Path(settings.source).resolve()), str(ROOT)])
+    try:
+        run([settings.python, "-c", _IN_EASYR1], {**os.environ, "PYTHONPATH": path})
+    except Fault as error:
+        raise Fault(f"trainer.python: {settings.python}: {error}", "install what docs/easyr1.md lists there") from error
+    return ok(f"{settings.source} and the packages of {settings.python}")

@@ -1,0 +1,259 @@
+"""`coevo doctor` finds faults that are planted on this machine, and says how to mend each."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from core.settings.parsing import load_config
+from orchestrator.cli import app
+from orchestrator.doctor import examine as examining
+from orchestrator.doctor.examine import CHECKS, Result, examine
+from orchestrator.doctor.result import Finding, Subject
+from orchestrator.installation import processes
+from orchestrator.installation.cluster import Ports, free_port
+from orchestrator.installation.home import MICRO_MODEL, Home, Services
+from orchestrator.runs import preset_path
+from storage.session import Store
+
+FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
+FREE = Ports(*(free_port() for _ in range(5)))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
+    for variable in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "RAY_ADDRESS"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "home").mkdir(mode=0o700)
+    return Home(tmp_path / "home")
+
+
+def check(name: str, subject: Subject) -> Result:
+    """The result of one check."""
+    [result] = examine(subject, [one for one in CHECKS if one[0] == name])
+    return result
+
+
+def of_preset(home: Home, preset: str = "demo", **overrides: object) -> Subject:
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return Subject(home, preset, load_config(preset_path(preset), named), FREE)
+
+
+def assert_fault(result: Result, *parts: str) -> None:
+    """The result is a fault, and its line, with the remedy, has every one of the patterns."""
+    assert result.status == "fault", result
+    line = f"{result.detail} -> {result.remedy}"
+    for part in parts:
+        assert re.search(part, line), line
+
+
+def test_a_good_machine_has_no_fault(home: Home, sqlite: Store) -> None:
+    del sqlite  # it is in the folder above the home: the home has none yet
+    results = list(examine(of_preset(home)))
+    assert [result.name for result in results] == [name for name, *_ in CHECKS]
+    assert [result for result in results if result.status == "fault"] == []
+    found = {result.name: result for result in results}
+    for name in ("Python", "home", "disk", "ports", "database", "all-reduce", "settings", "base model"):
+        assert found[name].status == "ok", found[name]
+
+
+def test_a_used_port_is_named_with_the_process_that_has_it(home: Home) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        result = check("ports", Subject(home, ports=Ports(0, 0, port, 0, 0)))
+    assert_fault(result, rf"{port} \(--prefect-port\) by \S+ \(process {os.getpid()}\)", "coevo up --free-ports")
+
+
+def test_a_store_of_an_older_version_is_to_be_migrated(home: Home, empty_sqlite: Path) -> None:
+    shutil.copyfile(empty_sqlite, home.path / "coevo.db")
+    assert check("database", Subject(home)).status == "ok"
+    engine = create_engine(home.database)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0018'"))
+    engine.dispose()
+    assert_fault(check("database", Subject(home)), "version 0018", "coevo migrate")
+
+
+def test_a_database_that_does_not_answer_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVO_DATABASE", "postgresql://someone:secret@127.0.0.1:1/none?connect_timeout=2")
+    result = check("database", Subject(home))
+    assert_fault(result, "127.0.0.1:1", "cannot be opened")
+    assert "secret" not in str(result)
+
+
+def test_a_home_that_cannot_be_written_or_is_open_to_others_is_named(home: Home) -> None:
+    # No user can make a file in /proc, not even root, as which containers run these tests.
+    assert_fault(check("home", Subject(Home(Path("/proc/coevo")))), "/proc cannot be written", "COEVO_HOME")
+    home.path.chmod(0o755)
+    assert_fault(check("home", Subject(home)), f"chmod 700 {home.path}")
+
+
+def test_a_small_disk_is_compared_with_the_checkpoints_of_the_preset(home: Home) -> None:
+    subject = of_preset(home, base_model="models/Qwen3-4B-Base")
+    # 3 iterations of two roles and the base model in float32, three step folders with AdamW's moments, and 2 GiB.
+    parameters = 4_022_468_096
+    needed = (7 * 4 + 3 * 12) * parameters / 2**30 + 2
+    result = check("disk", Subject(home, subject.preset, subject.config, free=lambda _: 200 * 2**30))
+    assert_fault(result, "200.0 GiB free", f"up to {needed:.1f} GiB", "free space")
+    assert check("disk", Subject(home, free=lambda _: 200 * 2**30)).status == "ok"
+
+
+def test_the_address_of_a_ray_that_is_gone_is_to_be_unset(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:1")
+    assert_fault(check("Ray's address", Subject(home)), "ray://127.0.0.1:1, where no Ray answers", "unset RAY_ADDRESS")
+
+
+def test_recorded_services_that_have_ended_are_named(home: Home) -> None:
+    me = os.getpid()
+    alive = {me: ("api", processes.started(me))}
+    home.save_services(Services("a", "b", "c", "d", "secret", alive | {2**22 + 1: ("ray", 1.0)}))
+    assert_fault(check("services", Subject(home)), "services.json names processes that have ended: ray", "coevo down")
+
+
+def test_a_process_of_an_earlier_coevo_up_is_named(home: Home) -> None:
+    environment = {**os.environ, "RAY_AUTH_TOKEN": "of an earlier coevo up"}
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as left:
+        result = check("left over", Subject(home))
+        left.kill()
+    assert (result.status, result.remedy) == ("warning", f"kill {left.pid}")
+    assert check("left over", Subject(home)).status == "ok"
+
+
+def test_sessions_of_rays_that_have_ended_are_to_be_removed(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    home.ray_temp.parent.mkdir(mode=0o700)
+    session = home.ray_temp / "session_2026-01-01_00-00-00_000000_1"
+    session.mkdir(parents=True)
+    result = check("Ray's folder", Subject(home))
+    assert (result.status, result.remedy) == ("warning", f"rm -r {session}")
+    home.ray_temp.parent.chmod(0o777)
+    assert_fault(check("Ray's folder", Subject(home)), "only its owner may enter")
+
+
+def test_another_version_of_a_package_is_named(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, version in (("httpx", "0.1"), ("rich", "15.999")):
+        (tmp_path / f"{name}-{version}.dist-info").mkdir()
+        (tmp_path / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert_fault(
+        check("packages", Subject(home)), r"httpx: expected <1,>=0.28, got 0\.1 ", "pip install -c constraints"
+    )
+    shutil.rmtree(tmp_path / "httpx-0.1.dist-info")
+    result = check("packages", Subject(home))
+    assert result.status == "warning"
+    assert re.search(r"^rich 15\.999 \(tested with \d", result.detail)
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model in several files with an index, as large models are."""
+    folder = tmp_path_factory.mktemp("sharded")
+    AutoModelForCausalLM.from_pretrained(MICRO_MODEL).save_pretrained(folder, max_shard_size="1MB")
+    AutoTokenizer.from_pretrained(MICRO_MODEL).save_pretrained(folder)
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path: Path, sharded: Path) -> Path:
+    return shutil.copytree(sharded, tmp_path / "model")
+
+
+def test_a_model_without_a_tokenizer_or_a_template_or_with_a_missing_or_short_shard_is_named(
+    home: Home, model: Path
+) -> None:
+    subject = of_preset(home, base_model=str(model))
+    assert check("base model", subject).status == "ok"
+    for name, pattern in (
+        ("tokenizer.json", "has no tokenizer"),
+        ("chat_template.jinja", "has no chat template.*put a chat_template.jinja"),
+        (next(model.glob("*.safetensors")).name, r"shards are missing: model-0000\d-of-.*download the model again"),
+        ("model.safetensors.index.json", None),
+    ):
+        content = (model / name).read_bytes()
+        (model / name).unlink()
+        if pattern:
+            assert_fault(check("base model", subject), pattern)
+        else:  # without an index nothing names the shards, but the parameters can be counted
+            shard = next(model.glob("*.safetensors"))
+            weights = shard.read_bytes()
+            shard.unlink()
+            assert_fault(check("base model", subject), "expected [0-9,]+ parameters, its files have")
+            shard.write_bytes(weights[:-1])
+            assert_fault(check("base model", subject), "is cut off: expected [0-9,]+ bytes")
+        (model / name).write_bytes(content)
+
+
+def test_a_judge_that_does_not_answer_is_named(home: Home) -> None:
+    judge = {"url": "http://127.0.0.1:1/v1", "model": "judge"}
+    result = check("external services", of_preset(home, audit={"oracle": "judge", "judge": judge}))
+    assert_fault(result, r"http://127\.0\.0\.1:1/v1: chat/completions: .*[Cc]onnect")
+
+
+def test_a_key_that_is_not_set_is_named(home: Home) -> None:
+    judge = {"url": "http://127.0.0.1:1/v1", "model": "judge", "key_variable": "NO_SUCH_KEY"}
+    assert_fault(
+        check("settings", of_preset(home, audit={"oracle": "judge", "judge": judge})), "NO_SUCH_KEY is not set"
+    )
+
+
+def test_batches_and_heads_that_cannot_be_divided_are_named(home: Home) -> None:
+    preset = of_preset(home, "rzero-qwen3-4b", trainer__gpus_per_node=7)
+    assert_fault(check("settings", preset), "GPUs: EasyR1 divides .* evenly: expected a divisor of 512, got 7")
+    preset = of_preset(home, "rzero-qwen3-4b", trainer__tensor_parallel=3)
+    assert_fault(
+        check("GPUs needed", preset), "trainer.tensor_parallel: expected a divisor of the model's 32 .*, got 3"
+    )
+
+
+def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(home: Home, tmp_path: Path) -> None:
+    def preset(source: Path) -> Subject:
+        return of_preset(home, "rzero-single-gpu", trainer__source=str(source), trainer__python=sys.executable)
+
+    assert_fault(check("EasyR1", preset(tmp_path)), "trainer.source: expected a checkout of EasyR1", "docs/easyr1.md")
+    assert_fault(check("EasyR1", preset(FAKE_EASYR1)), "No module named '(vllm|flash_attn|peft)'", "docs/easyr1.md")
+
+
+def test_a_check_that_hangs_ends_at_its_deadline(home: Home) -> None:
+    def hangs(_: Subject) -> Finding:
+        threading.Event().wait()
+        return Finding("ok", "")
+
+    [result] = examine(Subject(home), [("hangs", hangs, 0.01)])
+    assert_fault(result, r"no answer within 0\.01 s")
+
+
+def test_the_command_prints_faults_with_their_mends_and_exits_with_1(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = [one for one in CHECKS if one[0] in ("home", "Ray's address", "settings")]
+    monkeypatch.setattr(examining, "CHECKS", quick)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(app, ["doctor", "demo", "--set", "base_model=none"])
+    assert result.exit_code == 1
+    assert "fault   Ray's address" in result.stdout
+    assert "-> unset RAY_ADDRESS" in result.stdout
+    assert "faults: 2, warnings: 0" in result.stdout
+    printed = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert [one["status"] for one in printed["checks"]] == ["ok", "fault", "-"]
+    assert (printed["faults"], printed["warnings"]) == (1, 0)
+    monkeypatch.delenv("RAY_ADDRESS")
+    assert CliRunner().invoke(app, ["doctor"]).exit_code == 0
