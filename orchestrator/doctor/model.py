@@ -47,7 +47,12 @@ def _expected(name: str) -> int | None:
 def _named_shards(folder: Path) -> set[str]:
     """The files of weights that the model's index names; none if it has no index, since then it has one file."""
     index = folder / "model.safetensors.index.json"
-    return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
+    if not index.is_file():
+        return set()
+    try:
+        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError) as error:
+        raise Fault(f"base_model: {index} is not an index of shards: {error!r}", "download it again") from error
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -57,10 +62,10 @@ def _tensors(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             with file.open("rb") as content:
                 (length,) = struct.unpack("<Q", content.read(8))
                 header: dict[str, Any] = json.loads(content.read(min(length, _LARGEST_HEADER)))
-        except (OSError, struct.error, ValueError) as error:
-            raise Fault(f"base_model: {file} is not a safetensors file: {error}", "download it again") from error
-        header.pop("__metadata__", None)
-        end = 8 + length + max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
+            header.pop("__metadata__", None)
+            end = 8 + length + max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
+        except (OSError, struct.error, ValueError, KeyError) as error:
+            raise Fault(f"base_model: {file} is not a safetensors file: {error!r}", "download it again") from error
         if (size := file.stat().st_size) < end:
             raise Fault(f"base_model: {file} is cut off: expected {end:,} bytes, got {size:,}", "download it again")
         yield from header.items()

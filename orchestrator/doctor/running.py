@@ -36,6 +36,8 @@ def check_addresses(_: Subject) -> Finding:
 def check_services(subject: Subject) -> Finding:
     """Whether the services that are recorded in the home's services.json, or named by the environment, are alive."""
     services = subject.services
+    if services is None and os.environ.get("COEVO_RAY_ADDRESS"):
+        subject.home.services()  # raises an error, which names the variable that is missing
     if services is None:
         return ok(f"none are up for {subject.home.path}")
     if not services.processes:

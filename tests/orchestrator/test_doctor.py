@@ -125,6 +125,12 @@ def test_recorded_services_that_have_ended_are_named(home: Home) -> None:
     assert_fault(check("services", Subject(home)), "services.json names processes that have ended: ray", "coevo down")
 
 
+def test_services_elsewhere_that_are_not_fully_named_are_a_fault(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVO_RAY_ADDRESS", "ray:6379")
+    monkeypatch.delenv("COEVO_RAY_DASHBOARD_URL", raising=False)
+    assert_fault(check("services", Subject(home)), "COEVO_RAY_DASHBOARD_URL: expected a value")
+
+
 def test_a_process_of_an_earlier_coevo_up_is_named(home: Home) -> None:
     environment = {**os.environ, "RAY_AUTH_TOKEN": "of an earlier coevo up"}
     command = [sys.executable, "-c", "input()"]
@@ -199,6 +205,8 @@ def test_a_model_without_a_tokenizer_or_a_template_or_with_a_missing_or_short_sh
             assert_fault(check("base model", subject), "expected [0-9,]+ parameters, its files have")
             shard.write_bytes(weights[:-1])
             assert_fault(check("base model", subject), "is cut off: expected [0-9,]+ bytes")
+            shard.write_bytes(b"<html>")
+            assert_fault(check("base model", subject), "is not a safetensors file.*download it again")
         (model / name).write_bytes(content)
 
 
