@@ -15,6 +15,11 @@ from core.settings.training import Sampling, Training, trained_rollouts
 from core.statistics.guard import Guard, TrainingHistory
 from core.types import Checkpoint, Denominator, Role
 
+# Of the mean difference between the log-probabilities of sampler and trainer, in nats per token. Rounding in float32
+# causes a gap of about 1e-5. A gap above this limit means that the trainer computes other probabilities than the
+# sampler, for example because the architecture changes its logits after the output embedding.
+LARGEST_SAMPLER_GAP = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class TrainQuestion:

@@ -32,6 +32,7 @@ _COMMANDS = {
         "logs": "logs:logs",
         "experiment": "experiment:experiment",
         "plan": "plan:plan",
+        "smoke": "smoke:smoke",
     },
     "Results": {
         "evaluate": "evaluate:evaluate",

@@ -16,7 +16,7 @@ from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
 from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
-from trainers.base import TrainError, TrainJob
+from trainers.base import LARGEST_SAMPLER_GAP, TrainError, TrainJob
 from trainers.local.activations import checkpoint_layers, save_attention_memory
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
 from trainers.local.ranks import Ranks
@@ -26,10 +26,6 @@ from trainers.local.state import Metrics, State, final_folder, fingerprint, newe
 from trainers.local.update import Row, make_optimiser, set_learning_rate, update
 from trainers.schedule import learning_rate_at, rollouts_at
 
-# In nats per token. Rounding in float32 causes a gap of about 1e-5. A gap above this limit means that the trainer
-# computes other probabilities than the sampler, for example because the architecture changes its logits after the
-# output embedding.
-_LARGEST_SAMPLER_GAP = 0.1
 _DEFAULTS = LocalSettings()
 
 
@@ -183,10 +179,10 @@ def _update(
         rows_per_update=None if prompts is None else prompts * count,
     )
     learner.optimiser.zero_grad()  # frees the gradients' memory for sampling
-    if figures["sampler_gap"] > _LARGEST_SAMPLER_GAP:
+    if figures["sampler_gap"] > LARGEST_SAMPLER_GAP:
         raise TrainError(
             f"{job.key}: the log-probabilities of trainer and sampler differ by {figures['sampler_gap']:.3f} nats per "
-            f"token, expected at most {_LARGEST_SAMPLER_GAP}: {type(model).__name__} cannot be trained"
+            f"token, expected at most {LARGEST_SAMPLER_GAP}: {type(model).__name__} cannot be trained"
         )
     return {**figures, "zero_advantage_share": groups_without_advantage / len(trained_groups)}
 

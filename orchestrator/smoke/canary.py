@@ -1,0 +1,135 @@
+"""Compares the log-probabilities of a served model with those of the trainer's forward pass over the same tokens.
+
+A large difference means that the served engine computes another model than the one that was trained: it holds other
+weights, has another chat template, or a kernel is wrong on this GPU. The engine computes in its own precision, bfloat16
+on a GPU. The forward pass is the embedded trainer's, in float32 on the CPU, also for EasyR1, whose own pass needs its
+GPUs. One step changes the weights so little that bfloat16 may hide it; the difference to the weights before the
+training shows whether it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from core.errors import CoevoError
+from core.questions.prompts import solver_messages
+from core.types import Checkpoint
+from orchestrator.installation.home import Services
+from services.inference.access import key_of
+from trainers.base import LARGEST_SAMPLER_GAP
+
+_REPLIES, _TOKENS = 4, 64  # replies to a question, and the most tokens of each
+_PATIENCE_S = 300.0
+_TOKEN_ID = "token_id:"  # noqa: S105 (vLLM's prefix of a token's id where it is asked for ids instead of texts)
+
+
+class CanaryError(CoevoError):
+    """The served model did not answer, or not with its tokens and their log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A sampled reply: token ids, and the log-probability of each in nats as the served engine computed it."""
+
+    question: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The absolute differences of the log-probabilities, in nats a token: `n` tokens, their mean and the largest."""
+
+    n: int
+    mean: float
+    largest: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the mean is one with which the embedded trainer trains."""
+        return self.mean <= LARGEST_SAMPLER_GAP
+
+
+def ask(services: Services, application: str, checkpoint: Checkpoint, questions: Sequence[str]) -> list[Reply]:
+    """A few replies to each question by the served checkpoint, sampled at temperature 1. Raises `CanaryError`.
+
+    At this temperature and without top-p, both engines report the same thing: the model's own log-probabilities.
+    """
+    url = f"{services.endpoint(application)}/chat/completions"
+    headers = {"Authorization": f"Bearer {key_of(services.ray_token)}"}
+    replies: list[Reply] = []
+    with httpx.Client(headers=headers, timeout=_PATIENCE_S, trust_env=False) as http:
+        for seed, question in enumerate(questions):
+            body = _body(application, checkpoint.id, question, seed)
+            try:
+                response = http.post(url, json=body).raise_for_status()
+                replies += read(question, response.json())
+            except httpx.HTTPError as error:
+                raise CanaryError(f"{url}: {type(error).__name__}: {error}") from error
+    return replies
+
+
+def _body(application: str, checkpoint: str, question: str, seed: int) -> dict[str, Any]:
+    return {
+        "model": application,
+        "policy_version": checkpoint,  # an engine that holds another checkpoint refuses
+        "messages": solver_messages(question),
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "max_tokens": _TOKENS,
+        "n": _REPLIES,
+        "seed": seed,
+        "logprobs": True,
+        "return_tokens_as_token_ids": True,  # vLLM's; else it gives texts, and two tokens may have the same
+    }
+
+
+def read(question: str, answer: Mapping[str, Any]) -> list[Reply]:
+    """The replies of a chat completion. A token has its `token_id` (ours), or a `token` `"token_id:N"` (vLLM's).
+
+    Raises `CanaryError`.
+    """
+    try:
+        contents = [choice["logprobs"]["content"] for choice in answer["choices"]]
+        return [
+            Reply(question, tuple(map(_token_id, content)), tuple(float(token["logprob"]) for token in content))
+            for content in contents
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CanaryError(f"expected the log-probability and the id of every token, got none: {error!r}") from error
+
+
+def _token_id(token: Mapping[str, Any]) -> int:
+    return int(token["token_id"] if "token_id" in token else token["token"].removeprefix(_TOKEN_ID))
+
+
+def compare(folder: Path, replies: Sequence[Reply]) -> Gap:
+    """Compare the replies with a forward pass of the model in `folder`. Raises `CanaryError` if there is no token."""
+    import torch  # imported here, because it takes seconds to import
+    from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
+    from services.inference.engines.model_files import text_side
+    from trainers.local.grpo import token_logprobs
+
+    disable_progress_bar()
+    load: Any = AutoModelForCausalLM.from_pretrained
+    model, (tokenizer, _) = load(folder, dtype=torch.float32, local_files_only=True).eval(), text_side(folder)
+    differences: list[float] = []
+    for reply in replies:
+        messages = solver_messages(reply.question)
+        chat = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+        prompt: list[int] = chat["input_ids"]
+        ids = torch.tensor([[*prompt, *reply.tokens]])
+        mask = (torch.arange(ids.shape[1]) >= len(prompt))[None]
+        with torch.no_grad():
+            logprobs, _entropies = token_logprobs(model, ids, mask, temperature=1.0)
+        differences += (logprobs[mask] - torch.tensor(reply.logprobs)).abs().tolist()
+    if not differences:
+        raise CanaryError("the served model's replies have no tokens, so there is nothing to compare")
+    return Gap(len(differences), sum(differences) / len(differences), max(differences))
