@@ -70,7 +70,7 @@ def check_gpus(_: Subject) -> Finding:
             return skipped(f"this machine has no GPU (torch {seen['torch']})")
         raise Fault(
             f"torch {seen['torch']} sees none of the machine's GPUs: {seen['reason'] or _why_none(seen)}",
-            "install a torch for the driver's CUDA (docs/gpu.md), and give the container the GPUs",
+            "install a torch that is built for the driver's CUDA, and give the container the GPUs",
         )
     if broken := [f"{index} ({gpu['name']}): {gpu['error']}" for index, gpu in enumerate(seen["gpus"]) if gpu["error"]]:
         raise Fault(f"torch {seen['torch']} cannot compute on GPU {'; '.join(broken)}")

@@ -71,6 +71,12 @@ FIGURES = {
     ),
     "right_entropy": Figure("right_entropy", "nats", "Entropy of the right rollouts in training, per token", _STEPS),
     "wrong_entropy": Figure("wrong_entropy", "nats", "Entropy of the wrong rollouts in training, per token", _STEPS),
+    "sampler_gap": Figure(
+        "sampler_gap", "nats", "Mean difference of sampler's and trainer's log-probabilities of a token", _STEPS
+    ),
+    "sampler_gap_max": Figure(
+        "sampler_gap_max", "nats", "Largest difference of sampler's and trainer's log-probabilities of a token", _STEPS
+    ),
     "challenger_policy_entropy": Figure(
         "challenger_policy_entropy", "nats", "Entropy of the Challenger's policy, per token", _STEPS
     ),

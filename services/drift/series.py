@@ -45,6 +45,8 @@ _TRAINING_METRICS: dict[Role, dict[str, str]] = {
                 "wrong_clusters",
                 "right_entropy",
                 "wrong_entropy",
+                "sampler_gap",
+                "sampler_gap_max",
             )
         },
     },

@@ -69,14 +69,16 @@ def test_the_series_of_labels_and_of_right_and_wrong_rollouts_by_hand(store: Sto
     ]
     with store.write() as session:
         for step, metrics in enumerate(steps, 4):
-            of_truth = {"right_prompt_share": step / 10, "right_clusters": step, "wrong_clusters": 2 * step}
+            others = {"right_prompt_share": step / 10, "right_clusters": step, "wrong_clusters": 2 * step}
+            others |= {"sampler_gap": step / 100, "sampler_gap_max": step / 20}
             queries.figures.add_train_metrics(
-                session, run=RUN, iteration=1, role="solver", step=step, metrics=metrics | of_truth
+                session, run=RUN, iteration=1, role="solver", step=step, metrics=metrics | others
             )
     by_key = points(store)
     expected = {"positive_labels": (10 / 3, 3), "negative_labels": (13 / 3, 3)}
     expected |= {"right_prompt_share": (0.6, 3), "right_clusters": (6, 3), "wrong_clusters": (12, 3)}
     expected |= {"right_entropy": (0.3, 2), "wrong_entropy": (0.5, 3)}
+    expected |= {"sampler_gap": (0.06, 3), "sampler_gap_max": (0.3, 3)}
     for name, (value, n) in expected.items():
         point = by_key[name, "", ""]
         assert (point.value, point.lo, point.n) == (pytest.approx(value), None, n)

@@ -55,6 +55,7 @@ class _Sums:
     kl: float = 0.0
     clipped: float = 0.0
     sampler_gap: float = 0.0
+    sampler_gap_max: float = 0.0  # not a sum: the largest
 
 
 def make_optimiser(model: Any, training: Training) -> torch.optim.AdamW:
@@ -100,8 +101,9 @@ def update(
     A.1).
 
     Returns means over tokens and passes: "kl" (k3, to the reference), "entropy" (nats), "clip_share", and "sampler_gap"
-    (the absolute difference to the sampler's log-probabilities, before the first optimiser step). "grad_norm" is the
-    norm before clipping, a mean over optimiser steps. Raises `TrainError` if a gradient is not finite.
+    (the absolute difference to the sampler's log-probabilities, before the first optimiser step). "sampler_gap_max" is
+    the largest such difference. "grad_norm" is the norm before clipping, a mean over optimiser steps. Raises
+    `TrainError` if a gradient is not finite.
     """
     size = rows_per_update or len(rows)
     ranges = [range(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
@@ -229,7 +231,9 @@ def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
     policy's, the ratio starts at exactly 1.
     """
     old = batch.old = logprobs.detach()
-    sums.sampler_gap += float((old - batch.sampled).abs().sum())
+    gaps = (old - batch.sampled).abs()
+    sums.sampler_gap += float(gaps.sum())
+    sums.sampler_gap_max = max(sums.sampler_gap_max, float(gaps.max()))
     return old
 
 
@@ -262,4 +266,8 @@ def _means(sums: _Sums, training: Training, ranks: Ranks, device: torch.device) 
     )
     ranks.add(totals)
     means = (totals[1:] / totals[0]).tolist()
-    return dict(zip(("kl", "entropy", "clip_share", "sampler_gap"), means, strict=True))
+    largest = max(ranks.map(range(ranks.size), lambda _: [sums.sampler_gap_max]))
+    return {
+        **dict(zip(("kl", "entropy", "clip_share", "sampler_gap"), means, strict=True)),
+        "sampler_gap_max": largest,
+    }
