@@ -12,8 +12,10 @@ from core.errors import CoevoError
 from core.settings.config import RunConfig
 from core.settings.experiments import Experiment
 from core.settings.parsing import load_config, validated
+from core.suggestions import no_such
 from orchestrator.installation.home import EXPERIMENTS, Home
-from orchestrator.runs import prepare, preset_path, status_of
+from orchestrator.runs import prepare, status_of
+from orchestrator.starting import preset_path
 from storage import queries
 from storage.queries.runs import RUN_NAME
 from storage.rows import ENDED, ExperimentRun
@@ -43,10 +45,9 @@ def read_experiment(name: str) -> tuple[str, Experiment]:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        known = ", ".join(sorted(file.stem for file in EXPERIMENTS.glob("*.toml")))
-        raise ExperimentError(
-            f"experiment {name!r}: no such experiment; expected one of {known}, or the path of a TOML file"
-        ) from error
+        known = sorted(file.stem for file in EXPERIMENTS.glob("*.toml"))
+        problem = no_such("experiment", known, name, ", or the path of a TOML file")
+        raise ExperimentError(f"experiment {name!r}: {problem}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExperimentError(f"experiment {path}: not valid TOML: {error}") from error
     if not RUN_NAME.fullmatch(path.stem) or len(path.stem) > 30:
@@ -66,8 +67,8 @@ def planned(name: str, experiment: Experiment, seeds: int, overrides: Mapping[st
         for position, (arm, one) in enumerate(arms):
             preset = one.preset or experiment.preset
             settings = {**experiment.settings, **one.settings, **overrides}
-            seed = load_config(preset_path(preset), settings).seed + number
-            settings["seed"] = seed
+            arm_of = f"experiment {name}, arm {arm}:"  # begins the error about a setting
+            settings["seed"] = seed = load_config(preset_path(preset), settings, arm_of).seed + number
             row = ExperimentRun(f"{name}-{arm}-{number + 1}", name, arm, position, seed)
             runs.append(PlannedRun(row, preset, settings, load_config(preset_path(preset), settings)))
     return runs

@@ -36,6 +36,7 @@ from orchestrator.stages.context import Context
 from orchestrator.stages.health import decided
 from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
+from orchestrator.starting import RunError, presets_of
 from services.drift.series import refresh_after
 from services.evaluations import figures_of
 from services.inference.keys import keys_of
@@ -45,8 +46,8 @@ from storage.session import Store, open_store
 Override = str | int | float | bool | list[float] | list[str]
 
 # The form in Prefect shows a list of these. Empty stands for an existing run. Calls in Python may also give a path.
-_LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*runs.presets_of("co_evolve"), ""]})]
-_PromptsPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*runs.presets_of("self_train"), ""]})]
+_LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("co_evolve"), ""]})]
+_PromptsPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("self_train"), ""]})]
 
 _PATIENCE_S = 7 * 24 * 3600  # to wait for a person's answer; then the run fails, and asks again when it is resumed
 _POLL_S = 5
@@ -169,7 +170,7 @@ def _action_after(store: Store, run: str, t: int) -> str:
     try:
         answer = pause_flow_run(wait_for_input=form, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=key)
     except ValidationError as error:
-        raise runs.RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again") from error
+        raise RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again") from error
     runs.set_status(store, run, "running")
     _stage_task("ask_a_person", t)(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))
     return str(runs.decision(store, run, t)["action"])

@@ -24,7 +24,7 @@ from core.types import Checkpoint, LabelledQuestion, Question, Role, Stage, chec
 from orchestrator.ledger import LastWrite
 from orchestrator.question_sets.benchmarks import evaluated_in
 from orchestrator.question_sets.prompts import read_prompts as read_prompt_set
-from orchestrator.stages.auditing import ask_judge, audited_labels
+from orchestrator.stages.auditing import audited_labels, judged_labels
 from orchestrator.stages.context import BATCH, Context
 from orchestrator.stages.curriculum import given_questions
 from orchestrator.stages.evaluation import evaluate_on
@@ -219,8 +219,7 @@ def audit_labels(context: Context) -> LastWrite:
     if audit.oracle is None:
         return lambda _session: {"oracle": None}
     if audit.judge is not None:
-        run, t = context.run, context.iteration
-        result = ask_judge(context.store, run, t, audit.judge, audit.sample, context.batch_done)
+        result = judged_labels(context, audit.judge)
         return lambda _session: result
     labels = audited_labels(context)
 

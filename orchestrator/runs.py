@@ -1,25 +1,25 @@
-"""Creates runs from presets, continues them, and checks beforehand whether they can start."""
+"""Creates runs from presets, and continues them."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.errors import CoevoError
-from core.settings.config import RunConfig, SelfTraining
-from core.settings.parsing import ConfigError, load_config, parse_config, read_preset, with_overrides
+from core.settings.config import RunConfig
+from core.settings.parsing import parse_config, read_preset
 from core.types import Flow, Stage
 from orchestrator.costs import BudgetSpent
-from orchestrator.installation.home import PRESETS, Home
+from orchestrator.installation.home import Home
+from orchestrator.needs import base_model
 from orchestrator.plan import plan
-from orchestrator.readiness import base_model, refuse_unready
+from orchestrator.starting import RunError, check_startable, find_run, length_of, preset_path, why_no_longer
 from storage import queries
 from storage.checkpoints import publish, published_manifest
-from storage.errors import NotThere, StageHeld
-from storage.rows import RunDetail, RunOrigin, RunStatus
+from storage.errors import StageHeld
+from storage.rows import RunOrigin, RunStatus
 from storage.session import Store
 
 _DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the first with a result decides
@@ -27,30 +27,6 @@ _DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the fi
 
 class RunStopped(Exception):
     """The guard, early stopping or a person ended the run; not an error."""
-
-
-class RunError(CoevoError):
-    """A run that cannot be started with these parameters; the message names the parameter."""
-
-
-def preset_path(name: str) -> Path:
-    """The file of a preset, given its name in deploy/runs or its path. Raises `ConfigError` with the known presets."""
-    path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in PRESETS.glob("*.toml")))
-        raise ConfigError(f"preset {name!r}: no such preset; expected one of {known}, or the path of a TOML file")
-    return path
-
-
-def presets_of(flow: Flow) -> list[str]:
-    """The names of the presets that a flow can run. A file with an error is left out; a start from it says what is
-    wrong."""
-    names = []
-    for path in sorted(PRESETS.glob("*.toml")):
-        with suppress(ConfigError):
-            if load_config(path, {}).kind == flow:
-                names.append(path.stem)
-    return names
 
 
 def prepare(
@@ -68,77 +44,16 @@ def prepare(
     """
     config = check_startable(store, run, preset, iterations, overrides, flow)
     if preset:
-        given = {**overrides, **_length(iterations)}
+        given = {**overrides, **length_of(iterations)}
         _create(home, store, run, preset, config, RunOrigin(read_preset(preset_path(preset)), given))
     with store.write() as session:
         queries.runs.set_limits(session, run, config)
     return stored_config(store, run)
 
 
-def check_startable(
-    store: Store, run: str, preset: str, iterations: int, overrides: Mapping[str, Any], flow: Flow = "co_evolve"
-) -> RunConfig:
-    """Check whether a run can be created or continued, and return its settings. Nothing is written.
-
-    `flow` is the flow that will run it: self_train for a run with a prompt set, co_evolve for one without. Raises
-    `ConfigError`, `RunError`, `StoreError` and what `refuse_unready` raises.
-    """
-    if iterations < 0:
-        raise RunError(f"iterations: expected 1 or more, or 0 for what the preset says, got {iterations}")
-    fixed = [name for name in overrides if name.partition(".")[0] not in queries.runs.LIMITS]
-    if fixed and not preset:
-        raise RunError(
-            f"overrides: expected only settings of {' and '.join(queries.runs.LIMITS[1:])} without a preset, since an "
-            f"existing run keeps its others, got {', '.join(fixed)}; give a preset to create another run"
-        )
-    queries.runs.refuse_name(run)
-    row = _row(store, run)
-    if preset:
-        config = load_config(preset_path(preset), {**overrides, **_length(iterations)})
-    else:
-        with store.read() as session:
-            stored = queries.runs.get_run(session, run).config
-        config = parse_config(with_overrides(stored, overrides), source=f"run {run}")
-        config = config.model_copy(update={"iterations": iterations or config.iterations})
-    _check_flow(config, flow, f"preset {preset}" if preset else f"run {run}")
-    if row is not None:
-        queries.runs.refuse_other_settings(row, config)
-        stored_iterations = row.iterations
-        config = config.model_copy(update={"iterations": max(stored_iterations, config.iterations)})
-        reason = _why_no_longer(config, row.status)
-        if config.iterations > stored_iterations and reason is not None:
-            raise RunError(
-                f"run {run}: iterations: expected at most {stored_iterations}, got {config.iterations}; {reason}, so "
-                "it cannot go on for longer"
-            )
-    refuse_unready(config, new=row is None)
-    return config
-
-
-def _length(iterations: int) -> dict[str, int]:
-    """The override of a number of iterations, where 0 is that of the preset."""
-    return {"iterations": iterations} if iterations else {}
-
-
-def _why_no_longer(config: RunConfig, status: RunStatus) -> str | None:
-    """The reason why a run can get no more iterations than it has; None if it can."""
-    if status == "stopped":
-        return "the guard, early stopping or a person stopped this run"
-    one_training = isinstance(config, SelfTraining) and config.rounds_are_one_training
-    if one_training and config.solver.training.schedule == "cosine":
-        return "the cosine of its learning rate ends with the last round"
-    return None
-
-
-def _check_flow(config: RunConfig, flow: str, source: str) -> None:
-    if config.kind != flow:
-        prompt_set = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
-        raise RunError(f"{source}: has {prompt_set}, so expected the flow {config.kind}, got {flow}")
-
-
 def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig, origin: RunOrigin) -> None:
     base = None
-    if _row(store, run) is None:
+    if find_run(store, run) is None:
         # The model is copied before the run is stored, so that every stored run has its base model, even after a crash.
         folder = base_model(config)
         base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
@@ -146,14 +61,6 @@ def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig, 
         queries.runs.create_run(session, name=run, config=config, preset=preset, origin=origin)
         if base is not None:
             queries.checkpoints.add_checkpoint(session, base, published_manifest(Path(base.path)))
-
-
-def _row(store: Store, run: str) -> RunDetail | None:
-    try:
-        with store.read() as session:
-            return queries.runs.get_run(session, run)
-    except NotThere:
-        return None
 
 
 def stored_config(store: Store, run: str) -> RunConfig:
@@ -223,7 +130,7 @@ def result_of(store: Store, run: str) -> str:
 def clear(home: Home, store: Store, run: str, config: RunConfig) -> None:
     """Remove what an ended run no longer needs: work in progress, and, if no round can follow, AdamW's moments."""
     shutil.rmtree(home.work / run, ignore_errors=True)
-    if _why_no_longer(config, status_of(store, run)) is not None:
+    if why_no_longer(config, status_of(store, run)) is not None:
         shutil.rmtree(home.optimisers / run, ignore_errors=True)
 
 

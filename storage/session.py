@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.unicode import from_json, to_json
-from storage.errors import StoreError
+from storage.errors import NotThere, StoreError
 from storage.schema import migrate, require_current
 
 # In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection
@@ -81,8 +81,9 @@ class Store:
 def open_store(url: str, create: bool = False) -> Store:
     """Open the database at `url` (`sqlite:///FILE` or `postgresql://…`).
 
-    `create=True` creates the SQLite file if it is missing, and creates or upgrades the tables. Without it, a missing or
-    outdated database raises `StoreError`. The message has the address, with the password masked, and says what to do.
+    `create=True` creates the SQLite file if it is missing, and creates or upgrades the tables. Without it, a missing
+    file raises `NotThere`, and an outdated database another `StoreError`. The message has the address, with the
+    password masked, and says what to do.
     """
     target = _parse(url)
     address = _masked(target)
@@ -93,7 +94,7 @@ def open_store(url: str, create: bool = False) -> Store:
             _migrate(target)
         return _checked(target, address)
     except StoreError as error:
-        raise StoreError(f"database {address}: {error}") from error
+        raise type(error)(f"database {address}: {error}") from error
     except (DBAPIError, OSError) as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         raise StoreError(f"database {address}: cannot be opened: {str(reason).strip()}") from error
@@ -135,7 +136,7 @@ def _prepare_file(path: Path, create: bool) -> None:
     if create:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the questions
     elif not path.is_file():
-        raise StoreError("there is no such file; check the address, or let `coevo up` or `coevo migrate` create it")
+        raise NotThere("there is no such file; check the address, or let `coevo up` or `coevo migrate` create it")
 
 
 def _migrate(target: URL) -> None:

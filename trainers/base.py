@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, get_args
+from typing import ClassVar, Protocol
 
 from core.errors import CoevoError
-from core.methods import Method, Signal
+from core.methods import Method
 from core.methods.rzero import ChallengerReward
 from core.settings.serving import Service, Signals
 from core.settings.training import Sampling, Training, trained_rollouts
@@ -133,20 +133,6 @@ class TrainResult:
 
 class TrainError(CoevoError):
     """Raised when a job cannot be trained, or fails before its end; the message names the job and the cause."""
-
-
-def refuse_unmet(method: Method, provided: frozenset[Signal], trainer: str) -> None:
-    """Raise `TrainError` if `method` needs signals that `trainer` does not provide; the message names them."""
-    if unmet := sorted(method.needs - provided):
-        raise TrainError(
-            f"solver.reward: {method.type} needs {', '.join(unmet)}, which {trainer} cannot give; it gives "
-            f"{', '.join(sorted(provided))}"
-        )
-
-
-# The embedded trainer provides every signal. The constant is in this module so that the checks before a run can read
-# it without importing torch.
-LOCAL_SIGNALS: frozenset[Signal] = frozenset(get_args(Signal))
 
 
 class Trainer(Protocol):

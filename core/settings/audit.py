@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from core.judging.replies import JudgePrompt
 from core.settings.bounds import Answers, Attempts, Part, Positive, Share, Temperature, Tokens, Workers
 from core.settings.serving import Service
+from core.suggestions import did_you_mean
 
-Oracle = Annotated[
-    Literal["exact", "given", "judge"] | None, BeforeValidator(lambda value: None if value == "none" else value)
-]
+_Oracle = Literal["exact", "given", "judge"]
 
+
+def _oracle(value: Any) -> Any:
+    """`none` as None. Raises `ValueError` for an unknown oracle, with `none` among the known ones."""
+    known = [*get_args(_Oracle), "none"]
+    if value is None or value in known:
+        return None if value == "none" else value
+    suggestion = did_you_mean(value, known) if isinstance(value, str) else ""
+    raise ValueError(f"expected one of {', '.join(known)}, got {repr(value)[:100]}{suggestion}")
+
+
+Oracle = Annotated[_Oracle | None, BeforeValidator(_oracle)]
 
 _LONGEST_NAME = 34  # with `judge_` before it 40 characters, the most that an oracle's name may have
 
@@ -59,10 +69,14 @@ class Audit(Part):
 
     `exact`, a program for the tiny world, and `given`, the answers that came with the prompts, grade all of them.
     `judge`, a language model, grades all or a sample. In TOML, `none` means that nothing is audited.
+
+    `if_unreachable` says what a run does if the judge's service does not answer, or refuses every request: "go_on" to
+    the next stage, with fewer labels graded or none, or "stop" with an error.
     """
 
     oracle: Oracle = "exact"
     sample: Positive | None = None  # pseudo-labels per iteration that a judge grades; None: all
+    if_unreachable: Literal["go_on", "stop"] = "go_on"
     judge: Judge | None = None
 
     @property

@@ -1,41 +1,56 @@
 """Reading a configuration: TOML presets, overrides and stored runs.
 
-Each error message names the field, what was expected and what came. An unknown key is an error too.
+Each error message names the setting, what was expected and what came, and blames either the file or the override. An
+unknown key is an error too.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, NoReturn, TypeVar, get_args
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
-from core.methods import Method, SolverReward
+from core.faults import Fault
+from core.methods import METHODS, Method
+from core.settings.complaints import MAX_CHARS, faults_of
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.suggestions import no_such
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
-_METHOD: TypeAdapter[Any] = TypeAdapter(SolverReward)
-_MAX_ERRORS, _MAX_CHARS = 20, 100  # errors that a message lists; characters of a name or a value in it
+OVERRIDES = "overrides"  # how the REST API and the flows' forms call them
 
 
 class ConfigError(CoevoError):
-    """A preset or an override that cannot be used. The message names the field, what was expected and what came."""
+    """A preset or an override that cannot be used. The message names the setting, what was expected and what came.
+
+    `faults` has one for each setting; it is empty if there is no setting to name, as when a file cannot be read.
+    """
+
+    def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults)
 
 
-def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None, overrides_are: str = OVERRIDES) -> RunConfig:
     """Read a TOML preset; `overrides` maps dotted names to values (`{"dataset.candidates": 320}`).
+
+    An error about an override calls it `overrides_are`, which is "--set" on the command line.
 
     An override that changes a `type` removes the preset's other settings of that table, because they belong to another
     variant. So `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers.
     """
-    config = parse_config(with_overrides(read_preset(path), overrides or {}), source=str(path))
+    overrides = overrides or {}
+    tree = with_overrides(read_preset(path), overrides, overrides_are)
+    config = parse_config(tree, str(path), overrides, overrides_are)
     if unused := list(_unused(config)):
-        raise ConfigError("\n".join([f"{path}: settings that this run would not use", *unused]))
+        _raise(unused, f"{path}: settings that this run would not use", overrides, overrides_are)
     return config
 
 
@@ -54,8 +69,23 @@ def read_preset(path: Path) -> dict[str, Any]:
         raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
 
 
-def _unused(config: RunConfig) -> Iterator[str]:
+def comment_of(path: Path) -> str:
+    """The comment at the beginning of a preset, without its `#`. Its first line is a sentence that says what it is."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return "\n".join(lines)
+
+
+def _unused(config: RunConfig) -> Iterator[Fault]:
     """The settings that a run would ignore. Stored runs are not checked, because every setting is stored with them."""
+    for planned in config.trainings:
+        step, update = planned.training.prompts_per_step, planned.training.prompts_per_update
+        if update is not None and update > step:
+            setting = f"{planned.table}.training.prompts_per_update"
+            yield Fault(setting, f"{update}", f"at most prompts_per_step = {step}")
     if not isinstance(config, SelfTraining):
         return
     method = config.solver.reward
@@ -63,23 +93,33 @@ def _unused(config: RunConfig) -> Iterator[str]:
         remedy = "set prompts.labels = 'none'"
         if "offline" in get_args(type(method).model_fields["labels"].annotation):
             remedy += ", or also set solver.reward.labels = 'offline'"
-        yield f"  prompts.labels is {config.prompts.labels!r}, but {method.type} learns without given labels: {remedy}"
+        got = f"{config.prompts.labels!r}, but {method.type} learns without given labels"
+        yield Fault("prompts.labels", got, "'none'", remedy)
 
 
-def parse_config(tree: Mapping[str, Any], source: str) -> RunConfig:
-    """Validate a tree of settings. `source` begins the message of a `ConfigError`.
+def parse_config(
+    tree: Mapping[str, Any],
+    source: str,
+    overrides: Mapping[str, Any] | None = None,
+    overrides_are: str = OVERRIDES,
+) -> RunConfig:
+    """Validate a tree of settings. A `ConfigError` blames `source`, or those of the `overrides`, already in the tree,
+    that are wrong.
 
     If `kind` is missing, it is "self_train" if there is a table `prompts`, else "co_evolve".
     """
     kinds: dict[Any, type[CoEvolution | SelfTraining]] = {"co_evolve": CoEvolution, "self_train": SelfTraining}
     kind = tree.get("kind", "co_evolve" if tree.get("prompts") is None else "self_train")
     if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigError(f"{source}: kind: expected {' or '.join(kinds)}, got {repr(kind)[:_MAX_CHARS]}")
+        known = " or ".join(kinds)
+        fault = Fault("kind", repr(kind)[:MAX_CHARS], known)
+        _raise([fault], f"{source}: not a valid run configuration", overrides or {}, overrides_are)
     try:
-        return kinds.pop(kind).model_validate(tree)
+        return kinds[kind].model_validate(tree)
     except ValidationError as error:
-        lines = _error_lines(error, *kinds.values())
-        raise ConfigError("\n".join([f"{source}: not a valid run configuration", *lines])) from error
+        [other] = kinds.keys() - {kind}
+        faults = faults_of(error, tree, kinds[kind], kinds[other])
+        _raise(faults, f"{source}: not a valid run configuration", overrides or {}, overrides_are, error)
 
 
 def validated(kind: type[Settings], values: Mapping[str, Any], source: str) -> Settings:
@@ -87,56 +127,76 @@ def validated(kind: type[Settings], values: Mapping[str, Any], source: str) -> S
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise ConfigError("\n".join([f"{source}: not valid", *_error_lines(error)])) from error
+        _raise(faults_of(error, values, kind), f"{source}: not valid", cause=error)
 
 
-def parse_method(name: str, settings: Mapping[str, Any] | None = None) -> Method:
+def parse_method(name: str, settings: Mapping[str, Any] | None = None, overrides_are: str = OVERRIDES) -> Method:
     """The Solver's method of this `type`, with its paper's numbers except for `settings`. Raises `ConfigError`."""
+    if name not in METHODS:
+        raise ConfigError(f"method {name!r}: {no_such('method', METHODS, name)}")
+    tree = {"type": name, **(settings or {})}
     try:
-        method: Method = _METHOD.validate_python({"type": name, **(settings or {})})
+        return METHODS[name].model_validate(tree)
     except ValidationError as error:
-        raise ConfigError("\n".join([f"method {name}: not a valid method", *_error_lines(error)])) from error
-    return method
+        faults = faults_of(error, tree, METHODS[name])
+        _raise(faults, f"method {name}: not a valid method", settings or {}, overrides_are, error)
 
 
-def with_overrides(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def with_overrides(
+    tree: Mapping[str, Any], overrides: Mapping[str, Any], overrides_are: str = OVERRIDES
+) -> dict[str, Any]:
     """A copy of a configuration with other values; `overrides` maps dotted names to them. Raises `ConfigError`."""
     changed = deepcopy(dict(tree))
     # Each `type` is set first, because the other overrides of its table are meant for the new variant.
     for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".type")):
-        _set(changed, name, value)
+        if (not_a_table := _set(changed, name, value)) is not None:
+            fault = Fault(name, f"{not_a_table} is a value, not a table", source=_typed(name, value, overrides_are))
+            raise ConfigError(str(fault), [fault])
     return changed
 
 
-def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
-    """Set the setting with a dotted name. A new `type` removes the other settings of its table."""
+def _set(tree: dict[str, Any], dotted: str, value: Any) -> str | None:
+    """Set the setting with a dotted name. A new `type` removes the other settings of its table.
+
+    Returns the name of the part that has no settings, if there is one, and None otherwise.
+    """
     *parents, last = dotted.split(".")
     for parent in parents:
         tree = tree.setdefault(parent, {})
         if not isinstance(tree, dict):
-            raise ConfigError(f"override {dotted}: {parent} is a value, not a section")
+            return parent
     if last == "type" and tree.get("type") != value:
         tree.clear()
     tree[last] = value
+    return None
 
 
-def _error_lines(error: ValidationError, other: type[CoEvolution | SelfTraining] | None = None) -> list[str]:
-    """One line per error. If only the `other` kind of run has a setting, its line says so."""
-    errors = error.errors()
-    lines = list[str]()
-    for details in errors[:_MAX_ERRORS]:
-        without_input = details["type"] in ("extra_forbidden", "missing")
-        text = details["msg"] + ("" if without_input else f" (got {repr(details['input'])[:_MAX_CHARS]})")
-        if details["type"] == "extra_forbidden" and other is not None and _has_setting(other, details["loc"]):
-            text = f"only a run of kind {other.model_fields['kind'].default} has this setting: leave it out"
-        lines.append(f"  {'.'.join(map(str, details['loc']))[:_MAX_CHARS] or 'run'}: {text}")
-    return [*lines, f"  and {len(errors) - len(lines):,} more"] if len(errors) > len(lines) else lines
+def _typed(name: str, value: Any, overrides_are: str) -> str:
+    """An override as its caller gave it: `--set dataset.candidates=320`."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return f"{overrides_are} {name}={text}"[: 2 * MAX_CHARS]
 
 
-def _has_setting(model: Any, setting: Sequence[int | str]) -> bool:
-    for name in setting:
-        fields = getattr(model, "model_fields", {})
-        if name not in fields:
-            return False
-        model = fields[name].annotation
-    return True
+def _raise(
+    faults: Sequence[Fault],
+    head: str,
+    overrides: Mapping[str, Any] | None = None,
+    overrides_are: str = OVERRIDES,
+    cause: ValidationError | None = None,
+) -> NoReturn:
+    """Raise a `ConfigError` with the faults. `head` says which file they are in; those of overrides come behind it."""
+    blamed = [_blamed(fault, overrides or {}, overrides_are) for fault in faults]
+    in_file, in_overrides = ([fault for fault in blamed if (fault.source is None) is ours] for ours in (True, False))
+    lines = [*([head] if in_file else []), *(f"  {fault}" for fault in in_file), *map(str, in_overrides)]
+    if (left_out := (cause.error_count() if cause else 0) - len(faults)) > 0:
+        lines.append(f"  and {left_out:,} more")
+    raise ConfigError("\n".join(lines), blamed) from cause
+
+
+def _blamed(fault: Fault, overrides: Mapping[str, Any], overrides_are: str) -> Fault:
+    """A fault with the override that caused it, if one of them names the setting, a table of it or a part of it."""
+    for name, value in overrides.items():
+        above, below = fault.setting.startswith(f"{name}."), name.startswith(f"{fault.setting}.")
+        if name == fault.setting or above or below:
+            return fault.blamed_on(name, _typed(name, value, overrides_are))
+    return fault

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
@@ -31,6 +33,8 @@ _COMMANDS = {
         "runs": "runs:runs",
         "logs": "logs:logs",
         "experiment": "experiment:experiment",
+        "presets": "presets:presets",
+        "check": "check:check",
         "plan": "plan:plan",
         "smoke": "smoke:smoke",
     },
@@ -73,15 +77,25 @@ class _LazyGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for name, command in self.commands.items():
-            command.help = _help_text(_target(name))
+            command.help = escape(_help_text(_target(name)))
         super().format_help(ctx, formatter)
 
 
-app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"coevo {version('coevo')}")
+        raise typer.Exit
 
 
 @app.callback()
-def _coevo() -> None:
+def _coevo(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Train two language models together, as in the R-Zero paper: a Challenger writes questions, a Solver answers them
     and learns from its own majority votes.
 
@@ -99,10 +113,21 @@ def _import_command(target: str) -> Any:
     with collection_paused():
         command = getattr(import_module(f"{__name__}.{module}"), attribute)
     if isinstance(command, typer.Typer):
-        return get_group(command)
+        return _literal(get_group(command))
     single = typer.Typer(add_completion=False)
     single.command()(command)
-    return get_command(single)
+    return _literal(get_command(single))
+
+
+def _literal(command: Any) -> Any:
+    """A command whose help shows brackets such as `[audit.judge]`, which Rich would take for a style and leave out."""
+    command.help = command.help and escape(command.help)
+    for option in command.params:
+        if getattr(option, "help", None):
+            option.help = escape(option.help)
+    for below in getattr(command, "commands", {}).values():
+        _literal(below)
+    return command
 
 
 def _help_text(target: str) -> str:

@@ -56,10 +56,10 @@ def page(url: str, key: str | None) -> str:
     return f"{url}/#key={key}" if key else url
 
 
-def addresses(home: Home, services: Services, secrets: bool = False) -> list[str]:
-    """The address of every service, one line of text each; with `secrets`, its key or password too.
+def addresses(home: Home, services: Services, secrets: bool = False) -> dict[str, str]:
+    """Service -> its address; with `secrets`, its key or password too.
 
-    The lines of the dashboard and the REST API are left out where the services run in containers.
+    The dashboard and the REST API are left out where the services run in containers.
     """
     api, rows = services.api_url, []
     if api:
@@ -73,4 +73,9 @@ def addresses(home: Home, services: Services, secrets: bool = False) -> list[str
         ("Inference", f"{services.endpoint('solver')} and {services.endpoint('challenger')}, while a run uses them"),
         ("Home", str(home.path)),
     ]
-    return [f"{name:<15} {address}" for name, address in rows]
+    return dict(rows)
+
+
+def lines_of(addresses: dict[str, str]) -> list[str]:
+    """One line of text for each address."""
+    return [f"{name:<15} {address}" for name, address in addresses.items()]

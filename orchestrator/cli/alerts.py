@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
-from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation.home import home
 from storage import queries
 from storage.rows import AlertRow
@@ -45,7 +45,7 @@ def list_(
             print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
         else:
             for row in rows:
-                _show(row, Console(highlight=False))
+                _show(row, wide())
 
 
 @alerts.command("acknowledge")
@@ -55,12 +55,16 @@ def acknowledge(
     by: Annotated[
         str | None, typer.Option(help="Who acknowledges it; by default the logged-in user.", show_default=False)
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Record that somebody has dealt with an alert. Each alert can be acknowledged once."""
     with clear_errors():
         with open_store(home().database).write() as session:
             row = queries.alerts.acknowledge(session, alert, by or getpass.getuser(), note)
-        print(f"acknowledged by {row.acknowledged_by}: {row.text}")
+        if as_json:
+            print(json.dumps(asdict(row), indent=1, default=datetime.isoformat))
+        else:
+            print(f"acknowledged by {row.acknowledged_by}: {row.text}")
 
 
 def _show(row: AlertRow, console: Console) -> None:
@@ -69,4 +73,4 @@ def _show(row: AlertRow, console: Console) -> None:
     acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
     raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
     console.print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
-    console.print(Padding(escape(row.text), (0, 0, 1, 2)))
+    console.print(Padding(escape(row.text), (0, 0, 1, 2), expand=False))

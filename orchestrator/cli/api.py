@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import gc
 import ipaddress
+import json
 import os
 import sys
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import asdict
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client, page
 from orchestrator.cli.question import p_hat_of, printable, show
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import PAPERS, PRESETS, Home, NotUp, home
 from services.prefect_server import PrefectServer
@@ -93,6 +95,7 @@ def api(
 def worker_app() -> FastAPI:
     """The application that each process of `coevo api` serves. Its settings are in environment variables."""
     from orchestrator.plan import plan
+    from orchestrator.presets import details_of
     from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites, read_suite
     from orchestrator.readiness import refuse_as_the_api_can
     from services.api.access.connections import Spreading
@@ -112,6 +115,7 @@ def worker_app() -> FastAPI:
         run_logs=coevo_home.run_logs,
         planned=plan,
         refuse_unready=refuse_as_the_api_can,
+        describe_preset=details_of,
     )
     if os.environ[_IS_SINGLE] == "no":
         app.add_middleware(Spreading)
@@ -140,16 +144,19 @@ def add(
 
 
 @keys.command("list")
-def list_() -> None:
+def list_(as_json: AsJson = False) -> None:
     """List the keys by name, with their scopes and dates. The keys themselves are not stored."""
     with clear_errors():
         with open_store(home().database).read() as session:
             rows = queries.keys.list_keys(session)
+        if as_json:
+            print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
+            return
         table = Table("key", "scopes", "created (UTC)", "revoked (UTC)", box=SIMPLE_HEAD)
         for row in rows:
             revoked = f"{row.revoked_at:%F %H:%M}" if row.revoked_at else ""
             table.add_row(row.name, ", ".join(row.scopes), f"{row.created_at:%F %H:%M}", revoked)
-        Console().print(table)
+        wide().print(table)
 
 
 @keys.command("revoke")
@@ -262,4 +269,4 @@ def _list(questions: Iterable[QuestionSummary], as_json: bool) -> None:
         oracles = ", ".join(f"{label.oracle}: {label.verdict}" for label in question.oracles)
         cells = (question.verdict or "", p_hat_of(question), question.answer or "", oracles, question.text or "")
         table.add_row(str(question.index), *map(printable, cells))
-    Console(emoji=False).print(table)
+    wide().print(table)

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from core.statistics.audits import audits_needed, detectable_drop
 from core.statistics.estimates import Estimate
 from orchestrator.cli.judge import judge
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation.home import home
 from services.oracles.accuracy import Accuracy, Audits, audits_of
 from services.oracles.samples import draw_sample
@@ -101,7 +100,7 @@ def show(run: RunName, as_json: AsJson = False) -> None:
 
             print(RunAudits.of(audits).model_dump_json(indent=1, ensure_ascii=True))
             return
-        console = Console()
+        console = wide()
         console.print(_accuracies([*audits.measured, *audits.estimated]))
         for line in _remarks(audits):
             console.print(line, markup=False, highlight=False)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from core.suggestions import no_such
 from orchestrator.cli.terminal import AsJson, clear_errors
-from orchestrator.runs import RunError
+from orchestrator.starting import RunError
 
 BENCHES = (
     *("overhead", "startup", "sampler", "trainer", "serving", "swap"),
@@ -28,7 +29,7 @@ def bench(
     """Run a benchmark that measures claims of the README on this machine. --json describes the machine too."""
     with clear_errors():
         if name not in BENCHES:
-            raise RunError(f"bench: expected one of {', '.join(BENCHES)}, got {name!r}")
+            raise RunError(f"bench {name!r}: {no_such('benchmark', BENCHES, name)}")
         if (name == "grading") != bool(questions):
             expected = "the names or files of benchmarks" if name == "grading" else "no further arguments"
             raise RunError(f"bench {name}: expected {expected}, got {' '.join(questions or ['none'])}")

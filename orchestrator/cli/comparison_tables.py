@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import Difference
+from orchestrator.cli.terminal import wide
 from services.comparison import SCORES, ArmFigures, Comparison, Point
 from services.model_comparison import Cell, ModelComparison, needed
 
@@ -21,7 +21,7 @@ _MODEL_WIDTH, _CELL_WIDTH = 16, 16  # characters of a model's name, which folds,
 
 def show(comparison: Comparison) -> None:
     """Print the arms of an experiment, or runs, after their last iterations."""
-    console = Console(highlight=False)
+    console = wide()
     console.print(_table(comparison))
     if any(arm.settings for arm in comparison.arms):
         console.print(_settings_table(comparison))
@@ -92,7 +92,7 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
 
 def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> None:
     """Print models on benchmarks and their average. `commands` make the missing evaluations of each model."""
-    console = Console(highlight=False)
+    console = wide()
     columns = [*_columns(comparison)]
     fitting = max(1, (console.width - _MODEL_WIDTH) // _CELL_WIDTH)
     for start in range(0, len(columns), fitting):

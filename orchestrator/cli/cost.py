@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from core.statistics.estimates import Estimate
 from core.types import Purpose, Stage
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation.home import home
 from orchestrator.runs import stored_config
 from services.costs import NOTHING, Amounts, RunCosts, costs_of
@@ -28,7 +27,7 @@ def cost(run: RunName, as_json: AsJson = False) -> None:
         if as_json:
             print(TypeAdapter(RunCosts).dump_json(costs, indent=1).decode())
             return
-        console = Console()
+        console = wide()
         console.print(_table(costs))
         for line in _remarks(costs):
             console.print(line, markup=False, highlight=False)

@@ -16,7 +16,7 @@ from orchestrator.cli.terminal import AsJson, clear_errors, setting
 from orchestrator.doctor.examine import Result, examine
 from orchestrator.doctor.result import Status, Subject
 from orchestrator.installation.home import home
-from orchestrator.runs import preset_path
+from orchestrator.starting import preset_path
 
 _COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "fault": "red", "-": "bright_black"}
 _LONGEST = 1000  # characters of a line

@@ -14,13 +14,13 @@ from core.settings.parsing import load_config
 from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES, Checkpoint, Role
-from orchestrator.cli.terminal import clear_errors, setting
+from orchestrator.cli.terminal import SET, clear_errors, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
+from orchestrator.needs import base_model
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
-from orchestrator.readiness import base_model
-from orchestrator.runs import RunError, preset_path
+from orchestrator.starting import RunError, preset_path
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
@@ -68,7 +68,7 @@ def render(
     from trainers.easyr1.config import render as write
 
     with clear_errors():
-        config = load_config(preset_path(preset), dict(setting(text) for text in override or []))
+        config = load_config(preset_path(preset), overrides_of(override), SET)
         if role not in ("solver", "challenger"):
             raise RunError(f"role: expected solver or challenger, got {role!r}")
         settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()

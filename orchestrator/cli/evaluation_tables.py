@@ -7,12 +7,12 @@ from itertools import groupby
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from core.statistics.estimates import Estimate
 from core.statistics.rechecks import Recheck
+from orchestrator.cli.terminal import wide
 from services.evaluations import EvaluationFigures
 
 
@@ -23,11 +23,11 @@ def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) 
         _show_model([*group])
     for one in results:
         if by_majority_share and one.samples:
-            Console(highlight=False).print(_consistency(one))
+            wide().print(_consistency(one))
 
 
 def _show_model(results: Sequence[EvaluationFigures]) -> None:
-    console = Console(highlight=False)
+    console = wide()
     console.print(_table(results))
     console.print(f"evaluations: {' '.join(one.evaluation.id for one in results)}")
     if any(one.rechecks for one in results):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from core.settings.parsing import ConfigError
 from orchestrator.cli.comparison_tables import show
 from orchestrator.cli.running import run_flow
-from orchestrator.cli.terminal import clear_errors, setting
+from orchestrator.cli.terminal import clear_errors, overrides_of
 from orchestrator.experiments import PlannedRun, planned, read_experiment, run_all
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
@@ -27,6 +30,7 @@ def experiment(
         typer.Option("--set", help="Override a setting in all arms: iterations=2. May be given more than once."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--plan", help="Print the runs, and run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --plan, print one run per line as JSON.")] = False,
 ) -> None:
     """Run every arm of an experiment with every seed, one run after the other, then compare them (docs/experiments.md).
 
@@ -34,12 +38,15 @@ def experiment(
     ended are not run again, and more seeds are added to those that are there.
     """
     with clear_errors():
+        if as_json and not dry_run:
+            raise ConfigError("--json: expected --plan too; `coevo compare` prints the result as JSON")
         short_name, contents = read_experiment(name)
-        overrides = dict(map(setting, override or []))
+        overrides = overrides_of(override)
         runs = planned(short_name, contents, seeds or contents.seeds, overrides)
         if dry_run:
             for one in runs:
-                print(f"{one.row.run}: {one.preset}, seed {one.row.seed}")
+                row = {**asdict(one.row), "preset": one.preset, "overrides": one.overrides}
+                print(json.dumps(row) if as_json else f"{one.row.run}: {one.preset}, seed {one.row.seed}")
             return
         coevo_home = home()
         cluster.join(coevo_home)  # refuses early if the services are down

@@ -11,7 +11,7 @@ import typer
 from core.grading.grader import grade_pairs
 from core.unicode import from_json
 from orchestrator.cli.terminal import AsJson, clear_errors
-from orchestrator.runs import RunError
+from orchestrator.starting import RunError
 
 
 def grade(

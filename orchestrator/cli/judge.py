@@ -11,7 +11,7 @@ import typer
 from core.settings.audit import Audit, judge_name
 from core.settings.parsing import parse_config
 from core.statistics.audits import AuditError
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, overrides_of
 from orchestrator.installation.home import home
 from orchestrator.stages.auditing import ask_judge
 from services.drift.alerts import raise_alerts
@@ -82,7 +82,7 @@ def options_of(
 ) -> dict[str, Any]:
     """The table `audit.judge` that the options of a command describe, not yet checked."""
     options = {"url": url, "model": model, "prompt": prompt, "key_variable": key_variable}
-    return {**options, "name": name or judge_name(model, prompt), **dict(map(setting, settings or []))}
+    return {**options, "name": name or judge_name(model, prompt), **overrides_of(settings)}
 
 
 def _audit(judge: dict[str, Any], size: int | None) -> Audit:

@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
 from orchestrator.analysis.matrix import MatrixError, ask_all, question_sets, unanswered
-from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.stages.context import Context
@@ -61,7 +60,7 @@ def matrix(
             drawn_from = "" if kept else ": its sample was drawn from the kept ones, so add --kept"
             over = "kept questions" if kept else "all questions"
             raise MatrixError(f"run {' '.join(runs)}: {oracle} has no results over {over}{drawn_from}")
-        Console().print(table(shown, oracle, len(runs)))
+        wide().print(table(shown, oracle, len(runs)))
 
 
 def _stored(store: Store, run: str, oracle: str) -> list[MatrixCell]:

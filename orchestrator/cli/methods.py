@@ -15,7 +15,7 @@ from rich.table import Table
 from core.methods import METHODS, Method, Objective
 from core.rollouts.scoring import Outcome, outcome
 from core.settings.parsing import parse_method
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
+from orchestrator.cli.terminal import SET, AsJson, RunName, clear_errors, overrides_of
 from orchestrator.installation.home import home
 from storage.session import open_store
 
@@ -85,7 +85,7 @@ def score(
     with clear_errors():
         from orchestrator.analysis.group_files import GroupFileError, read_groups, with_signals
 
-        chosen = parse_method(method, dict(setting(text) for text in override or []))
+        chosen = parse_method(method, overrides_of(override), SET)
         lines = read_groups(groups)
         groups_of_lines = with_signals(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
         texts = []

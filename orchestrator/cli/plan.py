@@ -8,21 +8,19 @@ from typing import Annotated
 import typer
 
 from core.settings.parsing import load_config
-from orchestrator.cli.terminal import AsJson, clear_errors, setting
-from orchestrator.runs import preset_path
+from orchestrator.cli.terminal import SET, AsJson, Overrides, PresetName, clear_errors, overrides_of
 from orchestrator.sizing import Assumptions, SizingError, calculate
 from orchestrator.sizing.table import table
 from orchestrator.sizing.text import as_json as json_of
 from orchestrator.sizing.text import page
+from orchestrator.starting import preset_path
 
 _DEFAULT = Assumptions()
 _MAX_GPUS = 64  # the arithmetic has not been checked for more
 
 
 def plan(
-    preset: Annotated[
-        str, typer.Argument(help="Name of a preset in deploy/runs, or path of a TOML file.", show_default=False)
-    ],
+    preset: PresetName,
     gpus: Annotated[
         int | None,
         typer.Option(
@@ -60,14 +58,7 @@ def plan(
     given_prompts: Annotated[int, typer.Option(help="Prompts of a prompt set without a limit.", min=1)] = (
         _DEFAULT.given_prompts
     ),
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Override a setting: dataset.candidates=320. May be given more than once.",
-            show_default=False,
-        ),
-    ] = None,
+    override: Overrides = None,
     as_table: Annotated[
         bool,
         typer.Option("--table", help="Print a Markdown table for 1, 2, 4, … 64 GPUs instead, as in docs/sizing.md."),
@@ -96,7 +87,7 @@ def plan(
         )
         if gpus is not None and not 1 <= gpus <= _MAX_GPUS:
             raise SizingError(f"--gpus: expected 1 to {_MAX_GPUS}, got {gpus}")
-        config = load_config(preset_path(preset), dict(setting(text) for text in override or []))
+        config = load_config(preset_path(preset), overrides_of(override), SET)
         if as_table:
             print(table(preset, config, assumptions))
             return

@@ -10,14 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
+from core.faults import listed
 from core.imports import collection_paused
-from core.settings.parsing import load_config
 from core.types import Flow
-from orchestrator.cli.terminal import RunName, clear_errors, setting
+from orchestrator.cli.terminal import SET, Iterations, Overrides, RunName, clear_errors, overrides_of, suggest_presets
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
-from orchestrator.runs import RunError, check_startable, prepare, preset_path, stored_config
+from orchestrator.runs import prepare, stored_config
+from orchestrator.starting import RunError, check_startable, requested
 from services.run_states import states_of
 from storage import queries
 from storage.session import Store, open_store
@@ -25,17 +26,19 @@ from storage.session import Store, open_store
 
 def run(
     preset: Annotated[
-        str | None, typer.Argument(help="Name of a preset in deploy/runs, or path of a TOML file.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Name of a preset in deploy/runs, or path of a TOML file.",
+            show_default=False,
+            autocompletion=suggest_presets,
+        ),
     ] = None,
     preset_option: Annotated[
         str | None, typer.Option("--preset", help="Another way to give the preset.", show_default=False)
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; by default the preset's name.")] = None,
-    iterations: Annotated[int, typer.Option(help="Number of iterations; 0 takes the preset's.")] = 0,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override a setting: dataset.candidates=320. May be given more than once."),
-    ] = None,
+    iterations: Iterations = 0,
+    override: Overrides = None,
     tags: Annotated[
         list[str] | None, typer.Option("--tag", help="Tag the run. May be given more than once.", show_default=False)
     ] = None,
@@ -48,10 +51,12 @@ def run(
         preset = preset or preset_option
         if preset is None:
             raise RunError("preset: expected the name of a preset in deploy/runs, or the path of a TOML file, got none")
-        overrides = dict(setting(text) for text in override or [])
-        config = load_config(preset_path(preset), overrides)  # a bad preset is refused before anything else is checked
         parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
-        run_flow(config.kind, tags=tags or (), **parameters, overrides=overrides)
+        parameters["overrides"] = overrides_of(override)
+        config, faults = requested(**parameters, overrides_are=SET)  # refuses before anything else is checked
+        if config is None or faults:
+            raise RunError(listed(faults))
+        run_flow(config.kind, tags=tags or (), **parameters)
 
 
 def resume(
@@ -67,8 +72,8 @@ def resume(
     The services must be running: `coevo up` starts them.
     """
     with clear_errors():
-        config, overrides = stored_config(open_store(home().database), name), dict(map(setting, override or []))
-        run_flow(config.kind, run=name, preset="", iterations=iterations, overrides=overrides)
+        config = stored_config(open_store(home().database), name)
+        run_flow(config.kind, run=name, preset="", iterations=iterations, overrides=overrides_of(override))
 
 
 def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
@@ -81,7 +86,7 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
     cluster.join(coevo_home)
     store = open_store(coevo_home.database, create=True)
     refuse_held(store, parameters["run"])
-    check_startable(store, **parameters, flow=flow)
+    check_startable(store, **parameters, flow=flow, overrides_are=SET)
     _print_state(store, parameters["run"])
     if tags:
         prepare(coevo_home, store, **parameters, flow=flow)

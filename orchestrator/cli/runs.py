@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.question import printable
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, setting
+from orchestrator.cli.terminal import AsJson, Overrides, RunName, clear_errors, overrides_of, wide
 
 if TYPE_CHECKING:
     from services.api.schemas import RunSummary, Triggered
@@ -54,7 +53,7 @@ def list_(
             planned = "" if run.iterations is None else str(run.iterations)
             notes = (", ".join(run.tags), printable(run.note.partition("\n")[0], _NOTE_WIDTH)) if are_noted else ()
             table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason), *notes)
-        Console().print(table)
+        wide().print(table)
 
 
 @runs.command("start")
@@ -62,17 +61,16 @@ def start(
     preset: Annotated[str, typer.Argument(help="Name of a preset on the server.", show_default=False)],
     name: Annotated[str | None, typer.Option(help="Name of the run; by default the preset's name.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Number of iterations; by default the preset's.")] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override a setting: dataset.candidates=320. May be given more than once."),
-    ] = None,
+    override: Overrides = None,
     url: Url = None,
     key: Key = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start a run of a preset. An existing run continues where it stopped."""
     with clear_errors():
-        overrides = dict(setting(text) for text in override or [])
-        _print_state(client(url, key).create_run(name or preset, preset, iterations=iterations, overrides=overrides))
+        overrides = overrides_of(override)
+        started = client(url, key).create_run(name or preset, preset, iterations=iterations, overrides=overrides)
+        _print_state(started, as_json)
 
 
 @runs.command("cancel")
@@ -81,11 +79,12 @@ def cancel(
     why: Annotated[str | None, typer.Option(help="Reason, which the Prefect UI shows.")] = None,
     url: Url = None,
     key: Key = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Cancel a run that is running or waits to begin. It can be resumed."""
+    """Cancel a run that is running or waits to begin. It can be resumed. --json prints one flow run per line."""
     with clear_errors():
         for cancelled in client(url, key).cancel(name, why):
-            _print_state(cancelled)
+            _print_state(cancelled, as_json)
 
 
 @runs.command("resume")
@@ -94,10 +93,11 @@ def resume(
     iterations: Annotated[int | None, typer.Option(help="Total number of iterations; by default the run's.")] = None,
     url: Url = None,
     key: Key = None,
+    as_json: AsJson = False,
 ) -> None:
     """Continue a run where it stopped. Finished stages are not run again."""
     with clear_errors():
-        _print_state(client(url, key).resume(name, iterations))
+        _print_state(client(url, key).resume(name, iterations), as_json)
 
 
 @runs.command("tag", context_settings={"ignore_unknown_options": True})  # so that -TAG is an argument
@@ -137,10 +137,11 @@ def decide(
     note: Annotated[str, typer.Option(help="Note, which is stored with the decision.")] = "",
     url: Url = None,
     key: Key = None,
+    as_json: AsJson = False,
 ) -> None:
     """Decide how a run continues that the guard has paused."""
     with clear_errors():
-        _print_state(client(url, key).decide(name, decision, note))
+        _print_state(client(url, key).decide(name, decision, note), as_json)
 
 
 def state_cells(state: RunState | RunSummary) -> tuple[str, str]:
@@ -158,5 +159,10 @@ def _user() -> str | None:
         return None
 
 
-def _print_state(triggered: Triggered) -> None:
+def _print_state(triggered: Triggered, as_json: bool) -> None:
+    from services.api.schemas import to_json
+
+    if as_json:
+        print(to_json(triggered, ensure_ascii=True).decode())
+        return
     print(f"run {triggered.run}: {triggered.state}: {triggered.reason}; {triggered.url}")

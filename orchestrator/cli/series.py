@@ -9,11 +9,10 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation.home import home
 from services.drift.series import refresh
 from storage import queries
@@ -44,7 +43,7 @@ def series(
         if as_json:
             print(json.dumps([asdict(point) for point in points], indent=1, allow_nan=False))
         else:
-            Console().print(_table(points))
+            wide().print(_table(points))
 
 
 def _refresh(store: Store, run: str) -> None:

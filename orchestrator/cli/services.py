@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from sqlalchemy.orm import Session
 
 from core.settings.parsing import ConfigError, parse_config
-from orchestrator.cli.addresses import addresses
+from core.statistics.remaining import Remaining
+from orchestrator.cli.addresses import addresses, lines_of
 from orchestrator.cli.question import printable
 from orchestrator.cli.runs import state_cells
-from orchestrator.cli.terminal import clear_errors
+from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import release_dead
 from orchestrator.plan import plan
 from services.remaining import range_text, remaining_in
+from services.run_states import RunState
 from storage import queries
 from storage.rows import PoolRow, RunDetail, StageRow
 from storage.session import open_store
@@ -48,7 +53,7 @@ def up(
         if free_ports:
             ports = cluster.Ports(0, 0, 0, 0, 0)
         services = cluster.up(coevo_home, ports, lambda line: print(line, flush=True))
-        print("\n".join(addresses(coevo_home, services, secrets=True)))
+        print(*lines_of(addresses(coevo_home, services, secrets=True)), sep="\n")
 
 
 def down() -> None:
@@ -69,6 +74,7 @@ def migrate() -> None:
 
 def status(
     secrets: Annotated[bool, typer.Option("--secrets", help="Show the API key and Prefect's password too.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the services with their addresses, the runs with their states, and the trainings in the worker pool."""
     from services.api import run_views
@@ -77,28 +83,62 @@ def status(
     with clear_errors():
         coevo_home = home()
         running = cluster.running(coevo_home)
-        print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
-        if running:
-            print("\n".join(addresses(coevo_home, coevo_home.services(), secrets)))
+        shown = addresses(coevo_home, coevo_home.services(), secrets) if running else {}
         store = open_store(coevo_home.database)
         release_dead(store)
         known = Prefect(coevo_home.services().prefect if running else None).newest()
         with store.read() as session:
-            rows = [(row, queries.ledger.stages_of(session, row.name)) for row in queries.runs.list_runs(session)]
             states, trainings = run_views.all_states(session, known), queries.pool.live_jobs(session)
-            remaining = {row.name: _remaining(session, row) for row, _ in rows if states[row.name].active}
+            stored = [_run_row(session, row, states[row.name]) for row in queries.runs.list_runs(session)]
+        names = {row["run"] for row in stored}
+        unstored = [
+            {"run": name, "preset": known.by_run[name].preset, **asdict(state)}
+            for name, state in states.items()
+            if name not in names
+        ]
+        if as_json:
+            result = {"services": running, "addresses": shown, "runs": [*unstored, *stored], "problem": known.problem}
+            result["trainings"] = [asdict(row) for row in trainings]
+            print(json.dumps(result, indent=1, default=datetime.isoformat))
+            return
+        print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
+        print(*lines_of(shown), sep="\n", end="\n" if shown else "")
         table = Table("run", "state", "since (UTC)", "preset", "stages done", "remaining", "reason", box=SIMPLE_HEAD)
-        stored = {row.name: (row.preset, f"{_done(stages)}{_planned(row)}") for row, stages in rows}
-        in_prefect = {name: (known.by_run[name].preset, "") for name in states if name not in stored}
-        for name, about in {**in_prefect, **stored}.items():
-            reason = printable(states[name].reason)
-            table.add_row(name, *state_cells(states[name]), *about, remaining.get(name, ""), reason)
-        console = Console()
-        console.print(table)
+        for row in (*unstored, *stored):
+            name, reason = row["run"], printable(row["reason"])
+            table.add_row(name, *state_cells(states[name]), row["preset"], _stages(row), _remaining(row), reason)
+        wide().print(table)
         if known.problem:
-            console.print(f"Runs that only Prefect knows are missing: {printable(known.problem)}")
+            print(f"Runs that only Prefect knows are missing: {printable(known.problem)}")
         if trainings:
-            console.print(_pool_table(trainings))
+            wide().print(_pool_table(trainings))
+
+
+def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any]:
+    """A stored run with its state. Its remaining time is known only while it is active. `stages_planned` is None if the
+    run is by another version of coevo, which must not hide the other runs."""
+    row = {"run": run.name, "preset": run.preset, **asdict(state), "remaining": None}
+    row["stages_done"] = _done(queries.ledger.stages_of(session, run.name))
+    try:
+        planned = [*plan(parse_config(run.config, run.name))]
+    except ConfigError:
+        return {**row, "stages_planned": None}
+    if state.active:
+        row["remaining"] = asdict(remaining_in(session, run, planned))
+    return {**row, "stages_planned": len(planned)}
+
+
+def _stages(row: Mapping[str, Any]) -> str:
+    if "stages_done" not in row:
+        return ""
+    planned = row["stages_planned"]
+    return f"{row['stages_done']}{', by another version of coevo' if planned is None else f' of {planned}'}"
+
+
+def _remaining(row: Mapping[str, Any]) -> str:
+    """The time until the run ends, as a range; empty if nothing is known."""
+    of_run = (row.get("remaining") or {}).get("of_run")
+    return range_text(Remaining(**of_run)) if of_run else ""
 
 
 def _pool_table(trainings: list[PoolRow]) -> Table:
@@ -109,21 +149,5 @@ def _pool_table(trainings: list[PoolRow]) -> Table:
     return table
 
 
-def _done(stages: list[StageRow]) -> int:
+def _done(stages: Sequence[StageRow]) -> int:
     return sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
-
-
-def _planned(row: RunDetail) -> str:
-    try:
-        return f" of {len([*plan(parse_config(row.config, row.name))])}"
-    except ConfigError:  # a run of another version must not keep the others from being shown
-        return ", by another version of coevo"
-
-
-def _remaining(session: Session, row: RunDetail) -> str:
-    """The time until the run ends, as a range; empty if nothing is known."""
-    try:
-        stages = [*plan(parse_config(row.config, row.name))]
-    except ConfigError:  # as in `_planned`
-        return ""
-    return range_text(remaining_in(session, row, stages).of_run)

@@ -3,20 +3,73 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from core.errors import CoevoError
 from core.files import put
 from core.settings.parsing import ConfigError
 from core.unicode import from_json
+from orchestrator.installation.home import PRESETS
 
+_PIPE_COLUMNS = 1_000
+SET = "--set"  # what errors call an override
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
+
+
+def suggest_presets(incomplete: str) -> list[str]:
+    """The presets that a shell suggests."""
+    return sorted(file.stem for file in PRESETS.glob(f"{escape(incomplete)}*.toml"))
+
+
+PresetName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a preset in deploy/runs, or path of a TOML file.",
+        show_default=False,
+        autocompletion=suggest_presets,
+    ),
+]
+Iterations = Annotated[int, typer.Option(help="Number of iterations; 0 takes the preset's.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Override a setting: dataset.candidates=320. May be given more than once.", show_default=False
+    ),
+]
+
+
+def suggest_runs(incomplete: str) -> list[str]:
+    """The runs that a shell suggests; none if there is no store."""
+    from orchestrator.installation.home import home
+    from storage import queries
+    from storage.session import open_store
+
+    try:
+        with open_store(home().database).read() as session:
+            return [row.name for row in queries.runs.list_runs(session) if row.name.startswith(incomplete)]
+    except CoevoError:
+        return []
+
+
+RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False, autocompletion=suggest_runs)]
+
+
+def wide() -> Console:
+    """A console for tables: as wide as the terminal or as `$COLUMNS`, in a pipe so wide that hardly a cell is broken.
+
+    It has no emoji, since a text may be a model's.
+    """
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, emoji=False, width=None if has_width else _PIPE_COLUMNS)
 
 
 @contextmanager
@@ -46,11 +99,16 @@ def written(file: Path) -> Iterator[Path]:
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
 
 
+def overrides_of(texts: Iterable[str] | None) -> dict[str, Any]:
+    """The settings of several `--set` options. Raises `ConfigError`."""
+    return dict(map(setting, texts or []))
+
+
 def setting(text: str) -> tuple[str, Any]:
     """Parse `NAME=VALUE`. The value is read as JSON if it is valid JSON, else as text. Raises `ConfigError`."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"--set: expected NAME=VALUE, got {text!r}")
+        raise ConfigError(f"{SET}: expected NAME=VALUE, got {text!r}")
     try:
         return name, from_json(value)
     except json.JSONDecodeError:

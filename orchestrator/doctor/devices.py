@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from orchestrator.doctor.result import Fault, Finding, Subject, ok, skipped
+from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.serving.applications import is_vllm, read_applications
@@ -24,13 +24,13 @@ DEADLINE_S = 120.0  # of an answer; importing vLLM takes a minute on a cold disk
 
 
 def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Any:
-    """The answer of `orchestrator.doctor.probe`. Raises `Fault` if its process fails or gives no answer in time."""
+    """The answer of `orchestrator.doctor.probe`. Raises `CheckFailed` if its process fails or is late."""
     command = [sys.executable, "-m", "orchestrator.doctor.probe", question, *arguments]
     return json.loads(run(command, {**os.environ, **(environ or {})}).splitlines()[-1])
 
 
 def run(command: list[str], environ: Mapping[str, str]) -> str:
-    """The standard output of a command, which is killed with its children at the end. Raises `Fault`."""
+    """The standard output of a command, which is killed with its children at the end. Raises `CheckFailed`."""
     try:
         process = subprocess.Popen(
             command,
@@ -41,23 +41,23 @@ def run(command: list[str], environ: Mapping[str, str]) -> str:
             start_new_session=True,
         )
     except OSError as error:
-        raise Fault(f"{command[0]} cannot be run: {error.strerror}") from error
+        raise CheckFailed(f"{command[0]} cannot be run: {error.strerror}") from error
     try:
         output, errors = process.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired as error:
-        raise Fault(f"no answer within {DEADLINE_S:g} s") from error
+        raise CheckFailed(f"no answer within {DEADLINE_S:g} s") from error
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
-        raise Fault(lines[-1][:500])
+        raise CheckFailed(lines[-1][:500])
     return output
 
 
 @functools.cache
 def devices() -> dict[str, Any]:
-    """What torch sees; asked once for all checks. Raises `Fault`."""
+    """What torch sees; asked once for all checks. Raises `CheckFailed`."""
     answer: dict[str, Any] = ask("devices")
     return answer
 
@@ -68,12 +68,12 @@ def check_gpus(_: Subject) -> Finding:
     if not seen["gpus"]:
         if not Path("/dev/nvidiactl").exists():
             return skipped(f"this machine has no GPU (torch {seen['torch']})")
-        raise Fault(
+        raise CheckFailed(
             f"torch {seen['torch']} sees none of the machine's GPUs: {seen['reason'] or _why_none(seen)}",
             "install a torch that is built for the driver's CUDA, and give the container the GPUs",
         )
     if broken := [f"{index} ({gpu['name']}): {gpu['error']}" for index, gpu in enumerate(seen["gpus"]) if gpu["error"]]:
-        raise Fault(f"torch {seen['torch']} cannot compute on GPU {'; '.join(broken)}")
+        raise CheckFailed(f"torch {seen['torch']} cannot compute on GPU {'; '.join(broken)}")
     names = ", ".join(f"{gpu['name']} of {gpu['gib']:.0f} GiB" for gpu in seen["gpus"])
     return ok(f"torch {seen['torch']} computes on {names}")
 
@@ -92,7 +92,7 @@ def check_driver(_: Subject) -> Finding:
         return skipped("no NVIDIA driver is installed" if driver is None else "torch is a build for CPUs")
     detail = f"torch is built for CUDA {built_for}, the driver knows CUDA {driver[0]}.{driver[1]}"
     if driver[0] < int(built_for.partition(".")[0]):  # versions of one major number are compatible
-        raise Fault(detail, f"install a newer driver, or a torch for CUDA {driver[0]}")
+        raise CheckFailed(detail, f"install a newer driver, or a torch for CUDA {driver[0]}")
     return ok(detail)
 
 
@@ -115,11 +115,11 @@ def check_ray_gpus(subject: Subject) -> Finding:
         return skipped("this machine has no GPU")
     answer = ask("in_ray", services.ray_address, environ=environment(subject.home, services))
     if answer["total"] < count:
-        raise Fault(f"Ray knows {answer['total']:g} of {count} GPUs", "coevo down, then coevo up")
+        raise CheckFailed(f"Ray knows {answer['total']:g} of {count} GPUs", "coevo down, then coevo up")
     if answer["seen"] is None:
         return Finding("warning", f"all {answer['total']:g} GPUs of Ray are in use, so none was tried in an actor")
     if not answer["seen"]["gpus"]:
-        raise Fault(
+        raise CheckFailed(
             f"torch sees no GPU inside an actor that reserves one: {answer['seen']['reason'] or 'no reason given'}"
         )
     return ok(f"{answer['total']:g}, {answer['free']:g} of them free; torch computes on one inside an actor")
@@ -141,7 +141,7 @@ def check_vllm(subject: Subject) -> Finding:
         return skipped("not installed; only presets whose applications use it need it")
     try:
         answer = ask("vllm", environ={"VLLM_NO_USAGE_STATS": "1"})
-    except Fault as error:
+    except CheckFailed as error:
         remedy = "for GPUs pip install -e '.[vllm]', for a CPU deploy/vllm-cpu.sh (docs/vllm.md)"
-        raise Fault(f"vLLM cannot be used: {error}", remedy) from error
+        raise CheckFailed(f"vLLM cannot be used: {error}", remedy) from error
     return ok(f"vLLM {answer['version']} has kernels for this machine")

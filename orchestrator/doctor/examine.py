@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from core.errors import CoevoError
 from orchestrator.doctor import devices, machine, model, packages, preset, running
-from orchestrator.doctor.result import Fault, Finding, Status, Subject
+from orchestrator.doctor.result import CheckFailed, Finding, Status, Subject
 
 Check = Callable[[Subject], Finding]
 _DEADLINE_S = 30.0
@@ -72,7 +72,7 @@ def _within(check: Check, subject: Subject, deadline_s: float) -> Finding:
     threading.Thread(target=work, name="check", daemon=True).start()
     try:
         return found.result(deadline_s)
-    except Fault as fault:
+    except CheckFailed as fault:
         return Finding("fault", str(fault), fault.remedy)
     except (CoevoError, OSError) as error:  # a TimeoutError is an OSError
         late = not found.done()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.doctor.result import Fault, Finding, Subject, existing, ok, skipped
+from orchestrator.doctor.result import CheckFailed, Finding, Subject, existing, ok, skipped
 from orchestrator.installation import cluster
 from orchestrator.installation.home import refuse_open
 from orchestrator.sizing import SizingError
@@ -30,7 +30,7 @@ def check_home(subject: Subject) -> Finding:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise Fault(
+        raise CheckFailed(
             f"{folder} cannot be written to: {error.strerror}",
             "set COEVO_HOME to a folder of your own, or change the owner of this one",
         ) from error
@@ -51,7 +51,7 @@ def check_disk(subject: Subject) -> Finding:
         what = f"{subject.preset}'s checkpoints and the services"
     detail = f"{_gib(free)} free on the disk of {subject.home.path}; {what} take up to {_gib(needed)}"
     if free < needed:
-        raise Fault(detail, "free space, or set COEVO_HOME to a folder on a larger disk")
+        raise CheckFailed(detail, "free space, or set COEVO_HOME to a folder on a larger disk")
     return ok(detail)
 
 
@@ -87,7 +87,7 @@ def check_ray_folder(subject: Subject) -> Finding:
         refuse_open(folder.parent)
     disk = psutil.disk_usage(str(existing(folder)))
     if disk.percent > 100 * _FULL:
-        raise Fault(
+        raise CheckFailed(
             f"the disk of {folder} is {disk.percent:g}% full; above {_FULL:.0%} Ray stores no objects there",
             "free space, or set TMPDIR to a folder on another disk",
         )

@@ -9,8 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from orchestrator.doctor.result import Fault, Finding, Subject, ok, skipped
-from orchestrator.readiness import base_model
+from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.needs import base_model
 from orchestrator.sizing import SizingError
 from orchestrator.sizing.shapes import shape_of
 
@@ -27,10 +27,12 @@ def check_model(subject: Subject) -> Finding:
     remedy = f"download the model again into {folder}"
     tensors = dict(_tensors(folder))
     if missing := sorted(_named_shards(folder) - {path.name for path in folder.glob("*.safetensors")}):
-        raise Fault(f"base_model: {folder}: shards are missing: {', '.join(missing)}", remedy)
+        raise CheckFailed(f"base_model: {folder}: shards are missing: {', '.join(missing)}", remedy)
     parameters = sum(prod(tensor["shape"]) for tensor in tensors.values())
     if (expected := _expected(subject.config.base_model)) is not None and parameters < expected:
-        raise Fault(f"base_model: {folder}: expected {expected:,} parameters, its files have {parameters:,}", remedy)
+        raise CheckFailed(
+            f"base_model: {folder}: expected {expected:,} parameters, its files have {parameters:,}", remedy
+        )
     _refuse_no_chat(folder, remedy)
     dtypes = ", ".join(sorted({tensor["dtype"] for tensor in tensors.values()}))
     return ok(f"{folder}: {parameters:,} parameters in {dtypes}, with tokenizer and chat template")
@@ -52,11 +54,11 @@ def _named_shards(folder: Path) -> set[str]:
     try:
         return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (ValueError, KeyError) as error:
-        raise Fault(f"base_model: {index} is not an index of shards: {error!r}", "download it again") from error
+        raise CheckFailed(f"base_model: {index} is not an index of shards: {error!r}", "download it again") from error
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name, `dtype` and `shape` of every tensor, from the files' headers. Raises `Fault` if a file is cut off."""
+    """Name, `dtype` and `shape` of every tensor, from the files' headers. Raises `CheckFailed` if a file is cut off."""
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with file.open("rb") as content:
@@ -65,28 +67,34 @@ def _tensors(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             header.pop("__metadata__", None)
             end = 8 + length + max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
         except (OSError, struct.error, ValueError, KeyError) as error:
-            raise Fault(f"base_model: {file} is not a safetensors file: {error!r}", "download it again") from error
+            raise CheckFailed(
+                f"base_model: {file} is not a safetensors file: {error!r}", "download it again"
+            ) from error
         if (size := file.stat().st_size) < end:
-            raise Fault(f"base_model: {file} is cut off: expected {end:,} bytes, got {size:,}", "download it again")
+            raise CheckFailed(
+                f"base_model: {file} is cut off: expected {end:,} bytes, got {size:,}", "download it again"
+            )
         yield from header.items()
 
 
 def _refuse_no_chat(folder: Path, remedy: str) -> None:
-    """Raise `Fault` unless the folder has a tokenizer with a chat template and an end token."""
+    """Raise `CheckFailed` unless the folder has a tokenizer with a chat template and an end token."""
     from transformers import AutoTokenizer  # imported here, because it takes seconds to import
 
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise Fault(f"base_model: {folder} has no tokenizer: expected a tokenizer.json", remedy)
+        raise CheckFailed(f"base_model: {folder} has no tokenizer: expected a tokenizer.json", remedy)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
-        raise Fault(
+        raise CheckFailed(
             f"base_model: {folder}: its tokenizer cannot be loaded: {str(error).splitlines()[0]}", remedy
         ) from error
     if tokenizer.chat_template is None:
-        raise Fault(
+        raise CheckFailed(
             f"base_model: {folder}: its tokenizer has no chat template",
             f"put a chat_template.jinja into {folder}, for example from the model's instruct version",
         )
     if tokenizer.eos_token_id is None:
-        raise Fault(f"base_model: {folder}: its tokenizer has no end token", "set eos_token in tokenizer_config.json")
+        raise CheckFailed(
+            f"base_model: {folder}: its tokenizer has no end token", "set eos_token in tokenizer_config.json"
+        )

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from orchestrator.doctor.result import Fault, Finding, Subject, ok
+from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok
 from orchestrator.installation.home import ROOT
 
 _SHOWN = 5  # packages in a line
@@ -22,7 +22,7 @@ def check_python(_: Subject) -> Finding:
     """Whether this Python is one that pyproject.toml allows."""
     expected, actual = SpecifierSet(_project()["requires-python"]), platform.python_version()
     if actual not in expected:
-        raise Fault(f"expected Python {expected}, got {actual}", "make clean, then make PYTHON=python3.11 ready")
+        raise CheckFailed(f"expected Python {expected}, got {actual}", "make clean, then make PYTHON=python3.11 ready")
     return ok(actual)
 
 
@@ -35,7 +35,7 @@ def check_packages(_: Subject) -> Finding:
     requirements = [Requirement(text) for text in _project()["dependencies"]]
     reinstall = "pip install -c constraints.txt -e ."
     if problems := list(_unmet(requirements)):
-        raise Fault(_listed(problems), reinstall)
+        raise CheckFailed(_listed(problems), reinstall)
     tested = _tested_versions()
     other = [
         f"{requirement.name} {installed} (tested with {tested[name]})"

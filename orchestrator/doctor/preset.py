@@ -15,7 +15,7 @@ from core.settings.config import RunConfig
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings
 from orchestrator.doctor.devices import devices, run
-from orchestrator.doctor.result import Fault, Finding, Subject, ok, skipped
+from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.installation.home import ROOT
 from orchestrator.readiness import refuse_unready
 from orchestrator.sizing import Assumptions, Plan, SizingError, calculate
@@ -48,11 +48,11 @@ def check_layout(subject: Subject) -> Finding:
     except SizingError as error:
         return Finding("warning", f"cannot be computed: {error}")
     if problems := list(_undivided(plan)):
-        raise Fault("; ".join(problems), "choose tensor parallelism that divides both numbers")
+        raise CheckFailed("; ".join(problems), "choose tensor parallelism that divides both numbers")
     here = -(-plan.gpus // plan.layout.trainer.nodes)
     elsewhere = subject.services is not None and not subject.services.processes  # then so are the GPUs
     if here > len(gpus) and not elsewhere:
-        raise Fault(
+        raise CheckFailed(
             f"it needs {here} GPUs on this machine, which has {len(gpus)}", f"coevo plan {subject.preset} --gpus N"
         )
     if plan.problems and gpus:
@@ -112,10 +112,12 @@ def check_easyr1(subject: Subject) -> Finding:
     if subject.config is None or not isinstance(settings := subject.config.trainer, EasyR1Settings):
         return skipped("no preset with trainer.type = 'easyr1' is given")
     if problem := checkout_problem(Path(settings.source)):
-        raise Fault(problem, "follow docs/easyr1.md, or set trainer.source")
+        raise CheckFailed(problem, "follow docs/easyr1.md, or set trainer.source")
     path = os.pathsep.join([str(Path(settings.source).resolve()), str(ROOT)])
     try:
         run([settings.python, "-c", _IN_EASYR1], {**os.environ, "PYTHONPATH": path})
-    except Fault as error:
-        raise Fault(f"trainer.python: {settings.python}: {error}", "install what docs/easyr1.md lists there") from error
+    except CheckFailed as error:
+        raise CheckFailed(
+            f"trainer.python: {settings.python}: {error}", "install what docs/easyr1.md lists there"
+        ) from error
     return ok(f"{settings.source} and the packages of {settings.python}")

@@ -35,7 +35,7 @@ def skipped(why: str) -> Finding:
     return Finding("-", why)
 
 
-class Fault(CoevoError):
+class CheckFailed(CoevoError):
     """What a check found is a fault. `remedy` says what to do; None: the message itself says it."""
 
     def __init__(self, detail: str, remedy: str | None = None) -> None:

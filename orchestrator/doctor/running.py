@@ -12,7 +12,7 @@ import psutil
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.doctor.result import Fault, Finding, Subject, ok, skipped
+from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.installation import cluster
 from storage.errors import StoreError
 from storage.session import open_store
@@ -29,7 +29,7 @@ def check_addresses(_: Subject) -> Finding:
     host, _colon, port = (urlsplit(address).netloc or address).rpartition(":")
     remedy = "unset RAY_ADDRESS; coevo knows the address of its own Ray"
     if not port.isdigit() or not _is_answered(host, int(port)):
-        raise Fault(f"RAY_ADDRESS is {address}, where no Ray answers", remedy)
+        raise CheckFailed(f"RAY_ADDRESS is {address}, where no Ray answers", remedy)
     return Finding("warning", f"RAY_ADDRESS is {address}, another Ray than that of `coevo up`", remedy)
 
 
@@ -47,7 +47,7 @@ def check_services(subject: Subject) -> Finding:
     alive = cluster.running(subject.home)
     if gone := [name for name in names if name not in alive]:
         file = subject.home.path / "services.json"
-        raise Fault(f"{file} names processes that have ended: {', '.join(gone)}", "coevo down, then coevo up")
+        raise CheckFailed(f"{file} names processes that have ended: {', '.join(gone)}", "coevo down, then coevo up")
     return ok(f"{', '.join(names)} are up")
 
 
@@ -59,7 +59,7 @@ def check_answers(subject: Subject) -> Finding:
     problems = [cluster.problem_with_ray(services), cluster.problem_with_prefect(services.prefect)]
     problems += [cluster.problem_with_api(subject.home, services.api_url)] if services.api_url else []
     if listed := [problem for problem in problems if problem]:
-        raise Fault("; ".join(listed), f"coevo down, then coevo up; their logs are in {subject.home.logs}")
+        raise CheckFailed("; ".join(listed), f"coevo down, then coevo up; their logs are in {subject.home.logs}")
     return ok("Ray, Prefect and the API answer" if services.api_url else "Ray and Prefect answer")
 
 
@@ -100,7 +100,7 @@ def check_ports(subject: Subject) -> Finding:
     if not taken:
         return ok("all that `coevo up` uses by default are free")
     listed = "; ".join(f"{port} (--{name}-port) by {_holder(port)}" for name, port in taken.items())
-    raise Fault(f"in use on 127.0.0.1: {listed}", "coevo up --free-ports, or end the program that has them")
+    raise CheckFailed(f"in use on 127.0.0.1: {listed}", "coevo up --free-ports, or end the program that has them")
 
 
 def _holder(port: int) -> str:
@@ -123,7 +123,7 @@ def check_database(subject: Subject) -> Finding:
     try:
         store = open_store(address)
     except StoreError as error:
-        raise Fault(str(error)) from error
+        raise CheckFailed(str(error)) from error
     backend = "SQLite" if url is not None and url.get_backend_name() == "sqlite" else "PostgreSQL"
     store.close()
     return ok(f"{backend}, {store.address}: its tables are up to date")

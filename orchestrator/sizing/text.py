@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.needs import ADD_A_JUDGE, NO_JUDGE, lacks_a_judge
 from orchestrator.sizing.assumptions import FLOAT32_SHARE
 from orchestrator.sizing.calculate import Part, Plan, Range, StagePlan, advice
 from orchestrator.sizing.memory import USABLE, Line, power
@@ -98,6 +99,8 @@ def _settings(plan: Plan) -> list[str]:
 
 def _notes(plan: Plan) -> list[str]:
     notes, trainer = [], plan.layout.trainer
+    if lacks_a_judge(plan.config):
+        notes.append(f"no judge is set, so {NO_JUDGE}: {ADD_A_JUDGE}")
     if trainer.nodes > 1:
         notes.append("a trainer of several nodes needs a folder that all of them see as the home (docs/easyr1.md)")
     if any(app.unreserved for app in plan.layout.apps):

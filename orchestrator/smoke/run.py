@@ -27,11 +27,12 @@ from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services, home, make_private
 from orchestrator.readiness import refuse_unready
-from orchestrator.runs import preset_path, status_of, stored_config
+from orchestrator.runs import status_of, stored_config
 from orchestrator.serving.checkpoints import serve_checkpoints
 from orchestrator.sizing.assumptions import GIB
 from orchestrator.smoke import canary
 from orchestrator.smoke.settings import Files, questions_of, smaller
+from orchestrator.starting import preset_path
 from storage import queries
 from storage.session import Store, open_store
 

@@ -18,8 +18,7 @@ from core.settings.parsing import load_config
 from core.statistics.guard import Signal
 from core.types import BenchmarkItem
 from orchestrator.question_sets.held_out import load_for
-from orchestrator.readiness import refuse_untrainable
-from trainers.base import TrainError
+from orchestrator.readiness import UnreadyError, untrainable
 
 _CANDIDATES = 16  # enough that some are well formed and get a majority
 _VOTES, _SAMPLES, _JUDGED, _QUESTIONS = 4, 2, 2, 4
@@ -70,17 +69,15 @@ class Files:
 
 
 def smaller(preset: Path, overrides: Mapping[str, Any], files: Files) -> dict[str, Any]:
-    """The overrides that make a smoke run of a preset, the given ones included. Raises `ConfigError`, `TrainError`."""
+    """The overrides that make a smoke run of a preset, the given ones too. Raises `ConfigError`, `UnreadyError`."""
     config = load_config(preset, overrides)
     for prompts in count(_PROMPTS):
         small = {**overrides, **_little_work(config, files), **_one_step(config, prompts)}
-        try:
-            refuse_untrainable(load_config(preset, small))
-        except TrainError:
-            if any(prompts < planned.training.prompts_per_step for planned in config.trainings):
-                continue
-            raise
-        break
+        faults = [*untrainable(load_config(preset, small))]
+        if not faults:
+            break
+        if all(prompts >= planned.training.prompts_per_step for planned in config.trainings):
+            raise UnreadyError(faults)
     return small
 
 

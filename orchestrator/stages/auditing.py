@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from typing import Any
@@ -13,10 +14,13 @@ from core.settings.audit import Judge
 from core.statistics.estimates import share
 from core.types import LabelledQuestion, OracleLabel, Question, StageKey
 from orchestrator.stages.context import Context, Progress
+from services.inference.client import InferenceError
 from services.oracles import exact, given, judge
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import Store
+
+log = logging.getLogger(__name__)
 
 
 def audited_labels(context: Context) -> list[OracleLabel]:
@@ -26,6 +30,28 @@ def audited_labels(context: Context) -> list[OracleLabel]:
         return [exact.audit(*label) for label in labels]
     truths = _truths(questions)
     return given.audit([(i, truths[i], answer) for i, _, answer in labels if i in truths], process_grader())
+
+
+def judged_labels(context: Context, settings: Judge) -> dict[str, Any]:
+    """The result of asking the run's judge, as of `ask_judge`. If its service does not answer, and the run shall go on
+    without it, the result has the error as `unreachable`; what was stored before it stays.
+    """
+    audit, run, t = context.config.audit, context.run, context.iteration
+    try:
+        return ask_judge(context.store, run, t, settings, audit.sample, context.batch_done)
+    except InferenceError as error:
+        if audit.if_unreachable == "stop":
+            raise
+        log.warning(
+            "run %s, iteration %d: the judge does not answer, so the run goes on without its verdicts; `coevo audit "
+            "judge %s %d` asks it afterwards: %s",
+            run,
+            t,
+            run,
+            t,
+            error,
+        )
+        return {"oracle": settings.oracle, "unreachable": str(error)}
 
 
 def ask_judge(

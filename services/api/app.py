@@ -33,7 +33,7 @@ from services.api.routes import (
     traces,
     triggers,
 )
-from services.api.routes.presets import QuestionSets
+from services.api.routes.presets import DescribePreset, QuestionSets
 from services.api.routes.runs import Planned
 from services.api.routes.triggers import RefuseUnready
 from services.api.schemas import Health
@@ -61,6 +61,7 @@ def create_app(
     run_logs: Path | None = None,
     planned: Planned = lambda _config: (),
     refuse_unready: RefuseUnready = lambda _config, _new: None,
+    describe_preset: DescribePreset | None = None,
 ) -> FastAPI:
     """Make the API of a store. It writes its exports into `folder`.
 
@@ -73,6 +74,7 @@ def create_app(
     `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder
     with the texts of rollouts, and `run_logs` that with the logs of runs; None: they are not available.
     `planned` lists the stages of a run with their iterations, in order; without it, no remaining time is known.
+    `describe_preset` says what a preset needs and costs.
     """
     app = FastAPI(
         title="coevo",
@@ -86,6 +88,7 @@ def create_app(
     app.state.prefect, app.state.presets, app.state.texts = prefect, presets, texts
     app.state.papers, app.state.run_logs, app.state.planned = papers, run_logs, planned
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
+    app.state.describe_preset = describe_preset
     app.state.metrics = metrics.registry_of(store, Prefect(prefect))
     problems.install(app)
     may_read = [Depends(needs("read"))] if ask_for_keys else []

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
-from core.types import Checkpoint, Verdict
+from core.types import Checkpoint, Flow, Verdict
 from core.types import Stage as StageName
 from services.run_states import MEANINGS, State, stage_at_work
 from storage.rows import RunLease, Seed, Stage, StageRow
@@ -158,9 +158,36 @@ class ExperimentRuns(BaseModel):
     arms: dict[str, list[str]]  # arm -> its runs by their seeds; the baseline comes first
 
 
+class PresetNeed(BaseModel):
+    """Something that a preset needs."""
+
+    kind: Literal["model", "prompts", "benchmark", "GPUs", "package", "trainer", "judge", "service"]
+    setting: str  # that names it
+    what: str
+    here: bool | None  # on the machine of the API; None: not known
+    remedy: str | None  # what to put where, if it is missing
+
+
+class PresetDetails(BaseModel):
+    """What a preset is, needs and costs. `hours_typical` and `hours_maximum` are those of a whole run by the arithmetic
+    of `coevo plan`; None for the tiny world, where they are off by far."""
+
+    comment: str
+    arxiv: list[str]  # numbers of papers
+    kind: Flow
+    method: str
+    base_model: str
+    iterations: int
+    gpus: int
+    hours_typical: float | None
+    hours_maximum: float | None
+    needs: list[PresetNeed]
+
+
 class Preset(BaseModel):
     name: str
     about: str  # the first line of its comment
+    details: PresetDetails | None  # None: not known to this API
 
 
 class Triggered(BaseModel):

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from core.settings.config import RunConfig
 from core.settings.parsing import parse_config
 from core.settings.provenance import differing
+from core.suggestions import did_you_mean
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints, Questions, RunLeases, Runs
 from storage.queries.tables import columns, insert_new, table_of
@@ -80,8 +81,9 @@ def _differences(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> Ite
 def get_run(session: Session, name: str) -> RunDetail:
     row = session.execute(select(*columns(Runs, RunDetail)).where(Runs.name == name)).one_or_none()
     if row is None:
-        known = ", ".join(session.scalars(select(Runs.name).order_by(Runs.created_at.desc()).limit(10)))
-        raise NotThere(f"run {name}: no such run; the store has {known or 'none'}")
+        names = session.scalars(select(Runs.name).order_by(Runs.created_at.desc()).limit(1_000)).all()
+        known = ", ".join(names[:10]) or "none"
+        raise NotThere(f"run {name}: no such run{did_you_mean(name, names)}; the store has {known}")
     return RunDetail(*row)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -60,21 +61,27 @@ def test_the_oracle_none_means_no_audit_and_an_unknown_oracle_is_refused(tmp_pat
     (tmp_path / "a.toml").write_text('[audit]\noracle = "none"\n')
     assert load_config(tmp_path / "a.toml").audit.oracle is None
     (tmp_path / "b.toml").write_text('[audit]\noracle = "someone"\n')
-    with pytest.raises(ConfigError, match=r"audit\.oracle: .*'exact'.*got 'someone'"):
+    with pytest.raises(ConfigError, match=r"audit\.oracle: expected one of exact, .* none, got 'someone'"):
         load_config(tmp_path / "b.toml")
 
 
 @pytest.mark.parametrize(
     ("toml", "complaint"),
     [
-        ("[dataset]\ncandidate = 3\n", r"dataset\.candidate: Extra inputs are not permitted"),
-        ("[dataset]\ncandidates = 0\n", r"dataset\.candidates: .*greater than 0 \(got 0\)"),
-        ("[dataset]\nband = [0.8, 0.3]\n", r"dataset: .*band: expected \[low, high\] with low <= high"),
-        ("[solver.training]\nrollouts_per_prompt = 1\n", r"solver\.training\.rollouts_per_prompt: .*\(got 1\)"),
-        ("[solver.training]\nbetas = [0.9, 1.0]\n", r"solver\.training\.betas\.1: .*less than 1 \(got 1.0\)"),
+        ("[dataset]\ncandidate = 3\n", r"dataset\.candidate: unknown setting; did you mean dataset\.candidates\?"),
+        ("[dataset]\ncandidates = 0\n", r"dataset\.candidates: expected more than 0, got 0"),
+        (
+            "[dataset]\nband = [0.8, 0.3]\n",
+            r"dataset\.band: expected \[low, high\] with low <= high, got \[0\.8, 0\.3\]",
+        ),
+        (
+            "[solver.training]\nrollouts_per_prompt = 1\n",
+            r"solver\.training\.rollouts_per_prompt: expected at least 2, got 1",
+        ),
+        ("[solver.training]\nbetas = [0.9, 1.0]\n", r"solver\.training\.betas\.1: expected less than 1, got 1\.0"),
         (
             "[solver.training]\nmin_learning_rate_share = 0.1\n",
-            r"solver\.training: .*min_learning_rate_share: expected 0 unless schedule is 'cosine', got 0.1",
+            r"solver\.training\.min_learning_rate_share: expected 0 unless schedule is 'cosine', got 0.1",
         ),
         ("iterations = \n", "not valid TOML"),
     ],
@@ -125,7 +132,8 @@ def _numbers(parts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_a_number_above_its_bound_is_refused(name: str, value: float, bound: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(RUNS / "demo.toml", {name: value})
-    assert f"{name}: Input should be less than or equal to {bound} (got {value!r})" in str(refused.value)
+    message = rf"overrides {name}=.*: expected at most {bound}, got {re.escape(repr(value))}"
+    assert re.fullmatch(message, str(refused.value))
 
 
 def test_the_error_lists_a_limited_number_of_complaints() -> None:
@@ -138,7 +146,7 @@ def test_the_error_lists_a_limited_number_of_complaints() -> None:
 def test_an_override_can_change_a_section_s_setting_and_not_a_value_s() -> None:
     path = RUNS / "demo.toml"
     assert load_config(path, {"dataset.candidates": 320}).dataset.candidates == 320
-    with pytest.raises(ConfigError, match=r"override seed\.x: seed is a value, not a section"):
+    with pytest.raises(ConfigError, match=r"overrides seed\.x=1: seed is a value, not a table"):
         load_config(path, {"seed.x": 1})
 
 
@@ -154,7 +162,10 @@ def test_an_overridden_method_has_its_own_defaults_and_not_the_preset_s_settings
 
 
 def test_the_error_for_an_unknown_method_lists_all_methods() -> None:
-    with pytest.raises(ConfigError, match=r"solver\.reward: .*'grop'.*'rzero', 'supervised', 'scrl', 'srt'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"type=grop: .*'rzero', 'supervised', 'scrl'.*; did you mean 'grpo'\?",
+    ):
         load_config(RUNS / "demo.toml", {"solver.reward.type": "grop"})
 
 
@@ -164,7 +175,7 @@ def test_the_error_for_an_unknown_method_lists_all_methods() -> None:
         ({"type": "grpo", "advantage": "set"}, "'set' belongs to poly_epo and pass_at_n"),
         ({"type": "poly_epo", "set_size": 9}, r"reward\.set_size: expected at most 8"),
         ({"type": "poly_epo", "set_size": 5, "trained_share": 0.5}, r"reward\.set_size: expected at most 4"),
-        ({"type": "rzero", "labels": "online"}, r"labels: Input should be 'offline' \(got 'online'\)"),
+        ({"type": "rzero", "labels": "online"}, r"solver\.reward\.labels: expected 'offline', got 'online'"),
     ],
 )
 def test_settings_that_a_method_does_not_allow_are_refused(reward: dict[str, object], complaint: str) -> None:
@@ -178,20 +189,21 @@ def test_settings_that_a_method_does_not_allow_are_refused(reward: dict[str, obj
         (
             "micro",
             {"solver.reward.type": "srt", "prompts.labels": "offline"},
-            "prompts.labels is 'offline', but srt learns without given labels: set prompts.labels = 'none', or also "
-            "set solver.reward.labels = 'offline'",
+            "prompts.labels=offline: expected 'none', got 'offline', but srt learns without given labels; set "
+            "prompts.labels = 'none', or also set solver.reward.labels = 'offline'",
         ),
         (
             "micro",
             {"prompts.labels": "offline"},
-            "prompts.labels is 'offline', but ttrl learns without given labels: set prompts.labels = 'none'",
+            "prompts.labels=offline: expected 'none', got 'offline', but ttrl learns without given labels; set "
+            "prompts.labels = 'none'",
         ),
     ],
 )
 def test_labels_that_a_method_would_not_use_are_refused(
     preset: str, overrides: dict[str, object], complaint: str
 ) -> None:
-    with pytest.raises(ConfigError, match="settings that this run would not use") as refused:
+    with pytest.raises(ConfigError) as refused:
         load_config(RUNS / f"{preset}.toml", overrides)
     assert complaint in str(refused.value)
 
@@ -214,7 +226,8 @@ def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, v
         load_config(RUNS / f"{preset}.toml", {name: value})
     complaint = {"self_train": "challenger", "co_evolve": "prompts"}.get(str(value), name)
     other = kind or {"self_train": "co_evolve", "co_evolve": "self_train"}[str(value)]
-    assert f"  {complaint}: only a run of kind {other} has this setting: leave it out" in str(refused.value)
+    message = rf"{complaint}(=.*)?: only a run of kind {other} has this setting; leave it out"
+    assert re.search(message, str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +242,7 @@ def test_a_warm_up_ends_before_its_training(preset: str, table: str, optimiser: 
     name, path = f"{table}.training.warmup_steps", RUNS / f"{preset}.toml"
     load_config(path, {name: steps - 1, **optimiser})
     with pytest.raises(
-        ConfigError, match=f"{name}: expected fewer than the {steps} steps of the training, got {steps}"
+        ConfigError, match=f"{name}={steps}: expected fewer than the {steps} steps of the training, got {steps}"
     ):
         load_config(path, {name: steps, **optimiser})
 
@@ -243,10 +256,10 @@ def test_rounds_on_given_prompts_are_one_training_by_default() -> None:
 
 
 def test_the_error_for_self_training_without_prompts_names_the_missing_table() -> None:
-    with pytest.raises(ConfigError, match=r"\n  prompts: Field required$"):
+    with pytest.raises(ConfigError, match=r"\n  prompts: expected a value, got none$"):
         parse_config({"kind": "self_train", "seed": 1}, "a test")
 
 
 def test_the_error_for_an_unknown_kind_lists_both_kinds() -> None:
-    with pytest.raises(ConfigError, match="kind: expected co_evolve or self_train, got 'both'"):
+    with pytest.raises(ConfigError, match="overrides kind=both: expected co_evolve or self_train, got 'both'"):
         load_config(RUNS / "demo.toml", {"kind": "both"})

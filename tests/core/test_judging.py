@@ -241,13 +241,13 @@ def test_a_checker_s_sentinels_are_half_right_and_half_wrong() -> None:
 @pytest.mark.parametrize(
     ("table", "complaint"),
     [
-        ({"oracle": "judge"}, "audit: Value error, judge: expected a table with url and model"),
-        ({"oracle": "judge", "judge": {"model": "m"}}, "audit.judge.url: Field required"),
+        ({"oracle": "judge"}, "audit.judge: expected a table with url and model"),
+        ({"oracle": "judge", "judge": {"model": "m"}}, "audit.judge.url: expected a value, got none"),
         ({"oracle": "exact", "sample": 5}, "sample: belongs to oracle = 'judge', got oracle = 'exact'"),
         ({"judge": {"url": "http://a/v1", "model": "m"}}, "judge: belongs to oracle = 'judge', got oracle = 'exact'"),
         (
             {"oracle": "judge", "judge": {"url": "http://a/v1", "model": "m", "name": "GPT-4o"}},
-            "audit.judge.name: String should match pattern",
+            "audit.judge.name: expected a text that matches",
         ),
         (
             {"oracle": "judge", "judge": {"url": "http://a/v1", "model": "m", "samples": 3, "temperature": 0}},

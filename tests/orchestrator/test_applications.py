@@ -11,6 +11,7 @@ from orchestrator.installation.home import APPLICATIONS, Home
 from orchestrator.runs import prepare
 from orchestrator.serving import applications
 from orchestrator.serving.applications import read_applications, refuse_missing_engine
+from orchestrator.starting import RunError
 from storage import queries
 from storage.session import Store
 
@@ -50,7 +51,7 @@ def test_a_file_that_needs_vllm_is_refused_where_it_is_not_installed(monkeypatch
 
 def test_a_method_whose_application_is_missing_is_refused_and_leaves_no_run(sqlite: Store, tmp_path: Path) -> None:
     settings = {"solver.reward.type": "evol_rl", "solver.signals.embedder": "served"}
-    with pytest.raises(ConfigError, match="embedded has no application embedder; it has challenger, solver"):
+    with pytest.raises(RunError, match="embedded has no application embedder; it has challenger, solver"):
         prepare(Home(tmp_path), sqlite, "a", "demo", 0, settings)
     with sqlite.read() as session:
         assert queries.runs.list_runs(session) == []

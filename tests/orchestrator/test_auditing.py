@@ -17,6 +17,7 @@ from orchestrator.installation.home import Home
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.runs import prepare
 from orchestrator.stages.auditing import ask_judge
+from orchestrator.starting import RunError
 from services.drift.series import ill_posed_in
 from services.inference.client import InferenceError
 from services.oracles.accuracy import estimated, measured, measured_in
@@ -185,7 +186,7 @@ def test_a_key_that_is_not_set_is_refused_before_a_run_is_made(tmp_path: Path, m
     home = Home(tmp_path)
     store = open_store(home.database, create=True)
     judge = {"url": "http://127.0.0.1:1/v1", "model": "m", "key_variable": "NO_SUCH_KEY"}
-    with pytest.raises(InferenceError, match="key_variable: NO_SUCH_KEY is not set in the environment"):
+    with pytest.raises(RunError, match="key_variable: NO_SUCH_KEY is not set in the environment"):
         prepare(home, store, "a", "demo", 0, {"audit.oracle": "judge", "audit.judge": judge})
     with store.read() as session:
         assert queries.runs.list_runs(session) == []
@@ -213,7 +214,7 @@ def test_a_finished_run_can_be_judged_from_the_command_line(at_home: Store) -> N
     assert json.loads(first.stdout)["oracle"] == "judge_gpt_4o_mini"
     assert second.stdout.startswith("judge_gpt_4o_mini: 12 of ")
     assert len(stored_audit(at_home, "judge_gpt_4o_mini")[1]) == 12
-    assert (bad.exit_code, "audit.judge.batch: Input should be greater than 0" in bad.stderr) == (1, True)
+    assert (bad.exit_code, "audit.judge.batch: expected more than 0, got 0" in bad.stderr) == (1, True)
     assert (nowhere.exit_code, "nowhere" in nowhere.stderr) == (1, True)
     assert (unlabelled.exit_code, "no question has a pseudo-label" in unlabelled.stderr) == (1, True)
 
@@ -223,3 +224,19 @@ def test_a_judge_s_name_has_its_model_and_its_prompt() -> None:
     assert judge_name("GPT 4o", "equivalence") == "gpt_4o_equivalence"
     assert judge_name("…", "annotate") == "model"
     assert len(judge_name("x" * 99, "equivalence")) == 34
+
+
+def test_a_run_goes_on_without_a_judge_that_does_not_answer_unless_it_shall_stop(
+    run: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fake_service(lambda _before, _body: (401, {"error": "no such key"})) as (service, _):
+        audit = judge_audit(service)
+        result = run_audit(run, audit)
+        with pytest.raises(InferenceError, match="HTTP 401"):
+            run_audit(run, audit.model_copy(update={"if_unreachable": "stop"}))
+    assert result["oracle"] == "judge_m"
+    assert "HTTP 401" in result["unreachable"]
+    assert "the run goes on without its verdicts; `coevo audit judge demo 3` asks it afterwards" in caplog.text
+    assert stored_audit(run)[1] == {}
+    with fake_service(judge_with(correct_reply)) as (service, _):
+        assert run_audit(run, judge_audit(service))["audited"] == 40

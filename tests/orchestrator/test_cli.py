@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from orchestrator.cli import _COMMANDS, app
+from orchestrator.cli import _COMMANDS, _literal, app
+from orchestrator.installation.home import ROOT, Home
+from storage.session import open_store
+from tests.synthetic_run import create
 
 NAMES = [name for names in _COMMANDS.values() for name in names]
 
@@ -45,3 +54,63 @@ def test_an_unknown_command_is_refused_and_a_similar_one_is_suggested() -> None:
     result = CliRunner().invoke(app, ["reprot"])
     assert result.exit_code == 2
     assert "No such command 'reprot'. Did you mean 'report'" in words(result.output)
+
+
+def commands(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command with its full name."""
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        _, command, _ = group.resolve_command(context, [name])
+        yield " ".join([*above, name]), command
+        if hasattr(command, "list_commands"):
+            yield from commands(command, (*above, name))
+
+
+def test_the_page_says_what_json_each_command_prints() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = page[page.index("| `--json` prints |") :].partition("\n")[2]
+    listed = re.findall(r"`([a-z ]+)`", table)
+    with_json = [
+        name for name, command in commands(get_command(app)) if any("--json" in param.opts for param in command.params)
+    ]
+    assert sorted(listed) == sorted(with_json)
+
+
+def test_the_version_is_the_package_s() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"coevo {version('coevo')}\n"
+
+
+def test_brackets_in_a_help_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rich takes `[audit.judge]` for a style and leaves it out."""
+    tool = typer.Typer(add_completion=False)
+
+    @tool.command()
+    def judge(size: int = typer.Option(1, help="As in [audit]; see [[x]] too.")) -> None:
+        """Fill in [audit.judge]."""
+
+    def shown(command: Any) -> str:
+        command.main(["--help"], standalone_mode=False)
+        return words(capsys.readouterr().out)
+
+    assert "[audit.judge]" not in shown(get_command(tool))
+    printed = shown(_literal(get_command(tool)))
+    assert "Fill in [audit.judge]." in printed
+    assert "As in [audit]; see [[x]] too." in printed
+
+
+def completed(line: str, home: Path) -> list[str]:
+    """What a bash suggests for the last word of a command line."""
+    environment = {**os.environ, "_COEVO_COMPLETE": "complete_bash", "COMP_WORDS": line, "COEVO_HOME": str(home)}
+    environment["COMP_CWORD"] = str(len(line.split(" ")) - 1)
+    code = "from orchestrator.cli import app; app(prog_name='coevo')"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_shell_completes_commands_presets_runs_and_options(tmp_path: Path) -> None:
+    with open_store(Home(tmp_path).database, create=True).write() as session:
+        create(session, "mine")
+    assert completed("coevo ru", tmp_path) == ["run", "runs"]
+    assert completed("coevo check micro_", tmp_path) == ["micro_test_time"]
+    assert completed("coevo cost ", tmp_path) == ["mine"]
+    assert completed("coevo check demo --js", tmp_path) == ["--json"]

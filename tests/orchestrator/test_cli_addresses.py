@@ -92,6 +92,6 @@ def test_status_prints_no_addresses_of_services_that_have_ended(api_url: str) ->
 
 def test_an_unknown_address_is_not_printed(tmp_path: Path) -> None:
     services = Services("ray:6379", "http://ray:8265", "http://ray:8000", "http://prefect:4200", "secret", {})
-    assert [line.split()[0] for line in addresses(Home(tmp_path), services)] == [
+    assert [name.split()[0] for name in addresses(Home(tmp_path), services)] == [
         "Prefect", "Ray", "Ray", "Inference", "Home",
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from core.settings.parsing import load_config
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from orchestrator.question_sets.prompts import read_prompts
-from orchestrator.runs import preset_path
+from orchestrator.starting import preset_path
 from trainers.easyr1.fit import SIGNALS
 
 ONE_GPU = {"trainer.type": "easyr1", "trainer.gpus_per_node": 1}

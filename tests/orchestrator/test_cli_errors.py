@@ -57,8 +57,10 @@ def test_an_unknown_key_in_a_preset_is_named(folder: Path) -> None:
     ("setting", "words"),
     [
         ("dataset.delta=0.7", ("dataset.delta", "0.5", "0.7")),
-        ("dataset.votes=none", ("dataset.votes", "integer", "none")),
-        ("solver.reward.type=magic", ("solver.reward", "rzero", "magic")),
+        ("dataset.votes=none", ("--set dataset.votes=none: ", "whole number", "none")),
+        ("solver.reward.type=magic", ("--set solver.reward.type=magic: ", "rzero", "magic")),
+        ("dataset.candidats=320", ("--set dataset.candidats=320: unknown setting; did you mean dataset.candidates?",)),
+        ("candidates=3", ("--set candidates=3: unknown setting; did you mean dataset.candidates?",)),
         ("nonsense", ("--set", "NAME=VALUE", "nonsense")),
     ],
 )

@@ -33,7 +33,8 @@ from orchestrator.flows import co_evolve
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner, refuse_held
-from orchestrator.runs import RunError, status_kept
+from orchestrator.runs import status_kept
+from orchestrator.starting import RunError
 from services.evaluations import figures_of
 from services.inference.client import InferenceError
 from storage import queries

@@ -200,6 +200,6 @@ def test_an_evaluation_is_made_and_rechecked_from_the_command_line(at_home: Stor
         assert "the judge calls 33.3% (6.1 to 79.2) of the grader's 3 failures right" in text
         assert "they disagree on 16.7% (3.0 to 56.4) of 6 answers" in text
     assert f"{ids[0]}: it judged 100.0% of 8 questions of known answer correctly" in every.stdout
-    assert (refused.exit_code, "batch: Input should be greater than 0" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "batch: expected more than 0, got 0" in refused.stderr) == (1, True)
     assert (unknown.exit_code, "evaluation nosuch: no such evaluation" in unknown.stderr) == (1, True)
     assert (keyless.exit_code, "UNSET is not set in the environment" in keyless.stderr) == (1, True)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.settings.parsing import load_config
-from orchestrator.runs import preset_path
 from orchestrator.sizing import Assumptions, Plan, advice, calculate, work
 from orchestrator.sizing.memory import Memory
 from orchestrator.stages.context import BATCH
+from orchestrator.starting import preset_path
 from tests.orchestrator.plans import plan_of
 
 GIB = 1024**3

@@ -16,8 +16,8 @@ from orchestrator.cli import app
 from orchestrator.cli.terminal import setting
 from orchestrator.installation.home import ROOT
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, read_suite
-from orchestrator.readiness import refuse_untrainable
-from orchestrator.runs import preset_path
+from orchestrator.readiness import untrainable
+from orchestrator.starting import preset_path
 from services.model_comparison import METRIC
 
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ def test_coevo_takes_the_command(command: str, tmp_path: Path, monkeypatch: pyte
     if command.startswith("run "):
         overrides = dict(setting(text) for text in parameters["override"] or ())
         config = load_config(preset_path(parameters["preset"]), overrides)
-        refuse_untrainable(config)
+        assert not [*untrainable(config)]
         for name in evaluated_in(config):
             definition_of(name)
     elif parameters.get("suite"):

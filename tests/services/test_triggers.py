@@ -219,7 +219,7 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        ({"preset": "nosuch"}, "body.preset: expected one of demo, demo-long, dr_grpo, "),
+        ({"preset": "nosuch"}, "body.preset: nosuch: no such preset; expected one of demo, demo-long, dr_grpo, "),
         ({"preset": "../demo"}, "body.preset: String should match pattern"),
         ({"preset": "demo.toml"}, "body.preset: String should match pattern"),
         ({"name": "../up"}, "body.name: String should match pattern"),
@@ -228,9 +228,9 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
         ({"colour": "red"}, "body.colour: Extra inputs are not permitted"),
         (
             {"overrides": {"dataset.candidates": 0}},
-            "body.overrides: dataset.candidates: Input should be greater than 0",
+            "body.overrides: dataset.candidates: expected more than 0, got 0",
         ),
-        ({"overrides": {"seed.x": 1}}, "body.overrides: override seed.x: seed is a value, not a section"),
+        ({"overrides": {"seed.x": 1}}, "body.overrides: seed.x: seed is a value, not a table"),
         ({"overrides": {"dataset": {"votes": 3}}}, "body.overrides.dataset.bool: Input should be a valid boolean"),
         # Files, programs and addresses on the server are refused.
         ({"overrides": {"base_model": "/models/other"}}, "body.overrides.base_model: expected a number or a word"),
@@ -254,10 +254,10 @@ UNREADY = {
         "evaluation.benchmark: benchmark none.jsonl: cannot be read",
     ),
     "engine": ('[serving]\napplications = "none"', "serving.applications: none: no such file"),
-    "layout": ('[trainer]\ntype = "easyr1"\ngpus_per_node = 7', "GPUs: EasyR1 divides"),
+    "layout": ('[trainer]\ntype = "easyr1"\ngpus_per_node = 7', "trainer.gpus_per_node: expected a divisor of"),
     "key": (
         '[audit]\noracle = "judge"\n[audit.judge]\nmodel = "m"\nurl = "http://127.0.0.1:9/v1"\nkey_variable = "NO_KEY"',
-        "key_variable: NO_KEY is not set in the environment",
+        "audit.judge: key_variable: NO_KEY is not set in the environment",
     ),
 }
 

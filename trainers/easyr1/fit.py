@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from core.faults import Fault
 from core.methods import Method, Objective, Signal
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
@@ -24,54 +25,48 @@ SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})
 def refuse_unfit(
     name: str, training: Training, objective: Objective, *, own_reference: bool = False, continued: bool = False
 ) -> None:
-    """Raise `TrainError` with every reason why EasyR1 cannot train `name` as asked.
-
-    `name` is the preset's table: "challenger", "solver" or "labelled". With `own_reference`, the KL is measured against
-    another model than the one that the training starts from. With `continued`, it is one of several rounds of a
-    training.
-    """
-    reasons = list(_unfit_reasons(training, objective))
-    if own_reference and objective.kl_coefficient > 0:
-        reasons.append(
-            "kl_coefficient: EasyR1 measures the KL to the model that the training starts from; expected 0 after the "
-            f"first round, got {objective.kl_coefficient:g}"
-        )
-    if continued:
-        reasons.append(
-            "solver.training.optimiser: EasyR1 begins every round with a new AdamW; expected 'fresh', got 'continued'"
-        )
-    if reasons:
+    """Raise `TrainError` with every reason why EasyR1 cannot train `name` as asked. See `unfit`."""
+    if faults := [*unfit(name, training, objective, own_reference=own_reference, continued=continued)]:
         kind = f"{name}.reward {objective.type}" if isinstance(objective, Method) else f"{name}.reward"
-        listed = "".join(f"\n  {reason}" for reason in reasons)
+        listed = "".join(f"\n  {fault}" for fault in faults)
         raise TrainError(f"{kind}: EasyR1 cannot train this as asked; use trainer.type = 'local', or change:{listed}")
 
 
 def refuse_layout(training: Training, rollouts: int, settings: EasyR1Settings) -> None:
-    """Raise `TrainError` if EasyR1 cannot divide the batches evenly among the GPUs.
+    """Raise `TrainError` if EasyR1 cannot divide the batches evenly among the GPUs. See `uneven`."""
+    if faults := [*uneven(training, rollouts, settings)]:
+        raise TrainError("\n".join(map(str, faults)))
+
+
+def uneven(training: Training, rollouts: int, settings: EasyR1Settings) -> Iterator[Fault]:
+    """The settings with which EasyR1 cannot divide the batches evenly among the GPUs.
 
     EasyR1 itself checks this (fsdp_workers.py, ray_trainer.py, protocol.py) only after the GPUs have been reserved.
     """
     gpus, prompts = settings.nodes * settings.gpus_per_node, training.prompts_per_update or training.prompts_per_step
     divisions = (
-        (f"{prompts} prompts x {rollouts} rollouts of an update", prompts * rollouts, "GPUs", gpus),
-        ("a step's prompts (which it repeats only afterwards)", training.prompts_per_step, "GPUs", gpus),
+        (f"{prompts} prompts x {rollouts} rollouts of an update", prompts * rollouts, "gpus_per_node", gpus),
+        ("a step's prompts, which it repeats only afterwards,", training.prompts_per_step, "gpus_per_node", gpus),
         (
             "the sequences of an update on one GPU",
             prompts * rollouts // gpus,
-            "trainer.update_micro_batch",
+            "update_micro_batch",
             settings.update_micro_batch,
         ),
         (
             "a step's sequences",
             training.prompts_per_step * rollouts,
-            "trainer.experience_micro_batch",
+            "experience_micro_batch",
             settings.experience_micro_batch,
         ),
-        ("the GPUs", gpus, "trainer.tensor_parallel", settings.tensor_parallel),
+        ("the GPUs", gpus, "tensor_parallel", settings.tensor_parallel),
     )
     for items, count, name, parts in divisions:
         if count == 0 or count % parts:
-            raise TrainError(f"{name}: EasyR1 divides {items} evenly: expected a divisor of {count}, got {parts}")
+            got = f"{parts} GPUs on {settings.nodes} nodes" if parts is gpus and settings.nodes > 1 else f"{parts}"
+            yield Fault(f"trainer.{name}", got, f"a divisor of {count}", f"EasyR1 divides {items} evenly")
+            if name == "gpus_per_node":  # the other divisions follow from it
+                return
 
 
 def checkout_problem(source: Path) -> str | None:
@@ -87,33 +82,60 @@ def checkout_problem(source: Path) -> str | None:
     return None
 
 
-def _unfit_reasons(training: Training, objective: Objective) -> Iterator[str]:
+def unfit(
+    name: str, training: Training, objective: Objective, *, own_reference: bool = False, continued: bool = False
+) -> Iterator[Fault]:
+    """The settings of a training that EasyR1 cannot follow.
+
+    `name` is the preset's table: "challenger", "solver" or "labelled". With `own_reference`, the KL is measured against
+    another model than the one that the training starts from. With `continued`, it is one of several rounds of a
+    training.
+    """
+    yield from _unfit_objective(f"{name}.reward", objective)
+    yield from _unfit_batches(f"{name}.training", training, objective)
+    if own_reference and objective.kl_coefficient > 0:
+        reason = "after the first round, EasyR1 measures the KL to the model that the round starts from"
+        yield Fault(f"{name}.reward.kl_coefficient", f"{objective.kl_coefficient:g}", "0", reason)
+    if continued:
+        reason = "EasyR1 begins every round with a new AdamW"
+        yield Fault("solver.training.optimiser", "'continued'", "'fresh'", reason)
+
+
+def _unfit_objective(table: str, objective: Objective) -> Iterator[Fault]:
     if isinstance(objective, Method):
         for signal in sorted(objective.needs - SIGNALS):
-            yield (
-                f"{signal}: EasyR1's reward function gets texts only, so it cannot provide this signal; it can provide "
+            reason = (
+                "EasyR1's reward function gets texts only, so it cannot provide this signal; it can provide "
                 f"{', '.join(sorted(SIGNALS))}"
             )
+            yield Fault(f"{table}.type", f"{objective.type!r}, which needs {signal}", "another method", reason)
     if objective.entropy_coefficient > 0:
-        yield f"entropy_coefficient: EasyR1 has no entropy bonus; expected 0, got {objective.entropy_coefficient:g}"
+        got = f"{objective.entropy_coefficient:g}"
+        yield Fault(f"{table}.entropy_coefficient", got, "0", "EasyR1 has no entropy bonus")
     if objective.kl_in == "reward" and objective.kl_coefficient > 0 and objective.advantage != "rloo":
-        yield (
-            "kl_in: 'reward' needs advantage 'rloo', which is linear in the rewards; got advantage "
-            f"{objective.advantage!r}"
-        )
+        reason = "kl_in = 'reward' needs advantage 'rloo', which is linear in the rewards"
+        yield Fault(f"{table}.advantage", repr(objective.advantage), "'rloo'", reason)
     if objective.loss_average == "max_length" and objective.kl_coefficient > 0:
         # The shim gets this average from EasyR1's mean over tokens by scaling the rewards with the answers' lengths. It
         # cannot scale the KL.
-        yield "loss_average: with a kl_coefficient above 0 expected 'token' or 'sequence', got 'max_length'"
+        reason = "or a kl_coefficient of 0"
+        yield Fault(f"{table}.loss_average", "'max_length'", "'token' or 'sequence'", reason)
     if not objective.zero_sum:
-        yield "sets: expected all sets, because the advantages of sampled sets do not sum to zero"
+        reason = "the advantages of sampled sets do not sum to zero"
+        yield Fault(f"{table}.sets", "a number of sets", "all sets", reason)
+
+
+def _unfit_batches(table: str, training: Training, objective: Objective) -> Iterator[Fault]:
     size = training.prompts_per_update
     if size is not None and training.prompts_per_step % size:
-        yield f"prompts_per_update: expected a divisor of prompts_per_step = {training.prompts_per_step}, got {size}"
+        expected = f"a divisor of prompts_per_step = {training.prompts_per_step}"
+        yield Fault(f"{table}.prompts_per_update", f"{size}", expected)
     if size not in (None, training.prompts_per_step) and objective.loss_average == "max_length":
-        yield f"prompts_per_update: with loss_average 'max_length' expected all of a step's prompts, got {size}"
+        expected = "all of a step's prompts, with loss_average 'max_length'"
+        yield Fault(f"{table}.prompts_per_update", f"{size}", expected)
     if training.sampling.temperature == 0:
-        yield "sampling.temperature: expected more than 0, because at 0 all rollouts of a prompt are equal; got 0"
+        reason = "at 0 all rollouts of a prompt are equal"
+        yield Fault(f"{table}.sampling.temperature", "0", "more than 0", reason)
 
 
 def deviations(training: Training, objective: Objective) -> list[str]:

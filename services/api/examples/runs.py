@@ -160,7 +160,30 @@ EXAMPLES: dict[str, Any] = {
         "children": _SOLVERS[1:2],
         "descendants": _SOLVERS[1:],
     },
-    "Preset": {"name": "demo", "about": "The demo: three iterations of R-Zero on the tiny shipped model."},
+    "Preset": {
+        "name": "rzero-single-gpu",
+        "about": "R-Zero (arXiv 2508.05004) on Qwen3-1.7B-Base, on one GPU of 80 GB.",
+        "details": {
+            "comment": "R-Zero (arXiv 2508.05004) on Qwen3-1.7B-Base, on one GPU of 80 GB.",
+            "arxiv": ["2508.05004"],
+            "kind": "co_evolve",
+            "method": "rzero",
+            "base_model": "models/Qwen3-1.7B-Base",
+            "iterations": 4,
+            "gpus": 1,
+            "hours_typical": 7.4,
+            "hours_maximum": 25.1,
+            "needs": [
+                {
+                    "kind": "model",
+                    "setting": "base_model",
+                    "what": "models/Qwen3-1.7B-Base",
+                    "here": False,
+                    "remedy": "put a Hugging Face model in safetensors there, or add --set base_model=FOLDER",
+                }
+            ],
+        },
+    },
     "Triggered": {
         "run": "demo",
         "flow_run": "3f1c2d5e-8a4b-4c6d-9e0f-123456789abc",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -14,8 +14,10 @@ from pydantic import Field
 from core.settings.config import RunConfig
 from core.settings.evaluation import Suite
 from core.settings.parsing import ConfigError, load_config
+from core.suggestions import no_such
 from core.types import TINY_BASES
 from services.api.problems import invalid
+from services.api.schemas import PresetDetails
 
 _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -23,6 +25,10 @@ _Word = Annotated[str, Field(max_length=100)]
 Override = bool | _Whole | _Number | _Word | Annotated[list[_Number], Field(max_length=100)]
 # No leading underscore, because Prefect fills in a parameter named `__prefect_kind` from its templates and variables.
 Setting = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5}$", max_length=100)]
+
+
+# Takes a preset's name and says what it needs and costs. Raises `CoevoError` if that cannot be computed.
+DescribePreset = Callable[[str], PresetDetails]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +62,14 @@ def _presets(request: Request) -> dict[str, Path]:
     return {} if folder is None else {path.stem: path for path in folder.glob("*.toml")}
 
 
+def _describe(request: Request) -> DescribePreset | None:
+    describe: DescribePreset | None = request.app.state.describe_preset
+    return describe
+
+
 Presets = Annotated[dict[str, Path], Depends(_presets)]  # name -> file
+Describe = Annotated[DescribePreset | None, Depends(_describe)]
 Names = Annotated[frozenset[str], Depends(_names)]  # of benchmarks and suites
-
-
-def about(path: Path) -> str:
-    """The first line of a preset's comment."""
-    with path.open(encoding="utf-8") as file:
-        first = file.readline()
-    return first.removeprefix("#").strip() if first.startswith("#") else ""
 
 
 def configured(
@@ -77,7 +82,7 @@ def configured(
     """
     path = presets.get(preset)
     if path is None:
-        raise invalid("preset", f"expected one of {', '.join(sorted(presets)) or 'none'}, got {preset}")
+        raise invalid("preset", f"{preset}: {no_such('preset', sorted(presets), preset)}")
     for name, value in overrides.items():
         if isinstance(value, str) and value not in _words() | names:
             expected = "a number or a word that settings choose among, or a benchmark's or a suite's name"
@@ -86,14 +91,15 @@ def configured(
     try:
         return load_config(path, {**overrides, **length})
     except ConfigError as error:
-        first, *details = str(error).removeprefix(f"{path}: ").splitlines()
-        raise invalid("overrides", "; ".join(line.strip() for line in details or [first])) from error
+        # The refusal names the field `overrides` already.
+        faults = [str(replace(fault, source=None)) for fault in error.faults]
+        raise invalid("overrides", "; ".join(faults) or str(error).removeprefix(f"{path}: ")) from error
 
 
 @cache
 def _words() -> frozenset[str]:
     """All words that settings choose among, and the names of prompt sets that are not files."""
-    words = {*TINY_BASES, "benchmark"}
+    words = {*TINY_BASES, "benchmark", "none"}  # `none` is an oracle
     nodes: list[Any] = [kind.model_json_schema() for kind in get_args(RunConfig)]
     while nodes:
         node = nodes.pop()

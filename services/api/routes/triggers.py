@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Request
@@ -12,14 +13,14 @@ from core.errors import CoevoError
 from core.settings.bounds import Iterations
 from core.settings.config import RunConfig
 from core.settings.costs import Budget
-from core.settings.parsing import parse_config, with_overrides
+from core.settings.parsing import comment_of, parse_config, with_overrides
 from core.types import Flow
 from services.api import run_views
 from services.api.access.origins import same_site
 from services.api.dependencies import PrefectDependency, RunName, StoreDependency
 from services.api.prefect import Prefect
 from services.api.problems import documented, invalid
-from services.api.routes.presets import Names, Override, Presets, Setting, about, configured
+from services.api.routes.presets import Describe, DescribePreset, Names, Override, Presets, Setting, configured
 from services.api.schemas import Preset, Triggered
 from services.flow_runs import FlowRun
 from storage import queries
@@ -84,9 +85,17 @@ _REFUSALS = documented(409, 503)
 
 
 @router.get("/presets")
-def list_presets(presets: Presets) -> list[Preset]:
-    """The presets that a run can be started from."""
-    return [Preset(name=name, about=about(path)) for name, path in sorted(presets.items())]
+def list_presets(presets: Presets, describe: Describe) -> list[Preset]:
+    """The presets that a run can be started from, with what each needs and costs."""
+    return [_preset(name, path, describe) for name, path in sorted(presets.items())]
+
+
+def _preset(name: str, path: Path, describe: DescribePreset | None) -> Preset:
+    try:
+        details = None if describe is None else describe(name)
+    except CoevoError:  # starting a run of this preset says what is wrong with it
+        details = None
+    return Preset(name=name, about=comment_of(path).partition("\n")[0], details=details)
 
 
 @router.post("/runs", responses=_REFUSALS, **STARTS)

@@ -1,0 +1,138 @@
+"""What a run needs that coevo does not ship, and whether it is on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from core.settings.config import RunConfig
+from core.settings.evaluation import OWN_PROMPTS
+from core.settings.prompts import Prompts
+from core.settings.serving import Service
+from core.settings.trainers import EasyR1Settings
+from core.types import TINY_BASES
+from orchestrator.question_sets.benchmarks import benchmark_folder, definition_of, evaluated_in, is_here
+from orchestrator.serving.applications import INSTALL_VLLM
+from trainers.micro.bases import BASES
+
+NO_JUDGE = "the chart of label accuracy stays empty"
+ADD_A_JUDGE = (
+    "add --set audit.oracle=judge --set audit.judge.url=URL --set audit.judge.model=MODEL, or fill in [audit.judge] in "
+    "the preset (docs/judge.md)"
+)
+MODEL_REMEDY = "put a Hugging Face model in safetensors there, or add --set base_model=FOLDER"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that a run needs. `here` is None where this process cannot know, as with a service."""
+
+    kind: Literal["model", "prompts", "benchmark", "GPUs", "package", "trainer", "judge", "service"]
+    setting: str  # that names it
+    what: str
+    here: bool | None
+    remedy: str | None = None  # what to put where; None if it is here or nothing is to be done
+
+
+def base_model(config: RunConfig) -> Path:
+    """The folder of a run's base model."""
+    tiny = BASES.get(config.base_model)
+    return tiny.model if tiny else Path(config.base_model)
+
+
+def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
+    """What a run needs, in the order in which one provides it. Its plan has so many `gpus`, and `vllm` as an engine or
+    not. Raises `BenchmarkError`: the run's suite or benchmarks are not known.
+    """
+    needs = [*_model(config), *prompt_needs(config), *_benchmarks(config), *_gpus(gpus), *_software(config, vllm)]
+    return [*needs, *_judge(config), *_services(config)]
+
+
+def lacks_a_judge(config: RunConfig) -> bool:
+    """Whether nobody grades the pseudo-labels of a Challenger's questions. Given prompts may have true answers."""
+    return config.kind == "co_evolve" and config.audit.oracle is None
+
+
+def gpus_here() -> int:
+    """The NVIDIA GPUs of this machine, without a library that takes seconds to import."""
+    return len([device for device in Path("/dev").glob("nvidia*") if device.name[len("nvidia") :].isdigit()])
+
+
+def _model(config: RunConfig) -> Iterator[Need]:
+    if config.base_model in TINY_BASES:
+        return
+    here = (base_model(config) / "config.json").is_file()
+    yield Need("model", "base_model", config.base_model, here, None if here else MODEL_REMEDY)
+
+
+def prompt_needs(config: RunConfig) -> Iterator[Need]:
+    """The files of the run's prompt sets."""
+    for setting, prompts in zip(prompt_settings(config), config.prompt_sets, strict=True):
+        if prompts.file not in TINY_BASES and prompts.file != "benchmark":
+            here = Path(prompts.file).is_file()
+            yield Need("prompts", setting, prompts.file, here, None if here else prompts_remedy(setting, prompts))
+
+
+def prompts_remedy(setting: str, prompts: Prompts) -> str:
+    """What to put where if the file of a prompt set is missing. `setting` names the file."""
+    columns = " and ".join(map(repr, filter(None, (prompts.question, prompts.answer))))
+    return f"put a JSONL or Parquet file with {columns} as columns there, or add --set {setting}=FILE"
+
+
+def prompt_settings(config: RunConfig) -> list[str]:
+    """The settings that name the files of `config.prompt_sets`, in the same order."""
+    table = "prompts" if config.kind == "self_train" else "labelled"
+    return [f"{table}.file" for _ in config.prompt_sets]
+
+
+def _benchmarks(config: RunConfig) -> Iterator[Need]:
+    """The benchmarks whose questions are fetched or read from a file."""
+    for name in evaluated_in(config):
+        if name == OWN_PROMPTS or name.startswith(tuple(TINY_BASES)):
+            continue
+        hub, here = definition_of(name).hub, is_here(name)
+        file = f"a file {benchmark_folder() / name}.jsonl"
+        remedy = f"it is fetched from {hub.dataset} on the Hugging Face hub; or put {file}" if hub else f"put {file}"
+        yield Need("benchmark", "evaluation", name, here, None if here else remedy)
+
+
+def _gpus(gpus: int) -> Iterator[Need]:
+    if gpus:
+        # Ray may run elsewhere, with GPUs that this machine does not have.
+        there = "COEVO_RAY_ADDRESS" in os.environ
+        here, known = gpus_here(), not there
+        remedy = f"this machine has {here}; `coevo plan` shows what fits on fewer" if known and here < gpus else None
+        yield Need("GPUs", "trainer", f"{gpus}", here >= gpus if known else None, remedy)
+
+
+def _software(config: RunConfig, vllm: bool) -> Iterator[Need]:
+    if vllm:
+        here = find_spec("vllm") is not None
+        yield Need("package", "serving.applications", "vLLM", here, None if here else INSTALL_VLLM)
+    if isinstance(config.trainer, EasyR1Settings):
+        source = Path(config.trainer.source)
+        here = (source / "verl").is_dir()
+        remedy = "clone EasyR1 there (docs/easyr1.md), or add --set trainer.source=FOLDER"
+        yield Need("trainer", "trainer.source", f"EasyR1 in {source}", here, None if here else remedy)
+
+
+def _judge(config: RunConfig) -> Iterator[Need]:
+    """The judge, or that there is none although no program can grade the questions."""
+    if config.audit.judge is not None:
+        yield Need("judge", "audit.judge", config.audit.judge.model, _has_key(config.audit.judge))
+    elif lacks_a_judge(config):
+        yield Need("judge", "audit.oracle", f"none is set, so {NO_JUDGE}", False, ADD_A_JUDGE)
+
+
+def _services(config: RunConfig) -> Iterator[Need]:
+    for service in config.solver.signals.services(config.solver.reward):
+        yield Need("service", "solver.signals", service.model, _has_key(service))
+
+
+def _has_key(service: Service) -> bool | None:
+    """False if the service's key is not in the environment; None, for not known, if it is or if there is none."""
+    return False if service.key_variable is not None and not os.environ.get(service.key_variable) else None

@@ -1,0 +1,195 @@
+"""Finds everything that keeps a run from being created or continued, before anything is started or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from core.errors import CoevoError
+from core.faults import Fault, listed
+from core.settings.config import RunConfig, SelfTraining
+from core.settings.parsing import OVERRIDES, ConfigError, load_config, parse_config, with_overrides
+from core.suggestions import no_such
+from core.types import Flow
+from orchestrator.installation.home import PRESETS
+from orchestrator.readiness import unready
+from storage import queries
+from storage.errors import NotThere, StoreError
+from storage.rows import RunDetail, RunStatus
+from storage.session import Store
+
+
+class RunError(CoevoError):
+    """A run that cannot be started with these parameters; the message names the parameter."""
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset, given its name in deploy/runs or its path. Raises `ConfigError` with the known presets."""
+    path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
+    if not path.is_file():
+        problem = no_such("preset", preset_names(), name, ", or the path of a TOML file")
+        raise ConfigError(f"preset {name!r}: {problem}", [Fault("preset", f"{name!r}: {problem}")])
+    return path
+
+
+def preset_names() -> list[str]:
+    return sorted(file.stem for file in PRESETS.glob("*.toml"))
+
+
+def presets_of(flow: Flow) -> list[str]:
+    """The names of the presets that a flow can run. A file with an error is left out; a start from it says what is
+    wrong."""
+    names = []
+    for name in preset_names():
+        with suppress(ConfigError):
+            if load_config(preset_path(name)).kind == flow:
+                names.append(name)
+    return names
+
+
+def length_of(iterations: int) -> dict[str, int]:
+    """The override of a number of iterations, where 0 is that of the preset."""
+    return {"iterations": iterations} if iterations > 0 else {}
+
+
+def check_startable(
+    store: Store,
+    run: str,
+    preset: str,
+    iterations: int,
+    overrides: Mapping[str, Any],
+    flow: Flow = "co_evolve",
+    overrides_are: str = OVERRIDES,
+) -> RunConfig:
+    """Check whether a run can be created or continued, and return its settings. Nothing is written.
+
+    `flow` is the flow that will run it: self_train for a run with a prompt set, co_evolve for one without. Raises
+    `RunError` with all faults, and `StoreError` if there is neither a preset nor a run of this name.
+    """
+    config, faults = startable(store, run, preset, iterations, overrides, flow, overrides_are)
+    if config is None or faults:
+        raise RunError(listed(faults))
+    return config
+
+
+def startable(
+    store: Store | None,
+    run: str,
+    preset: str,
+    iterations: int,
+    overrides: Mapping[str, Any],
+    flow: Flow | None = None,
+    overrides_are: str = OVERRIDES,
+    *,
+    fetch: bool = True,
+) -> tuple[RunConfig | None, list[Fault]]:
+    """The settings of a run that shall start, None if they cannot be read, and everything that keeps it from starting.
+
+    `store` is None if there is none yet, `flow` if the run's own is taken. `overrides_are` is what faults call the
+    overrides. Without `fetch`, no benchmark is fetched. Raises `StoreError` as `check_startable`.
+    """
+    row = None if store is None else find_run(store, run)
+    if preset:
+        config, faults = requested(run, preset, iterations, overrides, overrides_are)
+    else:
+        config, faults = _continued(store, run, iterations, overrides, overrides_are)
+    if config is None:
+        return None, faults
+    if flow not in (None, config.kind):
+        prompt_set = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
+        faults.append(Fault("flow", f"{flow}", f"{config.kind}, since {preset or run} has {prompt_set}"))
+    if row is not None:
+        faults += _unlike(row, config)
+        config = config.model_copy(update={"iterations": max(row.iterations, config.iterations)})
+    return config, [*faults, *unready(config, new=row is None, fetch=fetch)]
+
+
+def requested(
+    run: str, preset: str, iterations: int, overrides: Mapping[str, Any], overrides_are: str = OVERRIDES
+) -> tuple[RunConfig | None, list[Fault]]:
+    """The settings that a preset and the overrides give, None if they cannot be read, and the faults that need neither
+    a store nor a look at this machine to be seen."""
+    faults = [*_wrong_name(run), *_wrong_iterations(iterations)]
+    length = length_of(iterations)
+    try:
+        return load_config(preset_path(preset), {**overrides, **length}, overrides_are), faults
+    except ConfigError as error:
+        sourced = [_with_source(fault, preset, length) for fault in error.faults]
+        return None, [*faults, *(sourced or [Fault("preset", str(error).removeprefix("preset "))])]
+
+
+def _with_source(fault: Fault, preset: str, length: Mapping[str, int]) -> Fault:
+    """The fault of a preset's file with the file as its source. A number of iterations was no override."""
+    if fault.setting in length:
+        return replace(fault, source=None)
+    return fault if fault.source or fault.setting == "preset" else replace(fault, source=f"preset {preset}")
+
+
+def _continued(
+    store: Store | None, run: str, iterations: int, overrides: Mapping[str, Any], overrides_are: str
+) -> tuple[RunConfig | None, list[Fault]]:
+    """As `requested`, for a run that is there and is continued with its own settings, except its limits."""
+    faults, limits = [*_wrong_iterations(iterations)], queries.runs.LIMITS
+    if fixed := [name for name in overrides if name.partition(".")[0] not in limits]:
+        expected = (
+            f"only settings of {' and '.join(limits[1:])} without a preset, since an existing run keeps its others"
+        )
+        remedy = "give a preset to create another run"
+        faults.append(Fault("overrides", ", ".join(fixed), expected, remedy))
+        return None, faults
+    if store is None:
+        raise StoreError(f"run {run}: no such run; there is no store yet")
+    with store.read() as session:
+        stored = queries.runs.get_run(session, run).config
+    try:
+        tree = with_overrides(stored, overrides, overrides_are)
+        config = parse_config(tree, f"run {run}", overrides, overrides_are)
+    except ConfigError as error:
+        return None, [*faults, *(error.faults or [Fault("run", str(error))])]
+    return config.model_copy(update={"iterations": max(iterations, 0) or config.iterations}), faults
+
+
+def _wrong_name(run: str) -> Iterator[Fault]:
+    try:
+        queries.runs.refuse_name(run)
+    except StoreError as error:
+        yield Fault.of("name", str(error).removeprefix("run name: "))
+
+
+def _wrong_iterations(iterations: int) -> Iterator[Fault]:
+    if iterations < 0:
+        yield Fault("iterations", f"{iterations}", "1 or more, or 0 for what the preset says")
+
+
+def _unlike(row: RunDetail, config: RunConfig) -> Iterator[Fault]:
+    """Why an existing run cannot go on with these settings."""
+    try:
+        queries.runs.refuse_other_settings(row, config)
+    except StoreError as error:
+        yield Fault("name", str(error))
+    reason = why_no_longer(config, row.status)
+    if config.iterations > row.iterations and reason is not None:
+        got, expected = f"{config.iterations}", f"at most {row.iterations}"
+        yield Fault("iterations", got, expected, f"{reason}, so run {row.name} cannot go on for longer")
+
+
+def why_no_longer(config: RunConfig, status: RunStatus) -> str | None:
+    """The reason why a run can get no more iterations than it has; None if it can."""
+    if status == "stopped":
+        return "the guard, early stopping or a person stopped this run"
+    one_training = isinstance(config, SelfTraining) and config.rounds_are_one_training
+    if one_training and config.solver.training.schedule == "cosine":
+        return "the cosine of its learning rate ends with the last round"
+    return None
+
+
+def find_run(store: Store, run: str) -> RunDetail | None:
+    """A run of the store; None if it has none of this name."""
+    try:
+        with store.read() as session:
+            return queries.runs.get_run(session, run)
+    except NotThere:
+        return None

@@ -1,0 +1,124 @@
+"""Mistyped settings: which one was probably meant, who gave it, and what was expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from core.faults import Fault, listed
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.names import nearest_settings, setting_names
+from core.settings.parsing import ConfigError, load_config, parse_method
+from core.suggestions import no_such
+
+RUNS = Path(__file__).parents[2] / "deploy" / "runs"
+NAMES = [*setting_names(CoEvolution)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("dataset.candidats", ["dataset.candidates"]),
+        ("candidates", ["dataset.candidates"]),  # the table is missing
+        ("datset.candidates", ["dataset.candidates"]),
+        ("budget.huors", ["budget.hours"]),
+        ("alerts.rules.p_hat.warnin", ["alerts.rules.p_hat.warning"]),
+        ("audit.judge.modle", ["audit.judge.model"]),
+        (
+            "solver.steps",
+            ["solver.training.steps", "labelled.training.steps", "challenger.training.steps"],
+        ),
+        ("zzzz", []),
+    ],
+)
+def test_the_setting_that_was_probably_meant_is_found(typed: str, meant: list[str]) -> None:
+    assert nearest_settings(typed, NAMES) == meant
+
+
+def test_the_names_are_those_of_every_setting_of_a_stored_run() -> None:
+    for kind, preset in ((CoEvolution, "demo"), (SelfTraining, "micro")):
+        names = setting_names(kind)
+        assert {*_dotted(load_config(RUNS / f"{preset}.toml").model_dump())} <= names.keys()
+        assert names["solver.reward.alpha"] == ("evol_rl",)
+        assert names["trainer.device"] == ("local",)
+        assert names["dataset.votes"] == ()
+
+
+def _dotted(tree: dict[str, Any], above: str = "") -> list[str]:
+    names = []
+    for name, value in tree.items():
+        names += [f"{above}{name}", *(_dotted(value, f"{above}{name}.") if isinstance(value, dict) else [])]
+    return names
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"dataset.candidats": 320}, "dataset.candidats=320: unknown setting; did you mean dataset.candidates?"),
+        ({"candidates": 3}, "candidates=3: unknown setting; did you mean dataset.candidates?"),
+        ({"datset.candidates": 3}, "datset.candidates=3: unknown setting; did you mean dataset.candidates?"),
+        (
+            {"audit.oracle": "jugde"},
+            "expected one of exact, given, judge, none, got 'jugde' (did you mean judge?)",
+        ),
+        ({"dataset.candidates": "abc"}, "dataset.candidates=abc: expected a whole number, got 'abc'"),
+        ({"shared": "maybe"}, "shared=maybe: expected true or false, got 'maybe'"),
+        ({"challenger.reward.format": "tag"}, "expected 'tags' or 'tags_and_answer', got 'tag'; did you mean 'tags'?"),
+        ({"solver.reward.alpha": 0.2}, "not a setting of solver.reward.type = 'rzero'; it belongs to 'evol_rl'"),
+        (
+            {"dataset.band": [0.8, 0.3]},
+            "dataset.band=[0.8, 0.3]: expected [low, high] with low <= high, got [",
+        ),
+        ({"dataset": {"votes": 0}}, 'dataset={"votes": 0}: dataset.votes: expected more than 0, got 0'),
+        ({"solver.training.prompts_per_update": 64}, "=64: expected at most prompts_per_step = 48, got 64"),
+    ],
+)
+def test_a_wrong_override_is_blamed_and_not_the_preset(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(RUNS / "demo.toml", overrides, "--set")
+    assert message in str(refused.value)
+    assert str(refused.value).startswith("--set ")
+    assert "demo.toml" not in str(refused.value)
+
+
+def test_faults_of_the_file_and_of_overrides_are_told_apart(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[dataset]\nvotez = 3\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(file, {"seed": -1})
+    assert str(refused.value).splitlines() == [
+        f"{file}: not a valid run configuration",
+        "  dataset.votez: unknown setting; did you mean dataset.votes?",
+        "overrides seed=-1: expected at least 0, got -1",
+    ]
+    assert {fault.setting: fault.source for fault in refused.value.faults} == {
+        "dataset.votez": None,
+        "seed": "overrides seed=-1",
+    }
+
+
+def test_a_fault_can_be_read_back_from_its_text() -> None:
+    text = "expected 1 or more, or 0 for what the preset says, got -1; leave it out"
+    fault = Fault.of("iterations", text)
+    assert (fault.expected, fault.got, fault.remedy) == (
+        "1 or more, or 0 for what the preset says",
+        "-1",
+        "leave it out",
+    )
+    assert str(fault) == f"iterations: {text}"
+    assert str(Fault.of("a", "no such file")) == "a: no such file"
+    assert Fault.under("dataset", "band: expected x, got y") == Fault("dataset.band", "y", "x")
+    assert listed([Fault("a", "b"), Fault("c", "d")]) == "2 faults:\n  a: b\n  c: d"
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_all_known_ones() -> None:
+    assert no_such("suite", ["srt", "scrl"], "sRT") == "no such suite (did you mean srt?); expected one of srt, scrl"
+    assert no_such("suite", [], "x") == "no such suite; expected one of none"
+    with pytest.raises(ConfigError, match=r"method 'evolrl': no such method \(did you mean evol_rl\?\)"):
+        parse_method("evolrl")
+
+
+def test_every_kind_of_run_has_names() -> None:
+    assert all(setting_names(kind) for kind in get_args(RunConfig))

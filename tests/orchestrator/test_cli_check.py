@@ -1,0 +1,143 @@
+"""`coevo check`: all faults at once, and nothing is started or written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from core.types import Spent, StageKey
+from orchestrator.cli import app
+from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home
+from orchestrator.runs import prepare
+from storage import queries
+from storage.session import open_store
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
+    for variable in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "COEVO_BENCHMARKS", "JUDGE_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def coevo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def settings_of(result: Result, kind: str = "faults") -> list[str]:
+    return [row["setting"] for row in json.loads(result.stdout)[kind]]
+
+
+def test_a_preset_that_can_start_has_no_fault_and_nothing_is_written(folder: Path) -> None:
+    result = coevo("check", "demo")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "warning: services: none are running here; start them with `coevo up`" in result.stdout
+    assert result.stdout.endswith("run demo can start: faults 0, warnings 1\n")
+    assert not (folder / "home").exists()
+
+
+def test_all_faults_are_shown_at_once(folder: Path) -> None:
+    wrong = (
+        "base_model=none",
+        "evaluation.benchmark=math50",
+        "serving.applications=rzero",
+        "evaluation.suite=rzero-mat",
+    )
+    sets = [argument for setting in wrong for argument in ("--set", setting)]
+    result = coevo("check", "demo", "--name", "a/b", "--iterations", "-1", *sets, "--json")
+    assert result.exit_code == 1
+    assert settings_of(result) == [
+        *("name", "iterations", "serving.applications", "base_model", "evaluation.suite", "evaluation.benchmark")
+    ]
+    texts = [row["text"] for row in json.loads(result.stdout)["faults"]]
+    assert texts[3] == (
+        "base_model: expected a folder with a Hugging Face model, got none, which has no config.json; put a Hugging "
+        "Face model in safetensors there, or add --set base_model=FOLDER"
+    )
+    assert "(did you mean math500?)" in texts[5]
+    assert not (folder / "home").exists()
+
+
+def test_the_same_faults_keep_a_run_from_starting(folder: Path) -> None:
+    result = coevo("run", "demo", "--name", "a/b", "--iterations", "-1", "--set", "dataset.candidats=3")
+    assert result.exit_code == 1
+    assert "3 faults:\n  name: expected" in result.stderr
+    assert "\n  iterations: expected 1 or more" in result.stderr
+    assert "\n  --set dataset.candidats=3: unknown setting; did you mean dataset.candidates?" in result.stderr
+
+
+def test_a_preset_for_gpus_warns_of_what_it_waits_for_and_of_the_empty_chart(folder: Path) -> None:
+    result = coevo("check", "rzero-qwen3-4b", "--set", f"base_model={MICRO_MODEL}", "--json")
+    warnings = {row["setting"]: row["text"] for row in json.loads(result.stdout)["warnings"]}
+    assert {"services", "evaluation", "trainer", "trainer.source", "audit.oracle"} <= warnings.keys()
+    assert (
+        "the chart of label accuracy stays empty; add --set audit.oracle=judge --set audit.judge.url=URL"
+        in (warnings["audit.oracle"])
+    )
+    assert "aime25 is not on this machine; it is fetched from" in warnings["evaluation"]
+    assert "evaluation.suite" not in settings_of(result)
+    judged = coevo(
+        *("check", "rzero-qwen3-4b", "--set", "audit.oracle=judge", "--set", "audit.judge.url=http://127.0.0.1:1/v1"),
+        *("--set", "audit.judge.model=m", "--json"),
+    )
+    assert "audit.oracle" not in settings_of(judged, "warnings")
+    assert "no judge is set, so the chart of label accuracy stays empty" in " ".join(
+        coevo("plan", "rzero-qwen3-4b").stdout.split()
+    )
+
+
+def test_the_judge_s_key_and_the_prompts_are_checked(folder: Path) -> None:
+    result = coevo(
+        *("check", "supervised", "--set", "audit.oracle=judge", "--set", "audit.judge.url=http://127.0.0.1:1/v1"),
+        *("--set", "audit.judge.model=m", "--set", "audit.judge.key_variable=JUDGE_API_KEY", "--json"),
+    )
+    faults = {row["setting"]: row for row in json.loads(result.stdout)["faults"]}
+    assert "JUDGE_API_KEY is not set" in faults["audit.judge"]["text"]
+    assert faults["prompts.file"]["remedy"].startswith("put a JSONL or Parquet file with ")
+
+
+def test_an_existing_run_with_other_settings_is_a_fault(folder: Path) -> None:
+    home = Home(folder / "home")
+    prepare(home, open_store(home.database, create=True), "taken", "demo", 0, {"dataset.votes": 4})
+    result = coevo("check", "demo", "--name", "taken", "--set", "dataset.votes=5")
+    assert result.exit_code == 1
+    assert "fault: name: run taken: exists with another configuration: dataset.votes is 4, got 5" in result.stdout
+
+
+@pytest.mark.parametrize("preset", ["nosuch", "demoo"])
+def test_an_unknown_preset_is_a_fault(folder: Path, preset: str) -> None:
+    result = coevo("check", preset)
+    assert result.exit_code == 1
+    assert f"fault: preset: '{preset}': no such preset" in result.stdout
+    assert ("(did you mean demo?)" in result.stdout) is (preset == "demoo")
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
+def test_every_preset_can_be_checked(folder: Path, preset: str) -> None:
+    result = coevo("check", preset, "--json")
+    assert result.exit_code in (0, 1), result.output
+    assert {*settings_of(result)} <= {"serving.applications", "base_model", "prompts.file"}
+    assert "plan" not in settings_of(result, "warnings")
+
+
+def test_a_number_of_iterations_out_of_bounds_is_not_taken_for_an_override(folder: Path) -> None:
+    result = coevo("check", "demo", "--iterations", "999999")
+    assert result.exit_code == 1
+    assert "fault: iterations: expected at most 10000, got 999999\n" in result.stdout
+
+
+def test_a_spent_budget_of_an_existing_run_is_a_warning(folder: Path) -> None:
+    home = Home(folder / "home")
+    store, budget = open_store(home.database, create=True), {"budget.tokens": 5}
+    prepare(home, store, "spent", "demo", 0, budget)
+    checked = ("check", "demo", "--name", "spent", "--set", "budget.tokens=5")
+    assert "warning: budget" not in coevo(*checked).stdout
+    with store.write() as session:
+        queries.usage.add_usage(session, StageKey("spent", 1, "generate_questions"), "votes", Spent(1, 3, 4))
+    result = coevo(*checked)
+    assert (result.exit_code, "warning: budget: " in result.stdout) == (0, True), result.output
