@@ -112,7 +112,7 @@ def _export(client: httpx.Client, shape: Shape, kind: str) -> dict[str, float]:
     size, start = 0, time.perf_counter()
     for run in shape.names():
         for iteration in range(1, shape.iterations + 1):
-            path = f"/api/v1/runs/{run}/iterations/{iteration}/exports/{kind}"
+            path = f"/api/v1/runs/{run}/export?iterations={iteration}&format={kind}"
             with client.stream("GET", path) as response:
                 response.raise_for_status()
                 size += sum(len(chunk) for chunk in response.iter_raw())

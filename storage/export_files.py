@@ -1,5 +1,5 @@
-"""Files of exported rows: JSONL, CSV and Parquet. The modules `storage.exports` and `services.record_exports` make
-the rows.
+"""Files of exported rows: JSONL, CSV and Parquet. The modules `storage.export_rows` and `services.record_exports`
+make the rows.
 
 A file is written once, a page of rows at a time, and appears only when it is complete, with its manifest beside it. The
 same rows give the same bytes.
@@ -64,6 +64,15 @@ def written_once(path: Path, write: Write) -> Export:
     return Export(path, json.loads(manifest_path.read_text()))
 
 
+def remove_old(folder: Path, most: int) -> None:
+    """Remove the files of a folder that were written first, until there are at most this many. They are written again
+    when they are requested."""
+    files = [path for path in folder.iterdir() if path.suffix != ".part" and manifest_path_of(path).exists()]
+    for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)[: max(0, len(files) - most)]:
+        path.unlink(missing_ok=True)
+        manifest_path_of(path).unlink(missing_ok=True)
+
+
 def manifest_path_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.manifest.json")
 
@@ -98,10 +107,14 @@ def write_rows(file: Any, kind: PlainFormat, schema: pa.Schema, pages: Iterable[
     _WRITERS[kind](file, schema, pages)
 
 
-def _jsonl(file: Any, _schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
+def _jsonl(file: Any, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
+    """Write JSONL. 64-bit integers, such as seeds, are texts as in the REST API, since many readers of JSON would round
+    them."""
+    large = [field.name for field in schema if pa.types.is_int64(field.type)]
     for page in pages:
         for row in page:
-            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            values = {name: row[name] for name in schema.names} | {name: str(row[name]) for name in large}
+            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
 
 
 def _csv(file: Any, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:

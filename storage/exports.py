@@ -1,190 +1,119 @@
-"""Exports an iteration's questions with their labels: JSONL, CSV, Parquet, or a zipped folder for Hugging Face.
+"""Exports questions with their labels, or the votes on them: JSONL, CSV, Parquet, or a zipped folder for Hugging Face.
 
-A file contains the oracles' verdicts, so a later audit makes another file. The manifest beside the file says which rows
-it has, which checkpoints made them, under which configuration, and what the file's sha256 is. The zip for Hugging Face
-also has a manifest inside.
+A file of questions contains the oracles' verdicts, so a later audit makes another file. The manifest beside the file
+says which rows it has, what its columns mean, which checkpoints made the rows, under which configuration, and what the
+file's sha256 is. The zip for Hugging Face also has a manifest inside.
 """
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import pyarrow as pa
-
-from core.types import Verdict
 from storage import queries
-from storage.export_files import (
-    Export,
-    NotFinal,
-    Row,
-    digest,
-    size_of,
-    version_of,
-    without_nul,
-    write_rows,
-    written_once,
-)
-from storage.rows import QuestionSummary
+from storage.export_columns import SCHEMA_VERSION, Column, arrow_schema, columns_of
+from storage.export_files import Export, Row, remove_old, size_of, version_of, write_rows, written_once
+from storage.export_huggingface import write_folder
+from storage.export_rows import Page, pages_of
+from storage.export_selection import Selection, iterations_of
 from storage.session import Store
+from storage.texts import texts_path
 
 Format = Literal["jsonl", "csv", "parquet", "huggingface"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-Only = Literal["all", "kept"]
-
-_EDITION = 2  # raise it when the same rows are to give other bytes; files of an earlier edition are not served again
-_PAGE = 1_000  # rows in memory at a time
 SUFFIXES: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
-_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("iteration", pa.int32(), nullable=False),
-        pa.field("index", pa.int32(), nullable=False),
-        pa.field("question", pa.string()),
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("answer", pa.string()),  # the pseudo-label
-        pa.field("votes", pa.int32()),
-        pa.field("m", pa.int32()),
-        pa.field("parsed", pa.int32()),
-        pa.field("unknown", pa.int32()),
-        pa.field("p_hat", pa.float64()),
-        pa.field("denominator", pa.string()),
-        pa.field("challenger", pa.string()),  # the checkpoint that wrote the question
-        pa.field("seed", pa.int64(), nullable=False),
-        pa.field("oracles", pa.string(), nullable=False),  # JSON: oracle -> [verdict, truth]
-    ]
-)
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the bytes are the same at any time; the earliest that a zip can hold
-_ZIP_DATA = "data/train.parquet"  # path of the rows inside the zip
+_MOST_FILES = 200  # of a run; there are as many files as filters, so older ones are removed
 
 
-def export(store: Store, root: Path, run: str, iteration: int, only: Only, kind: Format) -> Export:
+def export(store: Store, root: Path, selection: Selection, kind: Format, texts: Path | None = None) -> Export:
     """Return the export's file. Write it below `root`, unless the file and its manifest exist already.
 
-    Raises `NotThere` when there is no such run, and `NotFinal` while some questions are not labelled yet.
+    `texts` is the folder with the texts of rollouts. Raises `NotThere` when there is no such run or iteration, and
+    `NotFinal` while some questions are not labelled yet.
     """
+    run = selection.run
     with store.read() as session:
+        iterations = iterations_of(session, selection)
         config = queries.runs.get_run(session, run).config
-        if not queries.questions.all_labelled(session, run, iteration):
-            raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
-        audit_counts = queries.browse.audit_counts(session, run, iteration)
-    name = f"{run}-{iteration}-{only}-{version_of(_EDITION, audit_counts)}.{SUFFIXES[kind]}"
+        audits = [queries.browse.audit_counts(session, run, iteration) for iteration in iterations]
+    oracles = sorted({count.oracle for counts in audits for count in counts})
+    columns = columns_of(selection.what, oracles, texts=selection.texts)
+    has_texts = [_keeps_texts(texts, run, iteration) for iteration in iterations] if selection.texts else []
+    shown = audits if selection.depends_on_audits() else None
+    version = version_of(SCHEMA_VERSION, selection.what, iterations, selection.described_filters(), shown, has_texts)
+    span = f"{iterations[0]}-{iterations[-1]}" if len(iterations) > 1 else f"{iterations[0]}"
+    path = root / run / f"{run}-{span}-{selection.what}-{version}.{SUFFIXES[kind]}"
 
     def write(path: Path) -> dict[str, Any]:
-        metadata = {"run": run, "iteration": iteration, "only": only, "format": kind, "columns": _SCHEMA.names}
-        metadata |= {**_source_checkpoints(store, run, iteration), "config": config}
-        return _write(path, _rows(store, run, iteration, only), metadata)
+        described = {
+            "run": run,
+            "iterations": list(iterations),
+            "what": selection.what,
+            "filters": selection.described_filters(),
+            "format": kind,
+            "schema_version": SCHEMA_VERSION,
+            "columns": [{"name": c.name, "type": c.type, "description": c.description} for c in columns],
+            **_source_checkpoints(store, run, iterations),
+            "config": config,
+        }
+        pages = pages_of(store, selection, iterations, oracles, texts)
+        return _write(path, columns, _CountedRows(pages, oracles), described)
 
-    return written_once(root / run / str(iteration) / name, write)
+    exported = written_once(path, write)
+    remove_old(path.parent, _MOST_FILES)
+    return exported
 
 
-def _write(path: Path, rows: Iterator[list[Row]], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the rows in the format that `metadata` names, and return the manifest."""
-    pages, kind = _CountedPages(rows), metadata["format"]
-    with path.open("w+b") as file:
-        if kind == "huggingface":
-            _huggingface(file, pages, metadata)
-        else:
-            write_rows(file, kind, _SCHEMA, pages)
-    return {**metadata, **pages.counts(), **size_of(path)}
+def _keeps_texts(texts: Path | None, run: str, iteration: int) -> bool:
+    return texts is not None and texts_path(texts, run, iteration, "label_questions").exists()
 
 
-class _CountedPages:
-    """The pages of rows. It counts verdicts and oracles while the pages are read."""
+class _CountedRows:
+    """The rows of pages. It counts rows, and questions by verdict and by oracle, while the pages are read."""
 
-    def __init__(self, rows: Iterator[list[Row]]) -> None:
-        self._rows, self._verdicts, self._oracles = rows, Counter[str](), Counter[str]()
+    def __init__(self, pages: Iterable[Page], oracles: Sequence[str]) -> None:
+        self._pages, self._oracles, self._rows, self._texts = pages, oracles, 0, 0
+        self._verdicts, self._audited = Counter[str](), Counter[str]()
 
     def __iter__(self) -> Iterator[list[Row]]:
-        for page in self._rows:
-            self._verdicts.update(row["verdict"] for row in page)
-            self._oracles.update(oracle for row in page for oracle in row["oracles"])
-            yield page
+        for questions, rows in self._pages:
+            self._rows += len(rows)
+            self._texts += sum(row.get("text") is not None for row in rows)
+            self._verdicts.update(question.verdict for question in questions if question.verdict is not None)
+            labels = [label.oracle for question in questions for label in question.oracles]
+            self._audited.update(oracle for oracle in labels if oracle in self._oracles)
+            if rows:
+                yield rows
 
     def counts(self) -> dict[str, Any]:
-        return {"rows": self._verdicts.total(), "verdicts": dict(self._verdicts), "audited": dict(self._oracles)}
+        return {
+            "rows": self._rows,
+            "texts": self._texts,
+            "questions": self._verdicts.total(),
+            "verdicts": dict(self._verdicts),
+            "audited": dict(self._audited),
+        }
 
 
-def _rows(store: Store, run: str, iteration: int, only: Only) -> Iterator[list[Row]]:
-    verdicts: tuple[Verdict, ...] = ("kept",) if only == "kept" else ()
-    filters, after = queries.browse.QuestionFilter(verdicts=verdicts), tuple[float, ...]()
-    while True:
-        with store.read() as session:  # a session per page: on SQLite, writers wait for a long one
-            page = queries.browse.list_questions(session, run, iteration, filters, after=after, limit=_PAGE)
-        if not page:
-            return
-        yield [_row(question) for question in page]
-        after = queries.browse.sort_key_of(page[-1], "index")
+def _write(path: Path, columns: Iterable[Column], rows: _CountedRows, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the rows in the format that `described` names, and return the manifest."""
+    kind, schema = described["format"], arrow_schema(columns)
+    with path.open("w+b") as file:
+        if kind == "huggingface":
+            write_folder(file, schema, rows, lambda: {**described, **rows.counts()})
+        else:
+            write_rows(file, kind, schema, rows)
+    return {**described, **rows.counts(), **size_of(path)}
 
 
-def _row(question: QuestionSummary) -> Row:
-    row = {
-        "id": question.id,
-        "run": question.run,
-        "iteration": question.iteration,
-        "index": question.index,
-        "question": question.text,
-        **{name: getattr(question, name) for name in _SCHEMA.names[5:13]},
-        "challenger": question.checkpoint,
-        "seed": question.seed,
-        "oracles": {label.oracle: [label.verdict, label.truth] for label in question.oracles},
-    }
-    return {name: without_nul(value) for name, value in row.items()}
-
-
-def _huggingface(file: Any, pages: _CountedPages, metadata: Mapping[str, Any]) -> None:
-    """Write a zip of the folder that `datasets.load_dataset` takes: one Parquet file, its manifest, and a card."""
-    with zipfile.ZipFile(file, "w") as archive:
-        with archive.open(zipfile.ZipInfo(_ZIP_DATA, _ZIP_TIME), "w", force_zip64=True) as inside:
-            write_rows(inside, "parquet", _SCHEMA, pages)
-        with archive.open(_ZIP_DATA) as written:
-            manifest = {**metadata, **pages.counts(), "files": {_ZIP_DATA: digest(written)}}
-        # `iterations` is left out: a run that continues for longer has the same rows, which must give the same bytes.
-        manifest["config"] = {name: value for name, value in metadata["config"].items() if name != "iterations"}
-        archive.writestr(zipfile.ZipInfo("manifest.json", _ZIP_TIME), json.dumps(manifest, indent=1, sort_keys=True))
-        archive.writestr(zipfile.ZipInfo("README.md", _ZIP_TIME), _card(manifest))
-
-
-def _card(manifest: Mapping[str, Any]) -> str:
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(manifest["verdicts"].items()))
-    rows = f"{manifest['rows']}, of {'all questions' if manifest['only'] == 'all' else 'the kept questions'}"
-    return f"""---
-configs:
-- config_name: default
-  data_files: {_ZIP_DATA}
----
-# {manifest["run"]}, iteration {manifest["iteration"]}
-
-Questions that a model posed and labels that models voted for: nobody checked them but the oracles in `oracles`, a JSON
-object of oracle to [verdict, true answer]. `p_hat` is `votes` by `m`, or by `parsed`, as `denominator` says.
-
-- rows: {rows} ({verdicts or "none"})
-- written by: {_named(manifest["asked_by"], "nobody here: the prompts were given")}
-- voted on by: {_named(manifest["voted_by"], "nobody")}
-- `{_ZIP_DATA}`: sha256 {manifest["files"][_ZIP_DATA]}
-
-`manifest.json` has this for programs, and the run's configuration.
-"""
-
-
-def _named(checkpoints: Mapping[str, str], none: str) -> str:
-    return "; ".join(f"`{name}` (sha256 {sha256})" for name, sha256 in checkpoints.items()) or none
-
-
-def _source_checkpoints(store: Store, run: str, iteration: int) -> dict[str, Any]:
+def _source_checkpoints(store: Store, run: str, iterations: Sequence[int]) -> dict[str, Any]:
     """The checkpoints that wrote the questions, and those that voted on them: checkpoint -> sha256."""
     with store.read() as session:
-        wrote, voted = queries.questions.source_checkpoints(session, run, iteration)
-        digests = {
-            checkpoint: queries.checkpoints.get_checkpoint(session, checkpoint).sha256
-            for checkpoint in {*wrote, *voted}
-        }
-    return {
-        "asked_by": {checkpoint: digests[checkpoint] for checkpoint in wrote},
-        "voted_by": {checkpoint: digests[checkpoint] for checkpoint in voted},
-    }
+        sources = [queries.questions.source_checkpoints(session, run, iteration) for iteration in iterations]
+        named = [sorted({checkpoint for source in sources for checkpoint in source[i]}) for i in (0, 1)]
+        asked, voted = (
+            {key: queries.checkpoints.get_checkpoint(session, key).sha256 for key in keys} for keys in named
+        )
+    return {"asked_by": asked, "voted_by": voted}

@@ -139,6 +139,14 @@ def classes_of(answers: Sequence[str | None], classes: Sequence[tuple[str, int]]
     return tuple(None if key is None else class_of.get(key) for key in keys)
 
 
+def agrees(answer: str | None, in_class: int | None) -> bool | None:
+    """Whether a vote is one for the pseudo-label, by the class that `classes_of` has for it. A vote without an answer
+    is not. None if the class is not clear."""
+    if in_class is None and answer is not None and answer_key(answer):
+        return None
+    return in_class == 0
+
+
 def _with_room(room: Sequence[int], votes: int) -> list[int]:
     """The indices of the classes that have room for so many votes."""
     return [i for i, left in enumerate(room) if left >= votes]

@@ -1,51 +1,95 @@
-"""`coevo export`: an iteration's questions, or an evaluation's records, as a file with a manifest."""
+"""`coevo export`: questions of a run, the votes on them, or an evaluation's records, as a file with a manifest."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
+from pydantic import ValidationError
 
 from core.settings.parsing import ConfigError
 from orchestrator.cli.terminal import RunName, clear_errors, written
 from orchestrator.installation.home import home
 from services.record_exports import export_records
 from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
-from storage.exports import SUFFIXES, Format, Only
-from storage.exports import export as export_questions
+from storage.export_selection import ITERATIONS_HELP, Selection
+from storage.exports import SUFFIXES, Format
+from storage.exports import export as export_rows
+from storage.queries.browse import QuestionFilter
 from storage.session import open_store
 
 Kind = TypeVar("Kind")
 
-export = typer.Typer(help="Write an iteration's questions or an evaluation's records to a file.", no_args_is_help=True)
+export = typer.Typer(help="Write questions, votes or an evaluation's records to a file.", no_args_is_help=True)
 _RECORDS: dict[str, PlainFormat] = {f".{kind}": kind for kind in PLAIN_FORMATS}  # by the ending of a file's name
 _QUESTIONS: dict[str, Format] = {f".{suffix}": kind for kind, suffix in SUFFIXES.items()}
 File = Annotated[
     Path, typer.Argument(help="The file to write; its ending is the format.", show_default=False, dir_okay=False)
 ]
 
+Iterations = Annotated[str, typer.Argument(help=f"{ITERATIONS_HELP}.", show_default=False)]
+Kept = Annotated[bool, typer.Option("--kept", help="Only the questions that the Solver learned from.")]
+Verdicts = Annotated[
+    list[str] | None, typer.Option("--verdict", help="Only questions with this verdict; may be given more than once.")
+]
+PHatMin = Annotated[float | None, typer.Option(help="Only questions with at least this p_hat.")]
+PHatMax = Annotated[float | None, typer.Option(help="Only questions with at most this p_hat.")]
+Text = Annotated[str | None, typer.Option(help="Only questions that contain this text.")]
+Oracle = Annotated[str | None, typer.Option(help="Only questions whose label this oracle has graded.")]
+OracleVerdict = Annotated[
+    str | None, typer.Option(help="Only questions whose label got this verdict, from --oracle if that is given.")
+]
+
 
 @export.command("questions")
 def questions(
     run: RunName,
-    iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)],
+    iterations: Iterations,
     file: File,
-    kept: Annotated[bool, typer.Option("--kept", help="Only the questions that the Solver learned from.")] = False,
+    kept: Kept = False,
+    verdict: Verdicts = None,
+    p_hat_min: PHatMin = None,
+    p_hat_max: PHatMax = None,
+    text: Text = None,
+    oracle: Oracle = None,
+    oracle_verdict: OracleVerdict = None,
 ) -> None:
-    """Write an iteration's questions with their labels: .jsonl, .csv, .parquet, or a .zip for Hugging Face.
+    """Write questions with their labels: .jsonl, .csv, .parquet, or a .zip for Hugging Face.
 
     The manifest is written beside the file, and printed (docs/api.md, exports).
     """
     with clear_errors():
-        kind = _format(file, _QUESTIONS)
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        only: Only = "kept" if kept else "all"
-        _copy(export_questions(store, coevo_home.exports, run, iteration, only, kind), file)
+        filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, oracle, oracle_verdict)
+        _export(Selection(run, iterations, "questions", filters), file)
+
+
+@export.command("votes")
+def votes(
+    run: RunName,
+    iterations: Iterations,
+    file: File,
+    texts: Annotated[
+        bool, typer.Option("--texts", help="With what the Solver wrote, where the run keeps it (rollout_text).")
+    ] = False,
+    kept: Kept = False,
+    verdict: Verdicts = None,
+    p_hat_min: PHatMin = None,
+    p_hat_max: PHatMax = None,
+    text: Text = None,
+    oracle: Oracle = None,
+    oracle_verdict: OracleVerdict = None,
+) -> None:
+    """Write votes on questions, one row for each: .jsonl, .csv, .parquet, or a .zip for Hugging Face.
+
+    The options choose the questions. The manifest is written beside the file, and printed (docs/api.md, exports).
+    """
+    with clear_errors():
+        filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, oracle, oracle_verdict)
+        _export(Selection(run, iterations, "votes", filters, texts), file)
 
 
 @export.command("evaluation")
@@ -64,6 +108,37 @@ def evaluation(
         coevo_home = home()
         store = open_store(coevo_home.database)
         _copy(export_records(store, coevo_home.exports, coevo_home.texts, key, kind), file)
+
+
+def _filter(
+    kept: bool,
+    verdict: Sequence[str] | None,
+    p_hat_min: float | None,
+    p_hat_max: float | None,
+    text: str | None,
+    oracle: str | None,
+    oracle_verdict: str | None,
+) -> QuestionFilter:
+    """The filter of the options. The API's parameters check the values. Raises `ConfigError`."""
+    from services.api.question_filters import QuestionFilters  # imported here so that no other command waits for it
+
+    if kept and verdict:
+        raise ConfigError(f"--kept: expected no --verdict besides it, got {', '.join(verdict)}")
+    values = {"p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
+    values |= {"oracle": oracle, "oracle_verdict": oracle_verdict}
+    try:
+        return QuestionFilters.model_validate({"verdict": ["kept"] if kept else verdict or [], **values}).as_filter()
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]).replace("_", "-")
+        raise ConfigError(f"--{option}: {first['msg']}, got {first['input']!r}") from error
+
+
+def _export(selection: Selection, file: Path) -> None:
+    kind = _format(file, _QUESTIONS)
+    coevo_home = home()
+    store = open_store(coevo_home.database)
+    _copy(export_rows(store, coevo_home.exports, selection, kind, coevo_home.texts), file)
 
 
 def _format(file: Path, formats: Mapping[str, Kind]) -> Kind:

@@ -1,4 +1,4 @@
-"""A client of the REST API, for programs and for `coevo questions` and `coevo runs`.
+"""A client of the REST API with typed answers, for `coevo questions` and `coevo runs` and for programs that have coevo.
 
 api = ApiClient("http://127.0.0.1:8080")
 for question in api.questions("demo", 1, verdict=["kept"], sort="-p_hat"):
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from core.errors import CoevoError
 from core.types import Checkpoint, CheckpointRole, OracleVerdict
-from services.api.pages import LARGEST_PAGE
 from services.api.question_schemas import QuestionDetail, Statistics
 from services.api.routes.administration import NewKey
 from services.api.routes.alerts import AlertDetail
@@ -35,7 +35,7 @@ from services.api.schemas import (
     Triggered,
     TriggeredEvaluation,
 )
-from services.api.transport import ApiError, Transport
+from services.client import Client
 from services.comparison import Comparison
 from services.configuration import Configuration
 from services.costs import RunCosts
@@ -57,8 +57,7 @@ from storage.rows import (
 )
 
 if TYPE_CHECKING:
-    from storage.export_files import PlainFormat
-    from storage.exports import Format, Only  # not imported at run time, because it imports Arrow
+    from storage.export_files import PlainFormat  # not imported at run time, because it imports Arrow
 
 __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
@@ -68,9 +67,14 @@ _COSTS, _RECORD = TypeAdapter(RunCosts), TypeAdapter(Record)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
 
+class ApiError(CoevoError):
+    """The API refused a request, whose reason is in the message, or it did not answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """A client of the API at `url`. It sends `key`, if there is one. Every method raises `ApiError`."""
+    """A client of the API at `url` with typed answers, over `services.client`. It sends `key`, if there is one. Every
+    method raises `ApiError`."""
 
     url: str
     key: str | None = None
@@ -144,17 +148,18 @@ class ApiClient:
     def statistics(self, run: str, iteration: int) -> Statistics:
         return Statistics.model_validate(self._get(f"/runs/{run}/iterations/{iteration}/statistics", {}))
 
-    def manifest(self, run: str, iteration: int, kind: Format, only: Only = "all") -> Manifest:
-        """The manifest of an iteration's export: what the file contains, and what made it."""
-        path = f"/runs/{run}/iterations/{iteration}/exports/{kind}/manifest"
-        return Manifest.model_validate(self._get(path, {"only": only}))
+    def manifest(self, run: str, **what: Any) -> Manifest:
+        """The manifest of an export: what the file contains, and what made it; `what` is as in `export`."""
+        return Manifest.model_validate(self._get(f"/runs/{run}/export/manifest", what))
 
-    def export(self, run: str, iteration: int, kind: Format, to: Path, only: Only = "all") -> Manifest:
-        """Write the export of an iteration to `to`, which appears once it is complete. If the connection breaks, what
-        has arrived is kept beside it, and another call continues the download."""
-        manifest = self.manifest(run, iteration, kind, only)
-        self._transport.file(f"/runs/{run}/iterations/{iteration}/exports/{kind}", manifest, to, params={"only": only})
-        return manifest
+    def export(self, run: str, to: Path, **what: Any) -> Manifest:
+        """Write an export of a run to `to`, which appears once it is complete. If the connection breaks, what has
+        arrived is kept beside it, and another call continues the download.
+
+        `what` are the parameters of the route: `iterations`, `what`, `format`, `texts`, and the filters of questions
+        (docs/api.md).
+        """
+        return Manifest.model_validate(self._client.export(f"/runs/{run}/export", to, **what))
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
         """The checkpoints of a run by iteration, the base model first."""
@@ -192,9 +197,7 @@ class ApiClient:
 
     def export_records(self, key: str, kind: PlainFormat, to: Path) -> RecordManifest:
         """Write the records of an evaluation to `to`, in the same way as `export` does."""
-        manifest = self.record_manifest(key, kind)
-        self._transport.file(f"/evaluations/{key}/exports/{kind}", manifest, to)
-        return manifest
+        return RecordManifest.model_validate(self._client.export(f"/evaluations/{key}/exports/{kind}", to))
 
     def evaluations(self, run: str) -> list[Evaluation]:
         """The results of a run's checkpoints on benchmarks."""
@@ -292,26 +295,17 @@ class ApiClient:
 
     def revoke_key(self, name: str) -> KeyRow:
         """Revoke a key."""
-        return _KEY.validate_python(self._send("DELETE", f"/keys/{name}"))
+        return _KEY.validate_python(self._client.send("DELETE", f"/keys/{name}"))
 
     def _items(self, path: str, filters: dict[str, Any]) -> Iterator[Any]:
-        parameters = {"limit": LARGEST_PAGE, **{name: value for name, value in filters.items() if value is not None}}
-        while True:
-            page = self._get(path, parameters)
-            yield from page["items"]
-            if page["next"] is None:
-                return
-            parameters = {**parameters, "after": page["next"]}
+        return self._client.items(path, **filters)
 
     def _get(self, path: str, parameters: dict[str, Any]) -> Any:
-        return self._send("GET", path, params=parameters)
+        return self._client.get(path, **parameters)
 
     def _post(self, path: str, body: dict[str, Any]) -> Any:
-        return self._send("POST", path, json=body)
-
-    def _send(self, method: str, path: str, **options: Any) -> Any:
-        return self._transport.json(method, path, **options)
+        return self._client.send("POST", path, json=body)
 
     @property
-    def _transport(self) -> Transport:
-        return Transport(self.url, self.key, self.timeout_s)
+    def _client(self) -> Client:
+        return Client(self.url, self.key, self.timeout_s, ApiError)

@@ -11,9 +11,9 @@ from anyio.lowlevel import RunVar
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from services.api.pages import LARGEST_PAGE
 from services.api.prefect import Prefect
 from services.api.schemas import to_json
+from services.client import LARGEST_PAGE
 from storage.queries.runs import RUN_NAME
 from storage.session import Store
 

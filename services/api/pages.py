@@ -15,7 +15,6 @@ from fastapi import HTTPException
 from storage.queries.run_list import RunKey, RunSort
 from storage.queries.runs import RUN_NAME
 
-LARGEST_PAGE = 200
 _LARGEST = 2**31 - 1  # largest index
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import BaseModel
 from pydantic.dataclasses import dataclass
 
-from core.questions.voting import classes_of
+from core.questions.voting import agrees, classes_of
 from core.statistics.estimates import Estimate
 from core.types import PseudoLabel, Verdict
 from storage.rows import AnnotationRow, ClusterRow, QuestionEntry, QuestionSummary, RolloutRow, TrainedOnRow
@@ -33,12 +33,16 @@ class Vote(RolloutRow):
     """One rollout of the Solver."""
 
     in_class: int | None  # the index of its class in the question's `classes`; null: no answer, or it cannot be told
+    agrees: bool | None  # whether it is a vote for the pseudo-label; null: it cannot be told
 
     @classmethod
     def all_of(cls, rows: Sequence[RolloutRow], label: PseudoLabel | None) -> list[Self]:
         """The votes of one question."""
         classes = classes_of([row.answer for row in rows], label.classes if label else ())
-        return [cls(**asdict(row), in_class=in_class) for row, in_class in zip(rows, classes, strict=True)]
+        return [
+            cls(**asdict(row), in_class=in_class, agrees=agrees(row.answer, in_class))
+            for row, in_class in zip(rows, classes, strict=True)
+        ]
 
 
 class Cluster(BaseModel):

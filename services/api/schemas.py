@@ -115,17 +115,37 @@ class Evaluation(BaseModel):
     majority: Estimate
 
 
+class ExportColumn(BaseModel):
+    """A column of an exported file."""
+
+    name: str
+    type: str  # Arrow's name of it, such as int32 or string
+    description: str
+
+
+class RowCounts(BaseModel):
+    """How many rows an export has with the same iterations and filters."""
+
+    iterations: list[int]
+    questions: int
+    votes: int
+
+
 class Manifest(BaseModel):
     """The contents of an export, and the checkpoints and settings that they come from."""
 
     run: str
-    iteration: int
-    only: str
+    iterations: list[int]
+    what: str  # questions or votes
+    filters: dict[str, Any]  # those that are set
     format: str
+    schema_version: int  # another one has columns of other names, types or meanings
+    columns: list[ExportColumn]
     rows: int
-    verdicts: dict[Verdict, int]
-    audited: dict[str, int]  # oracle -> rows with a verdict of it
-    columns: list[str]
+    texts: int  # rows with a vote's text
+    questions: int  # that match the filters
+    verdicts: dict[Verdict, int]  # of these questions
+    audited: dict[str, int]  # oracle -> how many of these questions have a verdict of it
     bytes: int
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     asked_by: dict[str, str]  # checkpoint that wrote questions -> sha256; empty for given prompts

@@ -41,6 +41,7 @@ declare global {
     preact: typeof preact;
     preactHooks: typeof preactHooks;
     htm: typeof htm;
+    Redoc: { init(description: string, options: object, element: HTMLElement | null): void };
   }
 
   /** What the REST API answers with, by the names of its description. */

@@ -17,19 +17,33 @@ from services.api.access.headers import DefaultHeaders
 HERE = Path(__file__).parent
 # What Observable Plot puts into each of its pictures: one style sheet of its own, known by its hash.
 _PLOT_STYLE = "sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww="
-CONTENT_SECURITY_POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        f"style-src 'self' '{_PLOT_STYLE}'",
-        "font-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
+# Redoc's style sheets: one of fixed text, and one that is empty when it is added and to which Redoc then adds rules.
+_REDOC_STYLES = (
+    "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+    "sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc=",
 )
+
+
+def _policy(*styles: str) -> str:
+    """The content security policy of a page to which scripts add style sheets that have these hashes."""
+    hashes = " ".join(f"'{style}'" for style in styles)
+    return "; ".join(
+        [
+            "default-src 'none'",
+            "script-src 'self'",
+            f"style-src 'self' {hashes}",
+            "font-src 'self'",
+            "img-src 'self' data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+CONTENT_SECURITY_POLICY = _policy(_PLOT_STYLE)
+REFERENCE_POLICY = _policy(*_REDOC_STYLES)
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Referrer-Policy": "no-referrer",
@@ -48,6 +62,14 @@ router = APIRouter(include_in_schema=False)
 def page() -> FileResponse:
     """The one page there is."""
     return FileResponse(HERE / "static" / "index.html", headers=_HEADERS)
+
+
+@router.get("/api/docs")
+def reference() -> FileResponse:
+    """The API reference, which is drawn from the description at /api/openapi.json."""
+    return FileResponse(
+        HERE / "static" / "reference.html", headers={**_HEADERS, "Content-Security-Policy": REFERENCE_POLICY}
+    )
 
 
 def install(app: FastAPI) -> None:

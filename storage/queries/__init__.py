@@ -25,6 +25,7 @@ from storage.queries import (
     tables,
     traces,
     usage,
+    votes,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "tables",
     "traces",
     "usage",
+    "votes",
 ]

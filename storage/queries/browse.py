@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from core.types import OracleLabel, OracleVerdict, PseudoLabel, Question, Verdict
 from storage.errors import NotThere
-from storage.models import OracleLabels, PseudoLabels, QuestionClusters, Questions
+from storage.models import OracleLabels, PseudoLabels, QuestionClusters, Questions, Rollouts
 from storage.queries.questions import label_of
 from storage.queries.tables import columns, table_of
 from storage.rows import AuditCount, QuestionEntry, QuestionSummary
@@ -73,6 +73,17 @@ def list_questions(
     parameters = {"run": run, "iteration": iteration, "limit": limit, **optional}
     rows = _read(session, _page(sort, frozenset(optional)), parameters, len(_SUMMARY_COLUMNS))
     return [QuestionSummary(*row) for row in rows]
+
+
+def count_rows(session: Session, run: str, iteration: int, filters: QuestionFilter) -> tuple[int, int]:
+    """How many questions of an iteration match the filters, and how many votes these questions have."""
+    parameters = {"run": run, "iteration": iteration, **_parameters(filters)}
+    joined = _QUESTIONS.outerjoin(_LABELS, _IS_OF_QUESTION)
+    of_iteration = [_QUESTIONS.c[name] == bindparam(name) for name in ("run", "iteration")]
+    matching = select(_QUESTIONS.c.id).select_from(joined).where(*of_iteration, *_conditions(frozenset(parameters)))
+    questions = select(func.count()).select_from(matching.subquery())
+    votes = select(func.count()).select_from(Rollouts).where(Rollouts.question_id.in_(matching))
+    return session.scalar(questions, parameters) or 0, session.scalar(votes, parameters) or 0
 
 
 def sort_key_of(question: QuestionSummary, sort: Sort) -> tuple[float, ...]:

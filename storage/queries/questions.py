@@ -14,7 +14,7 @@ from sqlalchemy import Row, Select, func, select, text
 from sqlalchemy.orm import Session
 
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
-from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts
+from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts, Stages
 from storage.queries.ledger import find_stage
 from storage.queries.tables import columns, insert_dataclasses, insert_new, is_postgresql, table_of
 from storage.rows import RolloutRow
@@ -135,6 +135,15 @@ def all_labelled(session: Session, run: str, iteration: int) -> bool:
     if read is None or read.status != "done":
         return False
     return sum(count_verdicts(session, run, iteration).values()) == count_questions(session, run, iteration)
+
+
+def labelled_iterations(session: Session, run: str) -> list[int]:
+    """The iterations of a run whose questions all have their final verdicts, in order."""
+    begun = select(Stages.iteration).where(
+        Stages.run == run, Stages.stage.in_(("label_questions", "read_prompts")), Stages.status == "done"
+    )
+    iterations = session.scalars(begun.distinct().order_by(Stages.iteration))
+    return [iteration for iteration in iterations.all() if all_labelled(session, run, iteration)]
 
 
 def gather_statistics(session: Session) -> None:

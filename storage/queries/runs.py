@@ -93,6 +93,13 @@ def origin_of(session: Session, name: str) -> RunOrigin:
     return RunOrigin(*row)
 
 
+def refuse_missing_iteration(session: Session, name: str, iteration: int) -> None:
+    """Raise `NotThere` when there is no such run, or when it is not planned to have this iteration."""
+    planned = get_run(session, name).iterations
+    if iteration > planned:
+        raise NotThere(f"run {name}, iteration {iteration}: no such iteration; the run has iterations 0 to {planned}")
+
+
 def list_runs(session: Session) -> list[RunDetail]:
     """All runs, the newest first."""
     ordered = select(*columns(Runs, RunDetail)).order_by(Runs.created_at.desc(), Runs.name)

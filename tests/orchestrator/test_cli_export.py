@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core.types import Rollout, question_id
 from orchestrator.cli import app
+from storage import queries
 from storage.session import Store
 from tests.services.evaluation_examples import store_evaluation
 from tests.synthetic_run import fill_run
@@ -42,6 +44,29 @@ def test_records_and_questions_are_written_with_their_manifests(key: str, tmp_pa
     assert 0 < kept["rows"] == len(rows) == every["verdicts"]["kept"] < every["rows"]
 
 
+def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
+    key: str, sqlite: Store, tmp_path: Path
+) -> None:
+    voted = [
+        Rollout(question_id("demo", 2, i), s, "", "3", 7, "stop", 0.1, 0.0, "demo/base/0", s)
+        for i in (0, 1)
+        for s in (0, 1)
+    ]
+    with sqlite.write() as session:
+        queries.questions.add_rollouts(session, voted)
+    manifest, rows = exported(
+        "questions", "demo", "2-3", "--verdict", "too_easy", "--p-hat-min", "0.9", tmp_path / "a.jsonl"
+    )
+    assert ({row["iteration"] for row in rows}, {row["verdict"] for row in rows}) == ({2, 3}, {"too_easy"})
+    assert min(row["p_hat"] for row in rows) >= 0.9
+    assert manifest["filters"] == {"verdicts": ["too_easy"], "p_hat_min": 0.9}
+    manifest, rows = exported("votes", "demo", "all", "--texts", tmp_path / "b.jsonl")
+    assert [(row["question_id"], row["sample_index"], row["text"]) for row in rows] == [
+        (vote.question_id, vote.sample_index, None) for vote in voted
+    ]
+    assert manifest["iterations"] == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -52,6 +77,11 @@ def test_records_and_questions_are_written_with_their_manifests(key: str, tmp_pa
             "r.txt: expected a name that ends with one of .jsonl, .csv, .parquet, .zip",
         ),
         (("questions", "nobody", "1", "r.csv"), "run nobody: no such run"),
+        (("questions", "demo", "9", "r.csv"), "iteration 9: no such iteration; the run has iterations 0 to 3"),
+        (("votes", "demo", "3-1", "r.csv"), "iterations: expected a number such as 2, a range such as 1-3, or all"),
+        (("votes", "demo", "1", "r.csv", "--p-hat-min", "2"), "--p-hat-min: Input should be less than or equal to 1"),
+        (("votes", "demo", "1", "r.csv", "--verdict", "good"), "--verdict: Input should be 'kept', "),
+        (("votes", "demo", "1", "r.csv", "--kept", "--verdict", "kept"), "--kept: expected no --verdict besides it"),
         (("evaluation", "KEY", "nowhere/r.csv"), "nowhere/r.csv: cannot be written: No such file or directory"),
     ],
 )

@@ -111,6 +111,7 @@ def test_one_question_is_answered_with_every_vote(api: TestClient) -> None:
         "sample_index": 0,
         "answer": "3",
         "in_class": 0,
+        "agrees": True,
         "tokens": 7,
         "finish_reason": "stop",
         "mean_entropy": 0.25,
@@ -213,9 +214,9 @@ def test_a_checkpoint_is_answered_with_its_ancestors_and_children(api: TestClien
 
 
 def test_a_deleted_export_is_written_again(api: TestClient, tmp_path: Path) -> None:
-    path = f"{PREFIX}{ITERATION}/exports/jsonl"
+    path = f"{PREFIX}/runs/{RUN}/export"
     first = api.get(path)
-    for name in ("demo-1-all-*.jsonl", "demo-1-all-*.manifest.json"):
+    for name in ("demo-1-questions-*.jsonl", "demo-1-questions-*.manifest.json"):
         [file] = tmp_path.rglob(name)
         file.unlink()
         again = api.get(path)
@@ -224,21 +225,21 @@ def test_a_deleted_export_is_written_again(api: TestClient, tmp_path: Path) -> N
 
 
 def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
-    path = f"{PREFIX}{ITERATION}/exports"
-    whole = api.get(f"{path}/jsonl")
-    manifest = get(api, f"{ITERATION}/exports/jsonl/manifest")
+    path = f"{PREFIX}/runs/{RUN}/export"
+    whole = api.get(path)
+    manifest = get(api, f"/runs/{RUN}/export/manifest")
     assert hashlib.sha256(whole.content).hexdigest() == manifest["sha256"] == whole.headers["etag"].strip('"')
-    assert whole.headers["content-disposition"].startswith('attachment; filename="demo-1-all-')
+    assert whole.headers["content-disposition"].startswith('attachment; filename="demo-1-questions-')
     assert (manifest["rows"], manifest["bytes"]) == (len(QUESTIONS), len(whole.content))
-    rest = api.get(f"{path}/jsonl", headers={"Range": "bytes=100-", "If-Range": whole.headers["etag"]})
+    rest = api.get(path, headers={"Range": "bytes=100-", "If-Range": whole.headers["etag"]})
     assert (rest.status_code, rest.content) == (206, whole.content[100:])
-    assert [json.loads(line)["index"] for line in api.get(f"{path}/jsonl?only=kept").text.splitlines()] == [0, 1]
-    later = api.get(f"{PREFIX}/runs/{RUN}/iterations/2/exports/csv")
+    assert [json.loads(line)["index"] for line in api.get(f"{path}?verdict=kept").text.splitlines()] == [0, 1]
+    later = api.get(f"{path}?iterations=2&format=csv")
     assert (later.status_code, later.json()["detail"]) == (
         409,
         "run demo, iteration 2: its questions are not all labelled yet",
     )
-    assert api.get(f"{PREFIX}/runs/nobody/iterations/2/exports/csv").status_code == 404
+    assert api.get(f"{PREFIX}/runs/nobody/export?iterations=2").status_code == 404
 
 
 def test_prompts_without_votes_are_exported_but_cannot_be_audited(api: TestClient, store: Store) -> None:
@@ -250,8 +251,8 @@ def test_prompts_without_votes_are_exported_but_cannot_be_audited(api: TestClien
         stage = {"run": "given", "iteration": 0, "stage": "read_prompts", "owner": "me"}
         queries.ledger.claim_stage(session, **stage, lease_seconds=60)
         queries.ledger.finish_stage(session, **stage, result={})
-    [row] = map(json.loads, api.get(f"{PREFIX}/runs/given/iterations/0/exports/jsonl").text.splitlines())
-    assert (row["question"], row["verdict"], row["answer"], row["p_hat"]) == ("What is 1 + 2?", "kept", None, None)
+    [row] = map(json.loads, api.get(f"{PREFIX}/runs/given/export?iterations=0").text.splitlines())
+    assert (row["text"], row["verdict"], row["answer"], row["p_hat"]) == ("What is 1 + 2?", "kept", None, None)
     refused = api.post(f"{PREFIX}/runs/given/iterations/0/samples", json={"oracle": "human", "size": 1})
     assert (refused.status_code, refused.json()["detail"]) == (
         409,

@@ -69,12 +69,12 @@ def test_the_client_reads_a_run_s_configuration_votes_checkpoints_and_metrics(ap
 
 def test_an_export_is_written_completely_or_not_at_all(api: ApiClient, tmp_path: Path) -> None:
     target = tmp_path / "rows.jsonl"
-    manifest = api.export(RUN, 1, "jsonl", target, "kept")
-    assert manifest == api.manifest(RUN, 1, "jsonl", "kept")
+    manifest = api.export(RUN, target, verdict=["kept"])
+    assert manifest == api.manifest(RUN, verdict=["kept"])
     assert (manifest.rows, manifest.bytes) == (2, target.stat().st_size)
     assert [json.loads(line)["index"] for line in target.read_text().splitlines()] == [0, 1]
     with pytest.raises(ApiError, match="HTTP 409: run demo, iteration 2: its questions are not all labelled yet"):
-        api.export(RUN, 2, "jsonl", tmp_path / "none.jsonl")
+        api.export(RUN, tmp_path / "none.jsonl", iterations=2)
     assert not (tmp_path / "none.jsonl").exists()
 
 
@@ -85,12 +85,12 @@ def test_an_interrupted_export_resumes_where_it_stopped(filled: Store, tmp_path:
         api = ApiClient(url)
         interrupting.interrupt_after = 100
         with pytest.raises(ApiError, match="no answer from the API"):
-            api.export(RUN, 1, "jsonl", broken)
+            api.export(RUN, broken)
         assert not broken.exists()
         [part] = tmp_path.glob("broken.jsonl.*.part")
         assert part.stat().st_size == 100
-        api.export(RUN, 1, "jsonl", broken)
-        api.export(RUN, 1, "jsonl", whole)
+        api.export(RUN, broken)
+        api.export(RUN, whole)
     assert interrupting.ranges == [None, "bytes=100-", None]
     assert broken.read_bytes() == whole.read_bytes()
     assert list(tmp_path.glob("*.part")) == []
@@ -105,10 +105,10 @@ def test_a_part_of_an_older_export_is_not_used_for_a_new_one(filled: Store, tmp_
         api = ApiClient(url)
         interrupting.interrupt_after = 100
         with pytest.raises(ApiError):
-            api.export(RUN, 1, "jsonl", target)
+            api.export(RUN, target)
         with filled.write() as session:
             queries.questions.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "human", "right", None)])
-        manifest = api.export(RUN, 1, "jsonl", target)
+        manifest = api.export(RUN, target)
     assert interrupting.ranges == [None, None]
     assert hashlib.sha256(target.read_bytes()).hexdigest() == manifest.sha256
     assert list(tmp_path.glob("*.part")) == []
@@ -117,13 +117,13 @@ def test_a_part_of_an_older_export_is_not_used_for_a_new_one(filled: Store, tmp_
 @pytest.mark.parametrize("content", [b"x" * 5_000, b"x" * 10])  # more bytes than the export has, and fewer
 def test_a_damaged_part_is_not_used(api: ApiClient, tmp_path: Path, content: bytes) -> None:
     target = tmp_path / "rows.jsonl"
-    part = tmp_path / f"rows.jsonl.{api.manifest(RUN, 1, 'jsonl').sha256}.part"
+    part = tmp_path / f"rows.jsonl.{api.manifest(RUN).sha256}.part"
     part.write_bytes(content)
     if len(content) < 100:
         with pytest.raises(ApiError, match=r"rows\.jsonl: expected the sha256 [0-9a-f]{64}, got"):
-            api.export(RUN, 1, "jsonl", target)
+            api.export(RUN, target)
         assert not target.exists()
-    api.export(RUN, 1, "jsonl", target)
+    api.export(RUN, target)
     assert len(target.read_text().splitlines()) == len(QUESTIONS)
 
 
@@ -135,7 +135,7 @@ class Interrupting:
         self.app, self.interrupt_after, self.ranges = app, 0, list[str | None]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope.get("path", "").endswith("/exports/jsonl"):
+        if not scope.get("path", "").endswith("/export"):
             return await self.app(scope, receive, send)
         self.ranges.append(Headers(scope=scope).get("range"))
 

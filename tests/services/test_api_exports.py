@@ -18,7 +18,7 @@ from storage import exports, queries
 from storage.session import Store
 from tests.api_server import served
 
-FILES = f"{PREFIX}/runs/{RUN}/iterations/1/exports"
+FILE = f"{PREFIX}/runs/{RUN}/export"
 _MANY = 50  # more than FastAPI has threads
 
 
@@ -62,7 +62,7 @@ def test_simultaneous_requests_make_an_export_once_and_do_not_block_the_health_c
     monkeypatch.setattr(exports, "_write", slow_write)
     app = Arrivals(create_app(store, tmp_path / "exports", ask_for_keys=False))
     with served(app) as url, ThreadPoolExecutor(_MANY) as clients, httpx.Client(trust_env=False, timeout=60) as http:
-        same = [clients.submit(http.get, f"{url}{FILES}/jsonl") for _ in range(8)]
+        same = [clients.submit(http.get, f"{url}{FILE}") for _ in range(8)]
         app.wait_for(8)
         assert http.get(f"{url}/healthz").status_code == 200
         # These requests occupy every thread that routes share.
@@ -88,7 +88,7 @@ def test_no_export_is_begun_for_a_client_that_has_disconnected(store: Store, tmp
 
     async def ask() -> None:
         app = create_app(store, tmp_path / "exports", ask_for_keys=False)
-        scope = {"type": "http", "method": "GET", "path": f"{FILES}/jsonl", "query_string": b"", "server": ("x", 1)}
+        scope = {"type": "http", "method": "GET", "path": FILE, "query_string": b"", "server": ("x", 1)}
         await app({**scope, "headers": [(b"host", b"localhost")]}, disconnected, record)
 
     anyio.run(ask)

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from services.api.app import create_app
-from services.dashboard.pages import CONTENT_SECURITY_POLICY, HERE
+from services.dashboard.pages import CONTENT_SECURITY_POLICY, HERE, REFERENCE_POLICY
 from storage.session import Store
 
 VENDORED = {
@@ -21,6 +21,7 @@ VENDORED = {
     "preact-hooks.umd.js": "c2a0121123419a0788e7a3e0adde79f9f9dc9d455c918abbfe6f74651b4be054",
     "preact.min.umd.js": "b3c0d9e2c09b1c62925cb0f0055e5f354f360345ac5ffbf8b8367585e4e271b4",
     "plot.umd.min.js": "4358086467740777dd788d6b27a95cebdbaefdd50c730a3060117073bd7134cb",
+    "redoc.standalone.js": "dcaf76612bc4a3fbcc923a8966dee2f6146a5f32e5ce1b6f02dd60cbbf89500b",
     "katex.min.css": "00e0b094171b07f58422075f469b4feac2b2f7bce1aeec943c08da4d697f4dcf",
 }
 PAGES = ("/", "/compare", "/alerts", "/label", "/runs/demo", "/runs/demo/2", "/runs/demo/2/17", "/runs/demo/2/label")
@@ -46,6 +47,17 @@ def test_every_path_serves_the_same_page(api: TestClient, path: str) -> None:
     assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_api_reference_is_a_page_that_loads_only_files_of_this_server(api: TestClient) -> None:
+    response = api.get("/api/docs")
+    assert (response.status_code, response.headers["content-security-policy"]) == (200, REFERENCE_POLICY)
+    assert "unsafe" not in REFERENCE_POLICY
+    assert "http" not in REFERENCE_POLICY
+    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://", response.text) == []
+    loaded = re.findall(r'(?:src|href)="(/(?:static|vendor)/[^"]+)"', response.text)
+    assert "/vendor/redoc.standalone.js" in loaded
+    assert {api.get(path).status_code for path in loaded} == {200}
 
 
 def test_every_file_that_a_page_loads_exists(api: TestClient) -> None:

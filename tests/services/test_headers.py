@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from services.api.app import PREFIX, create_app
 from storage.session import Store
 
-FILES = f"{PREFIX}/runs/{RUN}/iterations/1/exports"
+FILE = f"{PREFIX}/runs/{RUN}/export"
 
 
 @pytest.fixture
@@ -26,12 +26,19 @@ def test_responses_forbid_browsers_to_guess_their_type_and_to_store_them(
 ) -> None:
     app = create_app(store, tmp_path / "exports", ask_for_keys=keys)
     api = TestClient(app, "http://127.0.0.1", raise_server_exceptions=False)
-    paths = [f"{PREFIX}/runs", f"{FILES}/csv", f"{FILES}/csv/manifest", "/metrics", "/healthz", "/api/openapi.json"]
+    paths = [
+        f"{PREFIX}/runs",
+        f"{FILE}?format=csv",
+        f"{FILE}/manifest?format=csv",
+        "/metrics",
+        "/healthz",
+        "/api/openapi.json",
+    ]
     responses = [api.get(path) for path in [*paths, "/nowhere", f"{PREFIX}/runs/{RUN}?x=%00", f"{PREFIX}/runs/nobody"]]
     responses.append(api.post(f"{PREFIX}/runs", content=b" " * 100_000, headers={"Content-Type": "application/json"}))
     responses.append(api.get("/healthz", headers={"Host": "evil.example"}))
     app.state.exports = tmp_path / "coevo.db"  # a file where a folder should be
-    responses.append(api.get(f"{FILES}/jsonl"))
+    responses.append(api.get(FILE))
     expected = {401, 404, 413, 200} if keys else {200, 404, 413, 421, 500}
     assert {response.status_code for response in responses} == expected
     for response in responses:

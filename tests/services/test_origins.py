@@ -89,7 +89,7 @@ def test_without_keys_only_requests_to_this_machine_are_answered(
 
 
 PAGES = ("/", "/runs/demo", "/runs/demo/1/2", "/compare", "/alerts")
-FILES = f"{PREFIX}/runs/demo/iterations/1/exports/jsonl"
+FILES = f"{PREFIX}/runs/demo/export"
 DATA = (f"{PREFIX}/runs", FILES, "/metrics", "/healthz", "/api/openapi.json")
 
 

@@ -100,7 +100,7 @@ def test_an_unexpected_error_is_answered_with_500_and_its_traceback_is_logged(
     api = TestClient(
         create_app(store, tmp_path / "exports", ask_for_keys=False), "http://localhost", raise_server_exceptions=False
     )
-    response = api.get(f"{PREFIX}{ITERATION}/exports/jsonl")
+    response = api.get(f"{PREFIX}/runs/{RUN}/export")
     assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
     assert response.json() == {
         "type": "about:blank",
@@ -109,5 +109,5 @@ def test_an_unexpected_error_is_answered_with_500_and_its_traceback_is_logged(
         "detail": "unexpected error; its traceback is in the API's log",
         "errors": [],
     }
-    assert f"GET {PREFIX}{ITERATION}/exports/jsonl: unexpected error" in caplog.text
+    assert f"GET {PREFIX}/runs/{RUN}/export: unexpected error" in caplog.text
     assert "NotADirectoryError" in caplog.text

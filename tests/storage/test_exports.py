@@ -18,10 +18,14 @@ from store_examples import fresh_run, label, question, rollout
 
 from core.settings.parsing import parse_config
 from core.types import LabelledQuestion, OracleLabel
-from storage import exports, queries
-from storage.exports import FORMATS, Format, NotFinal, export
+from storage import export_rows, queries
+from storage.export_files import NotFinal
+from storage.export_selection import Selection
+from storage.exports import FORMATS, Format, export
+from storage.queries.browse import QuestionFilter
 from storage.session import Store
 
+KEPT = QuestionFilter(verdicts=("kept",))
 TEXTS = ("=1+2, what is it?", "-5", "+ five", 'He said "3",\nand left', "\0 and \ud800", None)
 
 
@@ -57,22 +61,22 @@ def read(path: Path, kind: Format) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_has_all_rows(store: Store, run: str, tmp_path: Path, kind: Format, monkeypatch: Any) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 2)
-    exported = export(store, tmp_path, run, 1, "all", kind)
+    monkeypatch.setattr(export_rows, "_QUESTIONS", 2)
+    exported = export(store, tmp_path, Selection(run, "1"), kind)
     rows = read(exported.path, kind)
     assert [int(row["index"]) for row in rows] == list(range(len(TEXTS)))
     expected = [text and text.replace("\0", "\ufffd").replace("\ud800", "\ufffd") for text in TEXTS]
     if kind == "csv":  # formulas are escaped, numbers are not; a missing text is empty
         expected = ["'=1+2, what is it?", "-5", "'+ five", *expected[3:5], ""]
-    assert [row["question"] for row in rows] == expected
+    assert [row["text"] for row in rows] == expected
     assert [float(row["p_hat"]) for row in rows[:5]] == [0.6] * 5
     assert exported.manifest["rows"] == len(TEXTS)
     assert exported.manifest["verdicts"] == {"kept": 3, "too_easy": 2, "malformed": 1}
     assert exported.manifest["asked_by"].keys() == exported.manifest["voted_by"].keys() == {f"{run}/base/0"}
-    again = export(store, tmp_path / "elsewhere", run, 1, "all", kind)
+    again = export(store, tmp_path / "elsewhere", Selection(run, "1"), kind)
     assert again.path.read_bytes() == exported.path.read_bytes()
     assert again.manifest == exported.manifest
-    kept = export(store, tmp_path, run, 1, "kept", kind)
+    kept = export(store, tmp_path, Selection(run, "1", filters=KEPT), kind)
     assert [int(row["index"]) for row in read(kept.path, kind)] == [0, 2, 4]
 
 
@@ -83,33 +87,45 @@ def test_every_format_has_all_rows(store: Store, run: str, tmp_path: Path, kind:
 def test_a_csv_file_has_no_formula_for_a_spreadsheet(store: Store, run: str, tmp_path: Path, formula: str) -> None:
     with store.write() as session:
         session.execute(text("UPDATE questions SET text = :formula"), {"formula": formula})
-    exported = export(store, tmp_path, run, 1, "kept", "csv")
+    exported = export(store, tmp_path, Selection(run, "1", filters=KEPT), "csv")
     with exported.path.open(encoding="utf-8", newline="") as file:
-        assert {row["question"] for row in csv.DictReader(file)} == {f"'{formula}"}
+        assert {row["text"] for row in csv.DictReader(file)} == {f"'{formula}"}
 
 
 def test_a_hugging_face_archive_has_a_manifest_and_a_card_that_describe_it(
     store: Store, run: str, tmp_path: Path
 ) -> None:
-    exported = export(store, tmp_path, run, 1, "all", "huggingface")
+    exported = export(store, tmp_path, Selection(run, "1"), "huggingface")
     folder = tmp_path / "unpacked"
     with zipfile.ZipFile(exported.path) as archive:
         archive.extractall(folder)
     manifest, card = json.loads((folder / "manifest.json").read_text()), (folder / "README.md").read_text()
     rows = hashlib.sha256((folder / "data" / "train.parquet").read_bytes()).hexdigest()
     assert manifest["files"] == {"data/train.parquet": rows}
-    same = ("run", "iteration", "only", "format", "columns", "rows", "verdicts", "audited", "asked_by", "voted_by")
+    same = (
+        "run",
+        "iterations",
+        "filters",
+        "format",
+        "schema_version",
+        "columns",
+        "rows",
+        "verdicts",
+        "audited",
+        "asked_by",
+        "voted_by",
+    )
     assert {name: manifest[name] for name in same} == {name: exported.manifest[name] for name in same}
     assert {**manifest["config"], "iterations": exported.manifest["config"]["iterations"]} == exported.manifest[
         "config"
     ]
-    assert "- rows: 6, of all questions (3 kept, 1 malformed, 2 too_easy)" in card
+    assert "- questions: 6 (3 kept, 1 malformed, 2 too_easy), not filtered" in card
     assert f"- voted on by: `{run}/base/0` (sha256 sha of {run}/base/0)" in card
     assert f"sha256 {rows}" in card
     with store.write() as session:
         config = parse_config(exported.manifest["config"], "test")
         queries.runs.set_limits(session, run, config.model_copy(update={"iterations": config.iterations + 1}))
-    longer = export(store, tmp_path / "longer", run, 1, "all", "huggingface")
+    longer = export(store, tmp_path / "longer", Selection(run, "1"), "huggingface")
     assert longer.path.read_bytes() == exported.path.read_bytes()
 
 
@@ -117,7 +133,7 @@ def test_datasets_loads_the_rows_and_nothing_else(store: Store, run: str, tmp_pa
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     from datasets import load_dataset
 
-    exported = export(store, tmp_path, run, 1, "all", "huggingface")
+    exported = export(store, tmp_path, Selection(run, "1"), "huggingface")
     with zipfile.ZipFile(exported.path) as archive:
         archive.extractall(tmp_path / "unpacked")
     loaded = load_dataset(str(tmp_path / "unpacked"), cache_dir=str(tmp_path / "cache"))
@@ -135,24 +151,26 @@ def test_lone_surrogates_and_null_characters_in_an_oracle_s_truth_are_replaced(
         queries.questions.add_oracle_labels(session, audited)
         unchanged = {"truth": "2\ue000d83d\ue0000000", "key": audited[0].question_id}
         session.execute(text("UPDATE oracle_labels SET truth = :truth WHERE question_id = :key"), unchanged)
-    exported = export(store, tmp_path, run, 1, "kept", kind)
-    oracles = [row["oracles"] for row in read(exported.path, kind)]
-    assert [cell if kind == "jsonl" else json.loads(cell) for cell in oracles] == [
-        {"judge": ["wrong", "2\ufffd\ufffd"]},
-        {"judge": ["wrong", "2\ufffd\ufffd"]},
-        {},
+    exported = export(store, tmp_path, Selection(run, "1", filters=KEPT), kind)
+    missing = "" if kind == "csv" else None
+    assert [(row["judge_verdict"], row["judge_truth"]) for row in read(exported.path, kind)] == [
+        ("wrong", "2\ufffd\ufffd"),
+        ("wrong", "2\ufffd\ufffd"),
+        (missing, missing),
     ]
     assert exported.manifest["audited"] == {"judge": 2}
 
 
 def test_a_later_audit_makes_another_file(store: Store, run: str, tmp_path: Path) -> None:
-    before = export(store, tmp_path, run, 1, "all", "jsonl")
-    assert export(store, tmp_path, run, 1, "all", "jsonl").path == before.path
+    before = export(store, tmp_path, Selection(run, "1"), "jsonl")
+    assert export(store, tmp_path, Selection(run, "1"), "jsonl").path == before.path
     with store.write() as session:
         queries.questions.add_oracle_labels(session, [OracleLabel(f"{run}/1/000002", "exact", "wrong", "8")])
-    after = export(store, tmp_path, run, 1, "all", "jsonl")
+    after = export(store, tmp_path, Selection(run, "1"), "jsonl")
     assert after.path != before.path
-    assert [row["oracles"] for row in read(after.path, "jsonl")] == [{}, {}, {"exact": ["wrong", "8"]}, {}, {}, {}]
+    rows = read(after.path, "jsonl")
+    assert [(row["index"], row["exact_truth"]) for row in rows if row["exact_verdict"] == "wrong"] == [(2, "8")]
+    assert "exact_verdict" not in read(before.path, "jsonl")[0]
     assert (before.manifest["audited"], after.manifest["audited"]) == ({}, {"exact": 1})
 
 
@@ -166,23 +184,23 @@ def test_prompts_without_a_vote_are_final_when_all_are_read_and_have_verdicts(st
         queries.questions.add_questions(session, questions)
         queries.questions.add_labels(session, [LabelledQuestion(questions[0].id, questions[0].text, None, "kept")])
     with pytest.raises(NotFinal):
-        export(store, tmp_path, run, 1, "all", "jsonl")
+        export(store, tmp_path, Selection(run, "1"), "jsonl")
     with store.write() as session:
         queries.ledger.finish_stage(session, **stage, result={})
     with pytest.raises(NotFinal):
-        export(store, tmp_path, run, 1, "all", "jsonl")
+        export(store, tmp_path, Selection(run, "1"), "jsonl")
     with store.write() as session:
         queries.questions.add_labels(session, [LabelledQuestion(questions[1].id, questions[1].text, None, "malformed")])
-    exported = export(store, tmp_path, run, 1, "all", "jsonl")
+    exported = export(store, tmp_path, Selection(run, "1"), "jsonl")
     assert [row["verdict"] for row in read(exported.path, "jsonl")] == ["kept", "malformed"]
     assert (exported.manifest["asked_by"], exported.manifest["voted_by"]) == ({}, {})
     with store.write() as session:
         queries.ledger.claim_stage(session, **{**stage, "stage": "label_questions"}, lease_seconds=60)
     with pytest.raises(NotFinal):
-        export(store, tmp_path, run, 1, "all", "jsonl")
+        export(store, tmp_path, Selection(run, "1"), "jsonl")
 
 
 def test_rows_that_may_still_change_are_not_exported(store: Store, run: str, tmp_path: Path) -> None:
     with pytest.raises(NotFinal, match="iteration 2: its questions are not all labelled yet"):
-        export(store, tmp_path, run, 2, "all", "csv")
+        export(store, tmp_path, Selection(run, "2"), "csv")
     assert list(tmp_path.rglob("*.csv")) == []

@@ -134,6 +134,8 @@ class RunAudits(BaseModel):
 def draw(request: Request, run: RunName, iteration: Iteration, body: SampleRequest) -> Sample:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
     store: Store = request.app.state.store
+    with store.read() as session:
+        queries.runs.refuse_missing_iteration(session, run, iteration)
     try:
         draw_sample(store, run, iteration, body.oracle, body.size)
     except AuditError as error:
@@ -145,7 +147,7 @@ def draw(request: Request, run: RunName, iteration: Iteration, body: SampleReque
 @router.get("/iterations/{iteration}/samples/{oracle}", responses=documented(404))
 def get_sample(session: ReadSession, run: RunName, iteration: Iteration, oracle: Oracle) -> Sample:
     """How far an oracle's sample is audited, by stratum. `drawn` is 0 if there is no sample."""
-    queries.runs.get_run(session, run)
+    queries.runs.refuse_missing_iteration(session, run, iteration)
     return _sample(session, run, iteration, oracle)
 
 

@@ -1,5 +1,5 @@
-"""Exports as files: an iteration's questions, and the records of an evaluation. A file is written at the first request,
-and then served from disk, also in ranges.
+"""Exports as files: a run's questions and votes, and the records of an evaluation. A file is written at the first
+request, and then served from disk, also in ranges.
 
 Writing a file takes seconds of processor time, and looking for a written one takes a tenth of a second if the iteration
 is large. So two threads do this for all requests, and requests for the same file wait for each other. A file is written
@@ -8,25 +8,31 @@ once, however many clients request it at once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Self
 from weakref import WeakValueDictionary
 
 from anyio import Lock
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse
+from pydantic import Field, field_validator, model_validator
 
-from services.api.dependencies import Iteration, RunName, in_own_threads
+from services.api.dependencies import ReadSession, RunName, in_own_threads
 from services.api.problems import documented
+from services.api.question_filters import QuestionFilters
 from services.api.routes.evaluations import Key
-from services.api.schemas import Manifest, RecordManifest
+from services.api.schemas import Manifest, RecordManifest, RowCounts
 from services.record_exports import export_records
+from storage import queries
+from storage.errors import StoreError
+from storage.export_columns import What
 from storage.export_files import Export, NotFinal, PlainFormat
-from storage.exports import Format, Only, export
+from storage.export_selection import ITERATIONS_HELP, Selection, iterations_of, parse_iterations
+from storage.exports import Format, export
 
 router = APIRouter(tags=["exports"])
-_QUESTIONS = "/runs/{run}/iterations/{iteration}/exports/{kind}"
+_RUN = "/runs/{run}/export"
 _RECORDS = "/evaluations/{evaluation}/exports/{kind}"
 _MEDIA_TYPES: dict[Format, str] = {
     "jsonl": "application/jsonl",
@@ -34,7 +40,41 @@ _MEDIA_TYPES: dict[Format, str] = {
     "parquet": "application/vnd.apache.parquet",
     "huggingface": "application/zip",
 }
-Locks = WeakValueDictionary[tuple[str | int, ...], Lock]  # one for each file that is being requested now
+Locks = WeakValueDictionary[Hashable, Lock]  # one for each file that is being requested now
+
+
+class SelectionQuery(QuestionFilters):
+    """Which questions of a run to select, by iteration and by filters."""
+
+    iterations: str = Field(
+        "all", pattern=r"^(all|\d{1,9}(-\d{1,9})?)$", description=f"{ITERATIONS_HELP}.", examples=["1-3"]
+    )
+
+    @field_validator("iterations")
+    @classmethod
+    def _is_valid(cls, text: str) -> str:
+        try:
+            parse_iterations(text)
+        except StoreError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+    def selection(self, run: str, what: What = "questions", *, texts: bool = False) -> Selection:
+        return Selection(run, self.iterations, what, self.as_filter(), texts)
+
+
+class ExportQuery(SelectionQuery):
+    """What an export contains, and its format."""
+
+    what: What = Field("questions", description="One row for each question, or for each vote on them.")
+    format: Format = Field("jsonl", description="`huggingface` is a zip of a folder for `datasets.load_dataset`.")
+    texts: bool = Field(False, description="Whether votes have what the Solver wrote, where the run keeps it.")
+
+    @model_validator(mode="after")
+    def _only_votes_have_texts(self) -> Self:
+        if self.texts and self.what != "votes":
+            raise ValueError(f"texts: expected what=votes, got what={self.what}")
+        return self
 
 
 def _file_responses(*kinds: Format) -> dict[int | str, dict[str, Any]]:
@@ -42,24 +82,35 @@ def _file_responses(*kinds: Format) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": "The file", "content": media_types}, **documented(404, 409)}
 
 
-@router.get(_QUESTIONS, response_class=FileResponse, responses=_file_responses())
-async def get_export(
-    request: Request, run: RunName, iteration: Iteration, kind: Format, only: Only = "all"
-) -> FileResponse:
-    """An iteration's questions with their labels. `only=kept` selects those that the Solver learned from.
+@router.get(_RUN, response_class=FileResponse, responses=_file_responses())
+async def get_export(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> FileResponse:
+    """Questions of a run with their labels, or the votes on them. The filters are those of the list of questions.
 
     The same rows give the same bytes. An interrupted download can be continued with `Range`. The `ETag` is the file's
     sha256.
     """
-    return _response(await _questions(request, run, iteration, only, kind), kind)
+    return _response(await _of_run(request, run, query), query.format)
 
 
-@router.get(f"{_QUESTIONS}/manifest", responses=documented(404, 409))
-async def get_manifest(
-    request: Request, run: RunName, iteration: Iteration, kind: Format, only: Only = "all"
-) -> Manifest:
-    """What the file holds: rows, verdicts, the checkpoints that made them, the configuration, its size and sha256."""
-    return Manifest.model_validate((await _questions(request, run, iteration, only, kind)).manifest)
+@router.get(f"{_RUN}/manifest", responses=documented(404, 409))
+async def get_manifest(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> Manifest:
+    """What the file holds: columns, rows, verdicts, the checkpoints that made them, the configuration, its size and
+    sha256."""
+    return Manifest.model_validate((await _of_run(request, run, query)).manifest)
+
+
+@router.get(f"{_RUN}/rows", responses=documented(404))
+def count_rows(session: ReadSession, run: RunName, query: Annotated[SelectionQuery, Query()]) -> RowCounts:
+    """How many rows an export would have. No file is written. `iterations` is empty while the questions of some are not
+    all labelled yet, so that there is no export."""
+    selection = query.selection(run)
+    try:
+        iterations = iterations_of(session, selection)
+    except NotFinal:
+        iterations = ()
+    counts = [queries.browse.count_rows(session, run, iteration, selection.filters) for iteration in iterations]
+    questions, votes = sum(count for count, _ in counts), sum(count for _, count in counts)
+    return RowCounts(iterations=list(iterations), questions=questions, votes=votes)
 
 
 @router.get(_RECORDS, response_class=FileResponse, responses=_file_responses("jsonl", "csv", "parquet"))
@@ -84,10 +135,10 @@ def _response(file: Export, kind: Format) -> FileResponse:
     return FileResponse(file.path, media_type=_MEDIA_TYPES[kind], filename=file.path.name, headers=headers)
 
 
-def _questions(request: Request, run: str, iteration: int, only: Only, kind: Format) -> Awaitable[Export]:
-    state = request.app.state
-    write = partial(export, state.store, state.exports, run, iteration, only, kind)
-    return _written(request, (run, iteration, only, kind), write)
+def _of_run(request: Request, run: str, query: ExportQuery) -> Awaitable[Export]:
+    state, selection = request.app.state, query.selection(run, query.what, texts=query.texts)
+    write = partial(export, state.store, state.exports, selection, query.format, state.texts)
+    return _written(request, (selection, query.format), write)
 
 
 def _records(request: Request, key: str, kind: PlainFormat) -> Awaitable[Export]:
@@ -101,7 +152,7 @@ def _in_thread(write: Callable[[], Export]) -> Export:
     return write()
 
 
-async def _written(request: Request, key: tuple[str | int, ...], write: Callable[[], Export]) -> Export:
+async def _written(request: Request, key: Hashable, write: Callable[[], Export]) -> Export:
     """Write the file unless it exists. A file that is begun is finished, even if its client disconnects, and the next
     request finds it. Nothing is begun for a client that disconnected while it waited."""
     async with request.app.state.export_locks.setdefault(key, Lock()):

@@ -84,7 +84,7 @@ def next_question(
     """The next question of the iteration's human sample, in the order in which it was drawn. Questions that are
     settled, or that this annotator has annotated, are left out."""
     name = _annotator(request, annotator, "query")
-    queries.runs.get_run(session, run)
+    queries.runs.refuse_missing_iteration(session, run, iteration)
     return _labelling(session, run, iteration, name)
 
 
@@ -95,7 +95,7 @@ def say(request: Request, run: RunName, iteration: Iteration, index: Index, body
     name = _annotator(request, body.annotator, "body")
     row = AnnotationRow(question_id(run, iteration, index), name, body.verdict, body.note, datetime.now(UTC))
     with request.app.state.store.write() as session:
-        queries.runs.get_run(session, run)
+        queries.runs.refuse_missing_iteration(session, run, iteration)
         try:
             completes_question = human.annotate(session, row)
         except AlreadyAnnotated as error:

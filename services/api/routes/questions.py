@@ -6,31 +6,24 @@ from collections import Counter
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from core.statistics.estimates import share
-from core.types import OracleVerdict, Verdict, question_id
+from core.types import Verdict, question_id
 from services.api.dependencies import Index, Iteration, RunName, StoreDependency, as_json, frequent_route
-from services.api.pages import LARGEST_PAGE, cursor, position
+from services.api.pages import cursor, position
 from services.api.problems import documented
+from services.api.question_filters import QuestionFilters
 from services.api.question_schemas import Bin, QuestionDetail, QuestionPage, Statistics
+from services.client import LARGEST_PAGE
 from storage import queries
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
 
 
-class QuestionQuery(BaseModel):
+class QuestionQuery(QuestionFilters):
     """Which questions to list, and in which order."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    verdict: list[Verdict] = Field([], max_length=6, description="Questions with one of these verdicts.")
-    p_hat_min: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    p_hat_max: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    text: str | None = Field(None, min_length=1, max_length=200, description="In the question, ignoring case.")
-    oracle: str | None = Field(None, pattern=r"^[a-z_0-9]{1,40}$", description="Questions that this oracle has graded.")
-    oracle_verdict: OracleVerdict | None = Field(None, description="Given by `oracle`, or by any oracle.")
-    cluster: int | None = Field(None, ge=0, le=2**31 - 1, description="Number of a cluster in /clusters.")
     sort: queries.browse.Sort = Field("index", description="Sorting by p_hat lists only questions that were voted on.")
     limit: int = Field(50, ge=1, le=LARGEST_PAGE, description="Entries per page.")
     after: str | None = Field(None, max_length=200, description="`next` of the previous page.")
@@ -42,22 +35,13 @@ def list_questions(
     store: StoreDependency, run: RunName, iteration: Iteration, query: Annotated[QuestionQuery, Query()]
 ) -> Response:
     """A page of an iteration's questions."""
-    filters = queries.browse.QuestionFilter(
-        tuple(query.verdict),
-        query.p_hat_min,
-        query.p_hat_max,
-        query.text,
-        query.oracle,
-        query.oracle_verdict,
-        query.cluster,
-    )
     after, limit = position(query.after, 2 if query.sort.endswith("p_hat") else 1), query.limit + 1
     with store.read_once() as session:
         rows = queries.browse.list_questions(
-            session, run, iteration, filters, sort=query.sort, after=after, limit=limit
+            session, run, iteration, query.as_filter(), sort=query.sort, after=after, limit=limit
         )
         if not rows:
-            queries.runs.get_run(session, run)
+            queries.runs.refuse_missing_iteration(session, run, iteration)
     page = rows[: query.limit]
     next_page = cursor(queries.browse.sort_key_of(page[-1], query.sort)) if len(rows) > query.limit else None
     return as_json(QuestionPage.model_validate({"items": page, "next": next_page}))
@@ -87,7 +71,7 @@ def get_statistics(store: StoreDependency, run: RunName, iteration: Iteration) -
     with store.read() as session:
         counts = queries.browse.vote_counts(session, run, iteration)
         if not counts:
-            queries.runs.get_run(session, run)
+            queries.runs.refuse_missing_iteration(session, run, iteration)
         stats = queries.figures.filter_stats_of(session, run).get(iteration)
     verdicts = Counter[Verdict]()
     for verdict, _, count in counts:

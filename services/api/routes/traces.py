@@ -41,7 +41,7 @@ def list_clusters(
 ) -> list[ClusterSummary]:
     """Clusters of questions that are similar by BLEU, the largest first. There are none for given prompts, or if an
     iteration has too many questions to compare."""
-    queries.runs.get_run(session, run)
+    queries.runs.refuse_missing_iteration(session, run, iteration)
     clusters = queries.traces.largest_clusters(session, run, iteration, limit)
     return [ClusterSummary(number=number, size=size, example=example) for number, size, example in clusters]
 

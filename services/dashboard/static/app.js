@@ -57,7 +57,7 @@ function App() {
     <a class="skip" href="#main">Skip to content</a>
     <${TopBar} path=${path} />
     <main id="main" tabindex="-1">${needsKey ? html`<${KeyForm} error=${error} refetch=${refetch} />` : html`<${Page} path=${path} query=${query} />`}</main>
-    <footer class="foot"><${ShortcutSwitch} /></footer>
+    <footer class="foot"><a href="/api/docs">API reference</a> <${ShortcutSwitch} /></footer>
   `;
 }
 

@@ -4,8 +4,9 @@ import { useResponse } from "../api.js";
 import { humanise, number } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { PAGE_SIZE } from "../neighbours.js";
-import { DownloadButton, Empty, isLive, Loading, ORACLE_VERDICTS, OracleVerdict, VERDICTS, Verdict } from "../parts.js";
+import { Empty, isLive, Loading, ORACLE_VERDICTS, OracleVerdict, VERDICTS, Verdict } from "../parts.js";
 import { navigate, withQuery } from "../router.js";
+import { Exports } from "./exports.js";
 
 /**
  * The filters of the list of questions, named like the parameters of the API.
@@ -86,22 +87,8 @@ export function Questions({ run, t, url, query, statistics }) {
         ${data?.next && html`<a href=${filteredUrl(url, query, { after: data.next })} rel="next">Next page</a>`}
       </nav>
     </${Loading}>
-    <${Exports} run=${run.name} t=${t} />
+    <${Exports} run=${run} t=${t} filters=${filters} />
   </section>`;
-}
-
-/** @param {{ run: string, t: number }} props */
-function Exports({ run, t }) {
-  const formats = [
-    ["jsonl", "JSONL", "jsonl"],
-    ["csv", "CSV", "csv"],
-    ["parquet", "Parquet", "parquet"],
-    ["huggingface", "Hugging Face", "zip"],
-  ];
-  return html`<div class="exports">
-    <span>Download the data set:</span>
-    ${formats.map(([kind, label, extension]) => html`<${DownloadButton} key=${kind} path="/runs/{run}/iterations/{iteration}/exports/{kind}" parameters=${{ run, iteration: t, kind }} name=${`${run}-${t}.${extension}`}>${label}</${DownloadButton}>`)}
-  </div>`;
 }
 
 /**

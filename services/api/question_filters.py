@@ -1,0 +1,28 @@
+"""The parameters that select questions, which their list and their exports share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.types import OracleVerdict, Verdict
+from storage.queries.browse import QuestionFilter
+
+
+class QuestionFilters(BaseModel):
+    """Which questions to select."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    verdict: list[Verdict] = Field([], max_length=6, description="Questions with one of these verdicts.")
+    p_hat_min: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    p_hat_max: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    text: str | None = Field(None, min_length=1, max_length=200, description="In the question, ignoring case.")
+    oracle: str | None = Field(None, pattern=r"^[a-z_0-9]{1,40}$", description="Questions that this oracle has graded.")
+    oracle_verdict: OracleVerdict | None = Field(None, description="Given by `oracle`, or by any oracle.")
+    cluster: int | None = Field(None, ge=0, le=2**31 - 1, description="Number of a cluster in /clusters.")
+
+    def as_filter(self) -> QuestionFilter:
+        values: dict[str, Any] = {name: getattr(self, name) for name in QuestionFilters.model_fields}
+        return QuestionFilter(verdicts=tuple(values.pop("verdict")), **values)

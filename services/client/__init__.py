@@ -1,0 +1,130 @@
+"""A client of coevo's REST API for programs that need data only. It needs httpx and nothing else of coevo.
+
+    from coevo_client import Client  # in an installation of coevo: from services.client import Client
+
+    api = Client("http://127.0.0.1:8080", key)
+    accuracy = api.get("/runs/demo/series", name="label_accuracy")
+    kept = list(api.items("/runs/demo/iterations/1/questions", verdict="kept"))
+    api.export("/runs/demo/export", Path("votes.parquet"), what="votes", format="parquet")
+
+Rows are dictionaries, with the fields that the API's description has. This folder is also the source of the package
+`coevo-client`, so it imports no other module of coevo.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+__all__ = ["LARGEST_PAGE", "ApiError", "Client"]
+LARGEST_PAGE = 200  # entries, of a list
+
+
+class ApiError(Exception):
+    """The API refused a request, whose reason is in the message, or it did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The API at `url`. `key` is sent if there is one; `timeout_s` is how long a request waits for the next bytes.
+
+    `path` is a route without `/api/v1`, and parameters that are None are left out. Every method raises `error`.
+    """
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+    timeout_s: float = 30.0
+    error: type[Exception] = ApiError
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The answer of a route, as JSON."""
+        return self.send("GET", path, params=_given(parameters))
+
+    def items(self, path: str, **parameters: Any) -> Iterator[Any]:
+        """The entries of a list, from all its pages one after another."""
+        parameters = {"limit": LARGEST_PAGE, **_given(parameters)}
+        while True:
+            page = self.send("GET", path, params=parameters)
+            yield from page["items"]
+            if page["next"] is None:
+                return
+            parameters = {**parameters, "after": page["next"]}
+
+    def send(self, method: str, path: str, **options: Any) -> Any:
+        """The answer to a request, as JSON; `options` are those of `httpx.request`."""
+        with self._response(method, path, {}, **options) as response:
+            response.read()
+            return response.json()
+
+    def export(self, path: str, to: Path, **parameters: Any) -> dict[str, Any]:
+        """Download the export of a route to `to`, and return its manifest.
+
+        The file appears once it is complete and its sha256 is right. If the connection breaks, what has arrived is kept
+        beside it, and another call continues the download. The name of that file contains the sha256, so it is never
+        continued with another export.
+        """
+        manifest: dict[str, Any] = self.get(f"{path}/manifest", **parameters)
+        sha256, size = manifest["sha256"], manifest["bytes"]
+        part = to.with_name(f"{to.name}.{sha256}.part")
+        for other in set(_parts_of(to)) - {part}:
+            other.unlink(missing_ok=True)
+        if not part.exists() or part.stat().st_size != size:
+            self._fetch(path, sha256, size, part, params=_given(parameters))
+        with part.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        if digest != sha256:
+            part.unlink()
+            raise self.error(f"{to}: expected the sha256 {sha256}, got {digest}. Download it again")
+        os.replace(part, to)
+        return manifest
+
+    def _fetch(self, path: str, sha256: str, size: int, part: Path, **options: Any) -> None:
+        etag, received = f'"{sha256}"', part.stat().st_size if part.exists() else 0
+        headers = {"Accept-Encoding": "identity"}  # so that positions in the file and in the response agree
+        if 0 < received < size:
+            headers |= {"Range": f"bytes={received}-", "If-Range": etag}
+        with self._response("GET", path, headers, **options) as response:
+            if response.headers.get("etag") != etag:
+                raise self.error(f"{self.url}: the file has changed since its manifest was read. Download it again")
+            with part.open("ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb") as file:
+                for piece in response.iter_raw():
+                    file.write(piece)
+
+    @contextmanager
+    def _response(self, method: str, path: str, headers: dict[str, str], **options: Any) -> Iterator[httpx.Response]:
+        """Send a request, and yield its response before the body is read."""
+        if self.key is not None:
+            headers = {**headers, "Authorization": f"Bearer {self.key}"}
+        options = {"headers": headers, "timeout": self.timeout_s, "trust_env": False, **options}
+        try:
+            with httpx.stream(method, f"{self.url.rstrip('/')}/api/v1{path}", **options) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self.error(f"{self.url}: {_reason(response)}")
+                yield response
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise self.error(f"{self.url}: no answer from the API (`coevo up` starts it): {error}") from error
+
+
+def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _parts_of(to: Path) -> Iterator[Path]:
+    name = re.compile(rf"{re.escape(to.name)}\.[0-9a-f]{{64}}\.part")
+    return (path for path in to.parent.iterdir() if name.fullmatch(path.name))
+
+
+def _reason(response: httpx.Response) -> str:
+    if response.headers.get("content-type") != "application/problem+json":
+        return f"HTTP {response.status_code}, from a server that is not coevo's API"
+    return f"HTTP {response.status_code}: {response.json()['detail']}"

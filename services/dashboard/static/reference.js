@@ -1,0 +1,36 @@
+// The API reference: Redoc over the API's own description, in the colours of the dashboard.
+const probe = document.body.appendChild(document.createElement("span"));
+
+/** The value of a colour of app.css in the current theme, as Redoc can read it. @param {string} name */
+function colour(name) {
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+}
+
+const [paper, ink, muted, line, link] = ["--paper", "--ink", "--muted", "--line", "--c-solver"].map(colour);
+probe.remove();
+const options = {
+  disableSearch: true, // it runs in a worker made of a text, which the content security policy forbids
+  hideDownloadButton: true,
+  hideHostname: true,
+  scrollYOffset: ".bar",
+  jsonSamplesExpandLevel: 3,
+  theme: {
+    colors: {
+      primary: { main: link },
+      text: { primary: ink, secondary: muted },
+      border: { dark: line, light: line },
+      gray: { 50: paper, 100: paper },
+    },
+    schema: { nestedBackground: paper, typeNameColor: muted, typeTitleColor: muted, linesColor: line },
+    sidebar: { backgroundColor: paper, textColor: ink, activeTextColor: link },
+    typography: {
+      fontFamily: "inherit",
+      fontSize: "15px",
+      headings: { fontFamily: "inherit" },
+      code: { backgroundColor: paper, color: ink, fontSize: "13px" },
+      links: { color: link, visited: link, hover: link },
+    },
+  },
+};
+window.Redoc.init("/api/openapi.json", options, document.getElementById("reference"));

@@ -1,0 +1,67 @@
+"""The zipped folder that `datasets.load_dataset` takes: the rows as Parquet, a manifest, and a card."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from storage.export_files import Row, digest, write_rows
+
+_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the bytes are the same at any time; the earliest that a zip can hold
+_DATA = "data/train.parquet"  # path of the rows inside the zip
+_ABOUT = {
+    "questions": """Questions that a model posed, and labels that models voted for. Nobody but the oracles checked the
+labels. The oracles' verdicts are in the columns `ORACLE_verdict`.""",
+    "votes": """The votes of models on questions that a model posed, one row for each. `question_id` is the key of the
+question in the export of questions.""",
+}
+
+
+def write_folder(
+    file: Any, schema: pa.Schema, pages: Iterable[list[Row]], manifest_of: Callable[[], Mapping[str, Any]]
+) -> None:
+    """Write the zip. `manifest_of` returns the manifest once the pages are read."""
+    with zipfile.ZipFile(file, "w") as archive:
+        with archive.open(zipfile.ZipInfo(_DATA, _TIME), "w", force_zip64=True) as inside:
+            write_rows(inside, "parquet", schema, pages)
+        with archive.open(_DATA) as written:
+            manifest = {**manifest_of(), "files": {_DATA: digest(written)}}
+        # `iterations` is left out: a run that continues for longer has the same rows, which must give the same bytes.
+        manifest["config"] = {name: value for name, value in manifest["config"].items() if name != "iterations"}
+        archive.writestr(zipfile.ZipInfo("manifest.json", _TIME), json.dumps(manifest, indent=1, sort_keys=True))
+        archive.writestr(zipfile.ZipInfo("README.md", _TIME), _card(manifest))
+
+
+def _card(manifest: Mapping[str, Any]) -> str:
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(manifest["verdicts"].items()))
+    filters = ", ".join(f"{name} = {value}" for name, value in manifest["filters"].items())
+    columns = "\n".join(f"| `{column['name']}` | {column['description']} |" for column in manifest["columns"])
+    return f"""---
+configs:
+- config_name: default
+  data_files: {_DATA}
+---
+# {manifest["run"]}, iterations {", ".join(map(str, manifest["iterations"]))}: {manifest["what"]}
+
+{_ABOUT[manifest["what"]]}
+
+- rows: {manifest["rows"]}
+- questions: {manifest["questions"]} ({verdicts or "none"}), {f"selected by {filters}" if filters else "not filtered"}
+- questions written by: {_named(manifest["asked_by"], "no model: the prompts were given")}
+- voted on by: {_named(manifest["voted_by"], "nobody")}
+- `{_DATA}`: sha256 {manifest["files"][_DATA]}
+
+| column | what it has |
+|---|---|
+{columns}
+
+`manifest.json` has this for programs, and the run's configuration.
+"""
+
+
+def _named(checkpoints: Mapping[str, str], none: str) -> str:
+    return "; ".join(f"`{name}` (sha256 {sha256})" for name, sha256 in checkpoints.items()) or none

@@ -1,0 +1,90 @@
+"""The rows of exported questions and votes, read from the store a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple
+
+from core.questions.voting import agrees, classes_of
+from storage import queries
+from storage.export_columns import QUESTION_COLUMNS
+from storage.export_files import Row, without_nul
+from storage.export_selection import Selection
+from storage.rows import QuestionSummary, RolloutRow
+from storage.session import Store
+from storage.texts import read_texts, texts_path
+
+_QUESTIONS = 1_000  # rows in memory at a time
+_VOTES = 2_000  # the same, but at least those of one question
+_FROM_ROLLOUT = [field.name for field in fields(RolloutRow)]
+
+
+class Page(NamedTuple):
+    """Some of the questions, and the rows that an export has of them."""
+
+    questions: list[QuestionSummary]
+    rows: list[Row]
+
+
+def pages_of(
+    store: Store, selection: Selection, iterations: Sequence[int], oracles: Sequence[str], texts: Path | None
+) -> Iterator[Page]:
+    """The rows by iteration, index and sample. `texts` is the folder with the texts of rollouts."""
+    for iteration in iterations:
+        file = None if texts is None else texts_path(texts, selection.run, iteration, "label_questions")
+        for questions in _questions(store, selection, iteration):
+            if selection.what == "questions":
+                yield Page(questions, [_question_row(question, oracles) for question in questions])
+            else:
+                yield Page(questions, _vote_rows(store, questions, file, with_text=selection.texts))
+
+
+def _questions(store: Store, selection: Selection, iteration: int) -> Iterator[list[QuestionSummary]]:
+    """An iteration's questions in pages of so many that their rows fit in memory."""
+    after = tuple[float, ...]()
+    limit = (
+        _QUESTIONS if selection.what == "questions" else 1
+    )  # the first vote's question says how many votes there are
+    while True:
+        with store.read() as session:  # a session per page: on SQLite, writers wait for a long one
+            page = queries.browse.list_questions(
+                session, selection.run, iteration, selection.filters, after=after, limit=limit
+            )
+        if not page:
+            return
+        yield page
+        after = queries.browse.sort_key_of(page[-1], "index")
+        if selection.what == "votes":
+            limit = min(_QUESTIONS, max(1, _VOTES // max(question.m or 1 for question in page)))
+
+
+def _question_row(question: QuestionSummary, oracles: Sequence[str]) -> Row:
+    row = {column.name: getattr(question, column.name) for column in QUESTION_COLUMNS}
+    labels = {label.oracle: label for label in question.oracles}
+    for oracle in oracles:
+        label = labels.get(oracle)
+        row |= {f"{oracle}_verdict": label and label.verdict, f"{oracle}_truth": label and label.truth}
+    return {name: without_nul(value) for name, value in row.items()}
+
+
+def _vote_rows(store: Store, questions: Sequence[QuestionSummary], file: Path | None, *, with_text: bool) -> list[Row]:
+    by_id = {question.id: question for question in questions}
+    with store.read() as session:
+        votes = queries.votes.votes_of(session, list(by_id))
+    kept = read_texts(file, list(by_id)) if with_text and file is not None and file.exists() else []
+    texts = {(text.question_id, text.sample_index): text.text for text in kept}
+    rows = []
+    for key, (classes, rollouts) in votes.items():
+        question = by_id[key]
+        in_classes = classes_of([rollout.answer for rollout in rollouts], classes)
+        for rollout, in_class in zip(rollouts, in_classes, strict=True):
+            row = {name: getattr(rollout, name) for name in _FROM_ROLLOUT}
+            row |= {"run": question.run, "iteration": question.iteration, "index": question.index}
+            row |= {"in_class": in_class, "agrees": agrees(rollout.answer, in_class)}
+            row["answer"] = without_nul(rollout.answer)
+            if with_text:
+                row["text"] = without_nul(texts.get((key, rollout.sample_index)))
+            rows.append(row)
+    return rows

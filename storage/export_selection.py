@@ -1,0 +1,71 @@
+"""Which rows an export has: the iterations of a run, and a filter of their questions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from storage import queries
+from storage.errors import StoreError
+from storage.export_columns import What
+from storage.export_files import NotFinal
+from storage.queries.browse import QuestionFilter
+
+_ITERATIONS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+ITERATIONS_HELP = "An iteration such as 2, a range such as 1-3, or all"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows of an export. `iterations` is a text as `parse_iterations` takes it."""
+
+    run: str
+    iterations: str = "all"
+    what: What = "questions"
+    filters: QuestionFilter = field(default_factory=QuestionFilter)
+    texts: bool = False  # whether votes have their texts
+
+    def __post_init__(self) -> None:
+        if self.texts and self.what != "votes":
+            raise StoreError(f"texts: expected an export of votes, which have texts, got {self.what}")
+
+    def depends_on_audits(self) -> bool:
+        """Whether a later audit changes the rows."""
+        return self.what == "questions" or bool(self.filters.oracle or self.filters.oracle_verdict)
+
+    def described_filters(self) -> dict[str, Any]:
+        """The filters that are set."""
+        return {name: value for name, value in asdict(self.filters).items() if value not in (None, ())}
+
+
+def parse_iterations(text: str) -> range | None:
+    """The iterations that a text names: "2", "1-3", or "all", for which this is None. Raises `StoreError`."""
+    if text == "all":
+        return None
+    matched = _ITERATIONS.fullmatch(text)
+    first, last = (int(matched[1]), int(matched[2] or matched[1])) if matched else (1, 0)
+    if first > last:
+        raise StoreError(f"iterations: expected a number such as 2, a range such as 1-3, or all, got {text[:100]!r}")
+    return range(first, last + 1)
+
+
+def iterations_of(session: Session, selection: Selection) -> tuple[int, ...]:
+    """The iterations that a selection names. "all" stands for those whose questions are all labelled.
+
+    Raises `NotThere` when there is no such run or iteration, and `NotFinal` when some questions are not labelled yet.
+    """
+    run, chosen = selection.run, parse_iterations(selection.iterations)
+    if chosen is None:
+        queries.runs.get_run(session, run)
+        labelled = queries.questions.labelled_iterations(session, run)
+        if not labelled:
+            raise NotFinal(f"run {run}: it has no iteration whose questions are all labelled yet")
+        return tuple(labelled)
+    queries.runs.refuse_missing_iteration(session, run, chosen[-1])
+    for iteration in chosen:
+        if not queries.questions.all_labelled(session, run, iteration):
+            raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
+    return tuple(chosen)

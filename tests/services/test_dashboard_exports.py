@@ -1,0 +1,111 @@
+"""The download of an iteration's questions and votes, and the API reference, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.types import Rollout, question_id
+from services.api.app import create_app
+from storage import queries
+from storage.session import Store, open_store
+from tests.api_server import served
+from tests.browsing import serious_violations, without_complaints
+from tests.synthetic_run import create, fill_run
+
+RUN, BEGUN = "finished", "begun"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A finished run, of which two questions have two votes each, and a run without questions."""
+    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
+    fill_run(opened, RUN, per_level=2)
+    with opened.write() as session:
+        keys = [question_id(RUN, 2, index) for index in (0, 1)]
+        votes = [Rollout(key, s, "", "3", 7, "stop", 0.1, 0.0, f"{RUN}/base/0", s) for key in keys for s in (0, 1)]
+        queries.questions.add_rollouts(session, votes)
+        create(session, BEGUN)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(create_app(store, tmp_path_factory.mktemp("exports"), ask_for_keys=False)) as url:
+        yield url
+
+
+def downloaded(page: Page) -> tuple[str, list[dict[str, object]]]:
+    """The name and the rows of the file that the button JSONL downloads."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="JSONL").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    return download.value.suggested_filename, [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+def test_the_questions_in_view_are_downloaded_and_counted(address: str, page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}/2?verdict=too_easy&p_hat_min=0.9")
+        exports = page.get_by_role("group", name="Download")
+        expect(exports.get_by_role("combobox", name="Questions", exact=True)).to_have_value("view")
+        name, rows = downloaded(page)
+        assert (name, {row["verdict"] for row in rows}) == (f"{RUN}-2-questions.jsonl", {"too_easy"})
+        expect(exports).to_contain_text(f"{len(rows)} rows")
+        exports.get_by_role("combobox", name="Questions", exact=True).select_option("kept")
+        with page.expect_response("**/export/rows?iterations=all&verdict=kept") as counted:
+            exports.get_by_role("combobox", name="Iterations", exact=True).select_option("all")
+        expect(exports).to_contain_text(f"{counted.value.json()['questions']} rows")
+        name, rows = downloaded(page)
+        assert (name, {row["verdict"] for row in rows}) == (f"{RUN}-all-questions.jsonl", {"kept"})
+        assert {row["iteration"] for row in rows} == {1, 2, 3}
+        assert len(rows) == counted.value.json()["questions"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert serious_violations(page) == []
+
+
+def test_votes_are_downloaded_with_their_texts(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}/2")
+        exports = page.get_by_role("group", name="Download")
+        exports.get_by_role("combobox", name="Download", exact=True).select_option("texts")
+        expect(exports).to_contain_text("4 rows")
+        name, rows = downloaded(page)
+    assert (name, [row["sample_index"] for row in rows]) == (f"{RUN}-2-votes.jsonl", [0, 1, 0, 1])
+    assert rows[0]["text"] is None  # the run kept none
+
+
+def test_an_iteration_without_labels_offers_no_download(address: str, page: Page) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{BEGUN}/1")
+        exports = page.get_by_role("group", name="Download")
+        expect(exports).to_contain_text("They can be downloaded once all questions are labelled")
+        expect(exports.get_by_role("button")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_links_to_the_api_reference(address: str, page: Page, scheme: str) -> None:
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto(address)
+    page.get_by_role("link", name="API reference").click()
+    page.wait_for_url("**/api/docs")
+    expect(page.get_by_role("heading", name="Get Export").first).to_be_visible(timeout=60_000)  # a large script
+    expect(page.locator("#reference")).to_contain_text("/api/v1/runs/{run}/export/manifest")
+    # Redoc's logo comes from another server, which the content security policy forbids (vendor/README.md).
+    assert [complaint for complaint in complaints if "https://cdn.redoc.ly/redoc/logo-mini.svg" not in complaint] == []
+    ink, paper = (
+        page.evaluate("(at) => getComputedStyle(document.querySelector(at)).color", at)
+        for at in ("#reference h1", "body")
+    )
+    assert ink == paper  # Redoc has the colours of the theme
+    page.evaluate("document.getElementById('reference').remove()")  # axe checks our part of the page
+    assert serious_violations(page) == []
