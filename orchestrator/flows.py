@@ -100,7 +100,8 @@ def co_evolve(
             run gets this name, whatever is entered as its own.
         preset: Settings of the run, in deploy/runs. Empty for an existing run.
         iterations: Number of iterations. 0 takes the preset's number, or keeps that of an existing run.
-        preset_file: Path of a TOML file on the flow runner's machine, which is taken instead of the preset.
+        preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
+            it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
     """
     return _run_to_its_end(run, preset_file or preset, iterations, overrides, "co_evolve")
@@ -121,7 +122,8 @@ def self_train(
             run gets this name, whatever is entered as its own.
         preset: Settings of the run, in deploy/runs. Empty for an existing run.
         iterations: Number of rounds. 0 takes the preset's number, or keeps that of an existing run.
-        preset_file: Path of a TOML file on the flow runner's machine, which is taken instead of the preset.
+        preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
+            it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"solver.reward.type": "evol_rl"}.
     """
     return _run_to_its_end(run, preset_file or preset, iterations, overrides, "self_train")

@@ -43,7 +43,7 @@ class FlowRun:
         return cls(
             id=row["id"],
             run=parameters.get("run", ""),
-            preset=parameters.get("preset") or None,
+            preset=parameters.get("preset_file") or parameters.get("preset") or None,
             state=row["state_type"] or "",
             deployed=row["deployment_id"] is not None,
             name=row["state_name"] or "",

@@ -32,8 +32,10 @@ def waits_for_turn(stage: Stage) -> bool:
 def at_work(stage: Stage) -> str:
     """The stage with its progress, or with its note if it has a note only."""
     if stage.progress_total:
-        return f"{_place(stage)}: {stage.progress_done} of {stage.progress_total} {stage.progress_note}"
-    return f"{_place(stage)}: {stage.progress_note}" if stage.progress_note else _place(stage)
+        return f"{_iteration_and_stage(stage)}: {stage.progress_done} of {stage.progress_total} {stage.progress_note}"
+    return (
+        f"{_iteration_and_stage(stage)}: {stage.progress_note}" if stage.progress_note else _iteration_and_stage(stage)
+    )
 
 
 def waits_for_devices(stage: StageRow, job: PoolRow, jobs: Sequence[PoolRow], now: datetime) -> str:
@@ -43,7 +45,7 @@ def waits_for_devices(stage: StageRow, job: PoolRow, jobs: Sequence[PoolRow], no
         for other in jobs
         if other.kind == job.kind and other.status == "running"
     ]
-    return "; ".join([f"{_place(stage)}: waits for {_devices(job)}", *others])
+    return "; ".join([f"{_iteration_and_stage(stage)}: waits for {_devices(job)}", *others])
 
 
 def paused(last: Stage | None) -> str:
@@ -111,7 +113,7 @@ def done(run: Run) -> str:
     return f"all {run.iterations} iterations are done" if run.iterations != 1 else "its only iteration is done"
 
 
-def _place(stage: Stage) -> str:
+def _iteration_and_stage(stage: Stage) -> str:
     return f"iteration {stage.iteration}, {stage.stage}"
 
 

@@ -85,11 +85,11 @@ def create_app(
         openapi_url="/api/openapi.json",
     )
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
-    app.state.prefect, app.state.presets, app.state.texts = prefect, presets, texts
+    app.state.prefect, app.state.presets, app.state.texts = Prefect(prefect), presets, texts
     app.state.papers, app.state.run_logs, app.state.planned = papers, run_logs, planned
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
     app.state.describe_preset = describe_preset
-    app.state.metrics = metrics.registry_of(store, Prefect(prefect))
+    app.state.metrics = metrics.registry_of(store, app.state.prefect)
     problems.install(app)
     may_read = [Depends(needs("read"))] if ask_for_keys else []
     refusals = documented(401, 403, 422) if ask_for_keys else documented(422)

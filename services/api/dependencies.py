@@ -58,7 +58,8 @@ async def _store(request: Request) -> Store:  # async, because it waits for noth
 
 
 def _prefect(request: Request) -> Prefect:
-    return Prefect(request.app.state.prefect)
+    prefect: Prefect = request.app.state.prefect
+    return prefect
 
 
 def as_json(answer: object) -> Response:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import Any
 
 import httpx
@@ -28,6 +30,7 @@ _UNFINISHED = ("FAILED", "CRASHED", "CANCELLED")
 _LATELY = timedelta(days=7)
 _PAGE = 200  # the most that Prefect returns at once
 _TIMEOUT_S, _VIEW_TIMEOUT_S = 10.0, 3.0
+_FRESH_S = 2.0  # how long an answer about all flow runs is used; many views ask, and Prefect's SQLite is slow
 _OUR_FLOWS: dict[str, Any] = {"flows": {"name": {"any_": _ALL_FLOWS}}, "limit": _PAGE}
 _EVALUATIONS: dict[str, Any] = {"flows": {"name": {"any_": [_EVALUATE]}}, "limit": _PAGE}
 
@@ -45,15 +48,18 @@ class KnownFlowRuns:
         return self.server.page_of(self.by_run[run].id) if self.server and run in self.by_run else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prefect:
-    """Flow runs on a Prefect server; None if the API has no Prefect server.
+    """Flow runs on a Prefect server; None if the API has no Prefect server. Threads may share it.
 
     Every method that sends a request raises `HTTPException`: 503 when there is no server or it does not answer as
     documented, 409 with Prefect's reason when it refuses.
     """
 
     server: PrefectServer | None
+    _known: KnownFlowRuns | None = field(default=None, init=False, repr=False)
+    _known_until: float = field(default=0.0, init=False, repr=False)  # by time.monotonic
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def page_of(self, flow_run: FlowRun) -> str:
         """The address of a flow run in Prefect's UI."""
@@ -86,8 +92,16 @@ class Prefect:
                 return flow_runs
 
     def newest(self) -> KnownFlowRuns:
-        """The newest flow run of each run. Without an answer of Prefect there are none: a view of runs still has the
-        store, and is not to wait for long."""
+        """The newest flow run of each run, as of at most two seconds ago, or since something was started, cancelled or
+        answered here. Without an answer of Prefect there are none: a view of runs still has the store, and is not to
+        wait for long."""
+        with self._lock:
+            if self._known is None or time.monotonic() > self._known_until:
+                self._known = self._ask_newest()
+                self._known_until = time.monotonic() + _FRESH_S
+            return self._known
+
+    def _ask_newest(self) -> KnownFlowRuns:
         if self.server is None:
             return KnownFlowRuns()  # without Prefect no flow run was triggered
         try:
@@ -125,11 +139,13 @@ class Prefect:
     ) -> FlowRun:
         """Create a flow run of this name. Of several requests with equal `same` and `before`, one creates it."""
         deployment = self._deployment(flow)
+        parameters = _accepted(parameters, deployment["parameter_openapi_schema"] or {})
         key = hashlib.sha256("\n".join([*same, *sorted(flow_run.id for flow_run in before)]).encode()).hexdigest()
         body = {"name": name, "tags": [name], "parameters": parameters, "idempotency_key": key}
-        created = self._post(f"/deployments/{deployment}/create_flow_run", body)
+        created = self._post(f"/deployments/{deployment['id']}/create_flow_run", body)
         if created.status_code != httpx.codes.CREATED:
             raise HTTPException(409, f"{name}: another request has just started it")
+        self._known = None
         return FlowRun.of(from_json(created.content))
 
     def cancel(self, flow_run: FlowRun, why: str | None) -> FlowRun:
@@ -142,6 +158,7 @@ class Prefect:
         new_type = (answer["state"] or {}).get("type")
         if new_type not in ("CANCELLING", "CANCELLED"):
             raise HTTPException(409, f"run {flow_run.run}: not cancelled: {_reason(answer)}")
+        self._known = None
         return replace(flow_run, state=new_type)
 
     def answer(self, flow_run: FlowRun, run_input: Mapping[str, str]) -> FlowRun:
@@ -149,14 +166,16 @@ class Prefect:
         answer = from_json(self._post(f"/flow_runs/{flow_run.id}/resume", {"run_input": dict(run_input)}).content)
         if answer["status"] != "ACCEPT":
             raise HTTPException(409, f"run {flow_run.run}: not resumed: {_reason(answer)}")
+        self._known = None
         return replace(flow_run, state=answer["state"]["type"])
 
-    def _deployment(self, flow: str) -> str:
+    def _deployment(self, flow: str) -> Mapping[str, Any]:
         name = f"{flow}/{_DEPLOYMENT}"
         response = self._send("GET", f"/deployments/name/{name}")
         if response.status_code == httpx.codes.NOT_FOUND:
             raise HTTPException(503, f"Prefect has no deployment {name}; `coevo up` or the flow runner registers it")
-        return str(_checked(response).json()["id"])
+        deployment: Mapping[str, Any] = _checked(response).json()
+        return deployment
 
     def _post(self, path: str, body: Mapping[str, Any], timeout_s: float = _TIMEOUT_S) -> httpx.Response:
         return _checked(self._send("POST", path, body, timeout_s))
@@ -187,6 +206,14 @@ def _checked(response: httpx.Response) -> httpx.Response:
     if not response.is_success:
         raise HTTPException(503, f"Prefect answered with HTTP {response.status_code}")
     return response
+
+
+def _accepted(parameters: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters, with a preset that the form does not list, because its file is newer, in the field for others."""
+    listed, preset = schema.get("properties", {}).get("preset", {}).get("enum"), parameters.get("preset")
+    if listed is None or preset is None or preset in listed:
+        return parameters
+    return {**parameters, "preset": "", "preset_file": preset}
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from prefect_server import post, prefect_at
 
 from core.settings.parsing import load_config
+from services.api import prefect
 from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.rows import RunStatus
@@ -26,7 +27,9 @@ def store(sqlite: Store) -> Store:
 
 
 @pytest.fixture
-def api(store: Store, tmp_path: Path, prefect_url: str) -> TestClient:
+def api(store: Store, tmp_path: Path, prefect_url: str, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """An API that asks Prefect for each request, since the tests change the states of flow runs without it."""
+    monkeypatch.setattr(prefect, "_FRESH_S", 0.0)
     return TestClient(
         create_app(store, tmp_path, ask_for_keys=False, prefect=prefect_at(prefect_url), presets=PRESETS),
         "http://localhost",
@@ -85,6 +88,10 @@ def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, p
         "seed": None,
         "iterations": None,
         "updated_at": None,
+        "tags": [],
+        "note": "",
+        "noted_by": None,
+        "noted_at": None,
         "state": "waiting",
         "reason": "Prefect has accepted it; no flow runner has taken it yet",
         "iteration": None,
@@ -176,3 +183,11 @@ def test_without_prefect_the_list_has_the_stored_runs(store: Store, tmp_path: Pa
     without_answer = TestClient(silent, "http://localhost").get(f"{PREFIX}/runs").json()
     assert without_answer["items"] == page["items"]
     assert "Prefect did not answer" in without_answer["problem"]
+
+
+def test_views_share_an_answer_of_prefect_until_something_is_started_here(prefect_url: str, name: str) -> None:
+    flow_runs = prefect.Prefect(prefect_at(prefect_url))
+    known = flow_runs.newest()
+    assert flow_runs.newest() is known
+    flow_runs.start("co_evolve", name, {"preset": "demo"}, [])
+    assert name in flow_runs.newest().by_run
