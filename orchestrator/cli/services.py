@@ -26,6 +26,7 @@ from orchestrator.plan import plan
 from services.remaining import range_text, remaining_in
 from services.run_states import RunState
 from storage import queries
+from storage.errors import NotThere
 from storage.rows import PoolRow, RunDetail, StageRow
 from storage.session import open_store
 
@@ -84,7 +85,13 @@ def status(
         coevo_home = home()
         running = cluster.running(coevo_home)
         shown = addresses(coevo_home, coevo_home.services(), secrets) if running else {}
-        store = open_store(coevo_home.database)
+        try:
+            store = open_store(coevo_home.database)
+        except NotThere as error:
+            if running or as_json:
+                raise
+            print(f"services: none (coevo up starts them)\nno runs: {error}")
+            return
         release_dead(store)
         known = Prefect(coevo_home.services().prefect if running else None).newest()
         with store.read() as session:

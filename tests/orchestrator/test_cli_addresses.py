@@ -90,6 +90,18 @@ def test_status_prints_no_addresses_of_services_that_have_ended(api_url: str) ->
     assert api_url not in shown
 
 
+def test_status_before_the_first_start_says_so_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "new"
+    home.mkdir()
+    monkeypatch.setenv("COEVO_HOME", str(home))
+    shown = coevo("status")
+    assert "none (coevo up starts them)" in shown
+    assert "no runs" in shown
+    assert not any(home.iterdir())
+
+
 def test_an_unknown_address_is_not_printed(tmp_path: Path) -> None:
     services = Services("ray:6379", "http://ray:8265", "http://ray:8000", "http://prefect:4200", "secret", {})
     assert [name.split()[0] for name in addresses(Home(tmp_path), services)] == [
