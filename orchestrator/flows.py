@@ -1,4 +1,4 @@
-"""The Prefect flows, which run the stages in order and show them. The ledger, not Prefect, knows which are done."""
+"""The Prefect flows of runs: stages in order, and how Prefect shows them. The ledger knows which stages are done."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from pydantic import Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
-from core.settings.audit import Judge, judge_name
-from core.settings.parsing import validated
 from core.types import Flow, Stage, StageKey
 from orchestrator import artifacts, progress, run_log, runs
 from orchestrator.costs import refuse_spent
-from orchestrator.evaluation import rechecking
-from orchestrator.evaluation import request as evaluation
-from orchestrator.evaluation.request import EvaluationRequest
 from orchestrator.installation.home import home
 from orchestrator.installation.orphans import is_subflow, note_process
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
@@ -38,12 +33,8 @@ from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
 from orchestrator.starting import RunError, presets_of
 from services.drift.series import refresh_after
-from services.evaluations import figures_of
-from services.inference.keys import keys_of
 from storage.rows import RunStatus
 from storage.session import Store, open_store
-
-Override = str | int | float | bool | list[float] | list[str]
 
 # The form in Prefect shows a list of these. Empty stands for an existing run. Calls in Python may also give a path.
 _LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("co_evolve"), ""]})]
@@ -91,7 +82,7 @@ def co_evolve(
     preset: _LoopPreset = "demo",
     iterations: int = 0,
     preset_file: str = "",
-    overrides: dict[str, Override] = {},  # noqa: B006 (never changed; with `None` the form would ask for a type)
+    overrides: dict[str, Any] = {},  # noqa: B006 (never changed; with `None` the form would ask for a type)
 ) -> dict[str, Any]:
     """Run the R-Zero loop: Challenger and Solver learn from each other, iteration after iteration.
 
@@ -113,7 +104,7 @@ def self_train(
     preset: _PromptsPreset = "micro",
     iterations: int = 0,
     preset_file: str = "",
-    overrides: dict[str, Override] = {},  # noqa: B006 (as above)
+    overrides: dict[str, Any] = {},  # noqa: B006 (as above)
 ) -> dict[str, Any]:
     """Train a Solver on a given prompt set with one of the papers' methods, round after round, without a Challenger.
 
@@ -129,16 +120,16 @@ def self_train(
     return _run_to_its_end(run, preset_file or preset, iterations, overrides, "self_train")
 
 
-def _begin() -> None:
+def begin() -> None:
     """What every flow does first."""
     note_process()
     run_log.hide_tracebacks()
 
 
 def _run_to_its_end(
-    run: str, preset: str, iterations: int, overrides: dict[str, Override], flow_name: Flow
+    run: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow
 ) -> dict[str, Any]:
-    _begin()
+    begin()
     coevo_home = home()
     store = open_store(coevo_home.database, create=True)
     with run_held(store, run):
@@ -178,81 +169,6 @@ def _action_after(store: Store, run: str, t: int) -> str:
     return str(runs.decision(store, run, t)["action"])
 
 
-@flow(flow_run_name="{model}")
-def evaluate(
-    model: str,
-    benchmarks: list[str] = ["micro"],  # noqa: B006 (as above)
-    suite: str = "",
-    samples: int = 8,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    top_k: int | None = None,
-    max_tokens: int = 4096,
-    limit: int = 0,
-    seed: int = 0,
-) -> list[str]:
-    """Ask a model the questions of benchmarks; its figures are on the dashboard's page of evaluations.
-
-    Args:
-        model: RUN:ITERATION, RUN:base, RUN:best, RUN:labelled/ITERATION, or a folder with a Hugging Face model.
-        benchmarks: Names in deploy/benchmarks, or paths of JSONL, Parquet or CSV files.
-        suite: Name of a suite in deploy/suites, which says what is asked and how.
-        samples: Sampled answers to each question, beside a greedy one. 0: greedy only.
-        temperature: Of the sampled answers.
-        top_p: Of the sampled answers.
-        top_k: Sample only from so many tokens, the most likely ones; by default from all.
-        max_tokens: Of each answer.
-        limit: Ask only the first so many questions of a benchmark; 0 asks all.
-        seed: Of the sampled answers.
-    """
-    _begin()
-    coevo_home = home()
-    sampling = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens}
-    request = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
-    protocol = {"samples": samples, "sampling": sampling}
-    checked = validated(EvaluationRequest, {**request, "protocol": protocol}, "evaluate")
-    store = open_store(coevo_home.database, create=True)
-    with artifacts.written():
-        figures = evaluation.evaluate(coevo_home, store, checked, lambda *_: None)
-        artifacts.evaluated(figures)
-    return [one.evaluation.id for one in figures]
-
-
-@flow(flow_run_name="by {model}")
-def recheck(
-    evaluations: list[str],
-    url: str,
-    model: str,
-    key_variable: str = "",
-    failures: bool = False,
-    name: str = "",
-) -> list[str]:
-    """Ask a language model whether the stored answers of evaluations are right. The evaluated model is not asked again.
-
-    Args:
-        evaluations: Ids of evaluations, as on the dashboard and as `coevo evaluate` prints them.
-        url: URL of an OpenAI-compatible service, up to and including /v1.
-        model: Name of the model at the service.
-        key_variable: Environment variable of the flow runner with the API key of the service. The key itself is no
-            parameter, because Prefect stores and shows parameters.
-        failures: Ask only about the answers that the grader calls wrong.
-        name: The verdicts are stored as those of judge_NAME; by default NAME is made from model and prompt.
-    """
-    _begin()
-    service = {"url": url, "model": model, "key_variable": key_variable or None}
-    prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
-    judge = validated(Judge, {**service, **prompt}, "recheck")
-    keys_of([judge])
-    store = open_store(home().database)
-    with artifacts.written():
-        for key in evaluations:
-            rechecking.recheck(store, key, judge, lambda *_: None, failures_only=failures)
-        with store.read() as session:
-            figures = [one for key in evaluations if (one := figures_of(session, key))]
-        artifacts.rechecked(figures, judge.oracle)
-    return evaluations
-
-
 @flow(flow_run_name=_flow_run_name)
 def iteration(run: str, t: int) -> None:
     """Run one iteration of an existing run. Stages that are done are not run again.
@@ -261,7 +177,7 @@ def iteration(run: str, t: int) -> None:
         run: Name of the run.
         t: Number of the iteration; the one before must be done.
     """
-    _begin()
+    begin()
     store = open_store(home().database)
     config = runs.stored_config(store, run)
     stages = stages_of(config, t)

@@ -119,9 +119,14 @@ def _import_command(target: str) -> Any:
     return _literal(get_command(single))
 
 
+def _unbroken(text: str) -> str:
+    """The paragraphs, each in one line: Rich would keep the line breaks of the source in all but the first."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 def _literal(command: Any) -> Any:
     """A command whose help shows brackets such as `[audit.judge]`, which Rich would take for a style and leave out."""
-    command.help = command.help and escape(command.help)
+    command.help = command.help and escape(_unbroken(command.help))
     for option in command.params:
         if getattr(option, "help", None):
             option.help = escape(option.help)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from core.settings.parsing import load_config
 from orchestrator.cli.question import printable
-from orchestrator.cli.terminal import AsJson, clear_errors, setting
+from orchestrator.cli.terminal import SET, AsJson, Overrides, clear_errors, overrides_of, suggest_presets
 from orchestrator.doctor.examine import Result, examine
 from orchestrator.doctor.result import Status, Subject
 from orchestrator.installation.home import home
@@ -26,24 +26,23 @@ def doctor(
     preset: Annotated[
         str | None,
         typer.Argument(
-            help="Name of a preset in deploy/runs, or path of a TOML file, to check too.", show_default=False
+            help="Name of a preset in deploy/runs, or path of a TOML file, to check too.",
+            show_default=False,
+            autocompletion=suggest_presets,
         ),
     ] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override a setting: base_model=FOLDER. May be given more than once."),
-    ] = None,
+    override: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Check whether this machine can run the services and, if one is given, a preset. Nothing is changed.
 
     Each line is ok, a warning, or a fault with what to do about it; "-" marks a check that does not apply here. The
-    exit status is 1 if there is a fault.
+    exit code is 1 if there is a fault.
     """
     with clear_errors():
         config = None
         if preset is not None:
-            config = load_config(preset_path(preset), dict(setting(text) for text in override or []))
+            config = load_config(preset_path(preset), overrides_of(override), SET)
         results = []
         for result in examine(Subject(home(), preset, config)):
             results.append(result)

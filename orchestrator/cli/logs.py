@@ -49,7 +49,7 @@ def logs(
             else:
                 console.print(_line(event))
         if not printed:
-            print(f"run {run}: no line of its log is below {coevo_home.run_logs}", file=sys.stderr)
+            print(f"run {run} has no log in {coevo_home.run_logs}", file=sys.stderr)
 
 
 def _followed(coevo_home: Home, store: Store, run: str, lines: int) -> Iterator[LogEvent]:

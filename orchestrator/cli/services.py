@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
 from sqlalchemy.orm import Session
 
 from core.settings.parsing import ConfigError, parse_config
@@ -110,11 +110,7 @@ def status(
             return
         print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
         print(*lines_of(shown), sep="\n", end="\n" if shown else "")
-        table = Table("run", "state", "since (UTC)", "preset", "stages done", "remaining", "reason", box=SIMPLE_HEAD)
-        for row in (*unstored, *stored):
-            name, reason = row["run"], printable(row["reason"])
-            table.add_row(name, *state_cells(states[name]), row["preset"], _stages(row), _remaining(row), reason)
-        wide().print(table)
+        wide().print(_run_table([*unstored, *stored], states))
         if known.problem:
             print(f"Runs that only Prefect knows are missing: {printable(known.problem)}")
         if trainings:
@@ -133,6 +129,19 @@ def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any
     if state.active:
         row["remaining"] = asdict(remaining_in(session, run, planned))
     return {**row, "stages_planned": len(planned)}
+
+
+def _run_table(rows: Sequence[Mapping[str, Any]], states: Mapping[str, RunState]) -> Table:
+    """A line for each run. Long words are folded, not cut off, so that names and commands can be copied."""
+    remaining = {row["run"]: _remaining(row) for row in rows}
+    has_remaining = any(remaining.values())
+    names = ("run", "state", "since (UTC)", "preset", "stages done", *["remaining"] * has_remaining, "reason")
+    table = Table(*(Column(name, overflow="fold") for name in names), box=SIMPLE_HEAD)
+    for row in rows:
+        run, reason = row["run"], printable(row["reason"])
+        left = [remaining[run]] * has_remaining
+        table.add_row(run, *state_cells(states[run]), row["preset"], _stages(row), *left, reason)
+    return table
 
 
 def _stages(row: Mapping[str, Any]) -> str:

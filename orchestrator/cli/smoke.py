@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from orchestrator.cli.terminal import AsJson, clear_errors, setting
+from orchestrator.cli.terminal import AsJson, Overrides, PresetName, clear_errors, overrides_of
 from orchestrator.smoke.canary import Gap
 from orchestrator.smoke.run import Smoke
 from orchestrator.smoke.run import smoke as run_smoke
@@ -20,13 +20,8 @@ from trainers.base import LARGEST_SAMPLER_GAP
 
 
 def smoke(
-    preset: Annotated[
-        str, typer.Argument(help="Name of a preset in deploy/runs, or path of a TOML file.", show_default=False)
-    ],
-    override: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override a setting: base_model=FOLDER. May be given more than once."),
-    ] = None,
+    preset: PresetName,
+    override: Overrides = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the run's files, its checkpoints among them.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -34,12 +29,10 @@ def smoke(
 
     It starts services of its own on free ports, with a store of its own, and removes them. Each training does one step
     of two prompts. At the end, the log-probabilities of the served Solver are compared with the trainer's. The exit
-    status is 1 if anything failed.
+    code is 1 if anything failed.
     """
     with clear_errors():
-        result = run_smoke(
-            preset, dict(setting(text) for text in override or []), keep, lambda line: print(line, file=sys.stderr)
-        )
+        result = run_smoke(preset, overrides_of(override), keep, lambda line: print(line, file=sys.stderr))
         print(json.dumps(_as_json(result), indent=1) if as_json else _text(result))
         raise typer.Exit(0 if result.passed else 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import json
@@ -21,6 +22,7 @@ from orchestrator.installation.environment import environment
 from orchestrator.serving.applications import is_vllm, read_applications
 
 DEADLINE_S = 120.0  # of an answer; importing vLLM takes a minute on a cold disk
+_started = set[int]()  # process groups that have not been killed yet
 
 
 def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Any:
@@ -42,17 +44,30 @@ def run(command: list[str], environ: Mapping[str, str]) -> str:
         )
     except OSError as error:
         raise CheckFailed(f"{command[0]} cannot be run: {error.strerror}") from error
+    _started.add(process.pid)
     try:
         output, errors = process.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired as error:
         raise CheckFailed(f"no answer within {DEADLINE_S:g} s") from error
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process.pid)
     if process.returncode:
         lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
         raise CheckFailed(lines[-1][:500])
     return output
+
+
+def _kill(group: int) -> None:
+    _started.discard(group)
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+@atexit.register
+def _kill_all() -> None:
+    """Ctrl-C ends the command while a check waits in its thread, which then comes to no end of its own."""
+    for group in [*_started]:
+        _kill(group)
 
 
 @functools.cache

@@ -25,7 +25,8 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 
 from core.errors import CoevoError
-from orchestrator.flows import co_evolve, evaluate, iteration, recheck, self_train
+from orchestrator.evaluation_flows import evaluate, recheck
+from orchestrator.flows import co_evolve, iteration, self_train
 from orchestrator.installation.cluster import problem_with_prefect
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name

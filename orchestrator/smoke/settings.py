@@ -1,7 +1,4 @@
-"""The settings of a smoke run: the preset's own model, trainer, applications and lengths of answers, but little work.
-
-No setting is overridden by nothing, because Prefect's flows take no empty values.
-"""
+"""The settings of a smoke run: the preset's model, trainer, applications and lengths of answers, but little work."""
 
 from __future__ import annotations
 

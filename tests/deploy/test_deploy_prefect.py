@@ -13,12 +13,14 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from rich.console import Console
 
 from core.settings.parsing import load_config
-from orchestrator import flows
+from orchestrator import evaluation_flows, flows
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
 from tests.services.prefect_server import AUTH, prefect_at
 
-FLOWS = {value.name: value for value in vars(flows).values() if isinstance(value, Flow)}
+FLOWS = {
+    value.name: value for file in (flows, evaluation_flows) for value in vars(file).values() if isinstance(value, Flow)
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def deployments() -> list[dict[str, Any]]:
 
 def test_every_flow_has_a_deployment_in_the_pool(deployments: list[dict[str, Any]]) -> None:
     entrypoints = [deployment["entrypoint"] for deployment in deployments]
-    named = {f"orchestrator/flows.py:{flow.fn.__name__}" for flow in FLOWS.values()}
+    named = {f"{flow.fn.__module__.replace('.', '/')}.py:{flow.fn.__name__}" for flow in FLOWS.values()}
     assert sorted(entrypoints) == sorted(named)
     assert {deployment["work_pool"]["name"] for deployment in deployments} == {POOL}
 

@@ -98,6 +98,21 @@ def test_brackets_in_a_help_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
     assert "As in [audit]; see [[x]] too." in printed
 
 
+def test_a_help_is_not_broken_where_its_source_is(capsys: pytest.CaptureFixture[str]) -> None:
+    tool = typer.Typer(add_completion=False)
+
+    @tool.command()
+    def judge() -> None:
+        """A line.
+
+        Begun here and
+        ended here.
+        """
+
+    _literal(get_command(tool)).main(["--help"], standalone_mode=False)
+    assert "Begun here and ended here." in capsys.readouterr().out
+
+
 def completed(line: str, home: Path) -> list[str]:
     """What a bash suggests for the last word of a command line."""
     environment = {**os.environ, "_COEVO_COMPLETE": "complete_bash", "COMP_WORDS": line, "COEVO_HOME": str(home)}

@@ -57,7 +57,7 @@ def test_a_run_that_does_not_exist_is_an_error_and_a_log_that_does_not_is_none(h
     (home.run_logs / "demo.log").unlink()
     nothing = CliRunner().invoke(app, ["logs", "demo"])
     assert (nothing.exit_code, nothing.stdout) == (0, "")
-    assert f"no line of its log is below {home.run_logs}" in nothing.stderr
+    assert f"has no log in {home.run_logs}" in nothing.stderr
 
 
 def test_a_log_is_followed_until_the_run_ends(home: Home) -> None:

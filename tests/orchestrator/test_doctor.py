@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -247,6 +248,22 @@ def test_a_check_that_hangs_ends_at_its_deadline(home: Home) -> None:
 
     [result] = examine(Subject(home), [("hangs", hangs, 0.01)])
     assert_fault(result, r"no answer within 0\.01 s")
+
+
+def test_a_check_s_process_does_not_outlive_the_command_after_ctrl_c(tmp_path: Path) -> None:
+    fifo = tmp_path / "started"  # the question keeps it open until it ends
+    os.mkfifo(fifo)
+    question = f"exec 9> {fifo}; echo started >&9; exec sleep 1000"
+    code = (
+        "from orchestrator.doctor import devices, examine\n"
+        f"def ask(_): devices.run(['sh', '-c', {question!r}], dict())\n"
+        "[*examine.examine(None, [('asks', ask, 1000)])]"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as command, fifo.open() as started:
+        assert started.readline() == "started\n"
+        command.send_signal(signal.SIGINT)
+        assert command.wait(60) != 0
+        assert started.read() == ""  # comes to its end only when the question has ended
 
 
 def test_the_command_prints_faults_with_their_mends_and_exits_with_1(

@@ -29,6 +29,7 @@ from prefect.exceptions import FlowPauseTimeout
 from prefect.states import Cancelled, Crashed, Running
 
 from orchestrator import flows
+from orchestrator.evaluation_flows import recheck
 from orchestrator.flows import co_evolve
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home
@@ -59,8 +60,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return opened
 
 
-def test_a_flow_takes_settings_that_are_lists_of_numbers_or_of_texts() -> None:
-    overrides = {"dataset.band": [0.3, 0.8], "dataset.refused_texts": ["box"], "challenger.trained": False}
+def test_a_flow_takes_all_settings_that_the_command_line_takes() -> None:
+    overrides = {
+        "dataset.band": [0.3, 0.8],
+        "dataset.refused_texts": ["box"],
+        "challenger.trained": False,
+        "labelled": None,
+        "trainer": {"type": "local"},
+    }
     assert co_evolve.validate_parameters({"run": "r", "overrides": overrides})["overrides"] == overrides
 
 
@@ -159,12 +166,12 @@ def test_evaluations_are_rechecked_by_a_judge_whose_key_is_no_parameter(
     with fake_service(judge_with(comparing_reply)) as (service, requests):
         parameters = {"evaluations": [key], "url": service.url, "model": "GPT-4o", "key_variable": "JUDGE_KEY"}
         with pytest.raises(InferenceError, match="key_variable: JUDGE_KEY is not set in the environment"):
-            flows.recheck(**parameters)
+            recheck(**parameters)
         monkeypatch.setenv("JUDGE_KEY", "secret")
-        assert flows.recheck(**parameters) == [key]
+        assert recheck(**parameters) == [key]
         assert {authorization for *_, authorization in requests} == {"Bearer secret"}
         asked = len(requests)
-        flows.recheck(**parameters)
+        recheck(**parameters)
         assert len(requests) == asked  # all answers have a verdict
     named = FlowFilter(name=FlowFilterName(any_=["recheck"]))
     [_, *rechecks] = prefect.read_flow_runs(flow_filter=named, sort=FlowRunSort.START_TIME_ASC)

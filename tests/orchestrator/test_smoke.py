@@ -24,7 +24,7 @@ from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home, Services
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load
-from orchestrator.readiness import refuse_untrainable
+from orchestrator.readiness import untrainable
 from orchestrator.smoke import canary
 from orchestrator.smoke.settings import Files, questions_of, smaller
 from services.inference.engines.base import Prompt
@@ -41,7 +41,7 @@ def test_every_preset_gets_one_small_step_of_each_of_its_own_trainings(preset: s
     path, files = PRESETS / f"{preset}.toml", Files(tmp_path)
     files.write(load("micro").items[:4])
     own, small = load_config(path), load_config(path, smaller(path, {}, files))
-    refuse_untrainable(small)
+    assert [*untrainable(small)] == []
     assert (small.base_model, small.trainer, small.serving) == (own.base_model, own.trainer, own.serving)
     assert (small.iterations, small.evaluation.benchmark) == (1, files.benchmark)
     for ours, planned in zip(own.trainings, small.trainings, strict=True):

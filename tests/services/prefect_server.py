@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from orchestrator import flows
+from orchestrator import evaluation_flows, flows
 from orchestrator.installation.cluster import free_port
 from services.prefect_server import PrefectServer
 from tests.live import wait_until
@@ -37,7 +37,7 @@ def prefect_server(folder: Path) -> Iterator[str]:
         process = subprocess.Popen([*command, "--host=127.0.0.1", f"--port={port}"], env=env, stdout=log, stderr=log)
     try:
         wait_until(lambda: _answers(url), f"the Prefect server to answer; see {folder}/server.log", 180)
-        for flow in (flows.co_evolve, flows.self_train, flows.iteration, flows.evaluate):
+        for flow in (flows.co_evolve, flows.self_train, flows.iteration, evaluation_flows.evaluate):
             created = post(url, "/flows/", name=flow.name)
             schema = flow.parameters.model_dump()
             post(

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from core.settings.parsing import load_config, read_preset
 from services.api.app import create_app
 from services.drift.series import refresh
+from services.run_states import MEANINGS
 from storage import queries
 from storage.rows import RunOrigin
 from storage.session import Store, open_store
@@ -118,11 +119,19 @@ def test_the_list_is_filtered_and_sorted_by_its_address(address: str, store: Sto
         expect(names).to_have_text(["loop-2"])
         assert "tag=chosen" in page.url
         page.get_by_role("button", name="Remove tag chosen").click()
-        page.get_by_label("Status").select_option("failed")
+        states = page.get_by_label("State").locator("option").evaluate_all("all => all.map(option => option.value)")
+        assert states == ["", *MEANINGS]
+        page.get_by_label("State").select_option("failed")
         expect(page.get_by_text("No runs match these filters.")).to_be_visible()
         page.get_by_role("link", name="All runs").click()
         expect(names).to_have_count(3)
         expect(page.get_by_role("searchbox", name="Name")).to_have_value("")
+        page.get_by_text("More filters").click()
+        page.get_by_label("Method").fill("evol_rl")
+        page.get_by_label("Method").press("Enter")
+        expect(names).to_have_text(["evol"])
+        expect(page.get_by_label("Method")).to_be_visible()
+        page.get_by_role("link", name="All runs").click()
         page.get_by_label("Sort by").select_option("-held_out")
         expect(names).to_have_count(2)  # `evol` has no held-out accuracy
 

@@ -33,4 +33,6 @@ const options = {
     },
   },
 };
+// Redoc reads the colours only once.
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
 window.Redoc.init("/api/openapi.json", options, document.getElementById("reference"));

@@ -214,6 +214,7 @@ function Comparison({ runs, settings, query }) {
       ${hasSeeds && html`<label>Runs that differ only in their seed <select value=${grouped ? "mean" : "single"} onChange=${(event) => change({ seeds: [event.target.value] })}><option value="mean">as their mean</option><option value="single">each</option></select></label>`}
       ${oracle && html`<${MissingAudits} runs=${runs} oracle=${oracle} />`}
     </form>
+    ${grouped && settings.groups.map(({ label, runs: members }) => html`<p class="meta" key=${label}>${label}: ${members.join(", ")}</p>`)}
     <div class="panels">
       <${DifferingSettings} comparison=${settings} />
       ${isComparable(runs) && html`<${ArmComparison} names=${ordered.map(({ name }) => name)} colours=${ordered.map(({ colour }) => colour)} />`}

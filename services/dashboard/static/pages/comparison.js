@@ -22,7 +22,7 @@ export function ArmComparison({ names, colours }) {
     `Percent right of ${number(questions)} questions of ${benchmark}, after each arm's last iteration.`,
     hasSeeds ? "The first line is the mean over seeds, with its interval over seeds." : "",
     questions > 0
-      ? `The second is the difference to ${baseline}: a paired bootstrap over questions and seeds.`
+      ? `The second line is the difference to ${baseline}: a paired bootstrap over questions and seeds.`
       : "They have no question in common, so there are no differences.",
   ].join(" ");
   const unfinished = [...new Set(arms.flatMap((arm) => arm.unfinished))];

@@ -97,7 +97,7 @@ function AsToml({ toml }) {
 function SettingsTable({ table, settings, preset, hasPapers }) {
   const title = table || "run";
   return html`<${Panel} title=${title} wide>
-    <div class="scroll" tabindex="0" role="region" aria-label=${`Settings of ${title}`}><table class="settings">
+    <div class="scroll" tabindex="0" role="region" aria-label=${`Settings of ${title}`}><table class="settings aligned">
       <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th><th scope="col">default</th>${hasPapers && html`<th scope="col">paper, or its code</th>`}</tr></thead>
       <tbody>${settings.map((setting) => html`<${SettingRow} key=${setting.name} setting=${setting} preset=${preset} hasPapers=${hasPapers} />`)}</tbody>
     </table></div>

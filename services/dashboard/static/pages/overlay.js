@@ -70,11 +70,9 @@ export function CurvePanel({ title, about, names, colours, parameters, share, un
     head: TABLE_HEAD.map((head) => (head === "iteration" ? axis : head)),
     rows: tableRows(lines, share ? percent : number),
   };
-  const groups = (data ?? []).filter(({ runs }) => runs.length > 1);
   return html`<${Panel} title=${title} about=${about} table=${table}>
     <${Loading} data=${data} error=${error}>
       ${lines.length ? html`<${IterationChart} lines=${lines} share=${share} unit=${unit} axis=${axis} label=${title} /><${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />` : html`<${Empty}>None of these runs has this figure.</${Empty}>`}
-      ${groups.map((group) => html`<p class="meta" key=${group.label}>${nameOf(group)}: ${group.runs.join(", ")}</p>`)}
     </${Loading}>
   </${Panel}>`;
 }

@@ -129,7 +129,7 @@ function Filters({ url, query, filters, statistics }) {
     </select></label>
     <label>p̂ from <${FilterInput} type="number" min="0" max="1" step="0.05" value=${filters.p_hat_min} onCommit=${(p_hat_min) => setFilters({ p_hat_min })} /></label>
     <label>to <${FilterInput} type="number" min="0" max="1" step="0.05" value=${filters.p_hat_max} onCommit=${(p_hat_max) => setFilters({ p_hat_max })} /></label>
-    <label>Sort <select value=${filters.sort ?? "index"} onChange=${(event) => setFilters({ sort: event.target.value === "index" ? null : event.target.value })}>
+    <label>Sort by <select value=${filters.sort ?? "index"} onChange=${(event) => setFilters({ sort: event.target.value === "index" ? null : event.target.value })}>
       ${SORTS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
     </select></label>
     <span class="search">

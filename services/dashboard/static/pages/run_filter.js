@@ -33,6 +33,8 @@ const SORTS = [
 /** @type {(keyof RunFilters)[]} */
 const TEXTS = ["name", "preset", "method", "note"];
 /** @type {(keyof RunFilters)[]} */
+const RARER = ["preset", "method", "note"];
+/** @type {(keyof RunFilters)[]} */
 const NAMES = [...TEXTS, "state", "tag", "sort"];
 
 /** The filters in an address. @param {URLSearchParams} query @returns {RunFilters} */
@@ -58,9 +60,12 @@ export function RunFilter({ query }) {
     setFilters(Object.fromEntries(TEXTS.map((name) => [name, String(form.get(name) ?? "").trim()])));
   }
   const chosen = filters.tag ?? [];
+  /** @param {keyof RunFilters} name */
+  const textField = (name) =>
+    html`<label key=${name}>${name[0].toUpperCase() + name.slice(1)} <input type="search" name=${name} maxlength="200" defaultValue=${filters[name] ?? ""} key=${filters[name] ?? ""} onChange=${(event) => setFilters({ [name]: event.target.value.trim() })} /></label>`;
   const others = (tags ?? []).filter(({ tag }) => !chosen.includes(tag));
   return html`<form class="filters" role="search" aria-label="Runs" onSubmit=${onSubmit}>
-    ${TEXTS.map((name) => html`<label key=${name}>${name[0].toUpperCase() + name.slice(1)} <input type="search" name=${name} maxlength="200" defaultValue=${filters[name] ?? ""} key=${filters[name] ?? ""} onChange=${(event) => setFilters({ [name]: event.target.value.trim() })} /></label>`)}
+    ${textField("name")}
     <label>State <select value=${filters.state ?? ""} onChange=${(event) => setFilters({ state: event.target.value })}>
       <option value="">any</option>${STATES.map((state) => html`<option key=${state} value=${state}>${humanise(state)}</option>`)}
     </select></label>
@@ -76,5 +81,9 @@ export function RunFilter({ query }) {
     <button class="quiet">Search</button>
     ${chosen.map((tag) => html`<button key=${tag} type="button" class="quiet" onClick=${() => setFilters({ tag: chosen.filter((other) => other !== tag) })}>Remove tag ${tag}</button>`)}
     ${(isFiltered(filters) || filters.sort) && html`<a href="/">All runs</a>`}
+    <details class="more" open=${RARER.some((name) => filters[name])}>
+      <summary>More filters</summary>
+      <div class="filters">${RARER.map(textField)}</div>
+    </details>
   </form>`;
 }
