@@ -12,7 +12,13 @@ _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {_HIDDEN}"),
     (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), rf"\1:{_HIDDEN}@"),  # the password in an address
     (re.compile(r"\b(coevo_|sk-|hf_|whsec_|ghp_)[A-Za-z0-9_+/=-]{8,}"), rf"\1{_HIDDEN}"),
-    (re.compile(r"(?i)\b((?:api[_-]?)?key|token|password|secret)(\s*[=:]\s*)[^\s,;]{6,}"), rf"\1\2{_HIDDEN}"),
+    # A setting such as `judge.key` is not meant, but API_KEY=… of an environment and "token": "…" of JSON are.
+    (
+        re.compile(
+            r"""(?i)(?<![\w.-])((?:[\w-]*[_-])?(?:api)?(?:key|token|password|secret)["']?\s*[=:]\s*["']?)[^\s,;"']{6,}"""
+        ),
+        rf"\1{_HIDDEN}",
+    ),
 )
 
 

@@ -9,8 +9,8 @@ _CUTOFF = 0.6  # of difflib's ratio, in which 1 is equality
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The one of `known` that is most like `name`, whatever its case; None if none is like it."""
-    by_lower_case = {one.lower(): one for one in known}
+    """The name among `known` that is most like `name`, whatever its case; None if none is like it."""
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
     matches = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=_CUTOFF)
     return by_lower_case[matches[0]] if matches else None
 

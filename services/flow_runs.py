@@ -42,8 +42,8 @@ class FlowRun:
         created, parameters = datetime.fromisoformat(row["created"]), row["parameters"]
         return cls(
             id=row["id"],
-            run=parameters.get("run", ""),
-            preset=parameters.get("preset_file") or parameters.get("preset") or None,
+            run=_text(parameters.get("run")),
+            preset=_text(parameters.get("preset_file")) or _text(parameters.get("preset")) or None,
             state=row["state_type"] or "",
             deployed=row["deployment_id"] is not None,
             name=row["state_name"] or "",
@@ -52,3 +52,8 @@ class FlowRun:
             created=created,
             started=datetime.fromisoformat(started) if started else None,
         )
+
+
+def _text(parameter: Any) -> str:
+    """The text of a parameter; empty if it is none, since Prefect stores any JSON that a caller sends."""
+    return parameter if isinstance(parameter, str) else ""

@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from core.statistics.changes import HELD_OUT, TEST_TIME
 from core.statistics.estimates import difference
+from core.statistics.standing import best_iteration, standing_iterations
 from services.run_series import Curve, ValueAt, point_of, series
+from storage import queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,11 @@ class LatestFigure:
 
 @dataclass(frozen=True, slots=True)
 class LatestFigures:
-    """The figures of one run. `best_iteration` has its highest held-out accuracy, or test-time accuracy."""
+    """The figures of one run.
+
+    `best_iteration` has its highest held-out accuracy, or test-time accuracy, among the iterations that the run's
+    present Solver comes from, as in the report (`core.statistics.standing`).
+    """
 
     run: str
     best_iteration: int | None
@@ -47,12 +53,20 @@ def latest_figures(
     compared = {} if baseline is None else {name: series(session, baseline, name, oracle) for name in names}
     figures = []
     for run, by_name in curves.items():
-        accuracy = series(session, run, HELD_OUT) or series(session, run, TEST_TIME)
-        best = max(accuracy, key=lambda t: (accuracy[t].value, -t), default=None)
+        best = _best_iteration(session, run)
         others = {} if run == baseline else compared
         of_run = [_figure(name, curve, best, others.get(name)) for name, curve in by_name.items() if curve]
         figures.append(LatestFigures(run, best, of_run))
     return figures
+
+
+def _best_iteration(session: Session, run: str) -> int | None:
+    curve = series(session, run, HELD_OUT) or series(session, run, TEST_TIME)
+    iteration_of = {row.id: row.iteration for row in queries.checkpoints.checkpoints_of(session, run)}
+    solvers = {t: checkpoints.get("solver") for t, checkpoints in queries.ledger.rolled_back(session, run)}
+    back_to = {t: iteration_of[solver] for t, solver in solvers.items() if solver in iteration_of}
+    accuracy = {t: figure.value for t, figure in curve.items()}
+    return best_iteration(accuracy, standing_iterations(max([0, *accuracy, *back_to]), back_to))
 
 
 def _figure(name: str, curve: Curve, best: int | None, compared: Curve | None) -> LatestFigure:

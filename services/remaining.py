@@ -62,7 +62,9 @@ def remaining_at(
     if not to_come:
         return RunRemaining(None, None, None, None, [])
     row = rows.get(to_come[0])
-    elapsed = (now - row.started_at).total_seconds() if row is not None and row.status == "running" else 0.0
+    # The stage of a process that died does not go on, although it stays "running" in the ledger.
+    until = now if row is None else min(now, row.lease_expires)
+    elapsed = (until - row.started_at).total_seconds() if row is not None and row.status == "running" else 0.0
     own, others = durations_of(rows.values()), [*similar.values()]
     of_stage = remaining_of(to_come[:1], elapsed, own, others)
     of_run = remaining_of(to_come, elapsed, own, others)

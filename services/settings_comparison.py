@@ -91,8 +91,8 @@ def _telling(names: Sequence[str], differences: Mapping[str, Mapping[str, Any]])
     chosen: list[str] = []
     for name in names:
         apart, with_name = (
-            len({repr([settings.get(one) for one in ones]) for settings in differences.values()})
-            for ones in (chosen, [*chosen, name])
+            len({repr([settings.get(setting) for setting in by]) for settings in differences.values()})
+            for by in (chosen, [*chosen, name])
         )
         if with_name > apart:
             chosen.append(name)

@@ -13,6 +13,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -67,8 +68,12 @@ def written_once(path: Path, write: Write) -> Export:
 def remove_old(folder: Path, most: int) -> None:
     """Remove the files of a folder that were written first, until there are at most this many. They are written again
     when they are requested."""
-    files = [path for path in folder.iterdir() if path.suffix != ".part" and manifest_path_of(path).exists()]
-    for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)[: max(0, len(files) - most)]:
+    written: dict[Path, int] = {}
+    for path in folder.iterdir():
+        if path.suffix != ".part" and manifest_path_of(path).exists():
+            with suppress(FileNotFoundError):  # another request has just removed it
+                written[path] = path.stat().st_mtime_ns
+    for path in sorted(written, key=written.__getitem__)[: max(0, len(written) - most)]:
         path.unlink(missing_ok=True)
         manifest_path_of(path).unlink(missing_ok=True)
 

@@ -44,9 +44,8 @@ def pages_of(
 def _questions(store: Store, selection: Selection, iteration: int) -> Iterator[list[QuestionSummary]]:
     """An iteration's questions in pages of so many that their rows fit in memory."""
     after = tuple[float, ...]()
-    limit = (
-        _QUESTIONS if selection.what == "questions" else 1
-    )  # the first vote's question says how many votes there are
+    # Of votes, the first page has one question, which shows how many votes the questions have.
+    limit = _QUESTIONS if selection.what == "questions" else 1
     while True:
         with store.read() as session:  # a session per page: on SQLite, writers wait for a long one
             page = queries.browse.list_questions(

@@ -33,10 +33,10 @@ def nearest_settings(name: str, known: Sequence[str]) -> list[str]:
 
     The last part of a name counts most, so that `candidates` finds `dataset.candidates` in another table.
     """
-    likeness = {one: SequenceMatcher(None, name, one).ratio() for one in known}
-    lasts = get_close_matches(_last(name), {_last(one) for one in known}, n=1, cutoff=_LAST_CUTOFF)
-    similar = [one for one in known if _last(one) in lasts or likeness[one] >= _CUTOFF]
-    similar.sort(key=lambda one: -likeness[one])
+    likeness = {setting: SequenceMatcher(None, name, setting).ratio() for setting in known}
+    lasts = get_close_matches(_last(name), {_last(setting) for setting in known}, n=1, cutoff=_LAST_CUTOFF)
+    similar = [setting for setting in known if _last(setting) in lasts or likeness[setting] >= _CUTOFF]
+    similar.sort(key=lambda setting: -likeness[setting])
     return similar[: 1 if similar and likeness[similar[0]] >= _SURE else _MOST]
 
 

@@ -57,7 +57,14 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None, override
 def read_preset(path: Path) -> dict[str, Any]:
     """The tree of settings that a preset's file has, without defaults. Raises `ConfigError`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(_text_of(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"preset {path}: no such file") from error
     except OSError as error:
@@ -65,14 +72,15 @@ def read_preset(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         byte = f"{error.object[error.start]:#04x}"
         raise ConfigError(f"preset {path}: expected text in UTF-8, got the byte {byte}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
 
 
 def comment_of(path: Path) -> str:
-    """The comment at the beginning of a preset, without its `#`. Its first line is a sentence that says what it is."""
+    """The comment at the beginning of a preset, without its `#`. Its first line is a sentence that says what it is.
+
+    Raises `ConfigError` if the file cannot be read.
+    """
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in _text_of(path).splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.removeprefix("#").strip())

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-
-
 NONE = "none"  # what a preset writes for a setting that is None and has another default, since TOML has no null
 
 

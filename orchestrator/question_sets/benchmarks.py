@@ -54,8 +54,8 @@ class LoadedBenchmark:
 
 
 def load_benchmark(name: str) -> list[BenchmarkItem]:
-    """The questions of a benchmark. See `load`."""
-    return [*load(name).items]
+    """The questions of a benchmark, without their sha256, which takes as long as to read them. See `load`."""
+    return _questions(name, definition_of(name))
 
 
 def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> LoadedBenchmark:
@@ -66,9 +66,14 @@ def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> Load
     the path of a JSONL, Parquet or CSV file, whose columns `definition` names; or the path of a TOML file with a
     definition, beside the file with the questions. With a `limit`, only the first so many questions are used.
     """
+    if definition is None or name in _VALIDATION:
+        definition = definition_of(name)
+    return with_sha256(name, definition, _questions(name, definition)[: limit or None])
+
+
+def _questions(name: str, definition: Benchmark) -> list[BenchmarkItem]:
     if name in _VALIDATION:
-        return with_sha256(name, definition_of(name), _validation(name)[: limit or None])
-    definition = definition or definition_of(name)
+        return _validation(name)
     path = BASES[name].benchmark if name in BASES else _file(name, definition)
     rows = read_rows(path, "benchmark", BenchmarkError)
     items = [_item(definition, path, number, position, row) for number, (position, row) in enumerate(rows)]
@@ -77,7 +82,7 @@ def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> Load
             f"benchmark {path}: expected at least one question and no id twice, got {len(items)} questions with "
             f"{len({item.id for item in items})} different ids"
         )
-    return with_sha256(name, definition, items[: limit or None])
+    return items
 
 
 def definition_of(name: str) -> Benchmark:

@@ -56,7 +56,8 @@ def figures(store: Store, run: str) -> Json:
     measures = measure(store, run)
     return {
         "run": measures.run.name,
-        "status": measures.run.status,
+        "state": measures.state.state,
+        "reason": measures.state.reason,
         "preset": measures.run.preset,
         "tags": measures.run.tags,
         "note": measures.run.note,

@@ -7,7 +7,6 @@ discarded iterations are measured like all others, but `stands` is false for the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.settings.config import RunConfig
@@ -15,9 +14,11 @@ from core.statistics.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_l
 from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate
 from core.statistics.guard import Action
+from core.statistics.standing import best_iteration, standing_iterations
 from core.types import Role
 from orchestrator.report.labels import Labels, measure_labels
 from orchestrator.report.rows import IterationRows, RunRows, read_rows
+from services.run_states import RunState
 from storage.rows import RunDetail, StageRow, TrainMetric
 from storage.session import Store
 
@@ -56,11 +57,12 @@ class Iteration:
 @dataclass(frozen=True, slots=True)
 class RunMeasures:
     run: RunDetail
+    state: RunState
     config: RunConfig
     iterations: tuple[Iteration, ...]
     training: tuple[TrainMetric, ...]  # every value finite, or None
     result: Iteration | None  # the last evaluated iteration that stands; its Solver is the run's result so far
-    best: int | None  # the iteration with the highest pass@1 among those that stand, picked in hindsight
+    best: int | None  # by pass@1; see `best_iteration`
     last_over_best: Accuracy | None  # change from the best iteration to the result; None if they are the same
     unfinished: tuple[StageRow, ...] = field(default=())
 
@@ -87,21 +89,19 @@ def measure(store: Store, run: str) -> RunMeasures:
     """Measure a run, which may be in progress. Raises `StoreError` when there is no such run."""
     rows = read_rows(store, run)
     decisions = [_decision(iteration, rows) for iteration in rows.iterations]
-    standing = _standing(decisions)
+    back_to = {t: made.back_to for t, made in enumerate(decisions) if made is not None and made.back_to is not None}
+    standing = standing_iterations(len(decisions) - 1, back_to)
     iterations = tuple(
         _iteration(iteration, rows, decision, iteration.t in standing)
         for iteration, decision in zip(rows.iterations, decisions, strict=True)
     )
     evaluated = [iteration for iteration in iterations if iteration.accuracy and iteration.stands]
-    scored = [
-        (iteration.accuracy.pass_at_1.value, -iteration.t)
-        for iteration in evaluated
-        if iteration.accuracy and iteration.t
-    ]
-    best, last = (-max(scored)[1], -scored[-1][1]) if scored else (None, None)
+    scored = {iteration.t: iteration.accuracy.pass_at_1.value for iteration in evaluated if iteration.accuracy}
+    best, last = best_iteration(scored, standing), max(scored, default=None)
     best_and_last = None if best is None or last is None or best == last else (best, last)
     return RunMeasures(
         run=rows.run,
+        state=rows.state,
         config=rows.config,
         iterations=iterations,
         training=tuple(map(_finite, rows.training)),
@@ -139,21 +139,6 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
         decision=decision,
         stands=stands,
     )
-
-
-def _standing(decisions: Sequence[Decision | None]) -> set[int]:
-    """The iterations that led to the run's present Solver."""
-    parents, current = dict[int, int](), 0
-    for t, decision in enumerate(decisions):
-        if t:
-            parents[t], current = current, t
-        if decision is not None and decision.back_to is not None:
-            current = decision.back_to
-    standing = {current}
-    while current:
-        current = parents[current]
-        standing.add(current)
-    return standing
 
 
 def _decision(rows: IterationRows, run: RunRows) -> Decision | None:

@@ -13,6 +13,7 @@ from core.statistics.estimates import Estimate
 from core.types import Evaluated, LabelledQuestion, OracleLabel
 from services.drift.series import label_points
 from services.drift.training_labels import training_label_points
+from services.run_states import RunState, states_of
 from storage import queries
 from storage.rows import RunDetail, SeriesPoint, StageRow, TrainMetric
 from storage.session import Store
@@ -40,6 +41,7 @@ class RunRows:
     """One run. `iterations[t].t == t`; the first is the base model, the last the newest that was begun."""
 
     run: RunDetail
+    state: RunState  # as far as the store knows it, without Prefect
     config: RunConfig
     iterations: list[IterationRows]
     training: list[TrainMetric]
@@ -58,7 +60,8 @@ def read_rows(store: Store, run: str) -> RunRows:
             _iteration(session, row, config, t, by_iteration.get(t, {}), stats.get(t))
             for t in range(max(by_iteration) + 1)
         ]
-        return RunRows(row, config, iterations, queries.figures.train_metrics_of(session, run))
+        state = states_of(session, {run: row}, {})[run]
+        return RunRows(row, state, config, iterations, queries.figures.train_metrics_of(session, run))
 
 
 def _iteration(

@@ -31,7 +31,8 @@ def read_applications(name: str) -> dict[str, Application]:
         known = sorted(file.stem for file in APPLICATIONS.glob("*.yaml"))
         raise ConfigError(f"{source}: {no_such('file', known, name, ', or the path of a YAML file')}")
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # The C loader is ten times as fast, and GET /presets reads the file of every preset.
+        config = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
         applications = {application["name"]: application for application in config["applications"]}
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not valid YAML: {error}") from error

@@ -21,6 +21,7 @@ from core.types import Flow
 from core.unicode import from_json
 from services.flow_runs import ACTIVE, FlowRun
 from services.prefect_server import PrefectServer
+from storage.queries.runs import RUN_NAME
 
 _DEPLOYMENT = "coevo"
 _FLOWS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
@@ -122,7 +123,8 @@ class Prefect:
             query = {**_OUR_FLOWS, "flow_runs": no_subflows, "sort": "START_TIME_DESC"}
             answer = self._post("/flow_runs/filter", query, _VIEW_TIMEOUT_S)
             flow_runs += [FlowRun.of(row) for row in from_json(answer.content)]
-        named = [flow_run for flow_run in flow_runs if flow_run.run]
+        # A flow run that was started in Prefect itself may have any parameters; under another name no run can be.
+        named = [flow_run for flow_run in flow_runs if RUN_NAME.fullmatch(flow_run.run)]
         return sorted(named, key=lambda flow_run: flow_run.created, reverse=True)
 
     def start(self, flow: Flow, run: str, parameters: Mapping[str, Any], before: list[FlowRun]) -> FlowRun:
@@ -145,7 +147,7 @@ class Prefect:
         created = self._post(f"/deployments/{deployment['id']}/create_flow_run", body)
         if created.status_code != httpx.codes.CREATED:
             raise HTTPException(409, f"{name}: another request has just started it")
-        self._known = None
+        self._forget()
         return FlowRun.of(from_json(created.content))
 
     def cancel(self, flow_run: FlowRun, why: str | None) -> FlowRun:
@@ -158,7 +160,7 @@ class Prefect:
         new_type = (answer["state"] or {}).get("type")
         if new_type not in ("CANCELLING", "CANCELLED"):
             raise HTTPException(409, f"run {flow_run.run}: not cancelled: {_reason(answer)}")
-        self._known = None
+        self._forget()
         return replace(flow_run, state=new_type)
 
     def answer(self, flow_run: FlowRun, run_input: Mapping[str, str]) -> FlowRun:
@@ -166,8 +168,13 @@ class Prefect:
         answer = from_json(self._post(f"/flow_runs/{flow_run.id}/resume", {"run_input": dict(run_input)}).content)
         if answer["status"] != "ACCEPT":
             raise HTTPException(409, f"run {flow_run.run}: not resumed: {_reason(answer)}")
-        self._known = None
+        self._forget()
         return replace(flow_run, state=answer["state"]["type"])
+
+    def _forget(self) -> None:
+        """Have the next view ask Prefect again. An answer that is under way may be of before the change."""
+        with self._lock:
+            self._known = None
 
     def _deployment(self, flow: str) -> Mapping[str, Any]:
         name = f"{flow}/{_DEPLOYMENT}"

@@ -85,7 +85,7 @@ def state_of(session: Session, name: str, flow_run: FlowRun | None = None) -> Ru
 
 def all_states(session: Session, known: KnownFlowRuns) -> dict[str, RunState]:
     """The states of all runs, by name."""
-    runs: dict[str, Run | None] = {run.name: run for run in queries.runs.list_runs(session)}
+    runs: dict[str, Run | None] = {**queries.runs.runs_named(session)}
     return states_of(session, {**runs, **only_in_prefect(session, known)}, known.by_run)
 
 

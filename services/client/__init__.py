@@ -62,7 +62,10 @@ class Client:
         """The answer to a request, as JSON; `options` are those of `httpx.request`."""
         with self._response(method, path, {}, **options) as response:
             response.read()
-            return response.json()
+            try:
+                return response.json()
+            except ValueError as error:
+                raise self.error(f"{self.url}: expected JSON, from a server that is not coevo's API") from error
 
     def export(self, path: str, to: Path, **parameters: Any) -> dict[str, Any]:
         """Download the export of a route to `to`, and return its manifest.

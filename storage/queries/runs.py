@@ -106,10 +106,12 @@ def list_runs(session: Session) -> list[RunDetail]:
     return [RunDetail(*row) for row in session.execute(ordered)]
 
 
-def runs_named(session: Session, names: Iterable[str]) -> dict[str, Run]:
-    """Name -> run; names without a run are left out."""
-    rows = session.execute(select(*columns(Runs, Run)).where(Runs.name.in_([*names])))
-    return {run.name: run for run in (Run(*row) for row in rows)}
+def runs_named(session: Session, names: Iterable[str] | None = None) -> dict[str, Run]:
+    """Name -> run, without the configurations; names without a run are left out. None: all runs."""
+    statement = select(*columns(Runs, Run))
+    if names is not None:
+        statement = statement.where(Runs.name.in_([*names]))
+    return {run.name: run for run in (Run(*row) for row in session.execute(statement))}
 
 
 def set_run_status(session: Session, name: str, status: RunStatus) -> None:

@@ -17,6 +17,9 @@ from core.redaction import redacted, secrets_in
         ("key coevo_Zm9vYmFyYmF6 is unknown", "Zm9vYmFyYmF6"),
         ("api_key=0a1b2c3d4e, retrying", "0a1b2c3d4e"),
         ("password: correct-horse", "correct-horse"),
+        ("started with JUDGE_API_KEY=0a1b2c3d4e", "0a1b2c3d4e"),
+        ('refused {"api_key": "0a1b2c3d4e"}', "0a1b2c3d4e"),
+        ("vllm serve --api-key=0a1b2c3d4e", "0a1b2c3d4e"),
     ],
 )
 def test_what_looks_like_a_secret_is_hidden(text: str, secret: str) -> None:
@@ -43,6 +46,9 @@ def test_the_values_of_variables_with_secret_names_are_hidden() -> None:
         "solver.max_tokens: expected 1 or more, got 0",
         "sha256 6a7479f9ae1741648f5e8c54c55a47901e0df2688a0973494db2dc93a17bbc7c",
         "GET http://127.0.0.1:8000/solver/v1 failed",
+        "audit.judge.key: expected a name of a variable",
+        "the monkey: expected to be left alone",
+        "-" * 100_000,
     ],
 )
 def test_ordinary_lines_stay_as_they_are(text: str) -> None:

@@ -15,6 +15,8 @@ from core.types import Checkpoint
 from orchestrator.report import figures, summary_table, write_report
 from orchestrator.report.headline import decisions, details, headline
 from orchestrator.report.measures import measure
+from services.drift.series import refresh_after
+from services.latest_figures import latest_figures
 from storage import queries
 from storage.rows import TrainedOnRow
 from storage.session import Store
@@ -90,6 +92,25 @@ def test_an_iteration_after_a_roll_back_is_part_of_the_result(sqlite: Store) -> 
     assert (measures.result.t, measures.best, measures.last_over_best) == (4, 4, None)
     back = "After iteration 3 the run went back and continued from the Solver of iteration 1"
     assert decisions(measures) == {3: f"{back}, as a person decided (“it <i>hacks</i>”)."}
+
+
+@pytest.mark.parametrize(
+    ("correct", "best"),
+    [((6, 4, 7, 5), 3), ((2, 5, 7, 5), 1), ((6,), None)],
+    ids=["the base model does not count", "the earliest of equal ones", "nothing is trained yet"],
+)
+def test_the_report_and_the_comparison_have_the_same_best_iteration(
+    sqlite: Store, correct: tuple[int, ...], best: int | None
+) -> None:
+    """The second round is the best, but the run goes back to the first after it."""
+    rounds(sqlite, config(), *correct)
+    if len(correct) > 2:
+        decide(sqlite, 2, "roll_back", "st/solver/1")
+    with sqlite.write() as session:
+        for t in range(len(correct)):
+            refresh_after(session, "st", t, "evaluate")
+        [compared] = latest_figures(session, ["st"], [], None, None)
+    assert (compared.best_iteration, measure(sqlite, "st").best) == (best, best)
 
 
 def test_a_run_that_went_back_to_its_base_model_has_learned_nothing(sqlite: Store, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from services.api.client import ApiClient, ApiError
 from storage import queries
 from storage.session import Store
 from tests.api_server import served
+from tests.http_server import Handler, listening
 
 
 @pytest.fixture
@@ -180,8 +181,19 @@ def test_an_alert_is_acknowledged_once(api: ApiClient) -> None:
 def test_the_client_s_errors_have_the_api_s_messages(api: ApiClient) -> None:
     with pytest.raises(ApiError, match="HTTP 404: run nobody: no such run"):
         api.statistics("nobody", 1)
-    with pytest.raises(ApiError, match=r"HTTP 422: body\.preset: expected one of none, got demo"):
+    with pytest.raises(ApiError, match=r"HTTP 422: body\.preset: demo: no such preset; expected one of none"):
         api.create_run("new", "demo")
+
+
+def test_an_answer_that_is_not_json_is_an_error_of_the_client() -> None:
+    """As from a portal that asks for a password in front of every server."""
+
+    class Portal(Handler):
+        def do_GET(self) -> None:
+            self.answer(200, b"<html>sign in</html>")
+
+    with listening(Portal) as url, pytest.raises(ApiError, match="expected JSON, from a server that is not coevo's"):
+        ApiClient(url).run(RUN)
 
 
 def test_an_administrator_can_add_list_and_revoke_keys(filled: Store, tmp_path: Path) -> None:

@@ -55,7 +55,11 @@ ITERATION = f"/runs/{RUN}/iterations/1"
         (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after: expected `next` of a page in the same order"),
         (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after: expected `next`"),
         (f"{ITERATION}/questions?after=WzFlOTk5XQ", 400, "after: expected `next`"),
-        ("/runs?after=WzFlMzAsICJkZW1vIl0", 400, "after: expected `next` of a page in the same order"),  # [1e30, "demo"]
+        (
+            "/runs?after=WzFlMzAsICJkZW1vIl0",
+            400,
+            "after: expected `next` of a page in the same order",
+        ),  # [1e30, "demo"]
         ("/runs?after=nobody", 400, "after: expected `next` of a page in the same order, got 'nobody'"),
         ("/runs/%00", 422, "path.run: String should match pattern"),
         ("/runs/demo/iterations/99999999999/questions", 422, "path.iteration: Input should be less than or equal to"),

@@ -174,6 +174,16 @@ def test_pages_have_stored_runs_and_those_that_only_prefect_knows_in_one_order(
     assert pages > 1
 
 
+def test_a_flow_run_whose_parameters_name_no_run_is_not_listed(api: TestClient, prefect_url: str, name: str) -> None:
+    """Someone may start a flow in Prefect itself, with any parameters."""
+    deployment = prefect_at(prefect_url).request("GET", "/deployments/name/co-evolve/coevo", None, 30).json()["id"]
+    for run in (f"{name}/odd", {"a": name}):
+        parameters = {"run": run, "preset": [name]}
+        body: dict[str, Any] = {"parameters": parameters, "enforce_parameter_schema": False}
+        post(prefect_url, f"/deployments/{deployment}/create_flow_run", **body)
+    assert not [run for run in api.get(f"{PREFIX}/runs").json()["items"] if name in run["name"]]
+
+
 def test_without_prefect_the_list_has_the_stored_runs(store: Store, tmp_path: Path) -> None:
     store_run(store, "stored", "done")
     alone = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")

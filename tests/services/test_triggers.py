@@ -307,6 +307,15 @@ def test_presets_are_listed_with_descriptions(api: TestClient) -> None:
     assert descriptions["demo"].startswith("The demo: three iterations of R-Zero")
 
 
+def test_a_preset_that_cannot_be_read_does_not_hide_the_others(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text("# It is good.\n# Very.\nseed = 1\n")
+    (tmp_path / "bad.toml").write_bytes(b"# \xff\n")
+    (tmp_path / "folder.toml").mkdir()
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=False, presets=tmp_path), "http://localhost")
+    listed = {preset["name"]: preset["about"] for preset in api.get(f"{PREFIX}/presets").json()}
+    assert listed == {"good": "It is good.", "bad": "", "folder": ""}
+
+
 def test_without_prefect_no_run_can_be_started(store: Store, tmp_path: Path, name: str) -> None:
     unknown = TestClient(create_app(store, tmp_path, ask_for_keys=False, presets=PRESETS), "http://localhost")
     assert "this API has no Prefect server" in send(unknown, "/runs", 503, name=name, preset="demo")

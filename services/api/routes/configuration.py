@@ -73,7 +73,7 @@ def get_compared_series(
 ) -> list[LabelledCurve]:
     """One figure of each run, or of each group of runs; those without it are left out."""
     _refuse_unknown(session, run)
-    arms = {one: [one] for one in run}
+    arms = {name_of_run: [name_of_run] for name_of_run in run}
     try:
         if grouped:
             groups = compare_settings(session, run).groups

@@ -91,11 +91,13 @@ def list_presets(presets: Presets, describe: Describe) -> list[Preset]:
 
 
 def _preset(name: str, path: Path, describe: DescribePreset | None) -> Preset:
+    about, details = "", None
     try:
+        about = comment_of(path).partition("\n")[0]
         details = None if describe is None else describe(name)
     except CoevoError:  # starting a run of this preset says what is wrong with it
-        details = None
-    return Preset(name=name, about=comment_of(path).partition("\n")[0], details=details)
+        pass
+    return Preset(name=name, about=about, details=details)
 
 
 @router.post("/runs", responses=_REFUSALS, **STARTS)
