@@ -187,8 +187,38 @@ class Scored:
     label: str | None
     rewards: NDArray[np.float64]  # (G,)
     learn: bool = True  # False: the prompt is dropped from the loss
-    parts: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict)  # of the group
+    rollout_parts: tuple[dict[str, float], ...] = ()  # (G,), of each reward; empty if the method has none
     negatives: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRollout:
+    """One rollout of a training step, with what it was rewarded for.
+
+    `parts` holds the parts of the reward and the figures of the prompt's group, by their names in `Score.parts` and
+    `Scored.parts`. Columns that a role or a trainer does not know are None.
+    """
+
+    step: int
+    prompt: int  # the position of the prompt in its step
+    rollout: int  # the position of the rollout among those of its prompt
+    question_id: str | None  # None: the Challenger's prompt, which is always the same
+    question: str | None  # that a Solver answers, or that a Challenger wrote; None if it is malformed
+    answer: str | None  # of a Solver
+    label: str | None  # the answer that the method rewards; None if there is none
+    agrees: bool | None  # whether the answer is in the label's class; None without a label
+    reward: float
+    parts: dict[str, float]
+    advantage: float | None  # None: the rollout was not trained on
+    tokens: int
+    finish_reason: FinishReason
+    mean_entropy: float | None  # nats per token, of the sampling policy
+
+    @property
+    def prompt_key(self) -> str:
+        """The key of the prompt among the texts of its training."""
+        return f"{self.step:06d}/{self.prompt:06d}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -390,6 +390,30 @@ class TrainMetrics(Base):
     value: Mapped[float | None]  # None: it was not a number
 
 
+class TrainingRollouts(Base):
+    """Rollouts of a training, without their texts, which are in Parquet files: `core.types.TrainingRollout`."""
+
+    __tablename__ = "training_rollouts"
+
+    run: Mapped[str] = _run_key()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    role: Mapped[str] = mapped_column(primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    prompt: Mapped[int] = mapped_column(primary_key=True)
+    rollout: Mapped[int] = mapped_column(primary_key=True)
+    question_id: Mapped[str | None]  # no foreign key, because labelled data is not among the questions
+    question: Mapped[str | None]
+    answer: Mapped[str | None]
+    label: Mapped[str | None]
+    agrees: Mapped[bool | None]
+    reward: Mapped[float]
+    parts: Mapped[dict[str, Any]]
+    advantage: Mapped[float | None]
+    tokens: Mapped[int]
+    finish_reason: Mapped[str]
+    mean_entropy: Mapped[float | None]
+
+
 class BenchmarkItems(Base):
     """The questions of benchmarks as they were asked; `sha256` is that of all questions of a benchmark."""
 

@@ -240,6 +240,19 @@ class TrainMetric:
     value: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """What is stored of the rollouts of one step of a training: how many, and their rewards."""
+
+    step: int
+    prompts: int
+    rollouts: int
+    trained_on: int  # rollouts
+    reward_mean: float  # over the stored rollouts; that of the whole step is among the training metrics
+    reward_min: float
+    reward_max: float
+
+
 Slice = Literal["kept", "all"]  # of an iteration's questions
 Over = Slice | Literal[""]  # what a series is over; "": over no questions
 Severity = Literal["warning", "critical"]

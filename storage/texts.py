@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.files import make_folder, put, sync
-from core.types import Rollout, Stage
+from core.types import Role, Rollout, Stage
 from storage.columns import from_stored, to_stored
 from storage.errors import StoreError
 
@@ -41,13 +41,22 @@ def texts_path(root: Path, run: str, iteration: int, stage: Stage) -> Path:
     return root / run / str(iteration) / f"{stage}.parquet"
 
 
+def training_texts_paths(root: Path | None, run: str, iteration: int, role: Role) -> list[Path]:
+    """The files with the texts of a role's trainings in an iteration; no two of them have the same step."""
+    stages: tuple[Stage, ...] = ("train_challenger",) if role == "challenger" else ("train_solver", "train_labelled")
+    return [] if root is None else [texts_path(root, run, iteration, stage) for stage in stages]
+
+
 def evaluation_path(root: Path, evaluation: str) -> Path:
     """The file of an evaluation's texts. No run's name begins with an underscore."""
     return root / "_evaluations" / f"{evaluation}.parquet"
 
 
 class TextWriter:
-    """Writes the texts of one stage by batches. The caller chooses them: none, those of kept questions, or all."""
+    """Writes the texts of one stage by batches. The caller chooses them: none, those of kept questions, or all.
+
+    The key of a training's text is not that of a question but that of its prompt (`TrainingRollout.prompt_key`).
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -79,6 +79,7 @@ class TrainJob:
     rounds: Rounds | None = None  # None: AdamW and its schedule begin anew
     history: TrainingHistory = field(default_factory=TrainingHistory)  # metrics of those earlier steps, for the guard
     guard: Guard | None = None  # ends the job at the first step whose figures call for it
+    stored_prompts: int = 0  # of each step; their rollouts are handed back (`trainers.rollouts`)
 
     @property
     def rollouts(self) -> int:

@@ -240,9 +240,16 @@ def challenger_groups(
     total = sum((tokens for _, tokens in solver_votes.values()), Spent())
     asked = {f"reward_{name}": float(amount) for name, amount in asdict(total).items() if total.requests}
     scores = config.scores(questions, votes)
-    values = np.array([score.value for score in scores])
-    groups = [Scored(None, values[start : start + size]) for start in range(0, len(scores), size)]
+    groups = [_scored(scores[start : start + size]) for start in range(0, len(scores), size)]
     return groups, _challenger_figures(scores, votes) | asked
+
+
+def _scored(scores: Sequence[Score]) -> Scored:
+    return Scored(
+        None,
+        np.array([score.value for score in scores]),
+        rollout_parts=tuple(score.parts for score in scores),
+    )
 
 
 def _challenger_figures(scores: Sequence[Score], labels: Sequence[PseudoLabel | None]) -> Figures:

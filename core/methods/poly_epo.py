@@ -130,8 +130,8 @@ class GrpoDiv(Method):
         clusters, count = np.array(group.clusters), len(group.clusters)
         sizes = (clusters[:, None] == clusters[None, :]).sum(1)
         bonus = (count / sizes - 1) / max(1, count - 1) * (clusters != DEGENERATE)
-        parts = {"bonus": float(bonus.mean())}
-        return replace(scored, rewards=scored.rewards + self.diversity_weight * bonus, parts=parts)
+        rewards, of_rollouts = scored.rewards + self.diversity_weight * bonus, tuple({"bonus": float(d)} for d in bonus)
+        return replace(scored, rewards=rewards, parts={"bonus": float(bonus.mean())}, rollout_parts=of_rollouts)
 
 
 def polychromic_advantages(

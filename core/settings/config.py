@@ -76,6 +76,7 @@ class _Run(Part):
     iterations: Iterations = 3
     base_model: str = "micro"  # "micro", "micro-long", or a folder with a Hugging Face model in safetensors
     rollout_text: Literal["none", "kept", "all"] = "kept"
+    rollout_prompts: Annotated[int, Field(ge=0, le=10_000)] = 8  # whose rollouts are stored, of each training step
     dataset: Votes = Votes()
     solver: Solver = Solver()
     evaluation: Evaluation = Evaluation()

@@ -45,6 +45,7 @@ _COMMANDS = {
         "report": "report:report",
         "series": "series:series",
         "questions": "api:questions",
+        "rollouts": "rollouts:rollouts",
         "export": "export:export",
         "matrix": "matrix:matrix",
         "audit": "audit:audit",

@@ -178,7 +178,7 @@ def running(home: Home) -> list[str]:
 
 def needed(home: Home) -> Services:
     """The services, after checking that all which a run needs are up. Raises `NotUp` naming those that are not, for
-    instance after a reboot. Services that `coevo up` is still starting are waited for."""
+    instance after a reboot."""
     services = home.services()
     if not services.processes:
         problems = _problems(services)
@@ -191,9 +191,13 @@ def needed(home: Home) -> Services:
         raise NotUp(
             f"{', '.join(gone) or 'no services'} of {home.path} ended: restart with `coevo down` and `coevo up`"
         )
+    return services
+
+
+def wait_until_ready(home: Home, services: Services) -> None:
+    """Wait for services that `coevo up` is still starting. Raises `NotUp` naming those that do not answer."""
     if not wait_until(lambda: not _problems(services), _STARTING_S, 0.2):
         raise NotUp(f"not ready after {_STARTING_S:g} s: {'; '.join(_problems(services))}; see the logs in {home.logs}")
-    return services
 
 
 def join(home: Home) -> Services:

@@ -20,6 +20,7 @@ from orchestrator.ledger import LastWrite
 from orchestrator.pool.slot import demand_of, training_slot
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.stages.context import Context, StageError
+from orchestrator.stages.training_rollouts import StoredTraining, store_rollouts
 from services.inference import access
 from services.oracles import exact
 from storage import queries
@@ -47,6 +48,7 @@ def challenger_job(context: Context[CoEvolution], start: Checkpoint, solver: Che
             dataset.max_question_chars,
         ),
         work_dir=context.home.work / context.run / str(context.iteration) / "train_challenger",
+        stored_prompts=context.config.rollout_prompts,
     )
 
 
@@ -71,6 +73,7 @@ def solver_job(context: Context, key: str, questions: tuple[TrainQuestion, ...])
         signals=solver.signals.model_copy(update=own_services),
         guard=context.config.guard,
         history=context.training_history(),
+        stored_prompts=context.config.rollout_prompts,
     )
 
 
@@ -101,6 +104,7 @@ def _labelled_job(context: Context, labelled: Labelled, start: Checkpoint, work_
         reward=labelled.reward,
         questions=questions,
         work_dir=work_dir,
+        stored_prompts=context.config.rollout_prompts,
     )
 
 
@@ -179,10 +183,12 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
     for checkpoint in {job.start, job.reference or job.start, moments or job.start}:
         verify(Path(checkpoint.path), checkpoint.sha256)  # the file may have been damaged since it was loaded
     result = _run(context, job)
+    stored = [StoredTraining(job.work_dir, result.step)]
     sampled = sampling_spent(job, result.metrics)
     if next_job is not None and result.step == job.training.steps:
         next_one = next_job(result)
         labelled = _run(context, next_one)
+        stored.append(StoredTraining(next_one.work_dir, labelled.step, result.step))
         sampled += sampling_spent(next_one, labelled.metrics)
         metrics = (*result.metrics, *_labelled_metrics(labelled, result.step))
         result = TrainResult(labelled.folder, result.step + labelled.step, metrics)
@@ -192,10 +198,12 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
     checkpoint = publish_result(result.folder, context.home.checkpoints)
     optimiser = publish_result(result.optimiser, context.home.optimisers) if result.optimiser else None
     trained_rows = _trained_on_rows(job, checkpoint.id, min(result.step, job.training.steps))
+    add_rollouts = store_rollouts(context, job.role, stored)
 
     def last_write(session: Session) -> dict[str, Any]:
         queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
         queries.traces.add_trained_on(session, trained_rows)
+        add_rollouts(session)
         add = partial(
             queries.figures.add_train_metrics, session, run=context.run, iteration=context.iteration, role=job.role
         )
@@ -204,8 +212,8 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
         queries.usage.add_usage(session, context.key, "training", sampled)
         if isinstance(job, ChallengerJob):
             queries.usage.add_usage(session, context.key, "reward", reward_spent(result.metrics))
-        stored = {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
-        return {**stored, **({"optimiser": optimiser.sha256} if optimiser else {})}
+        published = {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
+        return {**published, **({"optimiser": optimiser.sha256} if optimiser else {})}
 
     return last_write
 
@@ -230,9 +238,11 @@ def train_branch(context: Context, labelled: Labelled) -> LastWrite:
         step=start.step + result.step,
         parent=start.id,
     )
+    add_rollouts = store_rollouts(context, job.role, [StoredTraining(work_dir, result.step, start.step)])
 
     def last_write(session: Session) -> dict[str, Any]:
         queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
+        add_rollouts(session)
         for metrics in _labelled_metrics(result, start.step):
             queries.figures.add_train_metrics(
                 session,

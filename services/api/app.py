@@ -31,6 +31,7 @@ from services.api.routes import (
     runs,
     series,
     traces,
+    training_rollouts,
     triggers,
 )
 from services.api.routes.presets import DescribePreset, QuestionSets
@@ -97,6 +98,7 @@ def create_app(
         runs,
         questions,
         traces,
+        training_rollouts,
         figures,
         series,
         checkpoints,

@@ -1,4 +1,4 @@
-"""A client of the REST API with typed answers, for `coevo questions` and `coevo runs` and for programs that have coevo.
+"""A client of the REST API with typed answers, for `coevo questions`, `rollouts` and `runs` and programs with coevo.
 
 api = ApiClient("http://127.0.0.1:8080")
 for question in api.questions("demo", 1, verdict=["kept"], sort="-p_hat"):
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from core.errors import CoevoError
-from core.types import Checkpoint, CheckpointRole, OracleVerdict
+from core.types import Checkpoint, CheckpointRole, OracleVerdict, Role, TrainingRollout
 from services.api.question_schemas import QuestionDetail, Statistics
 from services.api.routes.administration import NewKey
 from services.api.routes.alerts import AlertDetail
@@ -63,7 +63,7 @@ __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
 _EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
 _COMPARISON, _MODEL_COMPARISON = TypeAdapter(Comparison), TypeAdapter(ModelComparison)
-_COSTS, _RECORD = TypeAdapter(RunCosts), TypeAdapter(Record)
+_COSTS, _RECORD, _TRAINING_ROLLOUT = TypeAdapter(RunCosts), TypeAdapter(Record), TypeAdapter(TrainingRollout)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
 
@@ -139,6 +139,11 @@ class ApiClient:
         """One vote of a question, with the text that the Solver wrote if the run keeps it."""
         path = f"/runs/{run}/iterations/{iteration}/questions/{index}/votes/{sample}"
         return _VOTE.validate_python(self._get(path, {}))
+
+    def training_rollouts(self, run: str, role: Role, iteration: int, **filters: Any) -> Iterator[TrainingRollout]:
+        """The stored rollouts of a training, a page at a time; `filters` are the parameters of the route."""
+        items = self._items(f"/runs/{run}/training/{role}/{iteration}/rollouts", filters)
+        return (_TRAINING_ROLLOUT.validate_python(item) for item in items)
 
     def clusters(self, run: str, iteration: int, limit: int = 20) -> list[ClusterSummary]:
         """Clusters of similar questions, the largest first."""

@@ -24,6 +24,7 @@ from storage.queries import (
     series,
     tables,
     traces,
+    training_rollouts,
     usage,
     votes,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "series",
     "tables",
     "traces",
+    "training_rollouts",
     "usage",
     "votes",
 ]

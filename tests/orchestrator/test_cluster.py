@@ -40,19 +40,19 @@ def test_services_that_are_still_starting_are_waited_for(tmp_path: Path) -> None
     _Starting.requests = 0
     with listening(_Starting) as url:
         services = recorded(Home(tmp_path), url, os.getpid())
-        assert cluster.needed(Home(tmp_path)) == services
+        cluster.wait_until_ready(Home(tmp_path), services)
     assert _Starting.requests > 2
 
 
 def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_STARTING_S", 0.0)
     silent = f"http://127.0.0.1:{cluster.free_port()}"
-    recorded(Home(tmp_path), silent, os.getpid())
+    services = recorded(Home(tmp_path), silent, os.getpid())
     with pytest.raises(NotUp, match=rf"^not ready after 0 s: ray: {silent} .*; prefect: {silent} does not answer; see"):
-        cluster.needed(Home(tmp_path))
+        cluster.wait_until_ready(Home(tmp_path), services)
 
 
-def test_services_that_ended_are_not_waited_for(tmp_path: Path) -> None:
+def test_services_that_ended_are_not_there(tmp_path: Path) -> None:
     recorded(Home(tmp_path), f"http://127.0.0.1:{cluster.free_port()}", 2**22 + 1)  # more than the largest pid
     with pytest.raises(NotUp, match=r"^ray of .* ended: restart with `coevo down` and `coevo up`$"):
         cluster.needed(Home(tmp_path))

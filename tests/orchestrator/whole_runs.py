@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from core.types import Stage
 from storage import queries
 from storage.models import Base, Evaluations
 from storage.texts import read_texts, texts_path
@@ -89,11 +90,13 @@ def rows(live: Live, run: str) -> dict[str, list[Any]]:
                 if not str(row.get("name")).endswith(_TIMED)
             )
     stored = ("questions", "rollouts", "pseudo_labels", "checkpoints", "evaluated_items", "evaluated_answers")
-    assert all(by_table[name] for name in stored)
+    assert all(by_table[name] for name in (*stored, "training_rollouts"))
     return by_table
 
 
 def texts(live: Live, run: str) -> list[tuple[str, int, str]]:
-    """The text of every answer of the labelling stage."""
-    stored = read_texts(texts_path(live.home.texts, run, 1, "label_questions"))
-    return [(row.question_id.removeprefix(run), row.sample_index, row.text) for row in stored]
+    """The text of every answer of the labelling stage, and those of the trainings' stored rollouts."""
+    stages: tuple[Stage, ...] = ("label_questions", "train_challenger", "train_solver", "train_labelled")
+    stored = [read_texts(texts_path(live.home.texts, run, 1, stage)) for stage in stages]
+    assert all(stored)
+    return [(row.question_id.removeprefix(run), row.sample_index, row.text) for rows in stored for row in rows]

@@ -17,10 +17,12 @@ from core.types import (
     Rollout,
     Spent,
     StageKey,
+    TrainingRollout,
     Verdict,
     question_id,
 )
 from storage import queries
+from storage.queries.training_rollouts import Training
 from storage.rows import AlertRow, ClusterRow
 from storage.session import Store
 from tests.synthetic_run import add_evaluations
@@ -70,11 +72,38 @@ def fill(store: Store) -> None:
             step=1,
             metrics={"reward_mean": 0.5, "majority_share": 0.75, "kl": float("nan")},
         )
+        queries.training_rollouts.add(session, Training(RUN, 1, "solver"), training_rollouts())
         items = [Evaluated(f"i{i}", None, 8, 2 * i, i > 1, i > 0) for i in range(4)]
         add_evaluations(session, checkpoint=trained.id, benchmark="micro", items=items)
         queries.questions.add_questions(
             session, [Question(question_id(RUN, 2, 0), RUN, 2, 0, "later", "later", base.id, 1)]
         )
+
+
+def training_rollouts() -> list[TrainingRollout]:
+    """Two steps of two prompts with two rollouts each; the second prompt is dropped, so it is not trained on."""
+    keys = [(step, prompt, rollout) for step in (1, 2) for prompt in (0, 1) for rollout in (0, 1)]
+    return [_training_rollout(*key) for key in keys]
+
+
+def _training_rollout(step: int, prompt: int, rollout: int) -> TrainingRollout:
+    text = QUESTIONS[prompt][0]
+    return TrainingRollout(
+        step=step,
+        prompt=prompt,
+        rollout=rollout,
+        question_id=question_id(RUN, 1, prompt),
+        question=text,
+        answer=("3", None)[rollout],
+        label="3",
+        agrees=rollout == 0,
+        reward=(1.0, 0.0)[rollout],
+        parts={"bonus": step / 4},
+        advantage=None if prompt else (0.5, -0.5)[rollout],
+        tokens=10 * step + 2 * prompt + rollout,
+        finish_reason=("stop", "length")[rollout],
+        mean_entropy=None if step == 2 else 0.25,
+    )
 
 
 def _question_and_label(index: int) -> tuple[Question, LabelledQuestion]:

@@ -75,6 +75,8 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         path.update({name: 1 for name in path if name == "iteration"})
         path.update({name: path[name] % 2 for name in path if name in ("index", "sample_index")})
         path.update({name: "solver" for name in path if name == "role"})
+        path.update({name: 1 + path[name] % 2 for name in path if name == "step"})
+        path.update({name: path[name] % 2 for name in path if name in ("prompt", "rollout")})
         path.update({name: "spare" for name in path if name == "key"})
         path.update({name: _ALERT for name in path if name == "alert"})
         path.update({name: _EVALUATION for name in path if name == "evaluation"})

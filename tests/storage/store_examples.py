@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy.orm import Session
@@ -22,12 +23,14 @@ from core.types import (
     Rollout,
     Spent,
     StageKey,
+    TrainingRollout,
     checkpoint_id,
     question_id,
 )
 from storage import queries
 from storage.models import Alerts, Annotations, AuditSamples, Deliveries, Series
 from storage.queries.tables import insert_new
+from storage.queries.training_rollouts import Training
 from storage.rows import (
     AlertRow,
     AnnotationRow,
@@ -62,6 +65,23 @@ def label(run: str, index: int) -> LabelledQuestion:
     return LabelledQuestion(question_id(run, 1, index), "What is 1 + 2?", vote, "kept")
 
 
+def training_rollout(step: int = 1, prompt: int = 0, rollout: int = 0, **changes: Any) -> TrainingRollout:
+    values: dict[str, Any] = {
+        "question_id": None,
+        "question": "What is 1 + 2?",
+        "answer": "3",
+        "label": "3",
+        "agrees": True,
+        "reward": 1.0,
+        "parts": {"bonus": 0.25},
+        "advantage": 0.5,
+        "tokens": 7,
+        "finish_reason": "stop",
+        "mean_entropy": 0.25,
+    }
+    return TrainingRollout(step=step, prompt=prompt, rollout=rollout, **{**values, **changes})
+
+
 def fresh_run(store: Store) -> str:
     """Create a run with its base model; returns the run's name."""
     name = f"run-{uuid4().hex}"
@@ -87,6 +107,7 @@ def fill(session: Session, run: str) -> None:
     queries.traces.add_clusters(session, [ClusterRow(question_id(run, 1, 0), run, 1, 0, 1)])
     queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, 1, 0), f"{run}/solver/1", [1])])
     queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=0, metrics={"reward": 0.5})
+    queries.training_rollouts.add(session, Training(run, 1, "solver"), [training_rollout()])
     items = [Evaluated("item", None, 8, 3, True, False)]
     key = add_evaluations(session, checkpoint=f"{run}/solver/1", benchmark="micro", items=items)
     answer = EvaluatedAnswer("item", 0, "7", 0, "equal", 3, "stop")

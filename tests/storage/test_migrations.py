@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from alembic import command
 from sqlalchemy import Connection, MetaData, Table, create_engine
+from store_examples import training_rollout
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import load_config, parse_config
 from core.types import Evaluated, question_id
 from storage import queries
+from storage.queries.training_rollouts import Training
 from storage.rows import RunOrigin
 from storage.schema import alembic_config
 from storage.session import open_store
@@ -152,6 +154,20 @@ def test_0020_a_run_has_no_tags_and_no_recorded_origin(database_url: str) -> Non
     upgraded.close()
     assert (run.tags, run.note, run.noted_by, run.noted_at) == ([], "", None, None)
     assert tagged.tags == ["new"]
+
+
+def test_0021_rollouts_of_trainings_can_be_added_to_an_earlier_run(database_url: str) -> None:
+    with database_of_version(database_url, "0020") as connection:
+        insert_run(connection, CoEvolution().model_dump(mode="json", exclude={"rollout_prompts"}))
+    upgraded, training = open_store(database_url, create=True), Training("old", 1, "challenger")
+    with upgraded.write() as session:
+        assert parse_config(queries.runs.get_run(session, "old").config, "stored") == CoEvolution()
+        assert queries.training_rollouts.list_rollouts(session, training) == []
+        queries.training_rollouts.add(session, training, [training_rollout(answer=None, agrees=None)])
+        assert queries.training_rollouts.list_rollouts(session, training) == [
+            training_rollout(answer=None, agrees=None)
+        ]
+    upgraded.close()
 
 
 def test_0014_a_run_on_given_prompts_goes_on_with_a_new_optimiser_in_each_round(database_url: str) -> None:

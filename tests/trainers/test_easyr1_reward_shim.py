@@ -27,6 +27,7 @@ from trainers.easyr1.config import render
 from trainers.easyr1.reward_shim import compute_score
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, solver_reward
+from trainers.rollouts import folder_in, read_step
 from trainers.schedule import questions_at
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -183,6 +184,30 @@ def test_rollouts_that_only_vote_are_not_learned_from(tmp_path: Path) -> None:
     assert sum(score["learned_from"] for score in scores) == 12
     again = compute_score(rows[::-1], render_job(job, tmp_path / "again"))[::-1]
     assert [score["overall"] for score in again] == pytest.approx([score["overall"] for score in scores])
+
+
+@pytest.mark.parametrize("name", ["rzero", "ttrl"])
+def test_the_rollouts_that_are_handed_back_are_those_that_easyr1_learns_from(tmp_path: Path, name: str) -> None:
+    job = replace(solver_job_with(tmp_path, name, {}), stored_prompts=3)
+    rng = random.Random(name)
+    responses = random_responses(rng, 4)
+    rows, positions = batch(job, responses, rng)
+    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
+    stored = read_step(folder_in(job.work_dir), 1)
+    assert len({rollout.prompt for rollout, _ in stored}) == 3
+    assert len(stored) == 3 * SIZE
+    expected = [
+        (group, row["response"], score["reward"], score["advantage"] if score["learned_from"] else None)
+        for row, (group, _), score in zip(rows, positions, scores, strict=True)
+        if group in {rollout.prompt for rollout, _ in stored}
+    ]
+    handed_back = [(rollout.prompt, text, rollout.reward, rollout.advantage) for rollout, text in stored]
+    assert sorted(handed_back, key=repr) == sorted(expected, key=repr)
+    longest = job.training.sampling.max_tokens
+    for rollout, text in stored:
+        assert (rollout.tokens, rollout.mean_entropy) == (len(text), None)
+        assert rollout.finish_reason == ("length" if len(text) >= longest else "stop")
+        assert rollout.question_id == questions_at(job, 1)[rollout.prompt].question_id
 
 
 def test_a_step_without_answers_has_only_zeros(tmp_path: Path) -> None:

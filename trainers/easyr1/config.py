@@ -21,6 +21,7 @@ from trainers.easyr1 import reward_shim
 from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
 from trainers.easyr1.start_model import readable_start
+from trainers.rollouts import folder_in
 
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
 _JOB, _SHIM, _TEMPLATE, _START = "job.json", "reward_shim.py", "chat_template.jinja", "start"
@@ -67,6 +68,8 @@ def _reward_job(job: TrainJob) -> dict[str, Any]:
         "trained": job.trained,
         "max_tokens": job.training.sampling.max_tokens,
         "patience_s": _PATIENCE_S,
+        "stored_prompts": job.stored_prompts,
+        "rollouts_folder": str(folder_in(job.work_dir)),
         "reward": job.reward.model_dump(mode="json"),
         **_reward_services(job),
     }

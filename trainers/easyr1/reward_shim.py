@@ -1,9 +1,9 @@
 """The reward function that EasyR1 loads: `reward_shim.py:compute_score`.
 
-It runs in EasyR1's environment, in the process where EasyR1 computes rewards. It imports `core`, the inference client
-and `trainers.rewards`, which the embedded trainer calls too. EasyR1 passes the rollouts of a whole step, in an order of
-its own, and takes one number for each; `trainers/easyr1/fit.py` explains that number. If a service does not answer, the
-job ends with an error; no reward is ever invented.
+It runs in EasyR1's environment, in the process where EasyR1 computes rewards. It imports `core`, the inference client,
+and `trainers.rewards` and `trainers.rollouts`, which the embedded trainer calls too. EasyR1 passes the rollouts of a
+whole step, in an order of its own, and takes one number for each; `trainers/easyr1/fit.py` explains that number. If a
+service does not answer, the job ends with an error; no reward is ever invented.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from core.types import Scored
 from services.inference.client import InferenceClient
 from trainers import rewards
 from trainers.base import SolverService, TrainQuestion
+from trainers.rollouts import Content, Sample, sampled_prompts, solver_contents, write_step
 
 REWARD_NAME = "coevo"
 REWARD_TYPE = "batch"
@@ -60,6 +61,7 @@ class StepScores:
     """The scores of a step's rollouts and their clusters, one entry per prompt, and the step's figures."""
 
     scored: list[Scored]
+    contents: list[list[Content]]
     clusters: list[tuple[int, ...] | None]
     figures: dict[str, float]
 
@@ -74,6 +76,8 @@ class RewardJob:
     rollouts: int  # per prompt
     trained: int  # how many of a prompt's rollouts are trained on
     max_tokens: int
+    stored_prompts: int  # of each step; their rollouts are written to `rollouts_folder`
+    rollouts_folder: str
     patience_s: float  # how long to wait for a service that does not answer, before the job ends
     objective: Method | ChallengerReward
     signals: Signals = field(default_factory=Signals)  # of the Solver's method
@@ -103,6 +107,8 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
     advantages = [_advantages(group, scored, clusters, reward_job) for group, scored, clusters in by_group]
     lengths = np.array([rollout["response_length"] for rollout in reward_inputs], dtype=np.float64)
     scale = _scale(groups, advantages, lengths, reward_job)
+    if reward_job.stored_prompts:
+        _store_rollouts(groups, step_scores, advantages, lengths, reward_job)
     results: list[dict[str, float]] = [{} for _ in reward_inputs]
     for (group, scored, _), (values, trained) in zip(by_group, advantages, strict=True):
         size = len(group.rows)
@@ -156,7 +162,8 @@ def _score_solver(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) ->
     ]
     scored = rewards.solver_scores(prompts, method, job.signals, grader)
     figures = rewards.solver_figures([prompt.question for prompt in prompts], scored, method, grader)
-    return StepScores([score for _, score in scored], [group.clusters for group, _ in scored], figures)
+    contents = [solver_contents(prompt.question, *group) for prompt, group in zip(prompts, scored, strict=True)]
+    return StepScores([score for _, score in scored], contents, [group.clusters for group, _ in scored], figures)
 
 
 def _score_challenger(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) -> StepScores:
@@ -174,7 +181,9 @@ def _score_challenger(groups: Sequence[Rollouts], job: RewardJob, grader: Grader
     asked = rewards.solver_votes(well_formed, config, service, seed, ask, grader)
     votes = dict(zip((index for index, _ in well_formed), asked, strict=True))
     scored, figures = rewards.challenger_groups(questions, votes, config, job.rollouts)
-    return StepScores(scored, [None] * len(groups), figures)
+    contents = [Content(None, question) for question in questions]
+    by_prompt = [contents[start : start + job.rollouts] for start in range(0, len(contents), job.rollouts)]
+    return StepScores(scored, by_prompt, [None] * len(groups), figures)
 
 
 def _refuse_repeated(groups: Sequence[Rollouts]) -> None:
@@ -211,6 +220,35 @@ def _advantages(
     trained_clusters = [clusters[i] for i in trained] if clusters else None
     values[trained] = job.objective.advantages(scored.rewards[trained], trained_clusters)
     return values, frozenset(trained)
+
+
+def _store_rollouts(
+    groups: Sequence[Rollouts],
+    scores: StepScores,
+    advantages: Sequence[tuple[Floats, frozenset[int]]],
+    lengths: Floats,
+    job: RewardJob,
+) -> None:
+    """Write the rollouts of some of the step's prompts. EasyR1 tells the reward no entropies.
+
+    As in EasyR1's own figure, a rollout of the largest length counts as cut off.
+    """
+    samples = [
+        [
+            Sample(
+                text,
+                int(lengths[row]),
+                "length" if lengths[row] >= job.max_tokens else "stop",
+                None,
+                float(values[member]) if member in trained else None,
+            )
+            for member, (row, text) in enumerate(zip(group.rows, group.texts, strict=True))
+        ]
+        for group, (values, trained) in zip(groups, advantages, strict=True)
+    ]
+    prompts = sampled_prompts(job.run_seed, job.key, scores.contents, job.stored_prompts)
+    folder, step = Path(job.rollouts_folder), groups[0].prompt["step"]
+    write_step(folder, step, prompts, scores.scored, scores.contents, samples)
 
 
 def _scale(

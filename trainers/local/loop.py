@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from trainers.local.rewards import Reward, Rewarded
 from trainers.local.sharding import shard, unsharded
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
 from trainers.local.update import Row, make_optimiser, set_learning_rate, update
+from trainers.rollouts import Sample, folder_in, sampled_prompts, write_step
 from trainers.schedule import learning_rate_at, rollouts_at
 
 _DEFAULTS = LocalSettings()
@@ -129,8 +130,10 @@ def _step(learner: _Learner, step: int) -> Metrics:
     rows = _rows(learner.engine.tokenizer, [prompts[i] for i in indices], [completions[i] for i in indices])
     learning_rate = learning_rate_at(job, step)
     set_learning_rate(learner.optimiser, learning_rate)
-    figures = _update(learner, step, rows, rewarded, trained_groups) if rows else {}
+    figures, advantages = _update(learner, step, rows, rewarded, trained_groups) if rows else ({}, [])
     times.append(time.monotonic())
+    if ranks.rank == 0 and job.stored_prompts:
+        _store_rollouts(job, step, rewarded, completions, dict(zip(indices, advantages, strict=True)))
     rewards = [float(reward) for scored in rewarded.groups for reward in scored.rewards]
     return {
         "step": step,
@@ -146,15 +149,17 @@ def _step(learner: _Learner, step: int) -> Metrics:
 
 def _update(
     learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarded, trained_groups: Sequence[int]
-) -> Metrics:
-    """Turn the rewards of the groups `trained_groups` into advantages, and update the policy with them."""
+) -> tuple[Metrics, list[float]]:
+    """Turn the rewards of the groups `trained_groups` into advantages, and update the policy with them.
+
+    Returns the figures of the update, and the advantage of each row.
+    """
     job, count = learner.job, learner.job.trained
-    objective, groups_without_advantage = job.reward, 0
+    objective, groups_without_advantage, advantages = job.reward, 0, list[float]()
 
     def row_advantages(kl: Sequence[float]) -> list[float]:
         """The advantages of all rows, given each row's KL to the reference."""
-        nonlocal groups_without_advantage
-        advantages: list[float] = []
+        nonlocal groups_without_advantage, advantages
         for position, group in enumerate(trained_groups):
             rewards = rewarded.groups[group].rewards[:count]
             if objective.kl_in == "reward":
@@ -184,7 +189,24 @@ def _update(
             f"{job.key}: the log-probabilities of trainer and sampler differ by {figures['sampler_gap']:.3f} nats per "
             f"token, expected at most {LARGEST_SAMPLER_GAP}: {type(model).__name__} cannot be trained"
         )
-    return {**figures, "zero_advantage_share": groups_without_advantage / len(trained_groups)}
+    return {**figures, "zero_advantage_share": groups_without_advantage / len(trained_groups)}, advantages
+
+
+def _store_rollouts(
+    job: TrainJob,
+    step: int,
+    rewarded: Rewarded,
+    completions: Sequence[Completion],
+    advantages: Mapping[int, float],
+) -> None:
+    """Write the rollouts of some of the step's prompts; `advantages` are by the position of the completion."""
+    samples = [
+        Sample(one.text, len(one.tokens), one.finish_reason, one.mean_entropy, advantages.get(i))
+        for i, one in enumerate(completions)
+    ]
+    groups = [samples[start : start + job.rollouts] for start in range(0, len(samples), job.rollouts)]
+    prompts = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
+    write_step(folder_in(job.work_dir), step, prompts, rewarded.groups, rewarded.contents, groups)
 
 
 def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Row]:

@@ -23,6 +23,7 @@ from trainers.rewards import (
     solver_scores,
     solver_votes,
 )
+from trainers.rollouts import Content, solver_contents
 from trainers.schedule import questions_at
 
 Completions = Sequence[Sequence[Completion]]  # group by group
@@ -35,6 +36,7 @@ class Rewarded:
     groups: list[Scored]
     metrics: dict[str, float]
     clusters: list[tuple[int, ...] | None] = field(default_factory=list)  # empty for a Challenger's step
+    contents: list[list[Content]] = field(default_factory=list)  # needed if the job stores rollouts
 
 
 Reward = Callable[[int, Completions], Rewarded]
@@ -72,7 +74,8 @@ def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completi
     ]
     scored = ranks.map(prompts, score)
     metrics = solver_figures(questions, scored, job.reward, grader)
-    return Rewarded([score for _, score in scored], metrics, [group.clusters for group, _ in scored])
+    contents = [solver_contents(question, *group) for question, group in zip(questions, scored, strict=True)]
+    return Rewarded([score for _, score in scored], metrics, [group.clusters for group, _ in scored], contents)
 
 
 def challenger_reward(
@@ -93,4 +96,8 @@ def challenger_reward(
         return solver_votes(own, config, service, seed, ask, grader)
 
     votes = dict(zip((index for index, _ in well_formed), ranks.map(well_formed, vote), strict=True))
-    return Rewarded(*challenger_groups(questions, votes, config, len(completions[0])))
+    size = len(completions[0])
+    groups, metrics = challenger_groups(questions, votes, config, size)
+    contents = [Content(None, question) for question in questions]
+    by_prompt = [contents[start : start + size] for start in range(0, len(contents), size)]
+    return Rewarded(groups, metrics, contents=by_prompt)

@@ -6,9 +6,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from services.api.examples import audits, evaluations, questions, runs, settings
+from services.api.examples import audits, evaluations, questions, runs, settings, training
 
-EXAMPLES = runs.EXAMPLES | questions.EXAMPLES | evaluations.EXAMPLES | audits.EXAMPLES | settings.EXAMPLES
+EXAMPLES = (
+    runs.EXAMPLES | questions.EXAMPLES | evaluations.EXAMPLES | audits.EXAMPLES | settings.EXAMPLES | training.EXAMPLES
+)
 
 
 def install(app: FastAPI) -> None:

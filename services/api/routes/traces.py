@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -55,15 +56,18 @@ def get_vote(
     label = queries.browse.get_question(session, key).label
     for vote in Vote.all_of(queries.questions.rollouts_of_question(session, key), label):
         if vote.sample_index == sample_index:
-            return VoteText(**asdict(vote), text=_text(request, run, iteration, key, sample_index))
+            root = request.app.state.texts
+            file = None if root is None else texts_path(root, run, iteration, "label_questions")
+            return VoteText(**asdict(vote), text=text_of(file, key, sample_index))
     raise NotThere(f"vote {sample_index} of question {key!r}: the question has no vote of this number")
 
 
-def _text(request: Request, run: str, iteration: int, key: str, sample_index: int) -> str | None:
-    if request.app.state.texts is None:
+def text_of(file: FilePath | None, key: str, sample_index: int) -> str | None:
+    """The text of a rollout in a file of texts, as far as the API returns it; None if it is not stored there."""
+    if file is None:
         return None
     try:
-        texts = read_texts(texts_path(request.app.state.texts, run, iteration, "label_questions"), [key])
+        texts = read_texts(file, [key])
     except StoreError:  # the stage is not finished, or its texts are on another machine
         return None
     return next((row.text[:_LONGEST] for row in texts if row.sample_index == sample_index), None)

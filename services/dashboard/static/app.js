@@ -12,6 +12,7 @@ import { LabelPage } from "./pages/label.js";
 import { QuestionPage } from "./pages/question.js";
 import { RunPage } from "./pages/run.js";
 import { RunsPage } from "./pages/runs.js";
+import { TrainingPage } from "./pages/training.js";
 import { ErrorMessage, Heading } from "./parts.js";
 import { interceptLinks, useLocation } from "./router.js";
 import { ShortcutSwitch } from "./shortcuts.js";
@@ -30,6 +31,7 @@ const PAGES = [
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)$/, IterationPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/label$/, LabelPage],
   [/^\/runs\/(?<run>[^/]+)\/(?<iteration>\d+)\/(?<index>\d+)$/, QuestionPage],
+  [/^\/runs\/(?<run>[^/]+)\/training\/(?<role>challenger|solver)\/(?<iteration>\d+)$/, TrainingPage],
   [/^\/runs\/(?<run>[^/]+)\/checkpoints\/(?<role>base|challenger|labelled|solver)\/(?<iteration>\d+)$/, CheckpointPage],
 ];
 /** @type {[name: string, href: string, currentPaths: RegExp][]} */

@@ -316,10 +316,15 @@ export function VerdictChart({ rows, label, height = 220 }) {
  * A figure over the steps of the trainings: one line for each iteration, stronger for later ones, with a band where the
  * points have an interval.
  *
- * @param {{ points: StepPoint[], label: string, share?: boolean, height?: number }} props with `share` the axis is in
- *   percent
+ * @param {{
+ *   points: StepPoint[],
+ *   label: string,
+ *   share?: boolean,
+ *   height?: number,
+ *   hrefOf?: (point: StepPoint) => string,
+ * }} props with `share` the axis is in percent; `hrefOf` is where a click on a point leads
  */
-export function StepChart({ points, label, share = false, height = 170 }) {
+export function StepChart({ points, label, share = false, height = 170, hrefOf }) {
   /** @param {number} width */
   const draw = (width) => {
     const lastIteration = Math.max(1, ...points.map((point) => point.iteration));
@@ -351,7 +356,7 @@ export function StepChart({ points, label, share = false, height = 170 }) {
           { x: "step", y1: "lo", y2: "hi", z: "iteration", fill: colour, fillOpacity: 0.13 },
         ),
         Plot.lineY(points, { x: "step", y: "value", z: "iteration", stroke: colour, strokeWidth: 1.8 }),
-        Plot.dot(points, { x: "step", y: "value", r: 6, fill: "transparent", title }),
+        Plot.dot(points, { x: "step", y: "value", r: 6, fill: "transparent", title, href: hrefOf }),
       ],
     });
   };

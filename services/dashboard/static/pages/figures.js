@@ -6,6 +6,7 @@ import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
 import { checkpointUrl } from "../router.js";
 import { benchmarkAccuracy, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { stageColour, Timeline } from "../timeline.js";
+import { trainingUrl } from "./training.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {Schemas["Stage"]} Stage */
@@ -200,14 +201,19 @@ export function Verdicts({ url, iterations }) {
   </${Panel}>`;
 }
 
-/** @param {{ metrics: TrainMetric[] }} props the mean reward of each step */
-export function Rewards({ metrics }) {
+/** @param {{ run: string, metrics: TrainMetric[] }} props the mean reward of each step */
+export function Rewards({ run, metrics }) {
   /** @param {string} role */
   const pointsOf = (role) => metrics.filter((metric) => metric.role === role && metric.value !== null);
-  return html`<${Panel} title="Reward in training" about="The mean reward of each step. The later the iteration, the stronger its colour.">
+  /** @param {string} role */
+  const hrefOf =
+    (role) =>
+    (/** @type {{ iteration: number, step: number }} */ { iteration, step }) =>
+      `${trainingUrl({ run, role, iteration })}?step=${step}`;
+  return html`<${Panel} title="Reward in training" about="The mean reward of each step. The later the iteration, the stronger its colour. A click on a step shows its rollouts.">
     ${["challenger", "solver"].map((role) =>
       pointsOf(role).length
-        ? html`<h3>${role === "solver" ? "Solver" : "Challenger"}</h3><${StepChart} points=${pointsOf(role)} label=${`Reward of the ${role} by step`} />`
+        ? html`<h3>${role === "solver" ? "Solver" : "Challenger"}</h3><${StepChart} points=${pointsOf(role)} hrefOf=${hrefOf(role)} label=${`Reward of the ${role} by step`} />`
         : null,
     )}
     ${metrics.length === 0 && html`<${Empty}>No training has ended yet.</${Empty}>`}

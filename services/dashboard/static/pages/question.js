@@ -8,12 +8,19 @@ import { Empty, ErrorMessage, Heading, Loading, OracleVerdict, Panel, Verdict } 
 import { checkpointUrl, navigate, runUrl, withQuery } from "../router.js";
 import { KeyHint, useShortcuts } from "../shortcuts.js";
 import { filtersIn } from "./questions.js";
+import { trainingUrl } from "./training.js";
 
 /** @typedef {Schemas["QuestionDetail"]} QuestionDetail */
 /** @typedef {{ run: string, iteration: string }} RunIteration */
 
 /** @param {{ id: string }} props */
 const CheckpointLink = ({ id }) => html`<a href=${checkpointUrl(id)}>${id}</a>`;
+
+/** The page with the rollouts of a question in the training of a checkpoint. @param {Schemas["TrainedOnRow"]} row */
+function rolloutsUrl({ question_id, checkpoint }) {
+  const [run, role, iteration] = checkpoint.split("/");
+  return withQuery(trainingUrl({ run, role, iteration }), new URLSearchParams({ question: question_id, sort: "step" }));
+}
 
 /** @param {RunIteration & { index: string, query: URLSearchParams }} props */
 export function QuestionPage({ run, iteration, index, query }) {
@@ -197,7 +204,7 @@ function Lineage({ question, iterationUrl }) {
         <details><summary>Original text</summary><pre tabindex="0">${raw}</pre></details></li>
       ${cluster && html`<li><b>Compared:</b> ${cluster.size > 1 ? html`one of <a href=${`${iterationUrl}?cluster=${cluster.number}`}>${number(cluster.size)} similar questions</a>` : "not similar to any other question of its iteration"}</li>`}
       ${voters.length > 0 && html`<li><b>Voted on</b> by ${voters.map((id) => html`<${CheckpointLink} key=${id} id=${id} /> `)}</li>`}
-      <li><b>Trained on</b> ${trained_on.length === 0 ? "by no checkpoint" : trained_on.map((row) => html`<span key=${row.checkpoint}>by <${CheckpointLink} id=${row.checkpoint} />${` at ${row.steps.length === 1 ? "step" : "steps"} ${row.steps.join(", ")}`} </span>`)}</li>
+      <li><b>Trained on</b> ${trained_on.length === 0 ? "by no checkpoint" : trained_on.map((row) => html`<span key=${row.checkpoint}>by <${CheckpointLink} id=${row.checkpoint} />${` at ${row.steps.length === 1 ? "step" : "steps"} ${row.steps.join(", ")}`} (<a href=${rolloutsUrl(row)}>its rollouts</a>) </span>`)}</li>
     </ol>
   </${Panel}>`;
 }

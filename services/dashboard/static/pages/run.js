@@ -128,7 +128,7 @@ function Run({ run, data, refetch }) {
       <${BenchmarkAccuracy} url=${url} seriesPoints=${seriesPoints} checkpoints=${checkpoints} evaluations=${onBenchmark} />
       ${config.kind !== "self_train" && html`<${Difficulty} url=${url} seriesPoints=${seriesPoints} />`}
       <${Verdicts} url=${url} iterations=${iterations} />
-      <${Rewards} metrics=${rewards} />
+      <${Rewards} run=${run.name} metrics=${rewards} />
       <${Matrix} run=${run.name} />
       <${Signals} seriesPoints=${seriesPoints} />
       <${Stages} stages=${stages} iterations=${iterations} url=${url} />

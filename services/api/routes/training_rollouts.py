@@ -1,0 +1,105 @@
+"""The rollouts of a training, and what they were rewarded for: pages of them, one with its text, and the steps."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from core.types import Role, TrainingRollout
+from services.api.dependencies import Index, Iteration, ReadSession, RunName
+from services.api.pages import cursor, position
+from services.api.problems import documented
+from services.api.routes.traces import text_of
+from services.client import LARGEST_PAGE
+from storage import queries
+from storage.queries.training_rollouts import Sort, Training
+from storage.rows import TrainingStep
+from storage.texts import training_texts_paths
+
+router = APIRouter(prefix="/runs/{run}/training/{role}/{iteration}", tags=["training"])
+_LARGEST = 2**31 - 1
+StepNumber = Annotated[int, Path(ge=0, le=_LARGEST, examples=[2])]
+
+
+class TrainingRolloutPage(BaseModel):
+    items: list[TrainingRollout]
+    next: str | None  # the `after` of the next page; null on the last page
+
+
+@dataclass(frozen=True)
+class TrainingRolloutText(TrainingRollout):
+    """One rollout of a training with what the model wrote; null where the run does not keep it (`rollout_text`)."""
+
+    text: str | None
+
+
+class RolloutQuery(BaseModel):
+    """Which rollouts to list, and in which order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    step: int | None = Field(None, ge=0, le=_LARGEST, description="Rollouts of this step.")
+    prompt: int | None = Field(None, ge=0, le=_LARGEST, description="Rollouts of the prompt at this position in steps.")
+    question: str | None = Field(None, min_length=1, max_length=200, description="Rollouts of the question of this id.")
+    sort: Sort = Field(
+        "step", description="A leading - sorts in descending order. Rollouts without the value are last."
+    )
+    limit: int = Field(50, ge=1, le=LARGEST_PAGE, description="Entries per page.")
+    after: str | None = Field(None, max_length=200, description="`next` of the previous page.")
+
+
+def _training(session: ReadSession, run: RunName, role: Role, iteration: Iteration) -> Training:
+    queries.runs.get_run(session, run)
+    return Training(run, iteration, role)
+
+
+OfTraining = Annotated[Training, Depends(_training)]
+
+
+@router.get("/steps", responses=documented(404))
+def list_steps(session: ReadSession, training: OfTraining) -> list[TrainingStep]:
+    """The steps of a training of which rollouts are stored: how many, and their rewards.
+
+    `rollout_prompts` is the number of a step's prompts whose rollouts a run stores.
+    """
+    return queries.training_rollouts.steps_of(session, training)
+
+
+@router.get("/rollouts", responses=documented(400, 404))
+def list_rollouts(
+    session: ReadSession, training: OfTraining, query: Annotated[RolloutQuery, Query()]
+) -> TrainingRolloutPage:
+    """A page of a training's stored rollouts, with their rewards and advantages.
+
+    `parts` has the parts of the reward and the figures of the prompt's group. `advantage` is null for a rollout that
+    was not trained on.
+    """
+    rows = queries.training_rollouts.list_rollouts(
+        session,
+        training,
+        step=query.step,
+        prompt=query.prompt,
+        question_id=query.question,
+        sort=query.sort,
+        after=position(query.after, 3 if query.sort == "step" else 4),
+        limit=query.limit + 1,
+    )
+    page = rows[: query.limit]
+    more = len(rows) > query.limit
+    last = cursor(queries.training_rollouts.sort_key_of(page[-1], query.sort)) if more else None
+    return TrainingRolloutPage(items=page, next=last)
+
+
+@router.get("/rollouts/{step}/{prompt}/{rollout}", responses=documented(404))
+def get_rollout(
+    request: Request, session: ReadSession, training: OfTraining, step: StepNumber, prompt: Index, rollout: Index
+) -> TrainingRolloutText:
+    """One rollout of a training with the text that the model wrote."""
+    row = queries.training_rollouts.find(session, training, step, prompt, rollout)
+    files = training_texts_paths(request.app.state.texts, training.run, training.iteration, training.role)
+    texts = (text_of(file, row.prompt_key, rollout) for file in files)
+    return TrainingRolloutText(**asdict(row), text=next((text for text in texts if text is not None), None))

@@ -1,0 +1,122 @@
+"""The rollouts of trainings, with what they were rewarded for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from sqlalchemy import ColumnElement, func, literal, select, tuple_
+from sqlalchemy.orm import Session
+
+from core.types import Role, TrainingRollout
+from storage.errors import NotThere
+from storage.models import TrainingRollouts
+from storage.queries.tables import columns, insert_new
+from storage.rows import TrainingStep
+
+Sort = Literal["step", "reward", "-reward", "advantage", "-advantage", "tokens", "-tokens", "entropy", "-entropy"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+_COLUMNS = columns(TrainingRollouts, TrainingRollout)
+_KEY = _COLUMNS[:3]  # step, prompt, rollout
+_MISSING = 1e300  # stands for a missing value, so that it is last in either order
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Which training: that of a role in an iteration of a run."""
+
+    run: str
+    iteration: int
+    role: Role
+
+
+def add(session: Session, training: Training, rollouts: Iterable[TrainingRollout]) -> None:
+    insert_new(session, TrainingRollouts, ({**asdict(training), **asdict(rollout)} for rollout in rollouts))
+
+
+def list_rollouts(
+    session: Session,
+    training: Training,
+    *,
+    step: int | None = None,
+    prompt: int | None = None,
+    question_id: str | None = None,
+    sort: Sort = "step",
+    after: Sequence[float] = (),
+    limit: int = 50,
+) -> list[TrainingRollout]:
+    """A page of a training's rollouts; only those of a step, a position in the step, or a question if it is given.
+
+    `after` is the `sort_key_of` of the last rollout of the previous page, in the same order. Rollouts that lack the
+    value that they are sorted by are last.
+    """
+    conditions = [
+        column == value
+        for column, value in (
+            (TrainingRollouts.step, step),
+            (TrainingRollouts.prompt, prompt),
+            (TrainingRollouts.question_id, question_id),
+        )
+        if value is not None
+    ]
+    order = _order(sort)
+    if after:
+        conditions.append(tuple_(*order) > tuple_(*(literal(float(at)) for at in after)))
+    statement = select(*_COLUMNS).where(*_of(training), *conditions)
+    return [TrainingRollout(*row) for row in session.execute(statement.order_by(*order).limit(limit))]
+
+
+def sort_key_of(rollout: TrainingRollout, sort: Sort) -> tuple[float, ...]:
+    """The position of a rollout in an order. `list_rollouts` takes it as `after`."""
+    key = (rollout.step, rollout.prompt, rollout.rollout)
+    if sort == "step":
+        return key
+    value: float | None = getattr(rollout, _field(sort))
+    if value is None:
+        return (_MISSING, *key)
+    return (-value if sort.startswith("-") else value, *key)
+
+
+def find(session: Session, training: Training, step: int, prompt: int, rollout: int) -> TrainingRollout:
+    """One rollout. Raises `NotThere`."""
+    at = [column == value for column, value in zip(_KEY, (step, prompt, rollout), strict=True)]
+    row = session.execute(select(*_COLUMNS).where(*_of(training), *at)).one_or_none()
+    if row is None:
+        raise NotThere(
+            f"rollout {rollout} of prompt {prompt} of step {step}: this training of run {training.run!r} has stored "
+            "no such rollout"
+        )
+    return TrainingRollout(*row)
+
+
+def steps_of(session: Session, training: Training) -> list[TrainingStep]:
+    """The steps of a training of which rollouts are stored, with the number of their prompts and their rewards."""
+    row = TrainingRollouts
+    figures = (
+        func.count(row.prompt.distinct()),
+        func.count(),
+        func.count(row.advantage),
+        func.avg(row.reward),
+        func.min(row.reward),
+        func.max(row.reward),
+    )
+    statement = select(row.step, *figures).where(*_of(training)).group_by(row.step).order_by(row.step)
+    return [TrainingStep(*values) for values in session.execute(statement)]
+
+
+def _of(training: Training) -> list[ColumnElement[bool]]:
+    return [getattr(TrainingRollouts, field.name) == getattr(training, field.name) for field in fields(training)]
+
+
+def _field(sort: Sort) -> str:
+    name = sort.removeprefix("-")
+    return "mean_entropy" if name == "entropy" else name
+
+
+def _order(sort: Sort) -> list[ColumnElement[Any]]:
+    """What the rows are sorted by, all in ascending order."""
+    if sort == "step":
+        return [*_KEY]
+    column = getattr(TrainingRollouts, _field(sort))
+    return [func.coalesce(-column if sort.startswith("-") else column, _MISSING), *_KEY]

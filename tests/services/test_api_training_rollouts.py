@@ -1,0 +1,99 @@
+"""The rollouts of a training over REST: the best and the worst, page by page, and their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_examples import QUESTIONS, RUN, fill, training_rollouts
+from fastapi.testclient import TestClient
+
+from core.types import Role
+from services.api.app import PREFIX, create_app
+from storage.session import Store
+from storage.texts import RolloutText, TextWriter, training_texts_paths
+
+TRAINING = f"/runs/{RUN}/training/solver/1"
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    return tmp_path / "texts"
+
+
+@pytest.fixture
+def api(store: Store, tmp_path: Path, texts: Path) -> TestClient:
+    fill(store)
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False, texts=texts), "http://localhost")
+
+
+def get(api: TestClient, path: str, **parameters: Any) -> Any:
+    response = api.get(PREFIX + path, params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def keys(items: Sequence[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    return [(item["step"], item["prompt"], item["rollout"]) for item in items]
+
+
+def test_the_worst_rollouts_of_a_step_come_first_and_pages_follow(api: TestClient) -> None:
+    first = get(api, f"{TRAINING}/rollouts", step=1, sort="reward", limit=3)
+    rest = get(api, f"{TRAINING}/rollouts", step=1, sort="reward", limit=3, after=first["next"])
+    assert keys(first["items"] + rest["items"]) == [(1, 0, 1), (1, 1, 1), (1, 0, 0), (1, 1, 0)]
+    assert rest["next"] is None
+    worst = first["items"][0]
+    shown = {name: worst[name] for name in ("question", "answer", "agrees", "reward", "parts", "advantage")}
+    assert shown == {
+        "question": QUESTIONS[0][0],
+        "answer": None,
+        "agrees": False,
+        "reward": 0.0,
+        "parts": {"bonus": 0.25},
+        "advantage": -0.5,
+    }
+
+
+def test_a_question_s_rollouts_are_listed_across_steps(api: TestClient) -> None:
+    page = get(api, f"{TRAINING}/rollouts", question=f"{RUN}/1/000001")
+    assert keys(page["items"]) == [(1, 1, 0), (1, 1, 1), (2, 1, 0), (2, 1, 1)]
+    assert keys(get(api, f"{TRAINING}/rollouts", prompt=0, step=2)["items"]) == [(2, 0, 0), (2, 0, 1)]
+
+
+def test_the_steps_have_the_figures_of_their_rollouts(api: TestClient) -> None:
+    figures = {"prompts": 2, "rollouts": 4, "trained_on": 2, "reward_mean": 0.5, "reward_min": 0.0, "reward_max": 1.0}
+    assert get(api, f"{TRAINING}/steps") == [{"step": step, **figures} for step in (1, 2)]
+    assert get(api, f"/runs/{RUN}/training/challenger/1/steps") == []
+
+
+@pytest.mark.parametrize(("role", "number"), [("solver", 0), ("solver", 1)])
+def test_a_rollout_has_its_text_if_one_of_the_role_s_stages_kept_it(
+    api: TestClient, texts: Path, role: Role, number: int
+) -> None:
+    row = training_rollouts()[5]
+    key = f"{row.step}/{row.prompt}/{row.rollout}"
+    assert get(api, f"{TRAINING}/rollouts/{key}")["text"] is None
+    writer = TextWriter(training_texts_paths(texts, RUN, 1, role)[number])
+    writer.add(0, [RolloutText(row.prompt_key, row.rollout, "so \\boxed{3}"), RolloutText(row.prompt_key, 0, "other")])
+    writer.finish()
+    shown = get(api, f"{TRAINING}/rollouts/{key}")
+    assert (shown["text"], shown["reward"], keys([shown])) == ("so \\boxed{3}", 0.0, [(2, 0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "detail"),
+    [
+        ("/runs/nobody/training/solver/1/steps", 404, "run nobody: no such run"),
+        ("/runs/nobody/training/solver/1/rollouts", 404, "run nobody: no such run"),
+        (f"{TRAINING}/rollouts/1/0/9", 404, "rollout 9 of prompt 0 of step 1"),
+        (f"{TRAINING}/rollouts?sort=best", 422, "query.sort"),
+        (f"{TRAINING}/rollouts?sort=reward&after=WzEsMCwwXQ", 400, "after: expected `next` of a page in the same"),
+        (f"/runs/{RUN}/training/base/1/rollouts", 422, "path.role"),
+    ],
+)
+def test_what_is_not_there_or_not_understood_is_named(api: TestClient, path: str, status: int, detail: str) -> None:
+    response = api.get(PREFIX + path)
+    assert response.status_code == status
+    assert detail in response.json()["detail"]
