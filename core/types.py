@@ -134,7 +134,7 @@ class OracleLabel:
     """The verdict of an oracle on a pseudo-label."""
 
     question_id: str
-    oracle: str  # "exact", "given", "judge", "judge_<name>" or "human"
+    oracle: str  # "exact", "given", "program", "judge", "judge_<name>" or "human"
     verdict: OracleVerdict
     truth: str | None  # the oracle's own answer, if it has one
 

@@ -25,6 +25,7 @@ from orchestrator.question_sets.prompts import PromptsError, read_prompts
 from orchestrator.serving.applications import refuse_missing, refuse_missing_engine
 from services.inference.client import InferenceError
 from services.inference.keys import keys_of
+from services.oracles.program import ProgramError, refuse_unrunnable
 from storage.checkpoints import model_files
 from storage.errors import CheckpointError
 from trainers.easyr1.fit import uneven, unfit
@@ -54,6 +55,8 @@ def unready(config: RunConfig, new: bool, *, fetch: bool = True) -> Iterator[Fau
     yield from untrainable(config)
     yield from _serving_faults(config)
     yield from _key_faults(config)
+    if config.audit.program is not None:
+        yield from _raised("audit.program.file", partial(refuse_unrunnable, config.audit.program), ProgramError)
     if new:
         yield from _model_faults(config)
     benchmarks = [*_benchmark_faults(config, fetch)]

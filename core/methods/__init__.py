@@ -3,12 +3,16 @@
 Such a file has the paper's settings with its numbers as defaults, the signals and labels that its methods need, their
 rewards, their estimators where these are their own, and its equations in the docstrings. Each class of the file that
 has a `type` is a method; there is no list to add it to. `docs/papers.md` maps every equation to its function and test.
+
+A package that is installed beside coevo can have such files too: it names them as entry points of the group `GROUP`
+(docs/your-own.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -17,7 +21,9 @@ from pydantic import Field
 
 from core.methods.base import Advantage, Labels, LossAverage, Method, Objective, Signal
 
+GROUP = "coevo.methods"
 _PAPERS = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__) if module.name != "base"]
+_PAPERS += [entry.load() for entry in entry_points(group=GROUP)]
 
 
 def _type_of(value: Any) -> str | None:

@@ -1,18 +1,19 @@
-"""Which oracle says whether pseudo-labels are right: a preset's `[audit]` and `[audit.judge]`."""
+"""Which oracle says whether pseudo-labels are right: a preset's `[audit]`, `[audit.judge]` and `[audit.program]`."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from core.judging.replies import JudgePrompt
-from core.settings.bounds import Answers, Attempts, Part, Positive, Share, Temperature, Tokens, Workers
+from core.settings.bounds import Answers, Attempts, Part, Positive, Seconds, Share, Temperature, Tokens, Workers
 from core.settings.serving import Service
 from core.suggestions import did_you_mean
 
-_Oracle = Literal["exact", "given", "judge"]
+_Oracle = Literal["exact", "given", "program", "judge"]
 
 
 def _oracle(value: Any) -> Any:
@@ -64,11 +65,30 @@ class Judge(Service):
         return self
 
 
+class Program(Part):
+    """A program of one's own that grades pseudo-labels (`services.oracles.program`; docs/your-own.md).
+
+    It runs with the rights of the run, so whoever names it can do what the run can. REST takes words as settings, but
+    no word is an absolute path.
+    """
+
+    file: str  # an executable file, by its absolute path
+    timeout: Seconds = 600.0  # for all pseudo-labels of an iteration
+
+    @field_validator("file")
+    @classmethod
+    def _is_absolute(cls, file: str) -> str:
+        if not Path(file).is_absolute():
+            raise ValueError(f"expected the absolute path of a program, got {file!r}")
+        return file
+
+
 class Audit(Part):
     """The oracle that grades pseudo-labels.
 
-    `exact`, a program for the tiny world, and `given`, the answers that came with the prompts, grade all of them.
-    `judge`, a language model, grades all or a sample. In TOML, `none` means that nothing is audited.
+    `exact`, a program for the tiny world, `given`, the answers that came with the prompts, and `program`, a program of
+    one's own, grade all of them. `judge`, a language model, grades all or a sample. In TOML, `none` means that nothing
+    is audited.
 
     `if_unreachable` says what a run does if the judge's service does not answer, or refuses every request: "go_on" to
     the next stage, with fewer labels graded or none, or "stop" with an error.
@@ -78,6 +98,7 @@ class Audit(Part):
     sample: Positive | None = None  # pseudo-labels per iteration that a judge grades; None: all
     if_unreachable: Literal["go_on", "stop"] = "go_on"
     judge: Judge | None = None
+    program: Program | None = None
 
     @property
     def label(self) -> str | None:
@@ -97,4 +118,12 @@ class Audit(Part):
             raise ValueError(f"judge: belongs to oracle = 'judge', got oracle = {self.oracle!r}: leave the table out")
         if self.oracle != "judge" and self.sample is not None:
             raise ValueError(f"sample: belongs to oracle = 'judge', got oracle = {self.oracle!r}, which grades all")
+        return self
+
+    @model_validator(mode="after")
+    def _program_fits_the_oracle(self) -> Audit:
+        if self.oracle == "program" and self.program is None:
+            raise ValueError("program: expected a table with file, since oracle is 'program'; got none")
+        if self.oracle != "program" and self.program is not None:
+            raise ValueError(f"program: belongs to oracle = 'program', got oracle = {self.oracle!r}: leave it out")
         return self

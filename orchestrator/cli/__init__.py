@@ -54,6 +54,7 @@ _COMMANDS = {
         "replay": "methods:replay",
     },
     "Methods and tools": {
+        "init": "init:init",
         "rewards": "methods:rewards",
         "grade": "grade:grade",
         "easyr1": "easyr1:easyr1",

@@ -15,7 +15,7 @@ from core.statistics.estimates import share
 from core.types import LabelledQuestion, OracleLabel, Question, StageKey
 from orchestrator.stages.context import Context, Progress
 from services.inference.client import InferenceError
-from services.oracles import exact, given, judge
+from services.oracles import exact, given, judge, program
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import Store
@@ -24,10 +24,14 @@ log = logging.getLogger(__name__)
 
 
 def audited_labels(context: Context) -> list[OracleLabel]:
+    """The labels of the run's oracle, which grades all pseudo-labels at once. Raises `ProgramError`, `GradingError`."""
     rows, questions = _labelled(context.store, context.run, context.iteration)
     labels = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
-    if context.config.audit.oracle == "exact":
+    audit = context.config.audit
+    if audit.oracle == "exact":
         return [exact.audit(*label) for label in labels]
+    if audit.program is not None:
+        return program.audit([(i, text, answer) for i, text, answer in labels if answer is not None], audit.program)
     truths = _truths(questions)
     return given.audit([(i, truths[i], answer) for i, _, answer in labels if i in truths], process_grader())
 

@@ -61,7 +61,7 @@ def _dotted(tree: dict[str, Any], above: str = "") -> list[str]:
         ({"datset.candidates": 3}, "datset.candidates=3: unknown setting; did you mean dataset.candidates?"),
         (
             {"audit.oracle": "jugde"},
-            "expected one of exact, given, judge, none, got 'jugde' (did you mean judge?)",
+            "expected one of exact, given, program, judge, none, got 'jugde' (did you mean judge?)",
         ),
         ({"dataset.candidates": "abc"}, "dataset.candidates=abc: expected a whole number, got 'abc'"),
         ({"shared": "maybe"}, "shared=maybe: expected true or false, got 'maybe'"),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from core.settings.audit import Audit, Judge, judge_name
+from core.settings.audit import Audit, Judge, Program, judge_name
 from core.settings.serving import Service
-from core.types import LabelledQuestion, OracleLabel, Question, question_id
+from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
 from orchestrator.cli import app
-from orchestrator.installation.home import Home
+from orchestrator.installation.home import ROOT, Home
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.runs import prepare
 from orchestrator.stages.auditing import ask_judge
@@ -75,6 +76,36 @@ def test_a_judge_is_asked_about_a_sample_batch_by_batch(run: Store) -> None:
     assert result["sentinels"]["ci95"][0] < result["sentinels"]["value"] <= 1
     assert sum(result["verdicts"].values()) == 40 < result["population"] <= 320
     assert (result["prompt_tokens"], result["reply_tokens"]) == (200 * len(requests), 10 * len(requests))
+
+
+def test_a_program_of_one_s_own_grades_every_pseudo_label(run: Store, tmp_path: Path) -> None:
+    program = tmp_path / "grade.py"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from services.oracles import exact\n"
+        "for line in map(json.loads, sys.stdin):\n"
+        "    label = exact.audit('', line['question'], line['label'])\n"
+        "    print(json.dumps({'verdict': label.verdict, 'truth': label.truth}))\n"
+    )
+    program.chmod(0o755)
+    key = question_id("demo", 3, 9_000)
+    unanswered = LabelledQuestion(key, "Why?", PseudoLabel(None, 0, 10, 0, 0, 0.0, "all"), "no_majority")
+    with run.write() as session:
+        queries.questions.add_questions(session, [Question(key, "demo", 3, 9_000, "Why?", "Why?", None, 0)])
+        queries.questions.add_labels(session, [unanswered])
+    result = run_audit(run, Audit(oracle="program", program=Program(file=str(program))))
+    _, exact = stored_audit(run, "exact")
+    _, labels = stored_audit(run, "program")
+    assert result == {"oracle": "program", "audited": len(labels)}
+    assert len(labels) > 100
+    assert key not in labels  # it has no pseudo-label to be graded
+    assert {i: (label.verdict, label.truth) for i, label in labels.items()} == {
+        i: (exact[i].verdict, exact[i].truth) for i in labels
+    }
+    with run.read() as session:
+        figures = {row.over: row for row in measured_in(session, "demo", 3, "program")}
+        assert figures["kept"].figure == measured_in(session, "demo", 3, "exact")[0].figure
+    assert figures["all"].frame == "all"
 
 
 def test_a_discarded_batch_is_not_stored_and_a_restart_asks_only_the_rest(run: Store) -> None:

@@ -141,3 +141,25 @@ def test_a_spent_budget_of_an_existing_run_is_a_warning(folder: Path) -> None:
         queries.usage.add_usage(session, StageKey("spent", 1, "generate_questions"), "votes", Spent(1, 3, 4))
     result = coevo(*checked)
     assert (result.exit_code, "warning: budget: " in result.stdout) == (0, True), result.output
+
+
+def test_a_program_that_cannot_be_run_is_a_fault_before_the_run(folder: Path) -> None:
+    program = folder / "grade.py"
+    program.touch()
+    arguments = ("check", "demo", "--set", "audit.oracle=program", "--set", f"audit.program.file={program}")
+    result = coevo(*arguments)
+    assert result.exit_code == 1
+    expected = f"fault: audit.program.file: expected an executable file, got {program}, which is not executable; chmod"
+    assert expected in result.stdout
+    program.chmod(0o755)
+    assert coevo(*arguments).exit_code == 0
+    for settings, complaint in (
+        (("audit.oracle=program",), "expected a table with file, since oracle is 'program', got none"),
+        ((f"audit.program.file={program}",), "belongs to oracle = 'program', got oracle = 'exact': leave it out"),
+        (
+            ("audit.oracle=program", "audit.program.file=grade.py"),
+            "expected the absolute path of a program, got 'grade",
+        ),
+    ):
+        refused = coevo("check", "demo", *(part for one in settings for part in ("--set", one)))
+        assert (refused.exit_code, complaint in refused.stdout) == (1, True), refused.stdout

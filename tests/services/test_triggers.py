@@ -236,6 +236,14 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
         ({"overrides": {"base_model": "/models/other"}}, "body.overrides.base_model: expected a number or a word"),
         ({"overrides": {"evaluation.benchmark": "/etc/passwd"}}, "body.overrides.evaluation.benchmark: expected"),
         ({"overrides": {"trainer.python": "bash"}}, "body.overrides.trainer.python: expected a number or a word"),
+        (
+            {"overrides": {"audit.oracle": "program", "audit.program.file": "/bin/sh"}},
+            "body.overrides.audit.program.file: expected a number or a word",
+        ),
+        (
+            {"overrides": {"audit.oracle": "program", "audit.program.file": "micro"}},
+            "body.overrides: audit.program.file: expected the absolute path of a program, got 'micro'",
+        ),
         ({"overrides": {"solver.signals.embedder.url": "http://x/v1"}}, "body.overrides.solver.signals.embedder.url"),
         # Prefect would fill this in from its own templates and variables.
         ({"overrides": {"__prefect_kind": "jinja", "template": "{{ 7 * 7 }}"}}, "body.overrides.__prefect_kind"),

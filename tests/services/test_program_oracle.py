@@ -1,0 +1,98 @@
+"""The oracle that is a program of one's own: real programs that grade, fail, hang, or print something else."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.settings.audit import Program
+from core.types import OracleLabel
+from services.oracles.program import ProgramError, audit, refuse_unrunnable
+
+ROWS = [("a/1/000000", "What is 2 + 3?", "5"), ("a/1/000001", "What is 2 + 3?\n\ud83d $(id)", "6")]
+READ = "import json, os, sys\nrows = [json.loads(line) for line in sys.stdin]\n"
+
+
+def program(folder: Path, body: str, **settings: float) -> Program:
+    file = folder / "grade.py"
+    file.write_text(f"#!{sys.executable}\n{body}")
+    file.chmod(0o755)
+    return Program(file=str(file), **settings)
+
+
+def test_the_program_gets_each_pseudo_label_as_a_line_and_its_verdicts_are_the_labels(tmp_path: Path) -> None:
+    body = (
+        f"{READ}open({str(tmp_path / 'got')!r}, 'w').write(ascii([(row['question'], row['label']) for row in rows]))\n"
+        "print(json.dumps({'verdict': 'right', 'truth': '5\\u2028'}, ensure_ascii=False))\n"
+        "print(json.dumps({'verdict': 'ill_posed'}))"
+    )
+    labels = audit(ROWS, program(tmp_path, body))
+    assert labels == [
+        OracleLabel(ROWS[0][0], "program", "right", "5\u2028"),
+        OracleLabel(ROWS[1][0], "program", "ill_posed", None),
+    ]
+    assert (tmp_path / "got").read_text() == ascii([row[1:] for row in ROWS])
+
+
+def test_more_than_a_pipe_holds_is_read_and_written(tmp_path: Path) -> None:
+    rows = [(f"a/1/{i:06d}", "q" * 1000, "5") for i in range(1000)]
+    body = 'import sys\nfor line in sys.stdin:\n    print(\'{"verdict": "wrong", "truth": "\' + \'x\' * 1000 + \'"}\')'
+    labels = audit(rows, program(tmp_path, body))
+    assert [label.question_id for label in labels] == [row[0] for row in rows]
+    assert {label.truth for label in labels} == {"x" * 1000}
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        ('print(\'{"verdict": "right"}\')', "expected 2 lines from FILE, one for each pseudo-label, got 1"),
+        ("print('yes\\nno')", "FILE, line 1: expected JSON, got 'yes'"),
+        ('print(\'{"verdict": "right"}\\n[]\')', "FILE, line 2: expected an object whose verdict is one of right, "),
+        ('print(\'{"verdict": "yes"}\\n1\')', "FILE, line 1: expected an object whose verdict is one of right, "),
+        ("print('{\"verdict\": [1]}\\n1')", "FILE, line 1: expected an object whose verdict is one of right, "),
+        ('print(\'{"verdict": "right", "truth": [1]}\\n1\')', "FILE, line 1: truth: expected a text of at most 2000"),
+        (
+            'print(\'{"verdict": "right", "truth": "\' + 2001 * \'x\' + \'"}\\n1\')',
+            "FILE, line 1: truth: expected a text",
+        ),
+        ("import sys\nprint(1, 2)\nsys.exit('no\\nsuch thing')", "FILE ended with exit status 1: no\nsuch thing"),
+    ],
+)
+def test_what_a_program_must_not_print_is_named(tmp_path: Path, body: str, complaint: str) -> None:
+    settings = program(tmp_path, body)
+    with pytest.raises(ProgramError, match=re.escape("audit.program: " + complaint.replace("FILE", settings.file))):
+        audit(ROWS, settings)
+
+
+def test_a_late_program_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "alive")
+    # The child keeps the pipe open for writing until it is killed.
+    body = (
+        f"import os, subprocess\npipe = os.open({str(tmp_path / 'alive')!r}, os.O_RDWR)\n"
+        "subprocess.run(['sleep', '600'], pass_fds=[pipe])"
+    )
+    reader = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(ProgramError, match=r"audit\.program\.timeout: .*grade\.py did not end within 1 s"):
+        audit(ROWS, program(tmp_path, body, timeout=1))
+    assert select.select([reader], [], [], 60)[0]
+    assert os.read(reader, 1) == b""  # the end of the file: nobody can write any more
+    os.close(reader)
+
+
+def test_a_file_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
+    settings = program(tmp_path, "")
+    refuse_unrunnable(settings)
+    file = Path(settings.file)
+    file.chmod(0o644)
+    with pytest.raises(ProgramError, match=re.escape(f"got {file}, which is not executable; chmod +x {file}")):
+        refuse_unrunnable(settings)
+    file.unlink()
+    with pytest.raises(ProgramError, match=re.escape(f"expected an executable file, got {file}, which is not there")):
+        refuse_unrunnable(settings)
+    with pytest.raises(ProgramError, match="cannot be run: No such file or directory"):
+        audit(ROWS, settings)
