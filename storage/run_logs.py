@@ -39,6 +39,12 @@ def log_path(folder: Path, run: str) -> Path:
     return folder / f"{run}.log"
 
 
+def log_files(folder: Path, run: str) -> list[Path]:
+    """The file of a run's log and those that were rotated, whether they exist or not."""
+    path = log_path(folder, run)
+    return [path, *(path.with_name(f"{path.name}.{i}") for i in range(1, _OLDER_FILES + 1))]
+
+
 def log_file(folder: Path, run: str) -> RotatingFileHandler:
     """A handler that adds the messages of a logger, which must be lines of `as_line`, to the run's log."""
     make_folder(folder)

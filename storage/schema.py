@@ -46,6 +46,15 @@ def migrate(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
+def upgrade_to(connection: Connection) -> str | None:
+    """The version to which `migrate` would upgrade the tables; None if they have it, or if there are none yet.
+
+    Raises `StoreError` as `migrate` does.
+    """
+    revision, head = _known_revision(connection), _versions().get_current_head()
+    return None if revision in (None, head) else head
+
+
 def require_current(connection: Connection) -> None:
     """Raise `StoreError` unless the tables have the version that this version of coevo expects."""
     revision = _known_revision(connection)

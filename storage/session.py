@@ -18,8 +18,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.unicode import from_json, to_json
+from storage.backup import back_up
 from storage.errors import NotThere, StoreError
-from storage.schema import migrate, require_current
+from storage.schema import migrate, require_current, upgrade_to
 
 # In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection
 # resets the log at the same time.
@@ -145,6 +146,9 @@ def _migrate(target: URL) -> None:
     engine = _engine(target, foreign_keys=False)
     try:
         with engine.execution_options(**{_WRITE: True}).begin() as connection:
+            # The write lock is held, so the copy has all that was committed, and the migration has not begun.
+            if target.get_backend_name() == "sqlite" and (version := upgrade_to(connection)) is not None:
+                back_up(Path(target.database or ""), version)
             migrate(connection)
     finally:
         engine.dispose()

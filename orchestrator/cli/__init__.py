@@ -24,6 +24,8 @@ _COMMANDS = {
         "status": "services:status",
         "doctor": "doctor:doctor",
         "migrate": "services:migrate",
+        "du": "disk:du",
+        "gc": "disk:gc",
         "api": "api:api",
         "keys": "api:keys",
     },

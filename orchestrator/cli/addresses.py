@@ -8,6 +8,7 @@ import typer
 
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotUp, Services, home
+from services.prefect_server import PrefectServer
 
 if TYPE_CHECKING:
     from services.api.client import ApiClient
@@ -79,3 +80,11 @@ def addresses(home: Home, services: Services, secrets: bool = False) -> dict[str
 def lines_of(addresses: dict[str, str]) -> list[str]:
     """One line of text for each address."""
     return [f"{name:<15} {address}" for name, address in addresses.items()]
+
+
+def known_prefect() -> PrefectServer | None:
+    """The Prefect server that `coevo up` started or that the environment names; None if there is neither."""
+    try:
+        return home().services().prefect
+    except NotUp:
+        return PrefectServer.from_environment()

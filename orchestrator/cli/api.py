@@ -19,12 +19,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from core.settings.parsing import ConfigError
-from orchestrator.cli.addresses import Key, Url, client, page
+from orchestrator.cli.addresses import Key, Url, client, known_prefect, page
 from orchestrator.cli.question import p_hat_of, printable, show
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation import cluster
-from orchestrator.installation.home import PAPERS, PRESETS, Home, NotUp, home
-from services.prefect_server import PrefectServer
+from orchestrator.installation.home import PAPERS, PRESETS, Home, home
 from storage import queries
 from storage.rows import Scope
 from storage.session import Store, open_store
@@ -64,7 +63,7 @@ def api(
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
         store, targets = open_store(home().database), _targets()  # raise here, before a process is started
         message = "requests need no key" if no_keys else "requests need a key (`coevo keys add` makes one)"
-        prefect = _prefect()
+        prefect = known_prefect()
         message += f"; alerts go to {' and '.join(target.name for target in targets)}" if targets else ""
         message += (
             f"; Prefect at {prefect.url} starts runs"
@@ -107,7 +106,7 @@ def worker_app() -> FastAPI:
         open_store(coevo_home.database),
         coevo_home.exports,
         ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
-        prefect=_prefect(),
+        prefect=known_prefect(),
         presets=PRESETS,
         papers=PAPERS,
         question_sets=QuestionSets(tuple(known_benchmarks()), {name: read_suite(name) for name in known_suites()}),
@@ -188,16 +187,8 @@ def _targets() -> list[Target]:
     from services.drift.prefect_events import PrefectEvents
     from services.drift.webhook import webhook_from
 
-    webhook, prefect = webhook_from(os.environ), _prefect()
+    webhook, prefect = webhook_from(os.environ), known_prefect()
     return [*([webhook] if webhook else []), *([PrefectEvents(prefect)] if prefect else [])]
-
-
-def _prefect() -> PrefectServer | None:
-    """The Prefect server that `coevo up` started or that the environment names; None if there is neither."""
-    try:
-        return home().services().prefect
-    except NotUp:
-        return PrefectServer.from_environment()
 
 
 def _scope(text: str) -> Scope:

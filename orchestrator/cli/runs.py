@@ -12,6 +12,7 @@ from rich.table import Table
 
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client
+from orchestrator.cli.disk import delete
 from orchestrator.cli.question import printable
 from orchestrator.cli.terminal import AsJson, Overrides, RunName, clear_errors, overrides_of, wide
 
@@ -24,8 +25,10 @@ _COLOURS: dict[State, str] = {"interrupted": "yellow", "paused": "yellow", "fail
 _NOTE_WIDTH = 40  # characters of a note in the list
 
 runs = typer.Typer(
-    help="List, start, cancel and resume runs through the REST API, on this machine or another.", no_args_is_help=True
+    help="List, start, cancel and resume runs through the REST API, on this machine or another; delete local ones.",
+    no_args_is_help=True,
 )
+runs.command("delete")(delete)
 
 
 @runs.command("list")

@@ -1,0 +1,192 @@
+"""`coevo du`, `coevo gc` and `coevo runs delete`: what the files of this machine take, and their removal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Column, Table
+
+from orchestrator.cli.addresses import known_prefect
+from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.disk import deletion, garbage
+from orchestrator.disk.files import KINDS, DiskError
+from orchestrator.disk.usage import RunUsage, Usage, usage, usage_of
+from orchestrator.installation.home import home
+from storage.session import Store, open_store
+
+if TYPE_CHECKING:
+    from storage.queries.sizes import DatabaseSize
+
+_SHOWN = 20  # files that a table shows; --json prints all
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would go, and remove nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Without a terminal, this is needed.")]
+
+
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of the runs.", show_default=False)],
+    evaluations: Annotated[
+        bool, typer.Option("--evaluations", help="Also delete what `coevo evaluate` measured on the runs' checkpoints.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete runs of this machine: their rows, checkpoints, texts, work and exports (docs/storage.md).
+
+    A run is refused while a process works on it, while Prefect has an active flow run of it, and while another run or
+    an evaluation refers to its checkpoints. Reports stay.
+    """
+    with clear_errors():
+        coevo_home = home()
+        store = open_store(coevo_home.database)
+        names = [*dict.fromkeys(names)]
+        for name in names:
+            _refuse_at_work(store, name)
+        plans = [deletion.planned(coevo_home, store, name, evaluations=evaluations) for name in names]
+        if not as_json:
+            for plan in plans:
+                _show_deletion(plan)
+        if not dry_run:
+            _ask(f"Delete {', '.join(names)}?", yes)
+            plans = [deletion.delete(coevo_home, store, name, evaluations=evaluations) for name in names]
+        if as_json:
+            _print_json([{**asdict(plan), "bytes": plan.bytes, "deleted": not dry_run} for plan in plans])
+        elif not dry_run:
+            print(f"deleted {', '.join(names)}: {decimal(sum(plan.bytes for plan in plans))} of files are free")
+
+
+def _refuse_at_work(store: Store, name: str) -> None:
+    from services.api.prefect import Prefect
+
+    server = known_prefect()
+    deletion.refuse_at_work(store, name, Prefect(server) if server else None)
+
+
+def _show_deletion(plan: deletion.Deletion) -> None:
+    rows = ", ".join(f"{table} {count:,}" for table, count in plan.rows.items())
+    print(f"run {plan.run}: rows: {rows or 'none'}")
+    if plan.evaluations:
+        print(f"by `coevo evaluate`: {', '.join(plan.evaluations)}")
+    for files in plan.files:
+        print(f"{decimal(files.bytes):>10}  {files.path}")
+    if plan.elsewhere:
+        print(f"not in this home, so it stays: {', '.join(plan.elsewhere[:_SHOWN])}")
+
+
+def gc(
+    older_than: Annotated[
+        float, typer.Option(help="Leave what has changed in the last so many hours: it may be in use.", min=1)
+    ] = garbage.PATIENCE / timedelta(hours=1),
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove files that crashes and old runs left in COEVO_HOME and that no row refers to (docs/storage.md)."""
+    with clear_errors():
+        coevo_home, patience = home(), timedelta(hours=older_than)
+        store = open_store(coevo_home.database)
+        garbage.refuse_other_database(coevo_home, store)
+        items = garbage.garbage(coevo_home, store, patience)
+        if not as_json:
+            _show_garbage(items)
+        if items and not dry_run:
+            _ask(f"Remove these {len(items)}?", yes)
+            items = garbage.collect(coevo_home, store, patience)
+            if not as_json:
+                print(f"removed {len(items)}: {_sum(items)} are free")
+        if as_json:
+            _print_json([{**asdict(item), "removed": not dry_run} for item in items])
+
+
+def _show_garbage(items: list[garbage.Garbage]) -> None:
+    table = Table(Column("path", overflow="fold"), "why", "bytes", box=SIMPLE_HEAD)
+    for item in items[:_SHOWN]:
+        table.add_row(escape(str(item.path)), item.why, decimal(item.bytes))
+    if items:
+        Console().print(table)
+    more = f"; {len(items) - _SHOWN} more are not shown, --json prints all" if len(items) > _SHOWN else ""
+    print(f"{len(items)} to remove, {_sum(items)}{more}" if items else "nothing to remove")
+
+
+def _sum(items: Iterable[garbage.Garbage]) -> str:
+    return decimal(sum(item.bytes for item in items))
+
+
+def du(
+    run: Annotated[str | None, typer.Argument(help="Show only this run, by checkpoint.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what takes the disk: the files of each run by kind, those of no run, and the tables of the database.
+
+    A file with several hard links is counted once. `coevo gc` removes what nothing refers to.
+    """
+    with clear_errors():
+        coevo_home = home()
+        store = open_store(coevo_home.database)
+        shown = usage(coevo_home, store) if run is None else usage_of(coevo_home, store, run)
+        if as_json:
+            _print_json(asdict(shown))
+        elif isinstance(shown, Usage):
+            _show_usage(shown)
+        else:
+            _show_run(shown)
+
+
+def _show_usage(shown: Usage) -> None:
+    kinds = [kind for kind in KINDS if any(run.kinds[kind] for run in shown.runs)]
+    table = Table(Column("run", overflow="fold"), *kinds, "total", box=SIMPLE_HEAD)
+    for run in sorted(shown.runs, key=lambda run: -run.bytes):
+        name = run.run if run.stored else f"{run.run} (not in the store)"
+        table.add_row(escape(name), *(_cell(run.kinds[kind]) for kind in kinds), _cell(run.bytes))
+    for name, size in shown.other.items():
+        table.add_row(escape(name), *("" for _ in kinds), _cell(size))
+    console = Console()
+    console.print(table)
+    print(f"in all {decimal(shown.total)} in {shown.home}; `coevo gc` would free {decimal(shown.garbage)} of it")
+    print(f"database {shown.address}: {_database(shown.database)}")
+
+
+def _database(size: DatabaseSize) -> str:
+    free = f", {decimal(size.free)} of it free for new rows" if size.free else ""
+    tables = ", ".join(f"{name} {decimal(of_table)}" for name, of_table in [*(size.tables or {}).items()][:5])
+    return f"{decimal(size.total)}{free}{'; the largest tables: ' if tables else ''}{tables}"
+
+
+def _show_run(run: RunUsage) -> None:
+    table = Table("files", "bytes", box=SIMPLE_HEAD)
+    for kind in KINDS:
+        table.add_row(kind, _cell(run.kinds[kind]))
+        if kind == "checkpoints":
+            for name, size in run.checkpoints.items():
+                table.add_row(f"  {escape(name)}", _cell(size))
+    table.add_row("total", _cell(run.bytes))
+    Console().print(table)
+    print(f"rows: {', '.join(f'{table} {count:,}' for table, count in (run.rows or {}).items())}")
+
+
+def _cell(size: int) -> str:
+    return decimal(size) if size else ""
+
+
+def _ask(question: str, yes: bool) -> None:
+    """Ask on the terminal before something is removed. Raises `DiskError` if there is none, and `Abort` after a no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise DiskError(f"{question} There is no terminal to ask on, so expected --yes; nothing was removed")
+    typer.confirm(question, abort=True, err=True)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, default=str))

@@ -1,0 +1,89 @@
+"""Which rows are deleted with a run, and which rows of others keep a run from being deleted."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Select, Table, func, or_, select
+from sqlalchemy.orm import Session
+
+from core.types import checkpoint_id
+from storage.models import Base, Checkpoints, Evaluations, Questions, Rollouts, Stages
+from storage.queries.tables import columns
+from storage.rows import EvaluationRow
+
+
+def rows_of_run(session: Session, run: str) -> dict[str, int]:
+    """Table -> how many of its rows are deleted with the run; tables without such rows are left out."""
+    owned = {table: _owned(table, run) for table in Base.metadata.sorted_tables}
+    counts = {
+        table.name: session.scalar(select(func.count()).select_from(table).where(condition)) or 0
+        for table, condition in owned.items()
+        if condition is not None
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _owned(table: Table, run: str) -> ColumnElement[bool] | None:
+    """The condition for a table's rows that are deleted with a run, as its foreign keys say; None if no rows are."""
+    if table.name == "runs":
+        return table.c.name == run
+    conditions = [table.c.run == run] if "run" in table.c else []
+    if conditions and not table.c.run.nullable:
+        return conditions[0]
+    for key in table.foreign_keys:
+        parent = key.column.table
+        if key.ondelete == "CASCADE" and parent.name != "runs" and (condition := _owned(parent, run)) is not None:
+            conditions.append(key.parent.in_(select(key.column).where(condition)))
+    return or_(*conditions) if conditions else None
+
+
+def referring_runs(session: Session, run: str) -> list[str]:
+    """The other runs that have rows about this run's checkpoints, in alphabetical order.
+
+    Their checkpoints were trained from one, it wrote their questions or their votes, or they have evaluated it.
+    """
+    mine, vote = _checkpoints_of(run), select(Questions.run).join(Rollouts, Rollouts.question_id == Questions.id)
+    referring = [
+        select(Checkpoints.run).where(Checkpoints.parent.in_(mine), Checkpoints.run != run),
+        select(Questions.run).where(Questions.checkpoint.in_(mine), Questions.run != run),
+        vote.where(Rollouts.checkpoint.in_(mine), Questions.run != run),
+        select(Evaluations.run).where(Evaluations.checkpoint_id.in_(mine), Evaluations.run != run),
+    ]
+    return sorted({name for statement in referring for name in session.scalars(statement.distinct()) if name})
+
+
+def evaluations_by_hand(session: Session, run: str) -> list[EvaluationRow]:
+    """The evaluations of this run's checkpoints that no run made, but `coevo evaluate`; the oldest first."""
+    of_run = (Evaluations.checkpoint_id.in_(_checkpoints_of(run)), Evaluations.run.is_(None))
+    ordered = select(*columns(Evaluations, EvaluationRow)).where(*of_run)
+    return [EvaluationRow(*row) for row in session.execute(ordered.order_by(Evaluations.created_at, Evaluations.id))]
+
+
+def evaluation_ids(session: Session, run: str | None = None) -> set[str]:
+    """The ids of all evaluations, or of those that are deleted with a run."""
+    statement = select(Evaluations.id)
+    if run is not None:
+        statement = statement.where(or_(Evaluations.run == run, Evaluations.checkpoint_id.in_(_checkpoints_of(run))))
+    return {*session.scalars(statement)}
+
+
+def checkpoint_ids(session: Session) -> set[str]:
+    """The ids of the checkpoints of all runs."""
+    return {*session.scalars(select(Checkpoints.id))}
+
+
+def moments(session: Session) -> set[str]:
+    """The ids of the checkpoints whose training has published the optimiser's moments."""
+    published = select(Stages.run, Stages.iteration).where(
+        Stages.stage == "train_solver", Stages.status == "done", Stages.result["optimiser"].as_string().is_not(None)
+    )
+    return {checkpoint_id(run, "solver", iteration) for run, iteration in session.execute(published)}
+
+
+def done_stages(session: Session) -> set[tuple[str, int, str]]:
+    """The stages of all runs that are done: run, iteration, stage."""
+    done = select(Stages.run, Stages.iteration, Stages.stage).where(Stages.status == "done")
+    return {(run, iteration, stage) for run, iteration, stage in session.execute(done)}
+
+
+def _checkpoints_of(run: str) -> Select[str]:
+    return select(Checkpoints.id).where(Checkpoints.run == run)

@@ -1,0 +1,214 @@
+"""`coevo runs delete`: rows and files go together, references and work refuse it, and it can be repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from typer.testing import CliRunner
+
+from core.settings.config import CoEvolution
+from core.types import Evaluated
+from orchestrator.cli import app
+from orchestrator.disk import deletion
+from orchestrator.disk.files import DiskError, files_of_run
+from orchestrator.installation.home import Home
+from orchestrator.ledger import owner
+from services.api.prefect import Prefect
+from services.prefect_server import PrefectServer
+from storage import queries
+from storage.errors import NotThere, RunHeld
+from storage.models import Base
+from storage.session import Store
+from storage.texts import evaluation_path
+from tests.disk_files import publish_checkpoint, write
+from tests.storage.store_examples import checkpoint, fill
+from tests.stored_evaluations import store_answers_of
+from tests.synthetic_run import add_evaluations
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return Home(tmp_path)
+
+
+def create(store: Store, home: Home, run: str) -> None:
+    """A run with a row in every table and files of every kind; no process works on it."""
+    with store.write() as session:
+        queries.runs.create_run(session, name=run, config=CoEvolution())
+    publish_checkpoint(home, store, run, "base", 0)
+    with store.write() as session:
+        fill(session, run)
+        queries.run_leases.release_run(session, run=run, owner="me")
+        evaluations = queries.run_rows.evaluation_ids(session, run)
+    for path in (
+        home.checkpoints / run / "solver/1/model.safetensors",
+        home.checkpoints / f".tmp-{run}-solver-2-abcdefgh" / "model.safetensors",
+        home.optimisers / run / "solver/1/moments.safetensors",
+        home.texts / run / "1/label_questions.parquet",
+        home.work / run / "2/train_solver/step_5/state.json",
+        home.exports / run / f"1/{run}-1-all-0123456789ab.csv",
+        home.run_logs / f"{run}.log",
+        home.run_logs / f"{run}.log.2",
+        *(evaluation_path(home.texts, key) for key in evaluations),
+    ):
+        write(path)
+
+
+def files(home: Home) -> set[str]:
+    names = {path.relative_to(home.path).as_posix() for path in home.path.rglob("*") if path.is_file()}
+    return {name for name in names if not name.startswith("coevo.db")}
+
+
+def counts(store: Store) -> dict[str, int]:
+    with store.read() as session:
+        tables = Base.metadata.sorted_tables
+        return {table.name: session.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
+
+
+def coevo(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_deleted_run_leaves_neither_rows_nor_files_and_others_stay(sqlite: Store, home: Home) -> None:
+    create(sqlite, home, "demo-b")
+    rows, left = counts(sqlite), files(home)
+    create(sqlite, home, "demo")
+    write(home.reports / "demo.html")
+    shown = json.loads(coevo("runs", "delete", "demo", "--dry-run", "--json", "--evaluations"))
+    assert (counts(sqlite)["runs"], shown[0]["deleted"]) == (2, False)
+    before = counts(sqlite)
+    [deleted] = json.loads(coevo("runs", "delete", "demo", "--yes", "--json", "--evaluations"))
+    gone = {table: count - counts(sqlite)[table] for table, count in before.items()}
+    assert deleted["rows"] == {table: count for table, count in gone.items() if count} == shown[0]["rows"]
+    assert counts(sqlite) == rows
+    assert files(home) == {*left, "reports/demo.html"}
+    assert deleted["elsewhere"] == ["/models/demo/solver/1"]  # which `fill` names
+    assert deleted["bytes"] == sum(entry["bytes"] for entry in deleted["files"]) > 0
+
+
+def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(sqlite: Store, home: Home) -> None:
+    create(sqlite, home, "demo")
+    rows, left = counts(sqlite), files(home)
+    assert "expected --yes" in coevo("runs", "delete", "demo", "--evaluations", code=1)
+    assert (counts(sqlite), files(home)) == (rows, left)
+    printed = coevo("runs", "delete", "demo", "--evaluations", "--dry-run")
+    assert "rollouts 6" in printed
+    assert str(home.work / "demo") in printed
+
+
+def test_a_run_that_a_process_works_on_is_refused(sqlite: Store, home: Home) -> None:
+    create(sqlite, home, "demo")
+    with sqlite.write() as session:
+        queries.run_leases.claim_run(session, run="demo", owner="elsewhere:42:7", lease_seconds=60)
+    rows, left = counts(sqlite), files(home)
+    assert "process 42 on elsewhere works on it" in coevo("runs", "delete", "demo", "--yes", "--evaluations", code=1)
+    with pytest.raises(RunHeld):  # also if it began after the first look
+        deletion.delete(home, sqlite, "demo", evaluations=True)
+    assert (counts(sqlite), files(home)) == (rows, left)
+
+
+def test_a_run_is_refused_whose_checkpoints_another_run_or_an_evaluation_refers_to(sqlite: Store, home: Home) -> None:
+    for run in ("old", "new"):
+        with sqlite.write() as session:
+            queries.runs.create_run(session, name=run, config=CoEvolution())
+        publish_checkpoint(home, sqlite, run, "base", 0)
+    with sqlite.write() as session:
+        queries.checkpoints.add_checkpoint(session, checkpoint("new", "solver", 1, parent="old/base/0"), {})
+    rows = counts(sqlite)
+    with pytest.raises(DiskError, match="run old: cannot be deleted: its checkpoints are referred to by new"):
+        deletion.delete(home, sqlite, "old", evaluations=True)
+    key = store_answers_of(sqlite, "new/solver/1", "micro", ["RR"], checkpoint="new/solver/1")
+    write(evaluation_path(home.texts, key))
+    with pytest.raises(DiskError, match=rf"evaluation {key} \(new/solver/1 on micro\) measured; --evaluations"):
+        deletion.delete(home, sqlite, "new", evaluations=False)
+    assert deletion.delete(home, sqlite, "new", evaluations=True).evaluations == [key]
+    deletion.delete(home, sqlite, "old", evaluations=False)
+    assert files(home) == set()
+    assert counts(sqlite)["evaluations"] == 0 < rows["runs"]
+
+
+def test_an_evaluation_by_another_run_keeps_a_run(sqlite: Store, home: Home) -> None:
+    for run in ("old", "new"):
+        with sqlite.write() as session:
+            queries.runs.create_run(session, name=run, config=CoEvolution())
+        publish_checkpoint(home, sqlite, run, "base", 0)
+    with sqlite.write() as session:
+        row = queries.evaluations.begin_evaluation(
+            session, model="old/base/0", benchmark="micro", manifest={}, run="new", checkpoint="old/base/0"
+        )
+        queries.evaluations.add_results(session, row.id, [Evaluated("item", None, 1, 1, True, True)])
+        add_evaluations(session, checkpoint="old/base/0", benchmark="other", items=[])  # its own does not
+    with pytest.raises(DiskError, match="referred to by new"):
+        deletion.planned(home, sqlite, "old", evaluations=True)
+
+
+def test_after_a_crash_the_same_command_removes_what_is_left(
+    sqlite: Store, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(sqlite, home, "demo")
+    removed = list[Path]()
+
+    def killed(path: Path) -> None:
+        if len(removed) == 2:
+            raise KeyboardInterrupt
+        removed.append(path)
+        discard(path)
+
+    discard = deletion.discard
+    with monkeypatch.context() as patched:
+        patched.setattr(deletion, "discard", killed)
+        with pytest.raises(KeyboardInterrupt):
+            deletion.delete(home, sqlite, "demo", evaluations=True)
+    assert set(counts(sqlite).values()) - {1} == {0}  # 1: the benchmark's question, which belongs to no run
+    assert files_of_run(home, "demo")
+    again = deletion.delete(home, sqlite, "demo", evaluations=True)
+    assert (again.rows, files_of_run(home, "demo")) == ({}, [])
+    with pytest.raises(NotThere, match="run demo: no such run"):
+        deletion.delete(home, sqlite, "demo", evaluations=True)
+
+
+def test_nobody_can_create_the_run_again_until_its_files_are_removed(
+    sqlite: Store, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(sqlite, home, "demo")
+    holders = list[str | None]()
+    discard = deletion.discard
+
+    def watched(path: Path) -> None:
+        with sqlite.read() as session:
+            holder = queries.run_leases.run_holder(session, "demo")
+        holders.append(holder.owner if holder else None)
+        discard(path)
+
+    monkeypatch.setattr(deletion, "discard", watched)
+    deletion.delete(home, sqlite, "demo", evaluations=True)
+    assert {*holders} == {owner()}
+    assert counts(sqlite)["run_leases"] == 0
+
+
+def test_if_prefect_does_not_answer_nothing_is_deleted(sqlite: Store, home: Home) -> None:
+    create(sqlite, home, "demo")
+    with pytest.raises(DiskError, match="Prefect may have active flow runs of it: Prefect did not answer"):
+        deletion.refuse_at_work(sqlite, "demo", Prefect(PrefectServer("http://127.0.0.1:1")))
+    deletion.refuse_at_work(sqlite, "demo", None)
+
+
+def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: Home, prefect_url: str) -> None:
+    from tests.services.prefect_server import post, prefect_at  # Prefect reads its settings when it is imported
+
+    create(sqlite, home, "demo-deleted")
+    [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
+    flow_run = {"flow_id": flow["id"], "parameters": {"run": "demo-deleted"}, "state": {"type": "SCHEDULED"}}
+    key, prefect = post(prefect_url, "/flow_runs/", **flow_run)["id"], Prefect(prefect_at(prefect_url))
+    with pytest.raises(DiskError, match=r"run demo-deleted: .*no flow runner .* `coevo runs cancel demo-deleted`"):
+        deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
+    post(prefect_url, f"/flow_runs/{key}/set_state", state={"type": "CANCELLED"})
+    deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
