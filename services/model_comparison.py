@@ -10,7 +10,7 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from core.settings.evaluation import Protocol
+from core.settings.evaluation import MOST_SAMPLES, Protocol
 from core.statistics.curves import CurvePoint, Tally, majority_at_k, pass_at_k
 from core.statistics.estimates import Estimate, mean_share, share
 from core.statistics.seeds import Difference, average_bootstrap
@@ -121,8 +121,10 @@ def compare_models(
     the same questions in the same way.
     """
     for metric in metrics:
-        if metric is not None and not METRIC.fullmatch(metric):
-            raise StoreError(f"metric: expected greedy, pass@K or maj@K, such as pass@16, got {metric!r}")
+        if metric is not None and (not METRIC.fullmatch(metric) or needed(metric) > MOST_SAMPLES):
+            raise StoreError(
+                f"metric: expected greedy, pass@K or maj@K, such as pass@16, with K up to {MOST_SAMPLES:,}, got {metric!r}"
+            )
     stored = {model: stored_model(session, model) for model in models}
     sufficient = Protocol(samples=max(Protocol().samples, *map(needed, metrics)))
     compared = [_compared(session, stored, name, protocol, sufficient) for name, protocol in benchmarks.items()]

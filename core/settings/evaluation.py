@@ -11,7 +11,8 @@ from core.questions.prompts import SOLVER_SYSTEM
 from core.settings.bounds import Iterations, Part, Positive
 from core.settings.training import Sampling
 
-Samples = Annotated[int, Field(ge=0, le=1_024)]
+MOST_SAMPLES = 1_024  # answers to a question
+Samples = Annotated[int, Field(ge=0, le=MOST_SAMPLES)]
 
 
 class Columns(Part):

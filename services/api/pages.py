@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -83,7 +83,7 @@ def _decoded(after: str) -> Any:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _is_index(value: float) -> bool:

@@ -60,15 +60,15 @@ def test_questions_can_be_searched_by_text(address: str, page: Page, sent_by: st
         page.goto(f"{address}/runs/{RUN}/1")
         expect(rows.first).to_be_visible()
         text = rows.first.locator("td.text").inner_text()
-        page.get_by_label("Text").fill(text)
+        page.get_by_label("Text", exact=True).fill(text)
         if sent_by == "the button":
             page.get_by_role("button", name="Search").click()
         else:
-            page.get_by_label("Text").press(sent_by)
+            page.get_by_label("Text", exact=True).press(sent_by)
         page.wait_for_url("**/1?text=*")
         expect(rows.locator("td.text")).to_have_text([text])
-        page.get_by_label("Text").fill("")
-        page.get_by_label("Text").press("Enter")
+        page.get_by_label("Text", exact=True).fill("")
+        page.get_by_label("Text", exact=True).press("Enter")
         page.wait_for_url("**/1")
         expect(rows.nth(1)).to_be_visible()
 

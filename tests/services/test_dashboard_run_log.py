@@ -39,6 +39,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             say("evaluate 0: micro pass@1 27.1% [24.0, 30.2], greedy 26.0% [20.9, 31.9] (n = 240); 60.0 s")
     with store.write() as session:
         held = {"iteration": 1, "owner": "host:1:1"}
+        queries.run_leases.claim_run(session, run="at-work", owner="host:1:1", lease_seconds=600)
         queries.ledger.claim_stage(session, run="at-work", stage="train_challenger", lease_seconds=600, **held)
         queries.ledger.claim_stage(session, run="failed", stage="label_questions", lease_seconds=600, **held)
         queries.ledger.fail_stage(session, run="failed", stage="label_questions", error="InferenceError: 503", **held)
