@@ -122,9 +122,8 @@ def compare_models(
     """
     for metric in metrics:
         if metric is not None and (not METRIC.fullmatch(metric) or needed(metric) > MOST_SAMPLES):
-            raise StoreError(
-                f"metric: expected greedy, pass@K or maj@K, such as pass@16, with K up to {MOST_SAMPLES:,}, got {metric!r}"
-            )
+            expected = f"greedy, pass@K or maj@K, such as pass@16, with K up to {MOST_SAMPLES:,}"
+            raise StoreError(f"metric: expected {expected}, got {metric!r}")
     stored = {model: stored_model(session, model) for model in models}
     sufficient = Protocol(samples=max(Protocol().samples, *map(needed, metrics)))
     compared = [_compared(session, stored, name, protocol, sufficient) for name, protocol in benchmarks.items()]
