@@ -19,7 +19,8 @@ from tests.run_in_each_state import REASONS, STATES, store_each_state
 from tests.synthetic_run import create
 
 DOCS = Path(__file__).parents[2] / "docs" / "dashboard.md"
-NOW = datetime.now(UTC)
+NOW = datetime.now(UTC)  # when the tests were collected, which may be long before they run
+DAY = 24 * 60  # minutes
 
 
 def flow_run(state: str, minutes: float = 5, **changes: Any) -> FlowRun:
@@ -89,7 +90,7 @@ def test_a_flow_that_failed_before_it_changed_anything_counts_until_the_run_chan
     with sqlite.write() as session:
         create(session, "r")
         queries.runs.set_run_status(session, "r", "cancelled")
-    failed = flow_run("FAILED", -5, message="no vLLM")  # after the run was cancelled
+    failed = flow_run("FAILED", -DAY, message="no vLLM")  # after the run was cancelled
     assert state_with(sqlite, failed).reason == "failed before its first stage began: no vLLM"
     assert state_with(sqlite, flow_run("FAILED", 5, started=None)).state == "cancelled"
 
@@ -101,7 +102,7 @@ def test_a_process_that_is_killed_while_it_prepares_a_run_leaves_it_interrupted(
     with sqlite.write() as session:
         queries.run_leases.claim_run(session, run="r", owner="host:1:1", lease_seconds=0)
     assert state_with(sqlite, flow_run("RUNNING")).state == "interrupted"
-    assert state_with(sqlite, flow_run("RUNNING", -5)).state == "preparing"  # a later flow run, which goes on
+    assert state_with(sqlite, flow_run("RUNNING", -DAY)).state == "preparing"  # a later flow run, which goes on
 
 
 def test_a_paused_run_goes_on_once_prefect_has_the_decision(sqlite: Store) -> None:
