@@ -14,7 +14,16 @@ from services.api.app import PREFIX, create_app
 from storage.session import Store
 
 MISSING, PLANNED = 3, 2  # the example is planned to have two iterations, and its second one has no label yet
-VALUES = {"run": RUN, "role": "solver", "index": 0, "sample_index": 0, "oracle": "human"}
+VALUES = {
+    "run": RUN,
+    "role": "solver",
+    "index": 0,
+    "sample_index": 0,
+    "oracle": "human",
+    "step": 1,
+    "prompt": 0,
+    "rollout": 0,
+}
 BODIES = {"samples": {"oracle": "human", "size": 4}, "labelling": {"verdict": "right", "annotator": "ann"}}
 QUERIES = {"next": {"annotator": "ann"}}
 

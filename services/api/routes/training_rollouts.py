@@ -53,7 +53,7 @@ class RolloutQuery(BaseModel):
 
 
 def _training(session: ReadSession, run: RunName, role: Role, iteration: Iteration) -> Training:
-    queries.runs.get_run(session, run)
+    queries.runs.refuse_missing_iteration(session, run, iteration)
     return Training(run, iteration, role)
 
 
