@@ -14,7 +14,7 @@ from services.api.app import create_app
 from storage import queries
 from storage.session import Store, open_store
 from tests.api_server import served
-from tests.browsing import serious_violations, without_complaints
+from tests.browsing import violations, without_complaints
 from tests.synthetic_run import create, fill_run
 
 RUN, BEGUN = "finished", "begun"
@@ -67,7 +67,7 @@ def test_the_questions_in_view_are_downloaded_and_counted(address: str, page: Pa
         assert {row["iteration"] for row in rows} == {1, 2, 3}
         assert len(rows) == counted.value.json()["questions"]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert serious_violations(page) == []
+        assert violations(page) == []
 
 
 def test_votes_are_downloaded_with_their_texts(address: str, page: Page) -> None:
@@ -108,4 +108,4 @@ def test_every_page_links_to_the_api_reference(address: str, page: Page, scheme:
     )
     assert ink == paper  # Redoc has the colours of the theme
     page.evaluate("document.getElementById('reference').remove()")  # axe checks our part of the page
-    assert serious_violations(page) == []
+    assert violations(page) == []
