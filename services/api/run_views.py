@@ -96,7 +96,8 @@ def text(state: RunState) -> str:
 
 def only_in_prefect(session: Session, known: KnownFlowRuns) -> dict[str, None]:
     """The names of the runs that Prefect knows and the store does not; the values are None."""
-    return dict.fromkeys(known.by_run.keys() - queries.runs.runs_named(session, known.by_run).keys())
+    stored = queries.runs.runs_named(session, known.by_run) if known.by_run else {}
+    return dict.fromkeys(known.by_run.keys() - stored.keys())
 
 
 def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | None]) -> list[RunSummary]:
