@@ -226,7 +226,7 @@ def test_a_key_that_is_not_set_is_named(home: Home) -> None:
 
 def test_batches_and_heads_that_cannot_be_divided_are_named(home: Home) -> None:
     preset = of_preset(home, "rzero-qwen3-4b", trainer__gpus_per_node=7)
-    assert_fault(check("settings", preset), "GPUs: EasyR1 divides .* evenly: expected a divisor of 512, got 7")
+    assert_fault(check("settings", preset), "trainer.gpus_per_node: expected a divisor of 512, got 7")
     preset = of_preset(home, "rzero-qwen3-4b", trainer__tensor_parallel=3)
     assert_fault(
         check("GPUs needed", preset), "trainer.tensor_parallel: expected a divisor of the model's 32 .*, got 3"
@@ -255,11 +255,16 @@ def test_a_check_s_process_does_not_outlive_the_command_after_ctrl_c(tmp_path: P
     os.mkfifo(fifo)
     question = f"exec 9> {fifo}; echo started >&9; exec sleep 1000"
     code = (
+        # The tests may run in the background of a shell, whose processes ignore Ctrl-C.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from orchestrator.doctor import devices, examine\n"
         f"def ask(_): devices.run(['sh', '-c', {question!r}], dict())\n"
         "[*examine.examine(None, [('asks', ask, 1000)])]"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as command, fifo.open() as started:
+    with (
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as command,
+        fifo.open() as started,
+    ):
         assert started.readline() == "started\n"
         command.send_signal(signal.SIGINT)
         assert command.wait(60) != 0

@@ -89,7 +89,7 @@ def test_missing_signals_are_computed_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "line", "complaint"),
     [
-        ("grop", "{}", "method grop: not a valid method"),
+        ("grop", "{}", "method 'grop': no such method"),
         ("ttrl", "{", r"line 1: not JSON"),
         ("ttrl", "[]", "line 1: the line: Input should be a valid dictionary"),
         ("ttrl", '{"question_id": "a", "rollouts": []}', "line 1: rollouts: List should have at least 1 item"),

@@ -50,7 +50,7 @@ def test_every_stage_s_task_has_its_progress_and_its_result_as_artifacts(live: L
         key = stage.replace("_", "-")
         results = _artifacts(live, f"{whole_run.name}-1-{key}")
         progress = _artifacts(live, f"{whole_run.name}-{key}-1")
-        assert [artifact["type"] for artifact in results] == ["table" if stage == "label_questions" else "markdown"] * 2
+        assert [artifact["type"] for artifact in results] == ["markdown"] * 2
         assert [(artifact["type"], artifact["data"]) for artifact in progress] == [("progress", 100)] * 2
         tasks = [{artifact["task_run_id"] for artifact in artifacts} for artifacts in (results, progress)]
         assert len(tasks[0]) == 2

@@ -135,7 +135,7 @@ def test_a_typo_in_the_preset_is_one_line_in_prefect_s_logs(tmp_path: Path, pref
     assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 1
     flow_runs = post(prefect_url, "/flow_runs/filter", flows={"name": {"any_": ["co-evolve"]}})
     [flow_run] = [row for row in flow_runs if row["name"] == "demo"]
-    complaint = "ConfigError: preset 'dmeo': no such preset; expected one of demo, demo-long, dr_grpo"
+    complaint = "RunError: preset: 'dmeo': no such preset (did you mean demo?); expected one of demo, demo-long"
     assert complaint in flow_run["state"]["message"]
 
     def errors() -> list[str]:
