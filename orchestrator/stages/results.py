@@ -80,6 +80,8 @@ class StageResult:
 def stage_result(session: Session, key: StageKey, result: Result) -> StageResult:
     """What a stage that is done says. `result` is its result in the ledger; the rest is read from the store."""
     if key.stage in _TRAINED:
+        if result.get("trained") is False:  # a Challenger that is never trained
+            return StageResult(sentences=(f"nothing is trained; the model stays {result['checkpoint']}",))
         return StageResult(tuple(_training(session, key, result)))
     if key.stage in ("evaluate", "evaluate_labelled"):
         return StageResult(tuple(_accuracies(session, key.run, str(result["checkpoint"]))))
@@ -130,6 +132,8 @@ def _audit(session: Session, key: StageKey, result: Result) -> StageResult:
     oracle = result["oracle"]
     if oracle is None:
         return StageResult(sentences=("the run has no oracle, so nothing was audited",))
+    if "unreachable" in result:
+        return StageResult(sentences=(f"the oracle {oracle} did not answer, so nothing was audited",))
     points = [point for point in label_points(session, key.run, key.iteration) if point.oracle == oracle]
     figures = [
         Figure.of_share(f"{_AUDITED[point.name]} of {point.over} labels", estimate)

@@ -214,7 +214,7 @@ def test_no_process_has_a_secret_in_its_arguments(served: Live) -> None:
 def test_no_log_has_a_secret(served: Live) -> None:
     services = served.services
     secrets = [served.home.api_key, services.ray_token, services.prefect_auth, access.key_of(services.ray_token)]
-    logs = [path.read_text(errors="replace") for path in served.home.logs.iterdir()]
+    logs = [path.read_text(errors="replace") for path in served.home.logs.rglob("*") if path.is_file()]
     assert logs
     assert not [secret for secret in secrets if any(secret in text for text in logs)]
 

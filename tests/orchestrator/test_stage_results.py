@@ -108,3 +108,22 @@ def test_every_stage_has_a_line_and_a_table(run: Store) -> None:
         assert bool(shown.line) == bool(shown.table) == (stage != "evaluate_labelled"), stage
         assert "\n" not in shown.line
         assert "{" not in shown.table
+
+
+@pytest.mark.parametrize(
+    ("stage", "result", "line"),
+    [
+        (
+            "train_challenger",
+            {"checkpoint": "small/base/0", "trained": False},
+            "nothing is trained; the model stays small/base/0",
+        ),
+        (
+            "audit_labels",
+            {"oracle": "judge_m", "unreachable": "InferenceError: http://127.0.0.1:9/v1: refused"},
+            "the oracle judge_m did not answer, so nothing was audited",
+        ),
+    ],
+)
+def test_a_stage_that_had_nothing_to_do_says_so(run: Store, stage: Stage, result: Result, line: str) -> None:
+    assert result_of(run, stage, result).line == line
