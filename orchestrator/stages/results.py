@@ -80,9 +80,9 @@ class StageResult:
 def stage_result(session: Session, key: StageKey, result: Result) -> StageResult:
     """What a stage that is done says. `result` is its result in the ledger; the rest is read from the store."""
     if key.stage in _TRAINED:
-        if result.get("trained") is False:  # a Challenger that is never trained
-            return StageResult(sentences=(f"nothing is trained; the model stays {result['checkpoint']}",))
-        return StageResult(tuple(_training(session, key, result)))
+        is_fixed = result.get("trained") is False  # a Challenger that is never trained
+        unchanged = (f"nothing is trained; the model stays {result['checkpoint']}",) if is_fixed else ()
+        return StageResult(() if is_fixed else tuple(_training(session, key, result)), unchanged)
     if key.stage in ("evaluate", "evaluate_labelled"):
         return StageResult(tuple(_accuracies(session, key.run, str(result["checkpoint"]))))
     match key.stage:
