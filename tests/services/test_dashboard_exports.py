@@ -107,5 +107,6 @@ def test_every_page_links_to_the_api_reference(address: str, page: Page, scheme:
         for at in ("#reference h1", "body")
     )
     assert ink == paper  # Redoc has the colours of the theme
-    page.evaluate("document.getElementById('reference').remove()")  # axe checks our part of the page
+    # Axe checks our part of the page: Redoc's is replaced by its heading.
+    page.evaluate("document.getElementById('reference').replaceChildren(document.querySelector('#reference h1'))")
     assert violations(page) == []
