@@ -54,7 +54,7 @@ def paused(last: Stage | None) -> str:
 
 
 def nobody(run: str, since: datetime, now: datetime) -> str:
-    return f"no process works on it since {_time(since, now)}; `coevo resume {run}` continues it"
+    return f"no process has worked on it since {_time(since, now)}; `coevo resume {run}` continues it"
 
 
 def waiting(flow_run: FlowRun, now: datetime) -> str:

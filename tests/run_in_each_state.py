@@ -44,8 +44,8 @@ REASONS = {
     "running": "iteration 2, train_solver: 3 of 20 steps, reward 0.500",
     "between-stages": "between two stages",
     "paused": "paused after iteration 1 until somebody decides",
-    "interrupted": r"no process works on it since \d\d:\d\d UTC; `coevo resume interrupted` continues it",
-    "interrupted-while-paused": r"no process works on it since \d\d:\d\d UTC; "
+    "interrupted": r"no process has worked on it since \d\d:\d\d UTC; `coevo resume interrupted` continues it",
+    "interrupted-while-paused": r"no process has worked on it since \d\d:\d\d UTC; "
     "`coevo resume interrupted-while-paused` continues it",
     "cancelled": "cancelled during label_questions 1",
     "failed": r"evaluate 3 failed: BenchmarkError: no \[red\]such\[/\] <b>file</b>",

@@ -94,6 +94,9 @@ function pointTitle(point, isShare, unit, axis) {
   return lines.filter(Boolean).join("\n");
 }
 
+/** The points of a solid line, and of a dashed one. */
+const SYMBOLS = ["circle", "diamond"];
+
 /**
  * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow. The points
  * of a dashed line are diamonds, so that points far from their line can be told apart.
@@ -104,7 +107,7 @@ function pointTitle(point, isShare, unit, axis) {
  */
 export function IterationChart({ lines, label, share = true, height = 260, unit = "", axis = "iteration" }) {
   const points = lines.flatMap(({ name, colour, dash, points }) => {
-    const symbol = dash && dash !== "none" ? "diamond" : "circle";
+    const symbol = SYMBOLS[dash && dash !== "none" ? 1 : 0];
     return points.map((point) => ({ ...point, name, colour, symbol }));
   });
   /** @param {number} width */
@@ -128,6 +131,7 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
       },
       y: { label: null, grid: true, nice: true, ticks: 5, tickFormat: share ? percentFormat(values) : undefined },
       color: { type: "identity" },
+      symbol: { domain: SYMBOLS, range: SYMBOLS },
       marks: [
         Plot.areaY(pointsWithInterval, {
           x: "iteration",
