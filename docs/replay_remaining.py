@@ -37,7 +37,9 @@ def forecasts(run: RunDetail, ledgers: dict[str, list[StageRow]], runs: list[Run
     stages = [*plan(parse_config(run.config, run.name))]
     ends = {name: _end(ledger) for name, ledger in ledgers.items()}
     for row in rows:
-        before = [one for one in rows if one.finished_at is not None and one.finished_at <= row.started_at]
+        before = [
+            earlier for earlier in rows if earlier.finished_at is not None and earlier.finished_at <= row.started_at
+        ]
         now = [*before, replace(row, status="running", finished_at=None)]
         finished = [other for other in runs if other.status in ENDED and ends[other.name] <= row.started_at]
         durations = {other.name: durations_of(ledgers[other.name]) for other in finished}
@@ -50,18 +52,18 @@ def forecasts(run: RunDetail, ledgers: dict[str, list[StageRow]], runs: list[Run
             yield Forecast("run", bool(similar), row.iteration, answer.of_run, until_end)
 
 
-def table(found: list[Forecast]) -> Iterator[str]:
+def table(all_forecasts: list[Forecast]) -> Iterator[str]:
     yield "| time until the end of | based on | ranges given | the true end was in it | high / low, median |"
     yield "|---|---|---:|---:|---:|"
     for of in ("stage", "run"):
         for has_similar in (True, False):
-            rows = [one for one in found if (one.of, one.has_similar) == (of, has_similar)]
-            given = [one for one in rows if one.given is not None]
-            right = sum(one.given.low <= one.true <= one.given.high for one in given if one.given)
+            rows = [row for row in all_forecasts if (row.of, row.has_similar) == (of, has_similar)]
+            given = [row for row in rows if row.given is not None]
+            right = sum(row.given.low <= row.true <= row.given.high for row in given if row.given)
             hits = share(right, len(given))
             if hits is None:
                 continue
-            width = median(one.given.high / max(one.given.low, 0.001) for one in given if one.given)
+            width = median(row.given.high / max(row.given.low, 0.001) for row in given if row.given)
             basis = "similar runs and itself" if has_similar else "its own earlier stages"
             interval = f"{hits.value:.0%} [{hits.lo:.0%}, {hits.hi:.0%}]"
             yield f"| a {of} | {basis} | {len(given)} of {len(rows)} | {interval} | {width:.1f} |"
@@ -78,6 +80,6 @@ if __name__ == "__main__":
         ledgers = {run.name: queries.ledger.stages_of(session, run.name) for run in all_runs}
     finished = [run for run in all_runs if run.status in ENDED]
     whole = [run for run in finished if all(row.attempt == 1 for row in ledgers[run.name])]
-    found = [forecast for run in whole for forecast in forecasts(run, ledgers, all_runs)]
-    print("\n".join(table(found)))
+    all_forecasts = [forecast for run in whole for forecast in forecasts(run, ledgers, all_runs)]
+    print("\n".join(table(all_forecasts)))
     print(f"\n{len(whole)} runs; {len(finished) - len(whole)} more were interrupted and are left out")

@@ -26,7 +26,7 @@ class PaperValue:
     """
 
     value: str
-    where: str
+    reference: str
     same: bool | None
 
 
@@ -95,7 +95,7 @@ def _described(setting: Setting, row: Row | None) -> RunSetting:
     paper = None
     if row is not None:
         value = stated(row.paper)
-        paper = PaperValue(row.paper, row.where, None if value is None else value == setting.value)
+        paper = PaperValue(row.paper, row.reference, None if value is None else value == setting.value)
     return RunSetting(setting.name, as_json(setting.value), setting.source, setting.default, setting.differs, paper)
 
 

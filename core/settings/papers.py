@@ -15,14 +15,14 @@ _NAMED = re.compile(r"`([^`]+)`")
 class Row:
     """A row of a table: the settings with the dotted names `settings` have the value `ours` in the preset.
 
-    `paper` is the cell about the paper's value, in Markdown, and `where` names the place in the paper or in its code.
+    `paper` is the cell about the paper's value, in Markdown, and `reference` is where the paper or its code states it.
     `reasons` is the text of the section about what differs from the paper.
     """
 
     settings: tuple[str, ...]
     ours: Any
     paper: str
-    where: str
+    reference: str
     reasons: str
 
 
@@ -45,8 +45,8 @@ def read_rows(page: str) -> tuple[dict[str, list[Row]], dict[str, str]]:
             base = names[-1] if "as" in re.split(r"\W+", heading) else None
             if base is not None and base != preset:
                 like[preset] = base
-            settings, ours, paper, where = cells
-            row = Row(tuple(_NAMED.findall(settings)), json.loads(ours.strip("`")), paper, where, reasons)
+            settings, ours, paper, reference = cells
+            row = Row(tuple(_NAMED.findall(settings)), json.loads(ours.strip("`")), paper, reference, reasons)
             rows[preset].append(row)
     return rows, like
 

@@ -61,19 +61,19 @@ def examine(subject: Subject, checks: Iterable[tuple[str, Check, float]] | None 
 
 def _within(check: Check, subject: Subject, deadline_s: float) -> Finding:
     """What a check finds. If it is not done by the deadline, it is left behind in its thread."""
-    found: Future[Finding] = Future()
+    answer: Future[Finding] = Future()
 
     def work() -> None:
         try:
-            found.set_result(check(subject))
+            answer.set_result(check(subject))
         except Exception as error:  # noqa: BLE001 (passed to the thread that waits)
-            found.set_exception(error)
+            answer.set_exception(error)
 
     threading.Thread(target=work, name="check", daemon=True).start()
     try:
-        return found.result(deadline_s)
+        return answer.result(deadline_s)
     except CheckFailed as fault:
         return Finding("fault", str(fault), fault.remedy)
     except (CoevoError, OSError) as error:  # a TimeoutError is an OSError
-        late = not found.done()
+        late = not answer.done()
         return Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))

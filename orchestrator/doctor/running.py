@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
-from orchestrator.installation import cluster
+from orchestrator.installation import cluster, reachable
 from storage.errors import StoreError
 from storage.session import open_store
 
@@ -56,8 +56,8 @@ def check_answers(subject: Subject) -> Finding:
     services = subject.services
     if services is None or not cluster.running(subject.home):
         return skipped("no services are up")
-    problems = [cluster.problem_with_ray(services), cluster.problem_with_prefect(services.prefect)]
-    problems += [cluster.problem_with_api(subject.home, services.api_url)] if services.api_url else []
+    problems = [reachable.problem_with_ray(services), reachable.problem_with_prefect(services.prefect)]
+    problems += [reachable.problem_with_api(subject.home, services.api_url)] if services.api_url else []
     if listed := [problem for problem in problems if problem]:
         raise CheckFailed("; ".join(listed), f"coevo down, then coevo up; their logs are in {subject.home.logs}")
     return ok("Ray, Prefect and the API answer" if services.api_url else "Ray and Prefect answer")

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import httpx
 import psutil
 
 from core.errors import CoevoError
@@ -26,11 +25,17 @@ from core.waiting import wait_until
 from orchestrator.installation import processes
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, NotUp, Services, make_private
-from services.prefect_server import PrefectServer
+from orchestrator.installation.reachable import (
+    has_deployments,
+    is_healthy,
+    problem_of_each,
+    problem_with_prefect,
+    problem_with_ray,
+    problems_of,
+)
 
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
-_ANSWER_S = 2.0
 _STARTING_S = 60.0  # how long a command waits for services that `coevo up` is still starting
 
 
@@ -134,9 +139,9 @@ def _commands(home: Home, ports: Ports, services: Services) -> list[tuple[str, l
         (
             "runner",
             [sys.executable, "-m", "orchestrator.installation.runner"],
-            lambda: _has_deployments(services.prefect),
+            lambda: has_deployments(services.prefect),
         ),
-        ("api", api, lambda: _is_healthy(services.api_url)),
+        ("api", api, lambda: is_healthy(services.api_url)),
     ]
 
 
@@ -173,7 +178,7 @@ def running(home: Home) -> list[str]:
     if services.processes:
         recorded = services.processes.items()
         return [name for pid, (name, started) in recorded if processes.is_running(pid, started)]
-    return [name for name, problem in _problem_of_each(services).items() if problem is None]
+    return [name for name, problem in problem_of_each(services).items() if problem is None]
 
 
 def needed(home: Home) -> Services:
@@ -181,7 +186,7 @@ def needed(home: Home) -> Services:
     instance after a reboot."""
     services = home.services()
     if not services.processes:
-        problems = _problems(services)
+        problems = problems_of(services)
         if problems:
             raise NotUp(f"not ready at the addresses that the environment gives: {'; '.join(problems)}")
         return services
@@ -196,8 +201,10 @@ def needed(home: Home) -> Services:
 
 def wait_until_ready(home: Home, services: Services) -> None:
     """Wait for services that `coevo up` is still starting. Raises `NotUp` naming those that do not answer."""
-    if not wait_until(lambda: not _problems(services), _STARTING_S, 0.2):
-        raise NotUp(f"not ready after {_STARTING_S:g} s: {'; '.join(_problems(services))}; see the logs in {home.logs}")
+    if not wait_until(lambda: not problems_of(services), _STARTING_S, 0.2):
+        raise NotUp(
+            f"not ready after {_STARTING_S:g} s: {'; '.join(problems_of(services))}; see the logs in {home.logs}"
+        )
 
 
 def join(home: Home) -> Services:
@@ -218,15 +225,6 @@ def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
             f"COEVO_RAY_ADDRESS: expected it to be unset, since `coevo {command}` is for services of this machine; "
             f"got {address}, which is started and stopped elsewhere"
         )
-
-
-def _problems(services: Services) -> list[str]:
-    return [f"{name}: {problem}" for name, problem in _problem_of_each(services).items() if problem]
-
-
-def _problem_of_each(services: Services) -> dict[str, str | None]:
-    """Service that a run needs -> the problem with it, or None."""
-    return {"ray": problem_with_ray(services), "prefect": problem_with_prefect(services.prefect)}
 
 
 def _end(services: list[psutil.Process], patience_s: float) -> None:
@@ -269,55 +267,3 @@ def _wait_until_ready(home: Home, name: str, process: subprocess.Popen[bytes], i
 def _is_in_use(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _get(url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
-    return httpx.get(url, headers=headers, timeout=_ANSWER_S, trust_env=False)
-
-
-def problem_with_api(home: Home, api_url: str) -> str | None:
-    """The problem with the REST API of this home; None if it answers to the home's own key."""
-    headers = {"Authorization": f"Bearer {home.api_key}"}
-    return _problem(api_url, lambda: _get(f"{api_url}/api/v1/runs", headers), "API key")
-
-
-def _is_healthy(api_url: str) -> bool:
-    try:
-        return _get(f"{api_url}/healthz").status_code == httpx.codes.OK
-    except httpx.TransportError:
-        return False
-
-
-def _problem(url: str, request: Callable[[], httpx.Response], secret: str) -> str | None:
-    """The problem with the service at `url`; None if it answers. `secret` is the environment variable of its secret."""
-    try:
-        status = request().status_code
-    except httpx.TransportError:
-        return f"{url} does not answer"
-    if status == httpx.codes.UNAUTHORIZED:
-        return f"{url} answers with HTTP 401: it expects another {secret}"
-    return None if status == httpx.codes.OK else f"{url} answers with HTTP {status}"
-
-
-def problem_with_ray(services: Services) -> str | None:
-    """The problem with Ray's dashboard, through which Ray is asked; None if it can be used."""
-    url = services.dashboard_url
-    return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
-
-
-def problem_with_prefect(server: PrefectServer) -> str | None:
-    """The problem with the Prefect server; None if it can be used."""
-
-    def request() -> httpx.Response:  # unlike /health, this route needs the password
-        return server.request("GET", "/admin/version", timeout_s=_ANSWER_S)
-
-    return _problem(server.url, request, "PREFECT_API_AUTH_STRING")
-
-
-def _has_deployments(server: PrefectServer) -> bool:
-    """Whether the runner has registered its deployments with Prefect."""
-    try:
-        response = server.request("POST", "/deployments/count", {}, _ANSWER_S)
-    except httpx.TransportError:
-        return False
-    return response.status_code == 200 and response.json() > 0

@@ -27,9 +27,9 @@ from prefect.exceptions import ObjectNotFound
 from core.errors import CoevoError
 from orchestrator.evaluation_flows import evaluate, recheck
 from orchestrator.flows import co_evolve, iteration, self_train
-from orchestrator.installation.cluster import problem_with_prefect
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
+from orchestrator.installation.reachable import problem_with_prefect
 from storage.session import open_store
 
 POOL = "coevo"

@@ -64,7 +64,7 @@ def test_a_configuration_has_sources_defaults_and_the_paper_s_values(
         settings[name] for name in ("solver.reward.alpha", "solver.reward.clip_high", "dataset.votes")
     )
     assert (alpha["value"], alpha["source"], alpha["default"], alpha["differs"]) == (0.75, "override", 0.5, True)
-    assert alpha["paper"] == {"value": "0.5", "where": "Table 4", "same": False}
+    assert alpha["paper"] == {"value": "0.5", "reference": "Table 4", "same": False}
     assert (clip["source"], clip["paper"]["same"]) == ("default", True)
     assert (votes["source"], votes["differs"], votes["paper"]) == ("default", False, None)
     assert settings["solver.reward.advantage"]["paper"]["same"] is None  # "z-score" is no value

@@ -12,7 +12,7 @@ _SETTING = {
     "source": "preset",
     "default": 8000,
     "differs": True,
-    "paper": {"value": "8,000", "where": "2.3", "same": False},
+    "paper": {"value": "8,000", "reference": "2.3", "same": False},
 }
 
 EXAMPLES: dict[str, Any] = {

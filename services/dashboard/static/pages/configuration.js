@@ -118,8 +118,8 @@ function SettingRow({ setting: { name, value, source, default: usual, differs, p
 }
 
 /** @param {{ paper: Schemas["PaperValue"] }} props */
-function Paper({ paper: { value, where, same } }) {
+function Paper({ paper: { value, reference, same } }) {
   const text = value.replaceAll("`", "");
   const verdict = same === null ? "" : same ? "same" : "differs";
-  return html`${text} ${verdict && html`<span class=${same ? "s-right" : "s-ill_posed"}>${verdict}</span>`}${where && html` <small>${where.replaceAll("`", "")}</small>`}`;
+  return html`${text} ${verdict && html`<span class=${same ? "s-right" : "s-ill_posed"}>${verdict}</span>`}${reference && html` <small>${reference.replaceAll("`", "")}</small>`}`;
 }

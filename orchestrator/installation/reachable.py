@@ -1,0 +1,75 @@
+"""Whether the services answer: Ray, Prefect and the REST API are asked with their secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import httpx
+
+from orchestrator.installation.home import Home, Services
+from services.prefect_server import PrefectServer
+
+_ANSWER_S = 2.0
+
+
+def problems_of(services: Services) -> list[str]:
+    """The problems with the services that a run needs, each with the service's name."""
+    return [f"{name}: {problem}" for name, problem in problem_of_each(services).items() if problem]
+
+
+def problem_of_each(services: Services) -> dict[str, str | None]:
+    """Service that a run needs -> the problem with it, or None."""
+    return {"ray": problem_with_ray(services), "prefect": problem_with_prefect(services.prefect)}
+
+
+def problem_with_ray(services: Services) -> str | None:
+    """The problem with Ray's dashboard, through which Ray is asked; None if it can be used."""
+    url = services.dashboard_url
+    return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
+
+
+def problem_with_prefect(server: PrefectServer) -> str | None:
+    """The problem with the Prefect server; None if it can be used."""
+
+    def request() -> httpx.Response:  # unlike /health, this route needs the password
+        return server.request("GET", "/admin/version", timeout_s=_ANSWER_S)
+
+    return _problem(server.url, request, "PREFECT_API_AUTH_STRING")
+
+
+def problem_with_api(home: Home, api_url: str) -> str | None:
+    """The problem with the REST API of this home; None if it answers to the home's own key."""
+    headers = {"Authorization": f"Bearer {home.api_key}"}
+    return _problem(api_url, lambda: _get(f"{api_url}/api/v1/runs", headers), "API key")
+
+
+def is_healthy(api_url: str) -> bool:
+    """Whether the REST API and its database answer, which needs no key."""
+    try:
+        return _get(f"{api_url}/healthz").status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def has_deployments(server: PrefectServer) -> bool:
+    """Whether the runner has registered its deployments with Prefect."""
+    try:
+        response = server.request("POST", "/deployments/count", {}, _ANSWER_S)
+    except httpx.TransportError:
+        return False
+    return response.status_code == 200 and response.json() > 0
+
+
+def _problem(url: str, request: Callable[[], httpx.Response], secret: str) -> str | None:
+    """The problem with the service at `url`; None if it answers. `secret` is the environment variable of its secret."""
+    try:
+        status = request().status_code
+    except httpx.TransportError:
+        return f"{url} does not answer"
+    if status == httpx.codes.UNAUTHORIZED:
+        return f"{url} answers with HTTP 401: it expects another {secret}"
+    return None if status == httpx.codes.OK else f"{url} answers with HTTP {status}"
+
+
+def _get(url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    return httpx.get(url, headers=headers, timeout=_ANSWER_S, trust_env=False)
