@@ -159,7 +159,8 @@ def test_a_run_that_a_process_works_on_is_refused_though_prefect_has_no_flow_run
 def test_a_paused_run_gets_a_person_s_decision(api: TestClient, prefect_url: str, store: Store, name: str) -> None:
     store_run(store, name, "paused")
     refused = send(api, f"/runs/{name}/decision", 409, decision="stop")
-    assert refused.startswith(f"run {name}: it does not wait for a decision; it is interrupted: no process has worked on it")
+    waits_for_none = f"run {name}: it does not wait for a decision; "
+    assert refused.startswith(f"{waits_for_none}it is interrupted: no process has worked on it")
     started = send(api, f"/runs/{name}/resume")
     keys = _pause(prefect_url, started)
     with store.write() as session:
