@@ -141,7 +141,10 @@ class OracleLabel:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A published model: a folder of safetensors and JSON, and the sha256 of its manifest."""
+    """A published model: a folder of safetensors and JSON, and the sha256 of its manifest.
+
+    `files_removed`: the folder is no longer there, because the run keeps only some of its checkpoints.
+    """
 
     id: str
     run: str
@@ -151,6 +154,7 @@ class Checkpoint:
     path: str
     sha256: str
     parent: str | None
+    files_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

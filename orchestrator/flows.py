@@ -22,7 +22,9 @@ from sqlalchemy.orm import Session
 from core.types import Flow, Stage, StageKey
 from orchestrator import artifacts, progress, run_log, runs
 from orchestrator.costs import refuse_spent
-from orchestrator.installation.home import home
+from orchestrator.disk.files import DiskError
+from orchestrator.disk.retention import remove_unkept
+from orchestrator.installation.home import Home, home
 from orchestrator.installation.orphans import is_subflow, note_process
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
@@ -35,6 +37,8 @@ from orchestrator.starting import RunError, presets_of
 from services.drift.series import refresh_after
 from storage.rows import RunStatus
 from storage.session import Store, open_store
+
+log = logging.getLogger(__name__)
 
 # The form in Prefect shows a list of these. Empty stands for an existing run. Calls in Python may also give a path.
 _LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("co_evolve"), ""]})]
@@ -144,10 +148,20 @@ def _run_to_its_end(
                 for t in range(1, config.iterations + 1):
                     iteration(run, t)
                     artifacts.curves(store, run)
-                    if _action_after(store, run, t) == "stop":
+                    action = _action_after(store, run, t)
+                    _remove_unkept(coevo_home, store, run)
+                    if action == "stop":
                         raise runs.RunStopped
     runs.clear(coevo_home, store, run, config)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
+
+
+def _remove_unkept(coevo_home: Home, store: Store, run: str) -> None:
+    """Remove the files of the checkpoints that the run does not keep. The run goes on if one cannot be removed."""
+    try:
+        remove_unkept(coevo_home, store, run, runs.stored_config(store, run).checkpoints)
+    except DiskError as error:
+        log.warning("run %s: %s", run, error)
 
 
 def _action_after(store: Store, run: str, t: int) -> str:
@@ -188,6 +202,7 @@ def iteration(run: str, t: int) -> None:
             _stage_task(stage, t)(run, t, stage)
         if is_top_level:
             artifacts.curves(store, run)
+            _remove_unkept(home(), store, run)
 
 
 def _stage_task(stage: Stage, t: int) -> Any:

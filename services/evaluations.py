@@ -48,14 +48,33 @@ def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint
     """
     config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
     if which == "best":
-        results = accuracies(session, run, config.evaluation.benchmark)
-        if not results:
+        best = best_iteration(session, run, config)
+        if best is None:
             raise NotThere(f"model: {run}:best: the run has no evaluation yet; name an iteration")
-        which = str(max(results, key=lambda t: (results[t].pass_at_1.value, -t)))
+        which = str(best)
     branch, _, number = which.rpartition("/")
     iteration = 0 if which == "base" else int(number)
     key = checkpoint_id(run, "labelled" if branch else "solver" if iteration else "base", iteration)
     return queries.checkpoints.get_checkpoint(session, key), config
+
+
+def best_iteration(session: Session, run: str, config: RunConfig) -> int | None:
+    """The iteration whose Solver has the highest pass@1 on the run's benchmark; None if none was evaluated."""
+    results = accuracies(session, run, config.evaluation.benchmark)
+    return max(results, key=lambda t: (results[t].pass_at_1.value, -t), default=None)
+
+
+def servable_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint, RunConfig]:
+    """What `named_checkpoint` gives. Raises `NotThere` also if the run has not kept the checkpoint's files."""
+    checkpoint, config = named_checkpoint(session, run, which)
+    if checkpoint.files_removed:
+        solvers = queries.checkpoints.solvers_of(session, run)
+        kept = ", ".join(f"{run}:{one.iteration or 'base'}" for one in solvers if not one.files_removed)
+        raise NotThere(
+            f"model: {run}:{which}: the files of {checkpoint.id} were removed, as checkpoints.keep says; expected one "
+            f"of {kept}"
+        )
+    return checkpoint, config
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Their keys are natural (`core.types.question_id`, `checkpoint_id`), so writing a row a second time changes nothing. Rows
 are never updated, except those of `runs`, `run_leases`, `stages`, `pool_jobs`, `usage`, `series`, `alerts`,
-`deliveries` and `api_keys`.
+`deliveries` and `api_keys`, and `files_removed` of `checkpoints`.
 
 A class has the name of its table, in the plural. The singular names belong to the dataclasses in `core.types`.
 """
@@ -129,6 +129,7 @@ class Checkpoints(Base):
     sha256: Mapped[str]
     manifest: Mapped[dict[str, str]]  # file name -> sha256
     parent: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"), index=True)
+    files_removed: Mapped[bool]
 
 
 class Questions(Base):

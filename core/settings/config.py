@@ -67,6 +67,16 @@ class Dataset(Votes):
         return self
 
 
+class Retention(Part):
+    """Which checkpoints keep their files after an iteration (docs/storage.md). Their rows and figures stay always.
+
+    The base model, the last checkpoints and the best ones are always kept, because the run may go on from them. A
+    number k also keeps those of every kth iteration.
+    """
+
+    keep: Literal["all", "best_and_last"] | Positive = "all"
+
+
 class _Run(Part):
     """The settings that both kinds of run have. The file name of the preset is not one of them: two presets with equal
     values give equal configurations."""
@@ -86,6 +96,7 @@ class _Run(Part):
     alerts: Alerts = Alerts()
     serving: Serving = Serving()
     trainer: TrainerSettings = LocalSettings()
+    checkpoints: Retention = Retention()
     rates: Rates = Rates()
     budget: Budget = Budget()
 

@@ -91,12 +91,13 @@ def unanswered(session: Session, solver: str, sets: Sets) -> dict[str, list[Benc
 
 def ask_all(context: Context, sets: Sets) -> None:
     """Ask every Solver the questions that it has not answered. Each is swapped in once and has the services to itself.
+    Solvers whose files were removed are left out.
 
     Raises what `Context.serving` raises, `InferenceError` and `GradingError`. Answers given before that stay stored.
     """
     with context.store.read() as session:
         solvers = queries.checkpoints.solvers_of(session, context.run)
-        solvers = [solver for solver in solvers if unanswered(session, solver.id, sets)]
+        solvers = [one for one in solvers if unanswered(session, one.id, sets) and not one.files_removed]
     with Grader() as grader:
         for solver in solvers:
             with context.serving({"solver": solver}):

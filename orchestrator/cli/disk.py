@@ -1,4 +1,4 @@
-"""`coevo du`, `coevo gc` and `coevo runs delete`: what the files of this machine take, and their removal."""
+"""`coevo du`, `gc`, `runs delete` and `runs thin`: what the files of this machine take, and their removal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Column, Table
 
+from core.settings.config import Retention
 from orchestrator.cli.addresses import known_prefect
 from orchestrator.cli.terminal import AsJson, clear_errors
 from orchestrator.disk import deletion, garbage
 from orchestrator.disk.files import KINDS, DiskError
+from orchestrator.disk.retention import Removal, removable, remove_unkept
 from orchestrator.disk.usage import RunUsage, Usage, usage, usage_of
 from orchestrator.installation.home import home
 from storage.session import Store, open_store
@@ -84,6 +86,47 @@ def _show_deletion(plan: deletion.Deletion) -> None:
         print(f"not in this home, so it stays: {', '.join(plan.elsewhere[:_SHOWN])}")
 
 
+def thin(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of the runs.", show_default=False)],
+    keep: Annotated[
+        str, typer.Option(help="best_and_last, or a number k, which also keeps every kth iteration.", metavar="WHICH")
+    ] = "best_and_last",
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove checkpoints of runs that they need not keep. Their rows and all figures stay (docs/storage.md).
+
+    The base model, the last checkpoints and the best ones stay, so a run can go on. A run is refused while a process
+    works on it; its setting checkpoints.keep does the same after every iteration.
+    """
+    with clear_errors():
+        retention = _retention(keep)
+        coevo_home = home()
+        store = open_store(coevo_home.database)
+        names = [*dict.fromkeys(names)]
+        for name in names:
+            _refuse_at_work(store, name)
+        removals = [item for name in names for item in removable(coevo_home, store, name, retention)]
+        if not as_json:
+            for item in removals:
+                print(f"{decimal(item.bytes):>10}  {item.path}")
+            print(f"{len(removals)} checkpoints to remove, {_sum(removals)}" if removals else "nothing to remove")
+        if removals and not dry_run:
+            _ask(f"Remove these {len(removals)}?", yes)
+            removals = [item for name in names for item in remove_unkept(coevo_home, store, name, retention)]
+            if not as_json:
+                print(f"removed {len(removals)}: {_sum(removals)} are free")
+        if as_json:
+            _print_json([{**asdict(item), "removed": not dry_run} for item in removals])
+
+
+def _retention(keep: str) -> Retention:
+    if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
+        raise DiskError(f"--keep: expected best_and_last or a number of iterations from 1, got {keep!r}")
+    return Retention.model_validate({"keep": int(keep) if keep.isdecimal() else keep})
+
+
 def gc(
     older_than: Annotated[
         float, typer.Option(help="Leave what has changed in the last so many hours: it may be in use.", min=1)
@@ -119,7 +162,7 @@ def _show_garbage(items: list[garbage.Garbage]) -> None:
     print(f"{len(items)} to remove, {_sum(items)}{more}" if items else "nothing to remove")
 
 
-def _sum(items: Iterable[garbage.Garbage]) -> str:
+def _sum(items: Iterable[garbage.Garbage | Removal]) -> str:
     return decimal(sum(item.bytes for item in items))
 
 

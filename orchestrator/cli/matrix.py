@@ -79,8 +79,11 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
         sets = question_sets(session, run, oracle, size)
         config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
         solvers = queries.checkpoints.solvers_of(session, run)
-        is_complete = not any(unanswered(session, solver.id, sets) for solver in solvers)
-    if not is_complete:  # a complete matrix is shown even if the services are down
+        lacking = [solver for solver in solvers if unanswered(session, solver.id, sets)]
+    if removed := [solver.id for solver in lacking if solver.files_removed]:
+        files = f"their files were removed, as the run's checkpoints.keep says: {', '.join(removed)}"
+        print(f"not asked, because {files}", file=sys.stderr)
+    if len(lacking) > len(removed):  # a complete matrix is shown even if the services are down
         coevo_home = home()
         services = cluster.join(coevo_home)
         ask_all(Context(coevo_home, store, services, run, config, 0, "evaluate", _print_progress), sets)

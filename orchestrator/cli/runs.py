@@ -12,7 +12,7 @@ from rich.table import Table
 
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.disk import delete
+from orchestrator.cli.disk import delete, thin
 from orchestrator.cli.question import printable
 from orchestrator.cli.terminal import AsJson, Overrides, RunName, clear_errors, overrides_of, wide
 
@@ -29,6 +29,7 @@ runs = typer.Typer(
     no_args_is_help=True,
 )
 runs.command("delete")(delete)
+runs.command("thin")(thin)
 
 
 @runs.command("list")

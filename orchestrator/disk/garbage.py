@@ -3,7 +3,7 @@
 Garbage is:
 
 - a run's folder of checkpoints, optimiser's moments, texts, work in progress or exports, if the store has no such run;
-- a checkpoint that no row names; moments that no stage's result names;
+- a checkpoint that no row names, or whose row says that its files were removed; moments that no stage's result names;
 - folders into which a checkpoint was copied, or that were being removed, when a process died;
 - parts of a stage's texts, and its work in progress, once the stage is done; the work of a run that is done or stopped;
 - texts and exports of an evaluation that the store does not have;
@@ -191,7 +191,7 @@ def _why(kind: Kind, run: str, folder: str, name: str, rows: _Rows) -> str | Non
         return "its removal was cut off"
     if kind in rows.published:
         is_one = folder in ROLES and _ITERATION.fullmatch(name)
-        return "no row refers to it" if is_one and f"{run}/{folder}/{name}" not in rows.published[kind] else None
+        return "no row refers to its files" if is_one and f"{run}/{folder}/{name}" not in rows.published[kind] else None
     if kind == "exports":
         return "an export that was not completed" if name.endswith(".part") else None
     stage, _, suffix = name.partition(".")

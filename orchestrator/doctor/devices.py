@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
@@ -23,6 +24,7 @@ from orchestrator.serving.applications import is_vllm, read_applications
 
 DEADLINE_S = 120.0  # of an answer; importing vLLM takes a minute on a cold disk
 _started = set[int]()  # process groups that have not been killed yet
+_starting = threading.Lock()  # held while a process is started and added to these
 
 
 def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Any:
@@ -33,18 +35,19 @@ def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None
 
 def run(command: list[str], environ: Mapping[str, str]) -> str:
     """The standard output of a command, which is killed with its children at the end. Raises `CheckFailed`."""
-    try:
-        process = subprocess.Popen(
-            command,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise CheckFailed(f"{command[0]} cannot be run: {error.strerror}") from error
-    _started.add(process.pid)
+    with _starting:
+        try:
+            process = subprocess.Popen(
+                command,
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CheckFailed(f"{command[0]} cannot be run: {error.strerror}") from error
+        _started.add(process.pid)
     try:
         output, errors = process.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired as error:
@@ -66,6 +69,7 @@ def _kill(group: int) -> None:
 @atexit.register
 def _kill_all() -> None:
     """Ctrl-C ends the command while a check waits in its thread, which then comes to no end of its own."""
+    _starting.acquire()  # never released, so that no check starts another process
     for group in [*_started]:
         _kill(group)
 

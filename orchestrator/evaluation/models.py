@@ -25,7 +25,7 @@ from orchestrator.serving.applications import engine_of, refuse_missing_engine
 from orchestrator.serving.checkpoints import serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.context import BATCH
-from services.evaluations import RUN_MODEL, named_checkpoint
+from services.evaluations import RUN_MODEL, servable_checkpoint
 from services.inference.client import InferenceClient, InferenceError, Reply
 from services.inference.engines.base import Prompt
 from services.inference.external import ask_each, post
@@ -68,7 +68,7 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         return Model(name, identity, {"name": "openai"}, partial(_external, service))
     if match := RUN_MODEL.fullmatch(text):
         with store.read() as session:
-            checkpoint, config = named_checkpoint(session, match[1], match[2])
+            checkpoint, config = servable_checkpoint(session, match[1], match[2])
         of_run = config.serving
         serving = serving or of_run
         known: str | None = checkpoint.id

@@ -10,6 +10,7 @@ from orchestrator.sizing.shapes import shape_of
 # merger writes bfloat16.
 _FLOAT32, _BFLOAT16, _MOMENTS = 4, 2, 8
 _STEPS_KEPT = 3  # step folders on the disk while the newest is written, with either trainer
+_BEST_KEPT = 3  # iterations: `orchestrator.disk.retention` has three meanings of the best one
 _MOMENTS_KEPT = 3  # of rounds that are one training
 
 
@@ -17,6 +18,15 @@ def checkpoint_bytes(config: RunConfig) -> int:
     """The bytes of a published checkpoint that was trained. Raises `SizingError`."""
     width = _BFLOAT16 if isinstance(config.trainer, EasyR1Settings) else _FLOAT32
     return width * shape_of(config.base_model)[0].parameters
+
+
+def _iterations_kept(config: RunConfig) -> int:
+    """The most iterations whose checkpoints are on the disk at the same time, the one at work included."""
+    keep = config.checkpoints.keep
+    if keep == "all":
+        return config.iterations
+    every = config.iterations // keep if isinstance(keep, int) else 0
+    return min(config.iterations, every + _BEST_KEPT + 2)
 
 
 def disk_bytes(config: RunConfig) -> int:
@@ -27,7 +37,7 @@ def disk_bytes(config: RunConfig) -> int:
     parameters = shape_of(config.base_model)[0].parameters
     # A training on labelled data publishes a checkpoint of its own only if it is a branch.
     roles = [planned.table for planned in config.trainings if planned.table != "labelled" or config.has_branch]
-    published = 1 + config.iterations * len(roles)
+    published = 1 + _iterations_kept(config) * len(roles)
     work = _STEPS_KEPT * (_FLOAT32 + _MOMENTS) * parameters
     one_training = isinstance(config, SelfTraining) and config.rounds_are_one_training
     moments = _MOMENTS_KEPT * _MOMENTS * parameters if one_training else 0

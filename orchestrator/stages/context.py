@@ -22,6 +22,7 @@ from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import repeated
 from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
+from orchestrator.stages.chain import Chain
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
 from services.run_reasons import turn_note
@@ -86,32 +87,14 @@ class Context(Generic[Config_co]):
         another name gives the same results."""
         return f"iteration {self.iteration}"
 
+    def chain(self, session: Session) -> Chain:
+        """The run's checkpoints as this iteration sees them."""
+        return Chain(session, self.run, self.config, self.iteration)
+
     def checkpoint(self, role: Role, iteration: int | None = None) -> Checkpoint:
-        """The newest checkpoint of the model that plays `role`: of all so far, or of those up to `iteration`.
-
-        If the run was rolled back and has trained none since, the one that it went back to; else the base model.
-        """
-        iteration = self.iteration if iteration is None else iteration
+        """`Chain.checkpoint`: the newest checkpoint of the model that plays `role`."""
         with self.store.read() as session:
-            roll_backs = [
-                (t, restored)
-                for t, restored in queries.ledger.rolled_back(session, self.run)
-                if t <= iteration and t < self.iteration
-            ]
-            since, restored = roll_backs[-1] if roll_backs else (-1, {})
-            trained = [c for c in self.trained(session, role) if since < c.iteration <= iteration]
-            if trained:
-                return trained[-1]
-            return queries.checkpoints.get_checkpoint(session, restored.get(role) or checkpoint_id(self.run, "base", 0))
-
-    def trained(self, session: Session, role: Role) -> list[Checkpoint]:
-        """The loop's trained checkpoints of the model that plays `role`, in the order of their trainings."""
-        application = self.config.application
-        return [
-            checkpoint
-            for checkpoint in queries.checkpoints.checkpoints_of(session, self.run)
-            if checkpoint.role in ("challenger", "solver") and application(checkpoint.role) == application(role)
-        ]
+            return self.chain(session).checkpoint(role, iteration)
 
     def training_history(self) -> TrainingHistory:
         """The training steps of earlier rounds that led to this round's start, for the guard.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from core.statistics.guard import Action, Alarm, iteration_alarms, step_alarms, 
 from core.types import Role
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, solver_steps
-from services.drift.series import accuracies, ill_posed_in
+from services.drift.series import ill_posed_in
 from services.oracles.accuracy import measured_in
 from storage import queries
 
@@ -37,8 +37,7 @@ def examine(context: Context) -> tuple[list[Alarm], dict[str, Any]]:
         signals |= _held_out_signals(session, context)
         steps = solver_steps(session, context.run, context.iteration)
         roll_backs = queries.ledger.rolled_back(session, context.run)
-        best = _best(session, context)
-    best_before = best_to_go_back_to(context)
+        best = context.chain(session).best()
     guard = context.config.guard
     ill_posed = signals.get("ill_posed_share") or {}
     alarms = [
@@ -65,7 +64,7 @@ def examine(context: Context) -> tuple[list[Alarm], dict[str, Any]]:
         "warnings": warnings,
         "action": action,
         "best": best,
-        "back_to": _back_to(context, action, best, best_before),
+        "back_to": _back_to(context, action),
     }
 
 
@@ -74,19 +73,22 @@ def decided(context: Context, decision: Decision, note: str) -> LastWrite:
     actions: dict[Decision, Action] = {"go on": "warn", "roll back": "roll_back", "stop": "stop"}
     action = actions[decision]
     with context.store.read() as session:
-        best = _best(session, context)
-    back_to = _back_to(context, action, best, best_to_go_back_to(context))
+        best = context.chain(session).best()
+    back_to = _back_to(context, action)
     return lambda _session: {"action": action, "note": note, "best": best, "back_to": back_to}
 
 
-def _back_to(context: Context, action: Action, best: int, best_before: int) -> dict[Role, str] | None:
+def _back_to(context: Context, action: Action) -> dict[Role, str] | None:
     """The checkpoints that an action goes back to: role -> id.
 
     A run that stops ends with the best iteration of all, even if that one raised the alarm. A run that is rolled back
     continues from the best earlier iteration; otherwise it could run into the same problem again.
     """
-    target = {"stop": best, "roll_back": best_before}.get(action)
-    return None if target is None else _checkpoints_at(context, target)
+    if action not in ("stop", "roll_back"):
+        return None
+    with context.store.read() as session:
+        chain = context.chain(session)
+        return chain.checkpoints_at(chain.best() if action == "stop" else chain.best_to_go_back_to())
 
 
 def _first_step_alarms(steps: Sequence[dict[str, float]], context: Context) -> list[Alarm]:
@@ -130,51 +132,10 @@ def _challenger_signals(session: Session, context: Context) -> dict[str, Any]:
 
 
 def _held_out_signals(session: Session, context: Context) -> dict[str, Any]:
-    pass_at_1, rolled_back = _held_out(session, context), _rolled_back(session, context)
+    chain = context.chain(session)
+    pass_at_1, rolled_back = chain.pass_at_1(), chain.rolled_back()
     standing = [value for t, value in enumerate(pass_at_1) if value is not None and t not in rolled_back]
     return {"pass_at_1": pass_at_1[-1], "best_pass_at_1": max(standing, default=None)}
-
-
-def _held_out(session: Session, context: Context) -> list[float | None]:
-    """pass@1 of iterations 0 to t, on the benchmark of early stopping if there is one, else on the evaluation's."""
-    stopping = context.config.early_stopping
-    benchmark = stopping.benchmark if stopping else context.config.evaluation.benchmark
-    accuracy = accuracies(session, context.run, benchmark)
-    return [accuracy[t].pass_at_1.value if t in accuracy else None for t in range(context.iteration + 1)]
-
-
-def _rolled_back(session: Session, context: Context) -> set[int]:
-    """The iterations after which the run was rolled back. Such an iteration may have the best pass@1."""
-    return {t for t, _ in queries.ledger.rolled_back(session, context.run)}
-
-
-def _best(session: Session, context: Context, without: Set[int] = frozenset()) -> int:
-    """The iteration with the highest pass@1; the earliest if several are equal."""
-    pass_at_1 = _held_out(session, context)
-    candidates = [t for t in range(len(pass_at_1)) if t not in without]
-    return max(candidates, key=lambda t: (pass_at_1[t] if pass_at_1[t] is not None else -1.0, -t))
-
-
-def best_to_go_back_to(context: Context) -> int:
-    """The best of the iterations before this one, without those after which the run was rolled back."""
-    with context.store.read() as session:
-        return _best(session, context, without={context.iteration, *_rolled_back(session, context)})
-
-
-def _checkpoints_at(context: Context, iteration: int) -> dict[Role, str]:
-    """Role -> the checkpoint that the role's model had at the end of the iteration.
-
-    It is the last one that the iteration trained, even if the run was rolled back after it, because pass@1 was measured
-    on it; if it trained none, the one that the role's model had before.
-    """
-    with context.store.read() as session:
-        trained = {
-            role: checkpoint.id
-            for role in context.config.roles
-            for checkpoint in context.trained(session, role)
-            if checkpoint.iteration == iteration
-        }
-    return {role: trained.get(role) or context.checkpoint(role, iteration).id for role in context.config.roles}
 
 
 def _storable(alarm: Alarm) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from core.settings.config import SelfTraining
 from core.types import Checkpoint
 from orchestrator.stages.context import Context, StageError
-from orchestrator.stages.health import best_to_go_back_to
 from storage import queries
 from trainers.base import Rounds
 from trainers.folders import remove
@@ -47,7 +46,8 @@ def remove_unneeded(context: Context, start: Checkpoint) -> None:
     This round starts from `start`. A later one can start from this round's result, or from the best round before it,
     to which the run may be rolled back.
     """
-    needed = {str(start.iteration), str(best_to_go_back_to(context))}
+    with context.store.read() as session:
+        needed = {str(start.iteration), str(context.chain(session).best_to_go_back_to())}
     folder = context.home.optimisers / context.run / "solver"
     for moments in folder.iterdir() if folder.is_dir() else ():
         if moments.name not in needed:

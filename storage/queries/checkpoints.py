@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, case, literal, select
+from sqlalchemy import Select, bindparam, case, literal, select, update
 from sqlalchemy.orm import Session
 
 from core.types import Checkpoint, CheckpointRole
@@ -64,6 +64,11 @@ def checkpoints_of(session: Session, run: str, role: CheckpointRole | None = Non
 def solvers_of(session: Session, run: str) -> list[Checkpoint]:
     """S(0), which is the base model, and every Solver of the loop that the run has trained, by iteration."""
     return [checkpoint for checkpoint in checkpoints_of(session, run) if checkpoint.role in ("base", "solver")]
+
+
+def note_removed(session: Session, ids: Collection[str]) -> None:
+    """Record that the files of these checkpoints are no longer there. Their rows stay."""
+    session.execute(update(_TABLE).where(_TABLE.c.id.in_(ids)).values(files_removed=True))
 
 
 def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:

@@ -65,6 +65,15 @@ def of_run(session: Session, run: str) -> list[EvaluationRow]:
     return [EvaluationRow(*row) for row in session.execute(statement.order_by(Evaluations.created_at, Evaluations.id))]
 
 
+def unfinished_on(session: Session, run: str) -> set[str]:
+    """The ids of a run's checkpoints that have an evaluation which is not finished, by a run or not."""
+    of_run = select(Checkpoints.id).where(Checkpoints.run == run)
+    unfinished = select(Evaluations.checkpoint_id).where(
+        Evaluations.checkpoint_id.in_(of_run), Evaluations.finished_at.is_(None)
+    )
+    return {key for key in session.scalars(unfinished) if key is not None}
+
+
 def finished_on(session: Session, model: str, benchmark: str) -> list[EvaluationRow]:
     """The finished evaluations of a model on a benchmark, by a run or not, the newest last."""
     named = (Evaluations.model == model, Evaluations.benchmark == benchmark, Evaluations.finished_at.is_not(None))

@@ -67,8 +67,8 @@ def evaluation_ids(session: Session, run: str | None = None) -> set[str]:
 
 
 def checkpoint_ids(session: Session) -> set[str]:
-    """The ids of the checkpoints of all runs."""
-    return {*session.scalars(select(Checkpoints.id))}
+    """The ids of the checkpoints of all runs, without those whose files were removed."""
+    return {*session.scalars(select(Checkpoints.id).where(Checkpoints.files_removed.is_(False)))}
 
 
 def moments(session: Session) -> set[str]:

@@ -22,7 +22,8 @@ from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import Run, RunDetail, RunOrigin, RunStatus
 
 # A run's name is part of keys and of paths.
-LIMITS = ("iterations", "budget", "rates")  # settings that do not change what a run does, only how far it goes
+# Settings that do not change what a run computes, only how far it goes and what stays of it.
+LIMITS = ("iterations", "checkpoints", "budget", "rates")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
+from core.settings.config import CoEvolution, Retention
 from core.settings.parsing import load_config
 from orchestrator.cli import app
 from orchestrator.doctor import examine as examining
@@ -27,6 +28,8 @@ from orchestrator.installation import processes
 from orchestrator.installation.cluster import Ports, free_port
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.runs import preset_path
+from orchestrator.sizing.disk import checkpoint_bytes, disk_bytes
+from orchestrator.sizing.shapes import shape_of
 from storage.session import Store
 
 FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
@@ -112,6 +115,14 @@ def test_a_small_disk_is_compared_with_the_checkpoints_of_the_preset(home: Home)
     result = check("disk", Subject(home, subject.preset, subject.config, free=lambda _: 200 * 2**30))
     assert_fault(result, "200.0 GiB free", f"up to {needed:.1f} GiB", "free space")
     assert check("disk", Subject(home, free=lambda _: 200 * 2**30)).status == "ok"
+
+
+@pytest.mark.parametrize(("keep", "iterations"), [("all", 40), ("best_and_last", 5), (10, 9)])
+def test_the_disk_need_only_have_room_for_the_checkpoints_that_a_run_keeps(keep: str | int, iterations: int) -> None:
+    """Up to three iterations are a best one, one is the last, and one is at work."""
+    config = CoEvolution(iterations=40, checkpoints=Retention.model_validate({"keep": keep}))
+    work = 3 * 12 * shape_of("micro")[0].parameters
+    assert disk_bytes(config) == (1 + 2 * iterations) * checkpoint_bytes(config) + work
 
 
 def test_the_address_of_a_ray_that_is_gone_is_to_be_unset(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

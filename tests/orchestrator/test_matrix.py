@@ -275,6 +275,13 @@ def test_the_command_shows_stored_answers_without_services(
             ask(context_of(sqlite, "other", 0, services=services), solver, sets, grader)
     code, output = coevo("other")
     assert (code, "means over 2 runs" in output, output.count(" 0.0%  n 2")) == (0, True, 12)
+    with sqlite.write() as session:
+        newest = Checkpoint("demo/solver/4", "demo", "solver", 4, 9, "/m", "4", "demo/solver/3")
+        queries.checkpoints.add_checkpoint(session, newest, {})
+        queries.checkpoints.note_removed(session, [newest.id])
+    code, output = coevo()  # a Solver without files is left out, so no service is needed
+    assert (code, output.count(" 0.0%  n 4")) == (0, 12)
+    assert "not asked, because their files were removed, as the run's checkpoints.keep says: demo/solver/4" in output
 
 
 def test_two_solvers_are_served_in_turn(live: Live) -> None:

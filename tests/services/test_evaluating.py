@@ -92,10 +92,13 @@ def test_what_a_caller_must_not_choose_is_refused(send: Send, body: dict[str, An
     assert any(field in error["field"] and expected in error["message"] for error in problem["errors"]), problem
 
 
-def test_a_model_that_a_run_does_not_have_is_refused(send: Send, tmp_path: Path) -> None:
+def test_a_model_that_a_run_does_not_have_is_refused(send: Send, sqlite: Store, tmp_path: Path) -> None:
     def refusal(which: str) -> str:
         problem = send(422, model=f"{tmp_path.name}:{which}", benchmarks=["micro"])
         return str(problem["errors"][0]["message"])
 
     assert f"{tmp_path.name}/solver/7" in refusal("7")
     assert refusal("best") == f"model: {tmp_path.name}:best: the run has no evaluation yet; name an iteration"
+    with sqlite.write() as session:
+        queries.checkpoints.note_removed(session, [f"{tmp_path.name}/base/0"])
+    assert f"the files of {tmp_path.name}/base/0 were removed, as checkpoints.keep says" in refusal("base")

@@ -170,6 +170,20 @@ def test_0021_rollouts_of_trainings_can_be_added_to_an_earlier_run(database_url:
     upgraded.close()
 
 
+def test_0022_the_files_of_earlier_checkpoints_are_there(database_url: str) -> None:
+    with database_of_version(database_url, "0021") as connection:
+        insert_run(connection, CoEvolution().model_dump(mode="json", exclude={"checkpoints"}))
+        names = {"id": "old/base/0", "run": "old", "role": "base", "path": "/m", "sha256": "0"}
+        insert(connection, "checkpoints", **names, iteration=0, step=0, manifest={}, parent=None)
+    upgraded = open_store(database_url, create=True)
+    with upgraded.write() as session:
+        assert parse_config(queries.runs.get_run(session, "old").config, "stored") == CoEvolution()
+        assert not queries.checkpoints.get_checkpoint(session, "old/base/0").files_removed
+        queries.checkpoints.note_removed(session, ["old/base/0"])
+        assert queries.checkpoints.get_checkpoint(session, "old/base/0").files_removed
+    upgraded.close()
+
+
 def test_0014_a_run_on_given_prompts_goes_on_with_a_new_optimiser_in_each_round(database_url: str) -> None:
     settings = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
     stored = parse_config(settings, "a test").model_dump(mode="json")

@@ -13,7 +13,7 @@ from services.api.dependencies import PrefectDependency, StoreDependency
 from services.api.problems import documented, invalid
 from services.api.routes.triggers import STARTS
 from services.api.schemas import TriggeredEvaluation
-from services.evaluations import RUN_MODEL, named_checkpoint
+from services.evaluations import RUN_MODEL, servable_checkpoint
 from storage.errors import NotThere
 from storage.session import Store
 
@@ -74,6 +74,6 @@ def _refuse_missing(store: Store, model: str) -> None:
     run, _, which = model.rpartition(":")
     try:
         with store.read() as session:
-            named_checkpoint(session, run, which)
+            servable_checkpoint(session, run, which)
     except NotThere as error:
         raise invalid("model", str(error)) from error

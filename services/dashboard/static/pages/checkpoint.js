@@ -40,7 +40,7 @@ function Checkpoint({ detail, evaluations }) {
     <${Panel} title="Files" wide>
       <div class="scroll" tabindex="0" role="region" aria-label="Files"><table><thead><tr><th scope="col">file</th><th scope="col">sha256</th></tr></thead>
         <tbody>${Object.entries(manifest).map(([name, sha256]) => html`<tr key=${name}><td>${name}</td><td><code>${sha256}</code></td></tr>`)}</tbody></table></div>
-      <p class="meta">in <code>${checkpoint.path}</code></p>
+      <p class="meta">${checkpoint.files_removed ? "Its files were removed, as the run's setting checkpoints.keep says. They were in " : "in "}<code>${checkpoint.path}</code></p>
     </${Panel}>
   </div>`;
 }

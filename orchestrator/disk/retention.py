@@ -1,0 +1,97 @@
+"""Removes the files of checkpoints that a run does not keep (`checkpoints.keep`), after an iteration or by a command.
+
+First the rows say that the files are removed, then they are. After a crash between the two, `coevo gc` removes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from core.settings.config import Retention, RunConfig
+from core.types import Checkpoint
+from orchestrator.disk.files import discard, size_of
+from orchestrator.installation.home import Home
+from orchestrator.ledger import run_held
+from orchestrator.runs import decision, stored_config
+from orchestrator.stages.chain import Chain
+from services.evaluations import best_iteration
+from storage import queries
+from storage.session import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A checkpoint whose files a run does not keep, and the bytes that they take."""
+
+    checkpoint: str
+    path: Path
+    bytes: int
+
+
+def removable(home: Home, store: Store, run: str, retention: Retention) -> list[Removal]:
+    """What a run need not keep now, in the order of the trainings. Nothing is changed.
+
+    Left alone are the checkpoints of an iteration whose end is not decided, those outside this home, and those that an
+    unfinished evaluation asks. Raises `StoreError` if there is no such run.
+    """
+    config = stored_config(store, run)
+    if retention.keep == "all" or (last := _last_decided(store, run)) is None:
+        return []
+    with store.read() as session:
+        needed = {*_needed(session, run, config, last), *queries.evaluations.unfinished_on(session, run)}
+        return [
+            Removal(checkpoint.id, Path(checkpoint.path), size_of(Path(checkpoint.path), set()))
+            for checkpoint in queries.checkpoints.checkpoints_of(session, run)
+            if not _is_kept(checkpoint, retention, last)
+            and checkpoint.id not in needed
+            and Path(checkpoint.path).is_relative_to(home.checkpoints / run)
+        ]
+
+
+def remove_unkept(home: Home, store: Store, run: str, retention: Retention) -> list[Removal]:
+    """Remove what a run need not keep, and return it.
+
+    Raises `RunHeld` if another process works on the run. Raises `DiskError` if a file cannot be removed; its row then
+    says that it is, and `coevo gc` removes it later.
+    """
+    with run_held(store, run):
+        removals = removable(home, store, run, retention)
+        if removals:
+            with store.write() as session:
+                queries.checkpoints.note_removed(session, [removal.checkpoint for removal in removals])
+            for removal in removals:
+                discard(removal.path)
+    return removals
+
+
+def _last_decided(store: Store, run: str) -> int | None:
+    """The last iteration after which it is decided how the run goes on. One that waits for a person is not decided."""
+    with store.read() as session:
+        stages = queries.ledger.stages_of(session, run)
+    checked = [row.iteration for row in stages if row.stage == "check_health" and row.status == "done"]
+    return max((t for t in checked if decision(store, run, t)["action"] != "pause"), default=None)
+
+
+def _is_kept(checkpoint: Checkpoint, retention: Retention, last: int) -> bool:
+    """Whether a checkpoint stays, whatever the run needs."""
+    if checkpoint.role == "base" or checkpoint.files_removed or checkpoint.iteration > last:
+        return True
+    return isinstance(retention.keep, int) and checkpoint.iteration % retention.keep == 0
+
+
+def _needed(session: Session, run: str, config: RunConfig, last: int) -> Iterator[str]:
+    """The checkpoints from which the run can go on or with which it can end, and what `RUN:best` names."""
+    chain = Chain(session, run, config, last + 1)
+    yield from (chain.checkpoint(role, last).id for role in config.roles)
+    decided = Chain(session, run, config, last)
+    best = {chain.best_to_go_back_to(), decided.best(), best_iteration(session, run, config) or 0}
+    for iteration in best:
+        yield from decided.checkpoints_at(iteration).values()
+    branches = {last, *best}
+    for checkpoint in queries.checkpoints.checkpoints_of(session, run, "labelled"):
+        if checkpoint.iteration in branches:
+            yield checkpoint.id

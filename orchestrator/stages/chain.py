@@ -1,0 +1,87 @@
+"""The chain of a run's checkpoints: which one a role has at an iteration, and to which ones a run can go back."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from core.settings.config import RunConfig
+from core.types import Checkpoint, Role, checkpoint_id
+from services.drift.series import accuracies
+from storage import queries
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The checkpoints of a run as an iteration sees them. What was decided after that iteration or later is left out,
+    so that an iteration that is run again after a crash sees the same."""
+
+    session: Session
+    run: str
+    config: RunConfig
+    iteration: int
+
+    def checkpoint(self, role: Role, up_to: int | None = None) -> Checkpoint:
+        """The newest checkpoint of the model that plays `role`: of this iteration, or of the iteration `up_to`.
+
+        If the run was rolled back and has trained none since, the one that it went back to; else the base model.
+        """
+        end = self.iteration if up_to is None else up_to
+        roll_backs = [
+            (t, restored)
+            for t, restored in queries.ledger.rolled_back(self.session, self.run)
+            if t <= end and t < self.iteration
+        ]
+        since, restored = roll_backs[-1] if roll_backs else (-1, {})
+        trained = [checkpoint for checkpoint in self.trained(role) if since < checkpoint.iteration <= end]
+        if trained:
+            return trained[-1]
+        key = restored.get(role) or checkpoint_id(self.run, "base", 0)
+        return queries.checkpoints.get_checkpoint(self.session, key)
+
+    def trained(self, role: Role) -> list[Checkpoint]:
+        """The loop's trained checkpoints of the model that plays `role`, in the order of their trainings."""
+        application = self.config.application(role)
+        return [
+            checkpoint
+            for checkpoint in queries.checkpoints.checkpoints_of(self.session, self.run)
+            if checkpoint.role in ("challenger", "solver") and self.config.application(checkpoint.role) == application
+        ]
+
+    def checkpoints_at(self, iteration: int) -> dict[Role, str]:
+        """Role -> the checkpoint that the role's model had at the end of an iteration.
+
+        It is the last one that the iteration trained, even if the run was rolled back after it, because pass@1 was
+        measured on it; if it trained none, the one that the role's model had before.
+        """
+        trained = {
+            role: checkpoint.id
+            for role in self.config.roles
+            for checkpoint in self.trained(role)
+            if checkpoint.iteration == iteration
+        }
+        return {role: trained.get(role) or self.checkpoint(role, iteration).id for role in self.config.roles}
+
+    def pass_at_1(self) -> list[float | None]:
+        """pass@1 of iterations 0 to this one, on the benchmark of early stopping if there is one, else on the
+        evaluation's."""
+        stopping = self.config.early_stopping
+        benchmark = stopping.benchmark if stopping else self.config.evaluation.benchmark
+        accuracy = accuracies(self.session, self.run, benchmark)
+        return [accuracy[t].pass_at_1.value if t in accuracy else None for t in range(self.iteration + 1)]
+
+    def rolled_back(self) -> set[int]:
+        """The iterations after which the run was rolled back. Such an iteration may have the best pass@1."""
+        return {t for t, _ in queries.ledger.rolled_back(self.session, self.run)}
+
+    def best(self, without: Set[int] = frozenset()) -> int:
+        """The iteration with the highest pass@1; the earliest if several are equal."""
+        pass_at_1 = self.pass_at_1()
+        candidates = [t for t in range(len(pass_at_1)) if t not in without]
+        return max(candidates, key=lambda t: (pass_at_1[t] if pass_at_1[t] is not None else -1.0, -t))
+
+    def best_to_go_back_to(self) -> int:
+        """The best of the iterations before this one, without those after which the run was rolled back."""
+        return self.best(without={self.iteration, *self.rolled_back()})

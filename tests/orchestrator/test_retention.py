@@ -1,0 +1,254 @@
+"""Which checkpoints keep their files: always those from which a run can go on, and with which it can end."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from core.settings.config import CoEvolution, Retention, RunConfig
+from core.settings.parsing import parse_config
+from core.types import Evaluated
+from orchestrator.cli import app
+from orchestrator.disk import retention
+from orchestrator.disk.garbage import garbage
+from orchestrator.disk.retention import remove_unkept
+from orchestrator.installation.home import Home
+from orchestrator.ledger import LEASE_S
+from orchestrator.stages.chain import Chain
+from services.evaluations import named_checkpoint, servable_checkpoint
+from storage import queries
+from storage.errors import NotThere, RunHeld
+from storage.session import Store, open_store
+from tests.disk_files import publish_checkpoint
+from tests.synthetic_run import add_evaluations, finish
+
+BEST_AND_LAST = Retention(keep="best_and_last")
+CONFIG = CoEvolution()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return Home(tmp_path)
+
+
+def add_iteration(
+    store: Store, home: Home, t: int, right: int, result: dict[str, Any] | None = None, config: RunConfig = CONFIG
+) -> None:
+    """Iteration t of the run "r", of whose ten questions so many are right; `result` is that of `check_health`."""
+    if t == 0:
+        with store.write() as session:
+            queries.runs.create_run(session, name="r", config=config)
+        publish_checkpoint(home, store, "r", "base", 0)
+    else:
+        for role in (*config.roles, *(["labelled"] if config.has_branch else [])):
+            publish_checkpoint(home, store, "r", role, t)
+    checkpoint = f"r/{'solver' if t else 'base'}/{t}"
+    items = [Evaluated(f"i{i}", None, 8, 8 * (i < right), False, False) for i in range(10)]
+    with store.write() as session:
+        add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
+        if t:
+            finish(session, "r", t, "check_health", {"action": "ignore", "back_to": None, **(result or {})}, 1)
+
+
+def back_to(solver: str, challenger: str, action: str = "roll_back") -> dict[str, Any]:
+    return {"action": action, "back_to": {"solver": f"r/{solver}", "challenger": f"r/{challenger}"}}
+
+
+def folders(home: Home) -> set[str]:
+    return {path.relative_to(home.checkpoints / "r").as_posix() for path in (home.checkpoints / "r").glob("*/*")}
+
+
+def of(*iterations: int, roles: tuple[str, ...] = ("challenger", "solver")) -> set[str]:
+    return {"base/0", *(f"{role}/{t}" for t in iterations for role in roles)}
+
+
+@pytest.mark.parametrize(("keep", "kept"), [("all", (1, 2, 3, 4, 5)), ("best_and_last", (2, 5)), (4, (2, 4, 5))])
+def test_the_best_and_the_last_stay_and_every_kth(
+    sqlite: Store, home: Home, keep: str | int, kept: tuple[int, ...]
+) -> None:
+    for t, right in enumerate((1, 3, 8, 5, 5, 6)):
+        add_iteration(sqlite, home, t, right)
+    removals = remove_unkept(home, sqlite, "r", Retention.model_validate({"keep": keep}))
+    assert folders(home) == of(*kept)
+    gone = {f"r/{name}" for name in of(*range(1, 6)) - of(*kept)}
+    assert {removal.checkpoint for removal in removals} == gone
+    assert all(removal.bytes > 0 for removal in removals)
+    with sqlite.read() as session:
+        rows = queries.checkpoints.checkpoints_of(session, "r")
+    assert len(rows) == 11
+    assert {row.id for row in rows if row.files_removed} == gone
+    assert remove_unkept(home, sqlite, "r", BEST_AND_LAST if keep == "best_and_last" else Retention(keep="all")) == []
+
+
+def test_a_branch_stays_with_the_iterations_that_stay(sqlite: Store, home: Home) -> None:
+    branch = parse_config({"labelled": {"file": "micro", "limit": 9, "chained": False}}, "test")
+    for t, right in enumerate((1, 8, 2, 3)):
+        add_iteration(sqlite, home, t, right, config=branch)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(1, 3, roles=("challenger", "solver", "labelled"))
+
+
+def test_rounds_on_given_prompts_keep_the_base_the_best_and_the_last(sqlite: Store, home: Home) -> None:
+    rounds = parse_config({"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}, "test")
+    for t, right in enumerate((5, 3, 8, 2, 1)):
+        add_iteration(sqlite, home, t, right, config=rounds)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(2, 4, roles=("solver",))
+
+
+def test_after_a_roll_back_what_the_run_continues_from_stays(sqlite: Store, home: Home) -> None:
+    """Iteration 3 is the best of all but was discarded, and iteration 2 is where the run went back to."""
+    for t, right in enumerate((1, 3, 6, 9)):
+        add_iteration(sqlite, home, t, right, back_to("solver/2", "challenger/2") if t == 3 else None)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(2, 3)  # a person may yet stop the run with iteration 3
+    add_iteration(sqlite, home, 4, 4)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(2, 3, 4)
+
+
+def test_an_iteration_that_waits_for_a_person_can_still_be_rolled_back(sqlite: Store, home: Home) -> None:
+    """Iteration 3 is the best of all, but a person may decide to go back to iteration 1."""
+    for t, right in enumerate((1, 4, 3, 9)):
+        add_iteration(sqlite, home, t, right, {"action": "pause"} if t == 3 else None)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(1, 2, 3)
+    with sqlite.write() as session:
+        finish(session, "r", 3, "ask_a_person", {"action": "warn", "back_to": None}, 1)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(3)
+
+
+def test_the_best_by_early_stopping_stays_and_the_best_by_the_evaluation(sqlite: Store, home: Home) -> None:
+    stopping = parse_config({"early_stopping": {"benchmark": "other", "patience": 9}}, "test")
+    for t, (right, right_of_other) in enumerate(((1, 1), (9, 2), (3, 8), (2, 4), (1, 1), (1, 1))):
+        add_iteration(sqlite, home, t, right, config=stopping)
+        items = [Evaluated(f"i{i}", None, 8, 8 * (i < right_of_other), False, False) for i in range(10)]
+        with sqlite.write() as session:
+            add_evaluations(session, checkpoint=f"r/{'solver' if t else 'base'}/{t}", benchmark="other", items=items)
+    with sqlite.write() as session:
+        finish(session, "r", 2, "ask_a_person", back_to("base/0", "base/0"), 1)  # so it is not to be gone back to
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(1, 2, 3, 5)
+
+
+def test_an_iteration_at_work_keeps_what_it_started_from_and_what_it_has_made(sqlite: Store, home: Home) -> None:
+    for t, right in enumerate((1, 6, 3, 2)):
+        add_iteration(sqlite, home, t, right)
+    publish_checkpoint(home, sqlite, "r", "challenger", 4)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == {*of(1, 3), "challenger/4"}
+
+
+def test_what_an_unfinished_evaluation_asks_stays(sqlite: Store, home: Home) -> None:
+    for t, right in enumerate((1, 3, 4, 5)):
+        add_iteration(sqlite, home, t, right)
+    with sqlite.write() as session:
+        key = queries.evaluations.begin_evaluation(
+            session, model="r/solver/1", checkpoint="r/solver/1", benchmark="other", run=None, manifest={}
+        ).id
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == {*of(3), "solver/1"}
+    with sqlite.write() as session:
+        queries.evaluations.finish_evaluation(session, key)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(3)
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 10), st.sampled_from(["ignore", "roll_back"])), min_size=1, max_size=7)
+
+
+@settings(max_examples=12, deadline=None)
+@given(steps=STEPS, keep=st.sampled_from(["best_and_last", 2, 3]))
+def test_no_run_ever_misses_a_checkpoint(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]], keep: str | int
+) -> None:
+    """A run that removes after every iteration finds all that it can continue from, go back to or end with."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    store = open_store(home.database, create=True)
+    add_iteration(store, home, 0, 5)
+    for t, (right, action) in enumerate(steps, 1):
+        result: dict[str, Any] = {}
+        add_iteration(store, home, t, right)
+        with store.read() as session:
+            chain = Chain(session, "r", CONFIG, t)
+            ends = chain.checkpoints_at(chain.best())
+            returns = chain.checkpoints_at(chain.best_to_go_back_to())
+        assert {*ends.values(), *returns.values()} <= {f"r/{name}" for name in folders(home)}
+        if action == "roll_back":
+            result = {"action": "roll_back", "back_to": returns}
+            with store.write() as session:
+                finish(session, "r", t, "ask_a_person", result, 1)
+        remove_unkept(home, store, "r", Retention.model_validate({"keep": keep}))
+        with store.read() as session:
+            next_chain = Chain(session, "r", CONFIG, t + 1)
+            starts = {next_chain.checkpoint(role).id for role in CONFIG.roles}
+            named = servable_checkpoint(session, "r", "best")[0].id
+        assert {*starts, named} <= {f"r/{name}" for name in folders(home)}
+    store.close()
+
+
+def test_a_removed_checkpoint_is_named_but_not_served(sqlite: Store, home: Home) -> None:
+    for t, right in enumerate((1, 3, 4, 5)):
+        add_iteration(sqlite, home, t, right)
+    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    with sqlite.read() as session:
+        assert named_checkpoint(session, "r", "1")[0].id == "r/solver/1"
+        with pytest.raises(NotThere, match=r"files of r/solver/1 were removed.* expected one of r:base, r:3$"):
+            servable_checkpoint(session, "r", "1")
+
+
+def test_after_a_crash_before_the_files_are_removed_gc_removes_them(
+    sqlite: Store, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for t, right in enumerate((1, 3, 4, 5)):
+        add_iteration(sqlite, home, t, right)
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(retention, "discard", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    left = {item.path.relative_to(home.checkpoints / "r").as_posix() for item in garbage(home, sqlite, timedelta(0))}
+    assert left == of(1, 2, 3) - of(3)
+
+
+def test_the_command_shows_asks_and_removes(sqlite: Store, home: Home) -> None:
+    for t, right in enumerate((1, 3, 4, 5)):
+        add_iteration(sqlite, home, t, right)
+
+    def thin(*options: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["runs", "thin", "r", *options])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    assert "4 checkpoints to remove" in thin("--dry-run")
+    assert "expected --yes" in thin(code=1)
+    assert "--keep: expected best_and_last or a number of iterations from 1, got 'best'" in thin("--keep=best", code=1)
+    assert "got '0'" in thin("--keep=0", code=1)
+    assert folders(home) == of(1, 2, 3)
+    removed = json.loads(thin("--keep=2", "--yes", "--json"))
+    assert [item["checkpoint"] for item in removed] == ["r/challenger/1", "r/solver/1"]
+    assert folders(home) == of(2, 3)
+    assert "nothing to remove" in thin("--keep=2", "--yes")
+
+
+def test_a_run_that_a_process_works_on_is_refused(sqlite: Store, home: Home) -> None:
+    for t, right in enumerate((1, 3, 4, 5)):
+        add_iteration(sqlite, home, t, right)
+    with sqlite.write() as session:
+        queries.run_leases.claim_run(session, run="r", owner="elsewhere:42:7", lease_seconds=LEASE_S)
+    with pytest.raises(RunHeld):
+        remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    assert folders(home) == of(1, 2, 3)
