@@ -56,9 +56,12 @@ def run(benchmarks: Sequence[str]) -> dict[str, Any]:
         "answers": {name: len(of_benchmark) for name, of_benchmark in answers.items()},
         "math_verify": version("math-verify"),
         "sympy": version("sympy"),
-        **{truth: figures_of([one for one in graded if one.pair.truth == truth]) for truth in ("equal", "unequal")},
-        "not_right": [_as_json(one) for one in graded if one.pair.truth != one.ours],
-        "math_verify_not_right": [_as_json(one) for one in graded if one.pair.truth != one.math_verify],
+        **{
+            truth: figures_of([grading for grading in graded if grading.pair.truth == truth])
+            for truth in ("equal", "unequal")
+        },
+        "not_right": [_as_json(grading) for grading in graded if grading.pair.truth != grading.ours],
+        "math_verify_not_right": [_as_json(grading) for grading in graded if grading.pair.truth != grading.math_verify],
     }
 
 
@@ -94,13 +97,13 @@ def figures_of(graded: Sequence[Graded]) -> dict[str, Any]:
     can be counted once for each answer: whether any of its pairs has a wrong verdict.
     """
     by_rule, by_answer = defaultdict[str, list[Graded]](list), defaultdict[str, list[Graded]](list)
-    for one in graded:
-        by_rule[one.pair.rule].append(one)
-        by_answer[one.pair.gold].append(one)
+    for grading in graded:
+        by_rule[grading.pair.rule].append(grading)
+        by_answer[grading.pair.gold].append(grading)
     return {
         "pairs": _shares(graded),
         "answers": {
-            grader: _share([any(_wrong(one, grader) for one in pairs) for pairs in by_answer.values()])
+            grader: _share([any(_wrong(grading, grader) for grading in pairs) for pairs in by_answer.values()])
             for grader in ("ours", "math_verify")
         },
         "rules": {rule: _shares(pairs) for rule, pairs in by_rule.items()},
@@ -112,16 +115,16 @@ def _shares(graded: Sequence[Graded]) -> dict[str, Any]:
         "n": len(graded),
         **{
             grader: {
-                "wrong": _share([_wrong(one, grader) for one in graded]),
-                "unknown": _share([getattr(one, grader) == "unknown" for one in graded]),
+                "wrong": _share([_wrong(grading, grader) for grading in graded]),
+                "unknown": _share([getattr(grading, grader) == "unknown" for grading in graded]),
             }
             for grader in ("ours", "math_verify")
         },
     }
 
 
-def _wrong(one: Graded, grader: str) -> bool:
-    return getattr(one, grader) not in (one.pair.truth, "unknown")
+def _wrong(grading: Graded, grader: str) -> bool:
+    return getattr(grading, grader) not in (grading.pair.truth, "unknown")
 
 
 def _share(marks: Sequence[bool]) -> dict[str, Any] | None:
@@ -130,5 +133,5 @@ def _share(marks: Sequence[bool]) -> dict[str, Any] | None:
     return None if estimate is None else {"count": sum(marks), **estimate.as_json()}
 
 
-def _as_json(one: Graded) -> dict[str, Any]:
-    return {**asdict(one.pair), "ours": one.ours, "reason": one.reason, "math_verify": one.math_verify}
+def _as_json(grading: Graded) -> dict[str, Any]:
+    return {**asdict(grading.pair), "ours": grading.ours, "reason": grading.reason, "math_verify": grading.math_verify}

@@ -53,7 +53,7 @@ def evaluate(
     with artifacts.written():
         figures = request.evaluate(coevo_home, store, checked, lambda *_: None)
         artifacts.evaluated(figures)
-    return [one.evaluation.id for one in figures]
+    return [measured.evaluation.id for measured in figures]
 
 
 @flow(flow_run_name="by {model}")
@@ -86,6 +86,6 @@ def recheck(
         for key in evaluations:
             rechecking.recheck(store, key, judge, lambda *_: None, failures_only=failures)
         with store.read() as session:
-            figures = [one for key in evaluations if (one := figures_of(session, key))]
+            figures = [measured for key in evaluations if (measured := figures_of(session, key))]
         artifacts.rechecked(figures, judge.oracle)
     return evaluations

@@ -64,9 +64,9 @@ def planned(name: str, experiment: Experiment, seeds: int, overrides: Mapping[st
     arms = sorted(experiment.arms.items(), key=lambda item: item[0] != experiment.baseline)
     runs = []
     for number in range(seeds):
-        for position, (arm, one) in enumerate(arms):
-            preset = one.preset or experiment.preset
-            settings = {**experiment.settings, **one.settings, **overrides}
+        for position, (arm, arm_settings) in enumerate(arms):
+            preset = arm_settings.preset or experiment.preset
+            settings = {**experiment.settings, **arm_settings.settings, **overrides}
             arm_of = f"experiment {name}, arm {arm}:"  # begins the error about a setting
             settings["seed"] = seed = load_config(preset_path(preset), settings, arm_of).seed + number
             row = ExperimentRun(f"{name}-{arm}-{number + 1}", name, arm, position, seed)
@@ -81,12 +81,12 @@ def run_all(
 
     Raises what `prepare` and `start` raise. Called again, it goes on where it stopped.
     """
-    for one in runs:
-        row = one.row
-        prepare(home, store, row.run, one.preset, 0, one.overrides, flow=one.config.kind)
+    for run in runs:
+        row = run.row
+        prepare(home, store, row.run, run.preset, 0, run.overrides, flow=run.config.kind)
         with store.write() as session:
             queries.experiments.add_run(session, row)
         ended = status_of(store, row.run) in ENDED
         if not ended:
-            start(one)
-        yield one, ended
+            start(run)
+        yield run, ended

@@ -152,7 +152,7 @@ def _run_to_its_end(
                     _remove_unkept(coevo_home, store, run)
                     if action == "stop":
                         raise runs.RunStopped
-    runs.clear(coevo_home, store, run, config)
+        runs.clear(coevo_home, store, run, config)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
 
 

@@ -15,7 +15,7 @@ from core.settings.prompts import Prompts
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES
-from orchestrator.question_sets.benchmarks import benchmark_folder, definition_of, evaluated_in, is_here
+from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, expected_file, is_here
 from orchestrator.serving.applications import INSTALL_VLLM
 from trainers.micro.bases import BASES
 
@@ -95,7 +95,7 @@ def _benchmarks(config: RunConfig) -> Iterator[Need]:
         if name == OWN_PROMPTS or name.startswith(tuple(TINY_BASES)):
             continue
         hub, here = definition_of(name).hub, is_here(name)
-        file = f"a file {benchmark_folder() / name}.jsonl"
+        file = f"a file {expected_file(name)}"
         remedy = f"it is fetched from {hub.dataset} on the Hugging Face hub; or put {file}" if hub else f"put {file}"
         yield Need("benchmark", "evaluation", name, here, None if here else remedy)
 

@@ -69,7 +69,7 @@ def servable_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpo
     checkpoint, config = named_checkpoint(session, run, which)
     if checkpoint.files_removed:
         solvers = queries.checkpoints.solvers_of(session, run)
-        kept = ", ".join(f"{run}:{one.iteration or 'base'}" for one in solvers if not one.files_removed)
+        kept = ", ".join(f"{run}:{solver.iteration or 'base'}" for solver in solvers if not solver.files_removed)
         raise NotThere(
             f"model: {run}:{which}: the files of {checkpoint.id} were removed, as checkpoints.keep says; expected one "
             f"of {kept}"
@@ -160,8 +160,8 @@ def _rechecks(
     session: Session, key: str, results: Sequence[Evaluated], answers: Sequence[EvaluatedAnswer]
 ) -> list[Recheck]:
     verdicts: dict[str, dict[tuple[str, int], OracleVerdict]] = {}
-    for one in queries.evaluations.judged_of(session, key):
-        verdicts.setdefault(one.judge, {})[one.item_id, one.sample_index] = one.verdict
+    for judgement in queries.evaluations.judged_of(session, key):
+        verdicts.setdefault(judgement.judge, {})[judgement.item_id, judgement.sample_index] = judgement.verdict
     return [recheck_of(judge, results, answers, verdicts[judge]) for judge in sorted(verdicts)]
 
 
@@ -187,11 +187,17 @@ def records_of(session: Session, key: str, *, after: str = "", limit: int | None
     ids = [result.item_id for result in results]
     items = {item.id: item for item in items_of(session, row, ids)}
     answers = groupby(queries.evaluations.answers_of(session, key, ids), lambda answer: answer.item_id)
-    judged = groupby(queries.evaluations.judged_of(session, key, ids), lambda one: one.item_id)
+    judged = groupby(queries.evaluations.judged_of(session, key, ids), lambda judgement: judgement.item_id)
     answers_to, judged_of = {item: [*group] for item, group in answers}, {item: [*group] for item, group in judged}
     return [
-        Record(items.get(one.item_id), one, answers_to.get(one.item_id, []), judged_of.get(one.item_id, []), None)
-        for one in results
+        Record(
+            items.get(result.item_id),
+            result,
+            answers_to.get(result.item_id, []),
+            judged_of.get(result.item_id, []),
+            None,
+        )
+        for result in results
     ]
 
 

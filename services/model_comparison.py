@@ -134,7 +134,9 @@ def compare_models(
         )
     rows = [row for metric in dict.fromkeys(metrics) for row in _rows(session, [*stored], compared, metric)]
     missing = {
-        model: names for model in models if (names := [one.name for one in compared if model not in one.evaluations])
+        model: names
+        for model in models
+        if (names := [benchmark.name for benchmark in compared if model not in benchmark.evaluations])
     }
     return ModelComparison(compared, sorted(rows, key=lambda row: models.index(row.model)), missing)
 
@@ -157,10 +159,10 @@ def _solvers(session: Session, name: str, benchmarks: Sequence[str]) -> list[str
     queries.runs.get_run(session, run)
     roles = {branch} if branch else {"base", "solver"}
     names = [
-        f"{run}:{branch}/{one.iteration}" if branch else f"{run}:{one.iteration or 'base'}"
-        for one in queries.checkpoints.checkpoints_of(session, run)  # by iteration
-        if one.role in roles
-        and any(queries.evaluations.finished_on(session, one.id, benchmark) for benchmark in benchmarks)
+        f"{run}:{branch}/{checkpoint.iteration}" if branch else f"{run}:{checkpoint.iteration or 'base'}"
+        for checkpoint in queries.checkpoints.checkpoints_of(session, run)  # by iteration
+        if checkpoint.role in roles
+        and any(queries.evaluations.finished_on(session, checkpoint.id, benchmark) for benchmark in benchmarks)
     ]
     if not names:
         raise NotThere(f"run {name}: expected a finished evaluation on {', '.join(benchmarks)}, got none")
@@ -228,17 +230,19 @@ def _described(row: EvaluationRow) -> str:
 def _rows(
     session: Session, models: Sequence[str], compared: Sequence[ComparedBenchmark], metric: str | None
 ) -> list[ModelFigures]:
-    most = max(one.samples for one in compared)
+    most = max(benchmark.samples for benchmark in compared)
     if needed(metric) > most:
         raise StoreError(f"metric {metric}: expected {needed(metric)} samples of each question, got {most} at most")
     sufficient = {
-        one.name: metric or ("pass@1" if one.samples else "greedy") for one in compared if one.samples >= needed(metric)
+        benchmark.name: metric or ("pass@1" if benchmark.samples else "greedy")
+        for benchmark in compared
+        if benchmark.samples >= needed(metric)
     }
     scores: dict[str, dict[str, Scores]] = {
         model: {
-            one.name: _scores(session, one.evaluations[model], sufficient[one.name])
-            for one in compared
-            if one.name in sufficient and model in one.evaluations
+            benchmark.name: _scores(session, benchmark.evaluations[model], sufficient[benchmark.name])
+            for benchmark in compared
+            if benchmark.name in sufficient and model in benchmark.evaluations
         }
         for model in models
     }

@@ -121,8 +121,8 @@ def _rows(records: list[Record], replies: Path | None) -> list[Row]:
 def _row(record: Record, texts: dict[tuple[str, int], str]) -> Row:
     question, result = record.question, record.result
     judged = {
-        index: [{"judge": one.judge, "verdict": one.verdict} for one in group]
-        for index, group in groupby(record.judged, lambda one: one.sample_index)
+        index: [{"judge": judgement.judge, "verdict": judgement.verdict} for judgement in group]
+        for index, group in groupby(record.judged, lambda judgement: judgement.sample_index)
     }
     return {
         "id": result.item_id,

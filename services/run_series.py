@@ -60,11 +60,11 @@ def series(session: Session, run: str, name: str, by_oracle: str | None = None) 
 def steps_until(session: Session, run: str) -> dict[int, int]:
     """Iteration -> the Solver's training steps up to its end; 0 for the base model. The steps of a branch on labelled
     data, which follow those of the iteration's Solver, are not counted."""
-    ends = {one.iteration: one.step for one in queries.checkpoints.solvers_of(session, run)}
+    ends = {solver.iteration: solver.step for solver in queries.checkpoints.solvers_of(session, run)}
     steps = {
-        (one.iteration, one.step)
-        for one in queries.figures.train_metrics_of(session, run, role="solver")
-        if one.step <= ends.get(one.iteration, one.step)
+        (metric.iteration, metric.step)
+        for metric in queries.figures.train_metrics_of(session, run, role="solver")
+        if metric.step <= ends.get(metric.iteration, metric.step)
     }
     last = max((iteration for iteration, _ in steps), default=0)
     return {t: sum(iteration <= t for iteration, _ in steps) for t in range(last + 1)}

@@ -103,8 +103,8 @@ def without_nul(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace("\0", "\ufffd")
     if isinstance(value, list):
-        return [without_nul(one) for one in value]
-    return {name: without_nul(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return [without_nul(item) for item in value]
+    return {name: without_nul(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def write_rows(file: Any, kind: PlainFormat, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:

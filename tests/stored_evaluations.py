@@ -42,7 +42,8 @@ def store_answers_of(
             votes = {letter: (word.count(letter), -word.index(letter)) for letter in word if letter != " "}
             classes = sorted(votes, key=lambda letter: votes[letter], reverse=True)
             answers = [
-                _answer(item, j, one, classes.index(one) if one in classes else None) for j, one in enumerate(word)
+                _answer(item, j, letter, classes.index(letter) if letter in classes else None)
+                for j, letter in enumerate(word)
             ]
             majority = classes[:1] == ["R"]
             result = Evaluated(item.id, None, len(word), word.count("R"), letter == "R", majority)

@@ -177,7 +177,7 @@ def _right_and_wrong_figures(groups: Sequence[Group], right_rollouts: Sequence[S
     known = [(group, right) for group, right in zip(groups, right_rollouts, strict=True) if right is not None]
     figures = {"right_prompt_share": fmean(any(right) for _, right in known)} if known else {}
     for name, is_right in (("right", True), ("wrong", False)):
-        chosen = [(group, [one == is_right for one in right]) for group, right in known]
+        chosen = [(group, [is_answer_right == is_right for is_answer_right in right]) for group, right in known]
         strategies = [
             count_strategies(compress(group.clusters, mask)) for group, mask in chosen if group.clusters is not None
         ]

@@ -97,7 +97,7 @@ def ask_all(context: Context, sets: Sets) -> None:
     """
     with context.store.read() as session:
         solvers = queries.checkpoints.solvers_of(session, context.run)
-        solvers = [one for one in solvers if unanswered(session, one.id, sets) and not one.files_removed]
+        solvers = [solver for solver in solvers if unanswered(session, solver.id, sets) and not solver.files_removed]
     with Grader() as grader:
         for solver in solvers:
             with context.serving({"solver": solver}):

@@ -77,7 +77,11 @@ def _warnings(home: Home, preset: str, config: RunConfig) -> list[Fault]:
     except (BenchmarkError, ConfigError, SizingError) as error:  # often a fault of the run too
         return [*warnings, Fault("plan", f"it cannot be computed: {error}")]
     sums = f"`coevo plan {preset}`"
-    return [*warnings, *doubts, *(Fault("memory", f"by {sums} it does not fit: {one}") for one in plan.problems)]
+    return [
+        *warnings,
+        *doubts,
+        *(Fault("memory", f"by {sums} it does not fit: {problem}") for problem in plan.problems),
+    ]
 
 
 def _rows(faults: list[Fault]) -> list[dict[str, Any]]:

@@ -102,7 +102,11 @@ def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> Non
         first = comparison.rows[0].model
         console.print(f"Then the difference to {first}: a paired bootstrap over questions.", markup=False)
     for metric in dict.fromkeys(row.metric for row in comparison.rows):
-        without = [one.name for one in comparison.benchmarks if one.evaluations and one.samples < needed(metric)]
+        without = [
+            benchmark.name
+            for benchmark in comparison.benchmarks
+            if benchmark.evaluations and benchmark.samples < needed(metric)
+        ]
         if without:
             console.print(f"{metric}: without {', '.join(without)}, which have fewer samples.", markup=False)
     for model, names in comparison.missing.items():

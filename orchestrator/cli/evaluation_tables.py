@@ -19,51 +19,55 @@ from services.evaluations import EvaluationFigures
 def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) -> None:
     """Print the figures of each evaluation, its id, and the rechecks by judges; one table for each model. With
     `by_majority_share`, print another table for each evaluation."""
-    for _, group in groupby(results, lambda one: one.evaluation.model):
+    for _, group in groupby(results, lambda evaluated: evaluated.evaluation.model):
         _show_model([*group])
-    for one in results:
-        if by_majority_share and one.samples:
-            wide().print(_consistency(one))
+    for evaluated in results:
+        if by_majority_share and evaluated.samples:
+            wide().print(_consistency(evaluated))
 
 
 def _show_model(results: Sequence[EvaluationFigures]) -> None:
     console = wide()
     console.print(_table(results))
     console.print(f"evaluations: {' '.join(one.evaluation.id for one in results)}")
-    if any(one.rechecks for one in results):
+    if any(evaluated.rechecks for evaluated in results):
         console.print(_recounts(results))
-        for one in results:
-            for recheck in one.rechecks:
-                console.print("\n".join(_remarks(one, recheck)), markup=False)
+        for evaluated in results:
+            for recheck in evaluated.rechecks:
+                console.print("\n".join(_remarks(evaluated, recheck)), markup=False)
 
 
 def _table(results: Sequence[EvaluationFigures]) -> Table:
     """One row for each benchmark. k is the number of sampled answers; without any, there is one figure, greedy."""
     result = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
     result.title = f"{escape(results[0].evaluation.model)}: percent right, with 95% intervals"
-    sampled = any(one.samples for one in results)
+    sampled = any(evaluated.samples for evaluated in results)
     result.add_column("benchmark", overflow="fold", min_width=9)
     for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
         result.add_column(name, no_wrap=True)
     for name in ("cut off", "no answer"):
         result.add_column(name, min_width=6)
-    for one in results:
-        last = one.curve[-1]
-        of_samples = (one.pass_at_1, one.greedy, last.maj_at_k, last.pass_at_k) if one.samples else (None, one.greedy)
-        figures = [*of_samples, None, None][:4] if sampled else [one.greedy]
-        counts = [f"{one.questions:,}", *([str(one.samples or "")] if sampled else [])]
-        shares = [f"{share.value:.0%}" if share else "" for share in (one.truncated, one.unparsed)]
-        result.add_row(_name(one), *counts, *map(_figure, figures), *shares)
+    for evaluated in results:
+        last = evaluated.curve[-1]
+        of_samples = (
+            (evaluated.pass_at_1, evaluated.greedy, last.maj_at_k, last.pass_at_k)
+            if evaluated.samples
+            else (None, evaluated.greedy)
+        )
+        figures = [*of_samples, None, None][:4] if sampled else [evaluated.greedy]
+        counts = [f"{evaluated.questions:,}", *([str(evaluated.samples or "")] if sampled else [])]
+        shares = [f"{share.value:.0%}" if share else "" for share in (evaluated.truncated, evaluated.unparsed)]
+        result.add_row(_name(evaluated), *counts, *map(_figure, figures), *shares)
     return result
 
 
-def _consistency(one: EvaluationFigures) -> Table:
+def _consistency(evaluated: EvaluationFigures) -> Table:
     """One row for each threshold on the majority's share that a question reaches (SRT, Figure 9)."""
     result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    result.title = f"{_name(one)}: percent right, by the majority's share"
+    result.title = f"{_name(evaluated)}: percent right, by the majority's share"
     for name in ("share", "n", "answer right", "majority right", "questions left"):
         result.add_column(name, no_wrap=True)
-    for point in one.by_majority_share:
+    for point in evaluated.by_majority_share:
         if point.answer is not None and point.majority is not None:
             figures = [_figure(estimate).replace("\n", " ") for estimate in (point.answer, point.majority, point.left)]
             result.add_row(f"{point.threshold:.0%}", f"{point.answer.n:,}", *figures)
@@ -76,30 +80,30 @@ def _recounts(results: Sequence[EvaluationFigures]) -> Table:
     result.title = "rechecked by a judge: percent right, with 95% intervals"
     for name in ("benchmark", "who calls an answer right"):
         result.add_column(name, overflow="fold", min_width=9)
-    sampled = any(one.samples for one in results)
+    sampled = any(evaluated.samples for evaluated in results)
     for name in ("pass@1", "greedy") if sampled else ("greedy",):
         result.add_column(name, no_wrap=True)
-    for one in results:
-        if one.rechecks:
-            _add_recount(result, one, "the grader", one.pass_at_1, one.greedy)
-        for recheck in one.rechecks:
+    for evaluated in results:
+        if evaluated.rechecks:
+            _add_recount(result, evaluated, "the grader", evaluated.pass_at_1, evaluated.greedy)
+        for recheck in evaluated.rechecks:
             for recount, who in (
                 (recheck.failures_rechecked, f"the grader or {recheck.judge}"),
                 (recheck.judge_alone, f"{recheck.judge} alone"),
             ):
                 if recount is not None:
-                    _add_recount(result, one, who, recount.pass_at_1, recount.greedy)
+                    _add_recount(result, evaluated, who, recount.pass_at_1, recount.greedy)
     return result
 
 
-def _add_recount(table: Table, one: EvaluationFigures, who: str, pass_at_1: Estimate, greedy: Estimate) -> None:
-    figures = [pass_at_1 if one.samples else None, greedy]
-    table.add_row(_name(one), who, *map(_figure, figures[-len(table.columns) + 2 :]))
+def _add_recount(table: Table, evaluated: EvaluationFigures, who: str, pass_at_1: Estimate, greedy: Estimate) -> None:
+    figures = [pass_at_1 if evaluated.samples else None, greedy]
+    table.add_row(_name(evaluated), who, *map(_figure, figures[-len(table.columns) + 2 :]))
 
 
-def _remarks(one: EvaluationFigures, recheck: Recheck) -> Iterator[str]:
+def _remarks(evaluated: EvaluationFigures, recheck: Recheck) -> Iterator[str]:
     """How much of an evaluation a judge has rechecked, and how often it contradicts the grader."""
-    where = f"{Path(one.evaluation.benchmark).name}, {recheck.judge}"
+    where = f"{Path(evaluated.evaluation.benchmark).name}, {recheck.judge}"
     yield f"{where}: {recheck.judged:,} of {recheck.answers:,} different answers judged, {recheck.unclear:,} unclear"
     for figure, text in (
         (recheck.passes_called_wrong, "the judge calls {} of the grader's {:,} passes wrong"),
@@ -111,8 +115,8 @@ def _remarks(one: EvaluationFigures, recheck: Recheck) -> Iterator[str]:
             yield f"  {text.format(share, figure.n)}"
 
 
-def _name(one: EvaluationFigures) -> str:
-    return escape(Path(one.evaluation.benchmark).name)
+def _name(evaluated: EvaluationFigures) -> str:
+    return escape(Path(evaluated.evaluation.benchmark).name)
 
 
 def _figure(estimate: Estimate | None) -> str:

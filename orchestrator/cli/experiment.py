@@ -44,19 +44,19 @@ def experiment(
         overrides = overrides_of(override)
         runs = planned(short_name, contents, seeds or contents.seeds, overrides)
         if dry_run:
-            for one in runs:
-                row = {**asdict(one.row), "preset": one.preset, "overrides": one.overrides}
-                print(json.dumps(row) if as_json else f"{one.row.run}: {one.preset}, seed {one.row.seed}")
+            for run in runs:
+                row = {**asdict(run.row), "preset": run.preset, "overrides": run.overrides}
+                print(json.dumps(row) if as_json else f"{run.row.run}: {run.preset}, seed {run.row.seed}")
             return
         coevo_home = home()
         cluster.join(coevo_home)  # refuses early if the services are down
         store = open_store(coevo_home.database, create=True)
-        for number, (one, had_ended) in enumerate(run_all(coevo_home, store, runs, _start), 1):
+        for number, (run, had_ended) in enumerate(run_all(coevo_home, store, runs, _start), 1):
             state = "had ended before" if had_ended else "has ended"
-            print(f"{number} of {len(runs)}: {one.row.run} {state}", file=sys.stderr, flush=True)
+            print(f"{number} of {len(runs)}: {run.row.run} {state}", file=sys.stderr, flush=True)
         with store.read() as session:
             show(compare(session, *arms_named(session, [short_name])))
 
 
-def _start(one: PlannedRun) -> None:
-    run_flow(one.config.kind, run=one.row.run, preset=one.preset, iterations=0, overrides=one.overrides)
+def _start(run: PlannedRun) -> None:
+    run_flow(run.config.kind, run=run.row.run, preset=run.preset, iterations=0, overrides=run.overrides)

@@ -45,9 +45,9 @@ def recheck(
         store = open_store(home().database)
         costs = [ask(store, key, judge, print_progress, failures_only=failures) for key in evaluations]
         with store.read() as session:
-            figures = [one for key in evaluations if (one := figures_of(session, key))]
+            figures = [rechecked for key in evaluations if (rechecked := figures_of(session, key))]
         if as_json:
-            results = [cost | {"figures": one} for cost, one in zip(costs, figures, strict=True)]
+            results = [cost | {"figures": rechecked} for cost, rechecked in zip(costs, figures, strict=True)]
             print(TypeAdapter(list[dict[str, Any]]).dump_json(results, indent=1, ensure_ascii=True).decode())
             return
         show(figures)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import asdict
 from typing import Annotated
@@ -31,6 +32,7 @@ def smoke(
     of two prompts. At the end, the log-probabilities of the served Solver are compared with the trainer's. The exit
     code is 1 if anything failed.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that its services end too
     with clear_errors():
         result = run_smoke(preset, overrides_of(override), keep, lambda line: print(line, file=sys.stderr))
         print(json.dumps(_as_json(result), indent=1) if as_json else _text(result))

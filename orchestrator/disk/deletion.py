@@ -74,7 +74,7 @@ def refuse_at_work(store: Store, run: str, prefect: Prefect | None) -> None:
     """
     refuse_held(store, run)
     try:
-        active = next((one for one in prefect.flow_runs(run) if one.active), None) if prefect else None
+        active = next((flow_run for flow_run in prefect.flow_runs(run) if flow_run.active), None) if prefect else None
     except HTTPException as error:
         raise DiskError(
             f"run {run}: Prefect may have active flow runs of it: {error.detail}. If the services have ended, "

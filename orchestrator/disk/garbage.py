@@ -96,12 +96,12 @@ def collect(home: Home, store: Store, patience: timedelta = PATIENCE) -> list[Ga
     """
     refuse_other_database(home, store)
     removed = list[Garbage]()
-    for run in sorted({one.run for one in garbage(home, store, patience)}, key=lambda name: name or ""):
+    for run in sorted({item.run for item in garbage(home, store, patience)}, key=lambda name: name or ""):
         with suppress(RunHeld), run_held(store, run) if run is not None else nullcontext():
             # It is looked for again, since a process may have worked on the run before this one got the lease.
-            for one in _garbage(store, patience, [top for top in _tops(home) if top.run == run]):
-                discard(one.path)
-                removed.append(one)
+            for item in _garbage(store, patience, [top for top in _tops(home) if top.run == run]):
+                discard(item.path)
+                removed.append(item)
     return removed
 
 

@@ -53,7 +53,7 @@ def usage(home: Home, store: Store) -> Usage:
     runs = [_of_run(home, name, name in stored, seen) for name in [*stored, *sorted(unknown)]]
     other = _other(home, seen)
     total = sum(run.bytes for run in runs) + sum(other.values())
-    freed = sum(one.bytes for one in garbage(home, store))
+    freed = sum(item.bytes for item in garbage(home, store))
     return Usage(home.path, runs, other, total, freed, store.address, database)
 
 

@@ -43,7 +43,7 @@ def recheck(
     same = {case.key: group for case, group in zip(cases, groups.values(), strict=True)}
     with store.read() as session:
         judged = queries.evaluations.judged_of(session, key)
-    known = {(one.item_id, one.sample_index) for one in judged if one.judge == settings.oracle}
+    known = {(answer.item_id, answer.sample_index) for answer in judged if answer.judge == settings.oracle}
     done = {case for case, group in same.items() if (group[0].item_id, group[0].sample_index) in known}
 
     def save(batch: JudgedBatch) -> None:

@@ -80,7 +80,7 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
         (benchmark, protocol, evaluation_id(*key_of(model, benchmark, protocol, request.seed)))
         for benchmark, protocol in zip(benchmarks, protocols, strict=True)
     ]
-    if unfinished := [one for one in asked if not _is_finished(store, one[2])]:
+    if unfinished := [row for row in asked if not _is_finished(store, row[2])]:
         progress(0, 1, "waiting for the model")
         with model.serve() as ask:
             for benchmark, protocol, key in unfinished:

@@ -155,6 +155,11 @@ def _parsed(kind: type[Definition], path: Path, what: str) -> Definition:
         raise BenchmarkError(str(error)) from error
 
 
+def expected_file(name: str) -> Path:
+    """Where the questions of a benchmark are expected: the file itself if its path is given, else one in JSONL."""
+    return Path(name) if name.endswith(SUFFIXES) else Path(f"{_stem(name)}.jsonl")
+
+
 def benchmark_folder() -> Path:
     """Where the files of named benchmarks are: `$COEVO_BENCHMARKS`, or `benchmarks` in the home."""
     return Path(os.environ.get("COEVO_BENCHMARKS") or home().path / "benchmarks")

@@ -118,9 +118,9 @@ def _plan(
     works: dict[int, list[tuple[Stage, list[Work]]]],
     gpus: int | None,
 ) -> Plan:
-    staged = {t: tuple(_stage(config, assumed, shape, layout, *each) for each in works[t]) for t in works}
+    staged = {t: tuple(_stage(config, assumed, shape, layout, *work) for work in works[t]) for t in works}
     names = tuple(plan.stage for t in staged for plan in staged[t])
-    everything = [work for t in works for _, each in works[t] for work in each]
+    everything = [work for t in works for _, work_of_stage in works[t] for work in work_of_stage]
     up = {holder for t in staged for plan in staged[t] for holder in plan.places}
     memory = _memory(config, assumed, shape, layout, everything, up)
     fullest: dict[str, float] = {
@@ -137,7 +137,7 @@ def _plan(
         needed if gpus is None else gpus,
         staged[0],
         staged[1],
-        tuple(each for held in memory.values() for each in held),
+        tuple(held_by for held in memory.values() for held_by in held),
         fullest,
         tuple(_problems(memory, fullest, assumed)),
         gpus is not None,

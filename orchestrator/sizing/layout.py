@@ -220,8 +220,8 @@ def proposals(config: RunConfig, base: Layout, gpus: int, assumed: Assumptions) 
             f"{base.trainer.kind} and the applications {config.serving.applications}"
         )
     if gpus == 1:
-        one = tuple(replace(app, replicas=1, gpus=0.0, kv_bytes=app.kv_bytes or _SMALL_CACHE) for app in base.apps)
-        yield from (Layout(trainer, one, True) for trainer in _careful(config, base.trainer, 1, 1))
+        shared = tuple(replace(app, replicas=1, gpus=0.0, kv_bytes=app.kv_bytes or _SMALL_CACHE) for app in base.apps)
+        yield from (Layout(trainer, shared, True) for trainer in _careful(config, base.trainer, 1, 1))
         return
     for count in range(1, gpus + 1):
         nodes = -(-count // assumed.gpus_per_node)

@@ -61,17 +61,19 @@ class StageResult:
         """The result in one line. Figures that follow each other and have the same n show it once."""
         groups = []
         for n, figures in groupby(self.figures, key=lambda figure: figure.n):
-            text = ", ".join(" ".join(filter(None, (one.name, one.value, one.interval))) for one in figures)
+            text = ", ".join(" ".join(filter(None, (figure.name, figure.value, figure.interval))) for figure in figures)
             groups.append(text if n is None else f"{text} (n = {n:,})")
         return "; ".join(filter(None, (", ".join(groups), *self.sentences)))
 
     @property
     def table(self) -> str:
         """The result as Markdown: a table of the figures, then the sentences as a list."""
-        names = [one.name.replace("|", "\\|") for one in self.figures]  # the name of a benchmark may be that of a file
+        names = [
+            figure.name.replace("|", "\\|") for figure in self.figures
+        ]  # the name of a benchmark may be that of a file
         rows = [
-            f"| {name} | {one.value} | {one.interval} | {_count(one.n)} |"
-            for name, one in zip(names, self.figures, strict=True)
+            f"| {name} | {figure.value} | {figure.interval} | {_count(figure.n)} |"
+            for name, figure in zip(names, self.figures, strict=True)
         ]
         head = ["| figure | value | 95% interval | n |", "|---|---:|---:|---:|"] if rows else []
         return "\n".join([*head, *rows, *([""] if rows else []), *(f"- {text}" for text in self.sentences)]).strip()

@@ -141,7 +141,7 @@ def answers_of(session: Session, key: str, items: Sequence[str] | None = None) -
 
 
 def add_judged(session: Session, key: str, judged: Iterable[JudgedAnswer]) -> None:
-    insert_new(session, JudgedAnswers, ({"evaluation_id": key, **asdict(one)} for one in judged))
+    insert_new(session, JudgedAnswers, ({"evaluation_id": key, **asdict(judgement)} for judgement in judged))
 
 
 def judged_of(session: Session, key: str, items: Sequence[str] | None = None) -> list[JudgedAnswer]:

@@ -31,8 +31,8 @@ def arms_of(session: Session, experiment: str) -> dict[str, list[str]]:
     ordered = ordered.order_by(ExperimentRuns.position, ExperimentRuns.seed)
     arms: dict[str, list[str]] = {}
     for row in session.execute(ordered):
-        one = ExperimentRun(*row)
-        arms.setdefault(one.arm, []).append(one.run)
+        run = ExperimentRun(*row)
+        arms.setdefault(run.arm, []).append(run.run)
     if not arms:
         known = ", ".join(list_experiments(session))
         raise NotThere(f"experiment {experiment}: no such experiment; the store has {known or 'none'}")

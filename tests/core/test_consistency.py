@@ -15,12 +15,12 @@ SILENT = Tally((), 4)
 
 
 def point(threshold: float) -> ConsistencyPoint:
-    [found] = [one for one in by_consistency([AGREED, SPLIT, UNPARSED, SILENT]) if one.threshold == threshold]
-    return found
+    [matching] = [point for point in by_consistency([AGREED, SPLIT, UNPARSED, SILENT]) if point.threshold == threshold]
+    return matching
 
 
 def test_by_hand() -> None:
-    thresholds = [one.threshold for one in by_consistency([AGREED])]
+    thresholds = [point.threshold for point in by_consistency([AGREED])]
     assert thresholds == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]
     # A question without any answer has no accuracy, and is left at the threshold 0 alone.
     every = point(0)

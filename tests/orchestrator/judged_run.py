@@ -98,5 +98,7 @@ def _ask_solvers(session: Session, drawn: Mapping[int, Sequence[str]], run: str,
         for t, keys in drawn.items():
             verdicts = {row.question_id: row.verdict for row in queries.questions.labels_of(session, run, t)}
             right = {key: rng.random() < 0.4 + 0.1 * solver - 0.05 * t for key in keys}
-            items = [Evaluated(key, verdicts[key], 1, int(one), one, one) for key, one in right.items()]
+            items = [
+                Evaluated(key, verdicts[key], 1, int(is_right), is_right, is_right) for key, is_right in right.items()
+            ]
             add_evaluations(session, checkpoint=f"{run}/solver/{solver}", benchmark=set_name(t, JUDGE), items=items)

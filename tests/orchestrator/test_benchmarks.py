@@ -17,6 +17,7 @@ from orchestrator.question_sets.benchmarks import (
     BenchmarkError,
     definition_of,
     evaluated_in,
+    expected_file,
     known_benchmarks,
     load,
     load_benchmark,
@@ -195,3 +196,19 @@ def test_a_run_s_benchmarks_are_its_own_the_suite_s_and_early_stopping_s() -> No
         "math500": 16,
     }
     assert protocols["math500"].sampling.top_p == 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("aime24", "questions/aime24.jsonl"),
+        ("other/mine.toml", "other/mine.jsonl"),
+        ("other/mine.csv", "other/mine.csv"),
+        ("mine.jsonl", "mine.jsonl"),
+    ],
+)
+def test_a_benchmark_s_file_is_expected_where_it_is_looked_for(
+    name: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COEVO_BENCHMARKS", "questions")
+    assert expected_file(name) == Path(file)

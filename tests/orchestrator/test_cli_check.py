@@ -161,5 +161,5 @@ def test_a_program_that_cannot_be_run_is_a_fault_before_the_run(folder: Path) ->
             "expected the absolute path of a program, got 'grade",
         ),
     ):
-        refused = coevo("check", "demo", *(part for one in settings for part in ("--set", one)))
+        refused = coevo("check", "demo", *(part for setting in settings for part in ("--set", setting)))
         assert (refused.exit_code, complaint in refused.stdout) == (1, True), refused.stdout

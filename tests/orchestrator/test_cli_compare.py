@@ -117,7 +117,7 @@ def test_a_branch_on_labelled_data_is_drawn_as_a_line_of_its_own(
     arguments = ("mine", "mine/labelled", "--benchmark", "aime24", "--series", "kl")
     output_of(*arguments, "--picture", str(tmp_path / "branch.png"))
     accuracy, kl = panels
-    lines = {name: {t: one.value for t, one in line.items()} for name, line in accuracy.lines.items()}
+    lines = {name: {t: estimate.value for t, estimate in line.items()} for name, line in accuracy.lines.items()}
     assert lines == {"mine": {0: 0.125, 1: 0.25}, "mine/labelled": {1: 1}}
     assert kl.lines.keys() == {"mine"}
 

@@ -68,9 +68,9 @@ def test_the_command_prints_the_same_figures(sqlite: Store, home: Home) -> None:
     printed = coevo("du")
     assert "gone (not in the store)" in printed
     assert f"in {home.path}" in printed
-    one = json.loads(coevo("du", "demo", "--json"))
+    of_run = json.loads(coevo("du", "demo", "--json"))
     [demo] = [run for run in shown["runs"] if run["run"] == "demo"]
-    assert one == {**demo, "rows": {"runs": 1, "checkpoints": 3}}
+    assert of_run == {**demo, "rows": {"runs": 1, "checkpoints": 3}}
     assert "solver/10" in coevo("du", "demo")
 
 

@@ -47,7 +47,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def check(name: str, subject: Subject) -> Result:
     """The result of one check."""
-    [result] = examine(subject, [one for one in CHECKS if one[0] == name])
+    [result] = examine(subject, [known_check for known_check in CHECKS if known_check[0] == name])
     return result
 
 
@@ -69,9 +69,9 @@ def test_a_good_machine_has_no_fault(home: Home, sqlite: Store) -> None:
     results = list(examine(of_preset(home)))
     assert [result.name for result in results] == [name for name, *_ in CHECKS]
     assert [result for result in results if result.status == "fault"] == []
-    found = {result.name: result for result in results}
+    by_name = {result.name: result for result in results}
     for name in ("Python", "home", "disk", "ports", "database", "all-reduce", "settings", "base model"):
-        assert found[name].status == "ok", found[name]
+        assert by_name[name].status == "ok", by_name[name]
 
 
 def test_a_used_port_is_named_with_the_process_that_has_it(home: Home) -> None:
@@ -285,7 +285,7 @@ def test_a_check_s_process_does_not_outlive_the_command_after_ctrl_c(tmp_path: P
 def test_the_command_prints_faults_with_their_mends_and_exits_with_1(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = [one for one in CHECKS if one[0] in ("home", "Ray's address", "settings")]
+    quick = [known_check for known_check in CHECKS if known_check[0] in ("home", "Ray's address", "settings")]
     monkeypatch.setattr(examining, "CHECKS", quick)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     result = CliRunner().invoke(app, ["doctor", "demo", "--set", "base_model=none"])
@@ -294,7 +294,7 @@ def test_the_command_prints_faults_with_their_mends_and_exits_with_1(
     assert "-> unset RAY_ADDRESS" in result.stdout
     assert "faults: 2, warnings: 0" in result.stdout
     printed = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
-    assert [one["status"] for one in printed["checks"]] == ["ok", "fault", "-"]
+    assert [row["status"] for row in printed["checks"]] == ["ok", "fault", "-"]
     assert (printed["faults"], printed["warnings"]) == (1, 0)
     monkeypatch.delenv("RAY_ADDRESS")
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 0

@@ -82,7 +82,7 @@ def test_an_evaluation_is_triggered_in_prefect_and_its_table_is_shown_there(live
     assert (row["benchmark"], row["questions"], row["samples"]) == ("micro-validation", 20, 2)
     with live.store().read() as session:
         evaluations = queries.evaluations.list_evaluations(session)
-        [evaluation] = [one for one in evaluations if one.benchmark == "micro-validation"]
+        [evaluation] = [row for row in evaluations if row.benchmark == "micro-validation"]
         results = queries.evaluations.results_of(session, evaluation.id)
     assert evaluation.model.startswith(f"{whole_run.name}/")
     assert evaluation.manifest["decoding"]["sampling"]["top_k"] == 5

@@ -34,14 +34,14 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_baseline_comes_first_and_arms_share_their_seeds(file: Path) -> None:
     runs = planned(*read_experiment(str(file)), seeds=2, overrides={"dataset.votes": 5})
-    assert [(one.row.run, one.row.position, one.row.seed) for one in runs] == [
+    assert [(run.row.run, run.row.position, run.row.seed) for run in runs] == [
         ("mine-full-1", 0, 20260),
         ("mine-no_filter-1", 1, 20260),
         ("mine-full-2", 0, 20261),
         ("mine-no_filter-2", 1, 20261),
     ]
-    assert {(one.config.iterations, one.config.dataset.votes) for one in runs} == {(1, 5)}
-    assert [one.config.seed for one in runs] == [20260, 20260, 20261, 20261]
+    assert {(run.config.iterations, run.config.dataset.votes) for run in runs} == {(1, 5)}
+    assert [run.config.seed for run in runs] == [20260, 20260, 20261, 20261]
     assert runs[0].config.model_dump()["dataset"]["filtered"]
     assert not runs[1].config.model_dump()["dataset"]["filtered"]
 
@@ -50,15 +50,15 @@ def test_runs_that_have_ended_are_not_run_again(file: Path, tmp_path: Path, stor
     runs = planned(*read_experiment(str(file)), seeds=1, overrides={})
     started: list[str] = []
 
-    def start(one: PlannedRun) -> None:
-        started.append(one.row.run)
+    def start(run: PlannedRun) -> None:
+        started.append(run.row.run)
         if len(started) == 2:
             raise KeyboardInterrupt
-        set_status(store, one.row.run, "done")
+        set_status(store, run.row.run, "done")
 
     with pytest.raises(KeyboardInterrupt):
         [*run_all(Home(tmp_path), store, runs, start)]
-    assert [(one.row.run, ended) for one, ended in run_all(Home(tmp_path), store, runs, start)] == [
+    assert [(run.row.run, ended) for run, ended in run_all(Home(tmp_path), store, runs, start)] == [
         ("mine-full-1", True),
         ("mine-no_filter-1", False),
     ]
@@ -98,6 +98,6 @@ def test_a_setting_that_does_not_exist_is_refused_before_anything_runs(file: Pat
 def test_every_shipped_experiment_can_be_planned(name: str) -> None:
     short_name, contents = read_experiment(name)
     runs = planned(short_name, contents, contents.seeds, {})
-    assert len({one.row.run for one in runs}) == len(contents.arms) * contents.seeds
-    configs = [one.config.model_copy(update={"seed": 0}) for one in runs[: len(contents.arms)]]
+    assert len({run.row.run for run in runs}) == len(contents.arms) * contents.seeds
+    configs = [run.config.model_copy(update={"seed": 0}) for run in runs[: len(contents.arms)]]
     assert all(configs.count(config) == 1 for config in configs)  # no two arms are the same

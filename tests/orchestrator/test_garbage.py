@@ -171,8 +171,8 @@ def test_with_another_database_nothing_is_removed(sqlite: Store, home: Home) -> 
 def test_the_command_shows_then_removes(sqlite: Store, home: Home) -> None:
     create(sqlite, home, "demo")
     path = write(home.checkpoints / "gone/solver/1/model.safetensors")
-    for one in (path, *path.parents[:3]):
-        os.utime(one, (1, 1))
+    for changed in (path, *path.parents[:3]):
+        os.utime(changed, (1, 1))
 
     def gc(*arguments: str, code: int = 0) -> str:
         result = CliRunner().invoke(app, ["gc", *arguments], env={"COLUMNS": "200"})

@@ -151,7 +151,7 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
     assert 0 < of_questions["requests"] <= len(questions) < of_questions["reply_tokens"]
     evaluations = ((0, "evaluate"), (1, "evaluate"), (1, "evaluate_labelled"))
     evaluated = [amounts[*stage, "evaluation"] for stage in evaluations]
-    assert sum(one["reply_tokens"] for one in evaluated) == sum(answer.tokens for answer in answers)
+    assert sum(usage["reply_tokens"] for usage in evaluated) == sum(answer.tokens for answer in answers)
     for stage in ("train_challenger", "train_solver", "train_labelled"):
         training = amounts[1, stage, "training"]
         assert min(training["cpu_seconds"], training["prompt_tokens"], training["reply_tokens"]) > 0
@@ -161,12 +161,12 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
         for row in stages
         if row.finished_at
     }
-    for key, one in took.items():  # of one attempt; the stored times are of the database's clock
-        assert amounts[*key, "stage"]["seconds"] == pytest.approx(one, abs=1.0)
-        assert amounts.get((*key, "applications"), {"seconds": 0})["seconds"] <= one + 1
+    for key, seconds in took.items():  # of one attempt; the stored times are of the database's clock
+        assert amounts[*key, "stage"]["seconds"] == pytest.approx(seconds, abs=1.0)
+        assert amounts.get((*key, "applications"), {"seconds": 0})["seconds"] <= seconds + 1
     assert sum(took.values()) <= costs["elapsed_seconds"] + 1
     total = costs["total"]
-    assert total["reply_tokens"] == sum(one["reply_tokens"] for one in amounts.values())
+    assert total["reply_tokens"] == sum(usage["reply_tokens"] for usage in amounts.values())
     text = live.coevo("cost", whole_run.name).stdout
     assert f"{total['reply_tokens']:,}" in text
     assert "kept questions took" in text

@@ -43,7 +43,7 @@ def test_lines_and_warnings_of_a_stage_are_kept_in_the_run_s_file(
         thread.join()
         run_log.say("evaluate 2: pass@1 57.4%")
     LIBRARY.warning("after the stage")
-    kept = [(one.iteration, one.stage, one.level, one.message) for one in events(home)]
+    kept = [(event.iteration, event.stage, event.level, event.message) for event in events(home)]
     assert kept == [
         (2, "evaluate", "WARNING", "the service is slow"),
         (2, "evaluate", "ERROR", "from another thread"),

@@ -95,7 +95,7 @@ def test_early_stopping_goes_back_to_the_best_solver(live: Live) -> None:
     with live.store().read() as session:
         held_out = queries.evaluations.evaluations_of(session, "ruined/base/0", "prompts")
         questions = queries.questions.questions_of(session, "ruined", 0)
-        trained_on = {one.index for one in questions if queries.traces.trained_on_of(session, one.id)}
+        trained_on = {question.index for question in questions if queries.traces.trained_on_of(session, question.id)}
     indices = {int(result.item_id.removeprefix("prompts/")) for result in held_out}
     assert (len(indices), len(trained_on) > 0, trained_on & indices) == (6, True, set())
 

@@ -152,7 +152,7 @@ def test_the_demo_passes_and_leaves_nothing_behind(home: Home) -> None:
     assert [(stage["iteration"], stage["stage"]) for stage in smoke["stages"]] == list(plan(config))
     sampled = [stage for stage in smoke["stages"] if stage["tokens"]]
     assert {stage["stage"] for stage in sampled} >= {"train_challenger", "label_questions", "train_solver", "evaluate"}
-    assert all(math.isclose(one["tokens_per_second"], one["tokens"] / one["seconds"]) for one in sampled)
+    assert all(math.isclose(sample["tokens_per_second"], sample["tokens"] / sample["seconds"]) for sample in sampled)
     # In one step of two prompts, all rollouts may earn the same reward. Then the weights stay nearly what they were.
     assert smoke["gap"]["n"] == smoke["gap_before"]["n"] > 0
     assert smoke["gap"]["mean"] < 1e-5

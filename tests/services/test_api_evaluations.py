@@ -104,7 +104,7 @@ def test_a_judge_s_recheck_is_beside_the_grader_s_figures_and_verdicts(api: Test
     # 8 questions have one right answer each, and 4 a wrong one; all samples without an answer are wrong.
     assert (recheck["judge"], recheck["answers"], recheck["judged"], recheck["unclear"]) == ("judge_m", 12, 12, 0)
     counted = {name: recheck[name] for name in ("failures_rechecked", "judge_alone")}
-    assert {name: (one["pass_at_1"]["value"], one["greedy"]["value"]) for name, one in counted.items()} == {
+    assert {name: (recount["pass_at_1"]["value"], recount["greedy"]["value"]) for name, recount in counted.items()} == {
         "failures_rechecked": (20 / 32, 5 / 8),
         "judge_alone": (16 / 32, 4 / 8),
     }

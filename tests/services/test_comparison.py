@@ -27,7 +27,9 @@ def add_run(store: Store, name: str, right: Sequence[Sequence[bool]], **settings
             role: Any = "solver" if t else "base"
             checkpoint = Checkpoint(f"{name}/{role}/{t}", name, role, t, 0, "/m", f"{name}{t}", None)
             queries.checkpoints.add_checkpoint(session, checkpoint, {})
-            items = [Evaluated(f"q{i}", None, 2, 2 * one, one, one) for i, one in enumerate(answers)]
+            items = [
+                Evaluated(f"q{i}", None, 2, 2 * is_right, is_right, is_right) for i, is_right in enumerate(answers)
+            ]
             add_evaluations(session, checkpoint=checkpoint.id, benchmark="b.jsonl", items=items)
 
 
@@ -95,7 +97,10 @@ def test_solvers_trained_on_labelled_data_apart_from_the_loop_are_an_arm_of_thei
     with experiment.write() as session:
         branch = Checkpoint("x-full-1/labelled/1", "x-full-1", "labelled", 1, 0, "/m", "b", "x-full-1/solver/1")
         queries.checkpoints.add_checkpoint(session, branch, {})
-        items = [Evaluated(f"q{i}", None, 2, 2 * one, one, one) for i, one in enumerate([YES, YES, YES, NO])]
+        items = [
+            Evaluated(f"q{i}", None, 2, 2 * is_right, is_right, is_right)
+            for i, is_right in enumerate([YES, YES, YES, NO])
+        ]
         add_evaluations(session, checkpoint=branch.id, benchmark="b.jsonl", items=items)
     with experiment.read() as session:
         comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))

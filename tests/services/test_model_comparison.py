@@ -45,7 +45,10 @@ def compared(store: Store, *models: str, benchmarks: dict[str, Protocol | None] 
 
 def test_each_benchmark_and_the_average_by_hand(evaluated: Store) -> None:
     comparison = compared(evaluated, "one", "two")
-    assert [(one.name, one.questions, one.samples, one.metric) for one in comparison.benchmarks] == [
+    assert [
+        (benchmark.name, benchmark.questions, benchmark.samples, benchmark.metric)
+        for benchmark in comparison.benchmarks
+    ] == [
         ("a", 2, 4, "mean@4"),
         ("b", 4, 0, "greedy"),
     ]

@@ -109,7 +109,9 @@ def test_the_manifest_counts_the_verdicts_that_the_file_has(
 
     monkeypatch.setattr(record_exports, "_pages", during_a_recheck)
     exported = export_records(sqlite, tmp_path, None, key, "jsonl")
-    judged = [one for row in read(exported.path, "jsonl") for answer in row["answers"] for one in answer["judged"]]
+    judged = [
+        judgement for row in read(exported.path, "jsonl") for answer in row["answers"] for judgement in answer["judged"]
+    ]
     assert (len(judged), exported.manifest["judged"]) == (28, {"judge_m": 28})
 
 
@@ -120,12 +122,12 @@ def test_texts_that_a_file_format_cannot_hold_are_replaced(sqlite: Store, tmp_pa
         session.execute(text("UPDATE evaluated_answers SET answer = :answer"), odd)
         session.execute(text("UPDATE benchmark_items SET problem = :problem"), odd)
     rows = {kind: read(export_records(sqlite, tmp_path, None, key, kind).path, kind) for kind in PLAIN_FORMATS}
-    assert {kind: one[0]["question"] for kind, one in rows.items()} == {
+    assert {kind: rows_of_kind[0]["question"] for kind, rows_of_kind in rows.items()} == {
         "jsonl": "=1+1\ufffd",
         "csv": "'=1+1\ufffd",  # a spreadsheet would take it for a formula
         "parquet": "=1+1\ufffd",
     }
-    assert {one[0]["answers"][0]["answer"] for one in rows.values()} == {"=1\ufffd"}
+    assert {rows_of_kind[0]["answers"][0]["answer"] for rows_of_kind in rows.values()} == {"=1\ufffd"}
 
 
 def test_an_evaluation_that_is_not_finished_or_not_there_is_not_exported(sqlite: Store, tmp_path: Path) -> None:

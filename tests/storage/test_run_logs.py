@@ -35,7 +35,7 @@ def test_any_message_is_one_line_and_is_read_as_it_was(message: str) -> None:
 
 def test_the_last_events_are_read_in_their_order(tmp_path: Path) -> None:
     write(tmp_path, *(as_line(event(f"line {i}", i)) for i in range(30)))
-    assert [one.message for one in last_events(tmp_path, "demo", 3)] == ["line 27", "line 28", "line 29"]
+    assert [event.message for event in last_events(tmp_path, "demo", 3)] == ["line 27", "line 28", "line 29"]
     assert last_events(tmp_path, "another", 3) == []
 
 
@@ -50,7 +50,7 @@ def test_the_log_takes_at_most_three_megabytes_and_loses_its_oldest_lines(tmp_pa
     write(tmp_path, *lines)
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 3_000_000
     kept = last_events(tmp_path, "demo", 2_000)
-    assert [one.iteration for one in kept] == [*range(1_500 - len(kept), 1_500)]
+    assert [event.iteration for event in kept] == [*range(1_500 - len(kept), 1_500)]
     assert len(kept) > 600
 
 

@@ -71,17 +71,17 @@ def test_a_complete_solution_has_a_line_for_each_operation() -> None:
     assert max(len(problem.operators) for problem in problems) > world.SHORT.max_operations
 
 
-@pytest.mark.parametrize("one", [world.SHORT, world.LONG])
+@pytest.mark.parametrize("tested", [world.SHORT, world.LONG])
 def test_challenges_have_the_documented_shares_of_malformed_and_ill_posed_questions_and_levels(
-    one: world.World,
+    tested: world.World,
 ) -> None:
     rng = random.Random(1)
-    drawn = [world.write_challenge(rng, one) for _ in range(DRAWS)]
+    drawn = [world.write_challenge(rng, tested) for _ in range(DRAWS)]
     questions = [text for document, _ in drawn if (text := parse_question(document)) is not None]
     assert within_noise(DRAWS - len(questions), world.MALFORMED, DRAWS)
     levels = Counter(exact.difficulty(text) for text in questions)
     assert within_noise(levels[None], world.ILL_POSED, len(questions))
-    for operations, share in enumerate(one.challenger_operations, 1):
+    for operations, share in enumerate(tested.challenger_operations, 1):
         assert within_noise(levels[operations], share * (1 - world.ILL_POSED), len(questions))
 
 

@@ -64,7 +64,8 @@ def test_the_points_of_a_polynomial_are_right_and_others_are_not(seed: int, degr
     assert relation.as_poly(Symbol("x")).degree() == degree == int(prompt.level)
     with Grader() as grader:
         verdicts = [
-            one.verdict for one in grader.compare_many([(f"({x}, {y + d})", prompt.answer) for d in (0, 1, -1)])
+            comparison.verdict
+            for comparison in grader.compare_many([(f"({x}, {y + d})", prompt.answer) for d in (0, 1, -1)])
         ]
     assert verdicts == ["equal", "unequal", "unequal"]
 
@@ -97,10 +98,12 @@ def test_prompts_are_different_seeded_and_of_all_sizes() -> None:
 
 
 def test_a_product_in_any_spelling_is_right_and_another_is_not(grader: Grader) -> None:
-    [prompt] = [one for one in synthetic.multiplications(0, 500) if one.level == "3x3"][:1]
+    [prompt] = [problem for problem in synthetic.multiplications(0, 500) if problem.level == "3x3"][:1]
     product = int(prompt.answer)
     answers = [f"{product:,}", f"{product}.0", f"{product + 10}", f"{product - 1}", "(1, 11)"]
-    verdicts = [one.verdict for one in grader.compare_many([(answer, prompt.answer) for answer in answers])]
+    verdicts = [
+        comparison.verdict for comparison in grader.compare_many([(answer, prompt.answer) for answer in answers])
+    ]
     assert verdicts == ["equal", "equal", "unequal", "unequal", "unequal"]
 
 
@@ -132,7 +135,7 @@ def test_the_command_writes_prompts_that_a_run_and_an_evaluation_can_read(world:
     )
     assert isinstance(config, SelfTraining)
     read = read_prompts(config, config.prompts)
-    assert [(one.text, one.answer) for one in read] == [(row["problem"], row["answer"]) for row in rows]
+    assert [(prompt.text, prompt.answer) for prompt in read] == [(row["problem"], row["answer"]) for row in rows]
     items = load_benchmark(str(file))
     assert [(item.answer, item.level) for item in items] == [(row["answer"], row["level"]) for row in rows]
     assert all(refuse_question(row["problem"], 400) is None for row in rows)

@@ -201,8 +201,14 @@ def _store_rollouts(
 ) -> None:
     """Write the rollouts of some of the step's prompts; `advantages` are by the position of the completion."""
     samples = [
-        Sample(one.text, len(one.tokens), one.finish_reason, one.mean_entropy, advantages.get(i))
-        for i, one in enumerate(completions)
+        Sample(
+            completion.text,
+            len(completion.tokens),
+            completion.finish_reason,
+            completion.mean_entropy,
+            advantages.get(i),
+        )
+        for i, completion in enumerate(completions)
     ]
     groups = [samples[start : start + job.rollouts] for start in range(0, len(samples), job.rollouts)]
     prompts = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)

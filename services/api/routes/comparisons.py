@@ -77,7 +77,7 @@ def get_model_comparison(
     of_suite = sets.suites[suite].protocols() if suite is not None else {}
     protocols = {**dict.fromkeys(benchmark), **of_suite}
     try:
-        models = [one for group in models_named(session, model, [*protocols]).values() for one in group]
+        models = [name for group in models_named(session, model, [*protocols]).values() for name in group]
         figures = len(models) * len(protocols) * max(1, len(metric))
         if figures > _MOST_FIGURES:
             expected = f"expected at most {_MOST_FIGURES:,} figures, of models on benchmarks in metrics"

@@ -1,0 +1,49 @@
+"""The tables, which `docs/storage.md` describes.
+
+Their keys are natural (`core.types.question_id`, `checkpoint_id`), so writing a row a second time changes nothing. Rows
+are never updated, except those of `runs`, `run_leases`, `stages`, `pool_jobs`, `usage`, `series`, `alerts`,
+`deliveries` and `api_keys`, and `files_removed` of `checkpoints`.
+
+A class has the name of its table, in the plural. The singular names belong to the dataclasses in `core.types`.
+"""
+
+from __future__ import annotations
+
+from storage.models.audits import Annotations, AuditSamples, OracleLabels
+from storage.models.base import Base
+from storage.models.checkpoints import Checkpoints, TrainedOn, TrainingRollouts, TrainMetrics
+from storage.models.drift import Alerts, Deliveries, Series
+from storage.models.evaluations import BenchmarkItems, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
+from storage.models.questions import FilterStatistics, PseudoLabels, QuestionClusters, Questions, Rollouts
+from storage.models.runs import ApiKeys, ExperimentRuns, PoolJobs, RunLeases, Runs, Stages, Usage
+
+__all__ = [
+    "Alerts",
+    "Annotations",
+    "ApiKeys",
+    "AuditSamples",
+    "Base",
+    "BenchmarkItems",
+    "Checkpoints",
+    "Deliveries",
+    "EvaluatedAnswers",
+    "EvaluatedItems",
+    "Evaluations",
+    "ExperimentRuns",
+    "FilterStatistics",
+    "JudgedAnswers",
+    "OracleLabels",
+    "PoolJobs",
+    "PseudoLabels",
+    "QuestionClusters",
+    "Questions",
+    "Rollouts",
+    "RunLeases",
+    "Runs",
+    "Series",
+    "Stages",
+    "TrainMetrics",
+    "TrainedOn",
+    "TrainingRollouts",
+    "Usage",
+]

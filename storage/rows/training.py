@@ -1,0 +1,40 @@
+"""Trainings: their steps, and the questions that they were given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.types import (
+    Role,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainMetric:
+    """One figure of one optimiser step. `value` is None if it was not a number."""
+
+    iteration: int
+    role: Role
+    step: int
+    name: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """What is stored of the rollouts of one step of a training: how many, and their rewards."""
+
+    step: int
+    prompts: int
+    rollouts: int
+    trained_on: int  # rollouts
+    reward_mean: float  # over the stored rollouts; that of the whole step is among the training metrics
+    reward_min: float
+    reward_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOnRow:
+    question_id: str
+    checkpoint: str
+    steps: list[int]
