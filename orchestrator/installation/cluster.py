@@ -27,10 +27,10 @@ from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, NotUp, Services, make_private
 from orchestrator.installation.reachable import (
     has_deployments,
+    has_node,
     is_healthy,
     problem_of_each,
     problem_with_prefect,
-    problem_with_ray,
     problems_of,
 )
 
@@ -134,7 +134,7 @@ def _commands(home: Home, ports: Ports, services: Services) -> list[tuple[str, l
     prefect = [str(_BIN / "prefect"), "server", "start", "--host=127.0.0.1", f"--port={ports.prefect}"]
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
-        ("ray", ray, lambda: problem_with_ray(services) is None),
+        ("ray", ray, lambda: has_node(services)),
         ("prefect", prefect, lambda: problem_with_prefect(services.prefect) is None),
         (
             "runner",
@@ -194,7 +194,8 @@ def needed(home: Home) -> Services:
     gone = [name for name, _ in services.processes.values() if name not in (*alive, "api")]
     if gone or not alive:
         raise NotUp(
-            f"{', '.join(gone) or 'no services'} of {home.path} ended: restart with `coevo down` and `coevo up`"
+            f"{', '.join(gone) or 'no services'} of {home.path} ended; the logs are in {home.logs}: restart with "
+            "`coevo down` and `coevo up`"
         )
     return services
 

@@ -22,6 +22,9 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": services.ray_token,
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Seconds in which a node of Ray must register. On a machine at work Ray's default of 30 is not enough, and Ray
+        # then ends.
+        "RAY_raylet_start_wait_time_s": "180",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": proxy.MIDDLEWARES,
         # Seconds between two passes of Serve's controller. A swap of weights takes several passes for each replica.
         # With Ray's default of 0.1, two replicas take 0.5 s to swap the tiny model; with this value 0.2 s. The idle

@@ -28,6 +28,17 @@ def problem_with_ray(services: Services) -> str | None:
     return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
 
 
+def has_node(services: Services) -> bool:
+    """Whether a node of Ray has registered. Ray's dashboard answers before that, and Ray may still end."""
+    try:
+        response = _get(f"{services.dashboard_url}/api/v0/nodes", services.ray_headers)
+    except httpx.TransportError:
+        return False
+    if response.status_code != httpx.codes.OK:
+        return False
+    return any(node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"])
+
+
 def problem_with_prefect(server: PrefectServer) -> str | None:
     """The problem with the Prefect server; None if it can be used."""
 

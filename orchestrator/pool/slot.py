@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from core.errors import CoevoError
 from core.settings.trainers import EasyR1Settings, TrainerSettings
 from core.types import ResourceKind, Stage
-from orchestrator.ledger import is_alive, owner
+from orchestrator.ledger import is_alive, owner, repeated
 from orchestrator.pool.scheduler import PoolJob, to_start
 from orchestrator.serving.checkpoints import reserved
 from orchestrator.stages.context import Context
@@ -83,7 +83,9 @@ def training_slot(
                 noted = waits_for
             time.sleep(_POLL_S)
         context.note("")
-        yield partial(_refuse_lost, context, stage)
+        charge = partial(queries.pool.charge_job, run=run, iteration=t, stage=stage, owner=me)
+        with repeated(context.store, charge, f"pool {run}"):
+            yield partial(_refuse_lost, context, stage)
     finally:
         with context.store.write() as session:
             queries.pool.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)

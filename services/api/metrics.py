@@ -180,7 +180,7 @@ def _pool(session: Session) -> Iterator[Metric]:
     yield _gauge("pool_wait_seconds", "How long the training that has waited longest has been waiting.", waits, "kind")
     used = CounterMetricFamily(
         "coevo_pool_unit_seconds",
-        "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted when they give them back.",
+        "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted every quarter of a minute.",
         labels=("kind",),
     )
     for kind in get_args(ResourceKind):

@@ -91,6 +91,7 @@ class PoolJobs(Base):
     status: Mapped[str]
     since: Mapped[datetime]  # when it got this status
     used: Mapped[float]  # unit-seconds in total
+    charged: Mapped[datetime | None]  # until when `used` counts; NULL: it does not run
 
 
 class Usage(Base):

@@ -21,12 +21,13 @@ def lock_pool(session: Session) -> None:
 
 def join_pool(session: Session, *, run: str, iteration: int, stage: Stage, owner: str, kind: str, units: float) -> None:
     """Add a job to the end of the queue. If the stage had a job before, of any owner, its `used` is kept."""
+    charge_job(session, run=run, iteration=iteration, stage=stage, owner=owner)
     now = database_time(session)
     key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage)
     for previous in session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, _WAITS_OR_RUNS)).all():
         _end_job(session, PoolRow(*previous))
     requested = {"owner": owner, "kind": kind, "units": units}
-    job = {**requested, "status": "queued", "since": now}
+    job = {**requested, "status": "queued", "since": now, "charged": None}
     queue = insert_into(session, PoolJobs).values(run=run, iteration=iteration, stage=stage, used=0.0, **job)
     session.execute(queue.on_conflict_do_update(index_elements=["run", "iteration", "stage"], set_=job))
 
@@ -44,11 +45,28 @@ def live_jobs(session: Session) -> list[PoolRow]:
 
 def start_job(session: Session, job: PoolRow) -> None:
     """Mark a job as running: it has its units from now on."""
-    _update(session, job, status="running", since=database_time(session))
+    now = database_time(session)
+    _update(session, job, status="running", since=now, charged=now)
+
+
+def charge_job(session: Session, *, run: str, iteration: int, stage: Stage, owner: str) -> None:
+    """Add the time since the last call to what a running job has used. Does nothing if it is not this owner's.
+
+    It is called every few seconds, so that the time between the death of a process and the end of its job is not
+    counted.
+    """
+    key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage, PoolJobs.owner == owner)
+    row = session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, PoolJobs.charged.is_not(None))).one_or_none()
+    if row is not None:
+        job, now = PoolRow(*row), database_time(session)
+        assert job.charged is not None
+        used = job.used + (now - job.charged).total_seconds() * job.units
+        _update(session, job, charged=now, used=used)
 
 
 def leave_pool(session: Session, *, run: str, iteration: int, stage: Stage, owner: str) -> None:
     """Give the units back. Does nothing if another owner has taken over the stage."""
+    charge_job(session, run=run, iteration=iteration, stage=stage, owner=owner)
     key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage, PoolJobs.owner == owner)
     row = session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, _WAITS_OR_RUNS)).one_or_none()
     if row is not None:
@@ -74,9 +92,7 @@ def _owner_holds_stage(session: Session) -> ColumnElement[bool]:
 
 
 def _end_job(session: Session, job: PoolRow) -> None:
-    now = database_time(session)
-    unit_seconds = (now - job.since).total_seconds() * job.units if job.status == "running" else 0.0
-    _update(session, job, status="done", since=now, used=job.used + unit_seconds)
+    _update(session, job, status="done", since=database_time(session), charged=None)
 
 
 def _update(session: Session, job: PoolRow, **values: object) -> None:

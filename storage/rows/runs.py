@@ -144,6 +144,7 @@ class PoolRow(Job):
     """A job with the process that it belongs to, which the API does not show."""
 
     owner: str
+    charged: datetime | None  # until when `used` counts; None: it does not run
 
 
 @dataclass(frozen=True, slots=True)

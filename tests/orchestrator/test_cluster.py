@@ -54,5 +54,7 @@ def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytes
 
 def test_services_that_ended_are_not_there(tmp_path: Path) -> None:
     recorded(Home(tmp_path), f"http://127.0.0.1:{cluster.free_port()}", 2**22 + 1)  # more than the largest pid
-    with pytest.raises(NotUp, match=r"^ray of .* ended: restart with `coevo down` and `coevo up`$"):
+    with pytest.raises(
+        NotUp, match=r"^ray of .* ended; the logs are in .*/logs: restart with `coevo down` and `coevo up`$"
+    ):
         cluster.needed(Home(tmp_path))

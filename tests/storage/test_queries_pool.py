@@ -41,11 +41,18 @@ def leave(store: Store, run: str, owner: str) -> None:
         queries.pool.leave_pool(session, run=run, iteration=1, stage=STAGE, owner=owner)
 
 
-def move_start_back(store: Store, run: str, seconds: float) -> None:
-    """Make the job's current state look as if it began `seconds` earlier."""
+def charge(store: Store, run: str, owner: str) -> None:
     with store.write() as session:
-        earlier = job(store, run).since - timedelta(seconds=seconds)
-        session.execute(update(table_of(PoolJobs)).where(PoolJobs.run == run).values(since=earlier))
+        queries.pool.charge_job(session, run=run, iteration=1, stage=STAGE, owner=owner)
+
+
+def move_start_back(store: Store, run: str, seconds: float) -> None:
+    """Make the job's current state look as if it began, and was charged last, `seconds` earlier."""
+    with store.write() as session:
+        row, back = job(store, run), timedelta(seconds=seconds)
+        charged = row.charged and row.charged - back
+        values = {"since": row.since - back, "charged": charged}
+        session.execute(update(table_of(PoolJobs)).where(PoolJobs.run == run).values(**values))
 
 
 def test_a_job_is_queued_then_running_then_done(store: Store) -> None:
@@ -78,13 +85,31 @@ def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: S
     assert job(store, run).used == used > 0
 
 
-def test_the_use_of_a_running_job_is_kept_when_it_queues_again(store: Store) -> None:
-    """This happens when a run continues in another process after its first process was killed."""
+def test_a_killed_job_has_used_what_was_charged_until_it_was_killed(store: Store) -> None:
+    """The time until the run goes on in another process, here 1,000 s, is not counted."""
     run = fresh_run(store)
     join(store, run, "ann", lease_seconds=0)
     start(store, run)
     move_start_back(store, run, 50)
+    charge(store, run, "bob")  # not his job
+    assert job(store, run).used == 0
+    charge(store, run, "ann")
+    used = job(store, run).used
+    assert 100 <= used < 1000
+    charge(store, run, "ann")
+    assert job(store, run).used < 1000  # the same time is not counted twice
+    used = job(store, run).used
+    move_start_back(store, run, 1000)
     join(store, run, "bob")
+    assert (job(store, run).status, job(store, run).used) == ("queued", used)
+
+
+def test_a_job_that_queues_again_in_the_same_process_is_charged_until_then(store: Store) -> None:
+    run = fresh_run(store)
+    join(store, run, "ann")
+    start(store, run)
+    move_start_back(store, run, 50)
+    join(store, run, "ann")
     assert job(store, run).status == "queued"
     assert job(store, run).used >= 100
 
