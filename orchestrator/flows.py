@@ -35,14 +35,15 @@ from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
 from orchestrator.starting import RunError, presets_of
 from services.drift.series import refresh_after
+from services.flow_runs import EXISTING
 from storage.rows import RunStatus
 from storage.session import Store, open_store
 
 log = logging.getLogger(__name__)
 
-# The form in Prefect shows a list of these. Empty stands for an existing run. Calls in Python may also give a path.
-_LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("co_evolve"), ""]})]
-_PromptsPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("self_train"), ""]})]
+# The form in Prefect shows a list of these. Calls in Python may also give a path, or nothing for an existing run.
+_LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("co_evolve"), EXISTING]})]
+_PromptsPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("self_train"), EXISTING]})]
 
 _PATIENCE_S = 7 * 24 * 3600  # to wait for a person's answer; then the run fails, and asks again when it is resumed
 _POLL_S = 5
@@ -75,7 +76,7 @@ def _mark(status: RunStatus) -> Any:
         del flow, state  # Prefect passes all three, by position in one process and by name in another
         store, run = open_store(home().database), flow_run.parameters["run"]
         if other_holder(store, run) is None and runs.status_of(store, run) != "cancelled":
-            runs.set_status(store, run, status)
+            runs.set_status(store, run, runs.ended_as(store, run) or status)
 
     return mark
 
@@ -93,13 +94,13 @@ def co_evolve(
     Args:
         run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped. The flow
             run gets this name, whatever is entered as its own.
-        preset: Settings of the run, in deploy/runs. Empty for an existing run.
+        preset: Settings of the run, in deploy/runs. Choose "existing run", the last of the list, to continue one.
         iterations: Number of iterations. 0 takes the preset's number, or keeps that of an existing run.
         preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
             it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
     """
-    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "co_evolve")
+    return _run_to_its_end(run, _chosen(preset, preset_file), iterations, overrides, "co_evolve")
 
 
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
@@ -115,13 +116,18 @@ def self_train(
     Args:
         run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped. The flow
             run gets this name, whatever is entered as its own.
-        preset: Settings of the run, in deploy/runs. Empty for an existing run.
+        preset: Settings of the run, in deploy/runs. Choose "existing run", the last of the list, to continue one.
         iterations: Number of rounds. 0 takes the preset's number, or keeps that of an existing run.
         preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
             it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"solver.reward.type": "evol_rl"}.
     """
-    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "self_train")
+    return _run_to_its_end(run, _chosen(preset, preset_file), iterations, overrides, "self_train")
+
+
+def _chosen(preset: str, preset_file: str) -> str:
+    """The preset that was chosen in the form, or its file; empty for an existing run."""
+    return preset_file or ("" if preset == EXISTING else preset)
 
 
 def begin() -> None:

@@ -107,6 +107,19 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
     set_status(store, run, "done")
 
 
+def ended_as(store: Store, run: str) -> RunStatus | None:
+    """How a run has ended by its stages, whatever became of its process; None if something is left to do."""
+    with store.read() as session:
+        config = parse_config(queries.runs.get_run(session, run).config, source=f"run {run}")
+        done = {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, run) if row.status == "done"}
+    for t, stage in plan(config):
+        if (t, stage) not in done:
+            return None
+        if stage == "check_health" and (action := decision(store, run, t)["action"]) in ("pause", "stop"):
+            return "stopped" if action == "stop" else None
+    return "done"
+
+
 def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
     """The decision after an iteration, a person's if one was asked: `action`, `back_to` and `warnings`."""
     with store.read() as session:

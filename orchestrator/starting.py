@@ -134,11 +134,9 @@ def _continued(
     """As `requested`, for a run that is there and is continued with its own settings, except its limits."""
     faults, limits = [*_wrong_iterations(iterations)], queries.runs.LIMITS
     if fixed := [name for name in overrides if name.partition(".")[0] not in limits]:
-        expected = (
-            f"only settings of {' and '.join(limits[1:])} without a preset, since an existing run keeps its others"
-        )
-        remedy = "give a preset to create another run"
-        faults.append(Fault("overrides", ", ".join(fixed), expected, remedy))
+        *first, last = limits[1:]
+        expected = f"only settings of {', '.join(first)} and {last}, since an existing run keeps its others"
+        faults.append(Fault(overrides_are, ", ".join(fixed), expected, "another run can have other settings"))
         return None, faults
     if store is None:
         raise StoreError(f"run {run}: no such run; there is no store yet")

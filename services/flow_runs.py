@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+EXISTING = "existing run"  # stands for a preset in Prefect's form, whose lists cannot be left empty
 ACTIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 # It takes a flow seconds until the store has the run's status, and the clocks of two machines may differ slightly.
 _TOLERANCE = timedelta(seconds=10)
@@ -43,7 +44,7 @@ class FlowRun:
         return cls(
             id=row["id"],
             run=_text(parameters.get("run")),
-            preset=_text(parameters.get("preset_file")) or _text(parameters.get("preset")) or None,
+            preset=_preset(parameters),
             state=row["state_type"] or "",
             deployed=row["deployment_id"] is not None,
             name=row["state_name"] or "",
@@ -52,6 +53,11 @@ class FlowRun:
             created=created,
             started=datetime.fromisoformat(started) if started else None,
         )
+
+
+def _preset(parameters: Mapping[str, Any]) -> str | None:
+    preset = _text(parameters.get("preset_file")) or _text(parameters.get("preset"))
+    return None if preset in ("", EXISTING) else preset
 
 
 def _text(parameter: Any) -> str:

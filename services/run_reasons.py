@@ -72,6 +72,11 @@ def failed_before_it_began(flow_run: FlowRun) -> str:
     return f"failed before its first stage began: {_message(flow_run) or 'Prefect gave no reason'}"
 
 
+def refused(flow_run: FlowRun) -> str:
+    """Why a later request has changed nothing about a run that has ended."""
+    return f"a later request was refused: {_message(flow_run) or 'Prefect gave no reason'}"
+
+
 def failed(stage: Stage | None, flow_run: FlowRun | None) -> str:
     """`stage` is the one that failed, or the one in which the run's process ended."""
     if stage is not None and stage.status == "failed":

@@ -18,7 +18,7 @@ from core.types import Stage as StageName
 from services import run_reasons as reasons
 from services.flow_runs import FlowRun
 from storage import queries
-from storage.rows import PoolRow, Run, RunLease, StageRow
+from storage.rows import ENDED, PoolRow, Run, RunLease, StageRow
 
 State = Literal[
     "waiting",
@@ -172,8 +172,16 @@ def _not_begun(facts: _Facts) -> _Result | None:
             return _Result("interrupted", reason, facts.lease.expires)
         return _Result("preparing", reasons.begins(flow_run), flow_run.since)
     if flow_run.state in ("FAILED", "CRASHED") and (changed is None or flow_run.since > changed):
-        return _Result("failed", reasons.failed_before_it_began(flow_run), flow_run.since)
+        return _refused(facts, flow_run)
     return _Result("cancelled", reasons.cancelled(None, flow_run), flow_run.since) if facts.run is None else None
+
+
+def _refused(facts: _Facts, flow_run: FlowRun) -> _Result:
+    """The state of a run whose newest flow run failed before it changed anything. A run that has ended stays so."""
+    if facts.run is not None and facts.run.status in ENDED:
+        ended = _left(facts)
+        return ended._replace(reason=f"{ended.reason}; {reasons.refused(flow_run)}")
+    return _Result("failed", reasons.failed_before_it_began(flow_run), flow_run.since)
 
 
 def _left(facts: _Facts) -> _Result:

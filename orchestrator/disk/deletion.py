@@ -22,7 +22,7 @@ from services.api.prefect import Prefect
 from services.run_states import states_of
 from storage import queries
 from storage.errors import NotThere
-from storage.rows import EvaluationRow
+from storage.rows import ENDED, EvaluationRow
 from storage.session import Store
 
 _NAMED = 5  # evaluations that a message names
@@ -74,17 +74,20 @@ def refuse_at_work(store: Store, run: str, prefect: Prefect | None) -> None:
     """
     refuse_held(store, run)
     try:
-        active = next((flow_run for flow_run in prefect.flow_runs(run) if flow_run.active), None) if prefect else None
+        flow_runs = prefect.flow_runs(run) if prefect else []
     except HTTPException as error:
         raise DiskError(
             f"run {run}: Prefect may have active flow runs of it: {error.detail}. If the services have ended, "
             "`coevo down` makes this known"
         ) from error
-    if active is not None:
-        with store.read() as session:
-            stored = queries.runs.runs_named(session, [run]).get(run)
-            state = states_of(session, {run: stored}, {run: active})[run]
-        raise DiskError(f"run {run}: {state.reason}; nothing was deleted. Cancel it first: `coevo runs cancel {run}`")
+    with store.read() as session:
+        stored = queries.runs.runs_named(session, [run]).get(run)
+        ended_at = stored.updated_at if stored is not None and stored.status in ENDED else None
+        # Nobody holds the run: if it has ended since a flow run began, the flow run's process is gone.
+        active = [flow_run for flow_run in flow_runs if flow_run.active and not flow_run.changed_status(ended_at)]
+        state = states_of(session, {run: stored}, {run: active[0]})[run] if active else None
+    if state is not None:
+        raise DiskError(f"run {run}: {state.reason}; nothing was changed. Cancel it first: `coevo runs cancel {run}`")
 
 
 def delete(home: Home, store: Store, run: str, *, evaluations: bool) -> Deletion:

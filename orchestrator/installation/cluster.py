@@ -120,6 +120,8 @@ def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[
         report(f"starting {', '.join(name for name, _, _ in starting)}")
         for name, process, is_ready in starting:
             _wait_until_ready(home, name, process, is_ready)
+        for name, process, is_ready in starting:  # one may have ended while the others were waited for
+            _wait_until_ready(home, name, process, is_ready)
     except BaseException:
         down(home)
         raise
@@ -254,12 +256,10 @@ def _wait_until_ready(home: Home, name: str, process: subprocess.Popen[bytes], i
     log = home.logs / f"{name}.log"
 
     def ready_or_ended() -> bool:
-        if is_ready():
-            return True
         if process.poll() is not None:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
             raise StartError(f"{name} ended with exit code {process.returncode} while starting; see {log}:\n{tail}")
-        return False
+        return is_ready()
 
     if not wait_until(ready_or_ended, _PATIENCE_S, 0.2):
         raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")

@@ -24,7 +24,7 @@ from prefect.runtime import flow_run as current
 from prefect.states import Cancelled, Crashed
 
 from orchestrator.ledger import is_alive, other_holder, owner
-from storage import queries
+from orchestrator.runs import ended_as, set_status, status_of
 from storage.errors import NotThere
 from storage.session import Store
 
@@ -108,10 +108,8 @@ def _was_cancelled(flow_run: FlowRun) -> bool:
 def _end_run(store: Store, flow_run: FlowRun) -> None:
     """Set the run's status as the flow's hooks would have done in the process that is gone."""
     name = str(flow_run.parameters.get("run"))
-    with store.write() as session:
-        try:
-            is_active = queries.runs.get_run(session, name).status in ("running", "paused")
-        except NotThere:  # the flow run ended before it created the run
-            return
-        if is_active:
-            queries.runs.set_run_status(session, name, "cancelled" if _was_cancelled(flow_run) else "failed")
+    try:
+        if status_of(store, name) in ("running", "paused"):
+            set_status(store, name, ended_as(store, name) or ("cancelled" if _was_cancelled(flow_run) else "failed"))
+    except NotThere:  # the flow run ended before it created the run
+        return

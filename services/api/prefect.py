@@ -19,7 +19,7 @@ from fastapi import HTTPException
 
 from core.types import Flow
 from core.unicode import from_json
-from services.flow_runs import ACTIVE, FlowRun
+from services.flow_runs import ACTIVE, EXISTING, FlowRun
 from services.prefect_server import PrefectServer
 from storage.queries.runs import RUN_NAME
 
@@ -220,7 +220,7 @@ def _accepted(parameters: Mapping[str, Any], schema: Mapping[str, Any]) -> Mappi
     listed, preset = schema.get("properties", {}).get("preset", {}).get("enum"), parameters.get("preset")
     if listed is None or preset is None or preset in listed:
         return parameters
-    return {**parameters, "preset": "", "preset_file": preset}
+    return {**parameters, "preset": EXISTING, "preset_file": preset}
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

@@ -212,3 +212,13 @@ def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: H
         deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
     post(prefect_url, f"/flow_runs/{key}/set_state", state={"type": "CANCELLED"})
     deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
+    killed = {**flow_run, "state": {"type": "RUNNING"}}  # Prefect does not know that its process is gone
+    key = post(prefect_url, "/flow_runs/", **killed)["id"]
+    with sqlite.write() as session:
+        queries.runs.set_run_status(session, "demo-deleted", "running")
+    with pytest.raises(DiskError, match="demo-deleted"):
+        deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
+    with sqlite.write() as session:
+        queries.runs.set_run_status(session, "demo-deleted", "done")  # another process went on with the run
+    deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
+    post(prefect_url, f"/flow_runs/{key}/set_state", state={"type": "CANCELLED"}, force=True)

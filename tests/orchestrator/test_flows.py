@@ -34,7 +34,8 @@ from orchestrator.flows import co_evolve
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner, refuse_held
-from orchestrator.runs import status_kept
+from orchestrator.plan import plan
+from orchestrator.runs import status_kept, stored_config
 from orchestrator.starting import RunError
 from services.evaluations import figures_of
 from services.inference.client import InferenceError
@@ -102,6 +103,18 @@ def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
     with store.read() as session:
         assert queries.runs.get_run(session, "r").status == after
+
+
+def test_a_crash_after_the_last_stage_leaves_the_run_done(store: Store) -> None:
+    """For instance if Prefect dies before the flow can report its end."""
+    with store.write() as session:
+        queries.runs.set_run_status(session, "r", "running")
+        for t, stage in plan(stored_config(store, "r")):
+            finish(session, "r", t, stage, {}, 1)
+    [hook] = co_evolve.on_crashed_hooks
+    hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
+    with store.read() as session:
+        assert queries.runs.get_run(session, "r").status == "done"
 
 
 @pytest.fixture

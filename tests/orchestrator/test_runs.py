@@ -16,7 +16,7 @@ from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.loop import train_challenger
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load_benchmark
-from orchestrator.runs import check_start, clear, prepare, set_status
+from orchestrator.runs import check_start, clear, ended_as, prepare, set_status
 from orchestrator.serving.turns import exclusive_use
 from orchestrator.starting import RunError
 from storage import queries
@@ -141,7 +141,11 @@ def test_an_ended_run_keeps_its_optimiser_only_if_it_can_get_more_rounds(
         (("a", "nosuch", 0, {}), RunError, "preset: 'nosuch': no such preset.* expected one of demo, .*rzero, "),
         (("a", "demo", -1, {}), RunError, "iterations: expected 1 or more, .* got -1"),
         (("a", "", 0, {}), StoreError, "run a: no such run"),
-        (("a", "", 0, {"seed": 1}), RunError, "overrides: expected only settings of budget and rates without a preset"),
+        (
+            ("a", "", 0, {"seed": 1}),
+            RunError,
+            "overrides: expected only settings of checkpoints, budget and rates, since an existing run keeps its others",
+        ),
         (("../a", "demo", 0, {}), RunError, "name: expected at most 64 letters"),
         (("a", "demo", 0, {"base_model": "nowhere"}), RunError, "base_model: expected a folder .* got nowhere"),
         (
@@ -203,6 +207,27 @@ def test_an_iteration_can_begin_when_all_earlier_stages_are_done(home: Home, sto
     check_start(store, "a", config, 2)
     with pytest.raises(RunError, match="t: run a: expected an iteration from 1 to 2, got 3"):
         check_start(store, "a", config, 3)
+
+
+def test_how_a_run_has_ended_is_known_from_its_stages(home: Home, store: Store) -> None:
+    config = prepare(home, store, "a", "demo", 2, {})
+    for t, stage in plan(config):
+        assert ended_as(store, "a") is None
+        with store.write() as session:
+            finish(session, "a", t, stage, {"action": "ignore"} if stage == "check_health" else {}, 1)
+    assert ended_as(store, "a") == "done"
+
+
+@pytest.mark.parametrize(("action", "ended"), [("stop", "stopped"), ("pause", None)])
+def test_a_run_that_was_stopped_has_ended_and_one_that_waits_has_not(
+    home: Home, store: Store, action: str, ended: RunStatus | None
+) -> None:
+    config = prepare(home, store, "a", "demo", 2, {})
+    with store.write() as session:
+        for t, stage in plan(config):
+            if t < 2:
+                finish(session, "a", t, stage, {"action": action} if stage == "check_health" else {}, 1)
+    assert ended_as(store, "a") == ended
 
 
 def test_a_service_s_key_is_required_only_if_the_method_needs_the_service(home: Home, store: Store) -> None:

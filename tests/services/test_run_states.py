@@ -13,7 +13,7 @@ import pytest
 from services.flow_runs import FlowRun
 from services.run_states import MEANINGS, RunState, states_of
 from storage import queries
-from storage.rows import Run
+from storage.rows import Run, RunStatus
 from storage.session import Store
 from tests.run_in_each_state import REASONS, STATES, store_each_state
 from tests.synthetic_run import create
@@ -93,6 +93,17 @@ def test_a_flow_that_failed_before_it_changed_anything_counts_until_the_run_chan
     failed = flow_run("FAILED", -DAY, message="no vLLM")  # after the run was cancelled
     assert state_with(sqlite, failed).reason == "failed before its first stage began: no vLLM"
     assert state_with(sqlite, flow_run("FAILED", 5, started=None)).state == "cancelled"
+
+
+@pytest.mark.parametrize("status", ["done", "stopped"])
+def test_a_refused_request_does_not_make_a_run_that_has_ended_fail(sqlite: Store, status: RunStatus) -> None:
+    with sqlite.write() as session:
+        create(session, "r")
+        queries.runs.set_run_status(session, "r", status)
+    before = state_with(sqlite, None)
+    refused = state_with(sqlite, flow_run("FAILED", -DAY, message="t: expected an iteration from 1 to 2, got 9"))
+    because = "; a later request was refused: t: expected an iteration from 1 to 2, got 9"
+    assert refused == replace(before, reason=before.reason + because)
 
 
 def test_a_process_that_is_killed_while_it_prepares_a_run_leaves_it_interrupted(sqlite: Store) -> None:

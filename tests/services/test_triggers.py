@@ -106,7 +106,7 @@ def test_a_scheduled_run_can_be_cancelled_and_started_again(
     send(api, f"/runs/{name}/cancel")
     store_run(store, name, "cancelled")
     third = send(api, f"/runs/{name}/resume", iterations=5)
-    assert flow_run(prefect_url, third)["parameters"] == {"run": name, "preset": "", "iterations": 5}
+    assert flow_run(prefect_url, third)["parameters"] == {"run": name, "preset": "existing run", "iterations": 5}
     assert "expected no active flow run" in send(api, f"/runs/{name}/resume", 409)
     send(api, f"/runs/{name}/cancel")
     refused = f"run {name}: expected an active flow run, there is none; it is cancelled: cancelled"

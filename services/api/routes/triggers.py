@@ -22,7 +22,7 @@ from services.api.prefect import Prefect
 from services.api.problems import documented, invalid
 from services.api.routes.presets import Describe, DescribePreset, Names, Override, Presets, Setting, configured
 from services.api.schemas import Preset, Triggered
-from services.flow_runs import FlowRun
+from services.flow_runs import EXISTING, FlowRun
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
@@ -171,7 +171,11 @@ def resume_run(
         check(config, False)
     except CoevoError as error:
         raise HTTPException(409, f"run {run}: {error}") from error
-    settings = {"preset": "", "iterations": body.iterations or 0, **({"overrides": overrides} if overrides else {})}
+    settings = {
+        "preset": EXISTING,
+        "iterations": body.iterations or 0,
+        **({"overrides": overrides} if overrides else {}),
+    }
     return _start(store, prefect, config.kind, run, settings)
 
 
