@@ -27,6 +27,7 @@ class FlowRun:
     since: datetime  # when it got this state
     created: datetime
     started: datetime | None
+    scheduled: datetime | None = None  # when it shall begin, if it has not
 
     @property
     def active(self) -> bool:
@@ -52,7 +53,13 @@ class FlowRun:
             since=datetime.fromisoformat(state["timestamp"]) if state else created,
             created=created,
             started=datetime.fromisoformat(started) if started else None,
+            scheduled=_scheduled(state),
         )
+
+
+def _scheduled(state: Mapping[str, Any]) -> datetime | None:
+    time = (state.get("state_details") or {}).get("scheduled_time")
+    return datetime.fromisoformat(time) if time else None
 
 
 def _preset(parameters: Mapping[str, Any]) -> str | None:

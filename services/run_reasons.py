@@ -58,6 +58,8 @@ def nobody(run: str, since: datetime, now: datetime) -> str:
 
 
 def waiting(flow_run: FlowRun, now: datetime) -> str:
+    if flow_run.scheduled is not None and flow_run.scheduled > now:
+        return f"scheduled in Prefect for {_time(flow_run.scheduled, now)}"
     minutes = int((now - flow_run.since).total_seconds() // 60)
     so_far = f"no flow runner has taken it for {minutes} min" if minutes >= 1 else "no flow runner has taken it yet"
     late = "; `coevo status` shows whether one is up" if flow_run.name == "Late" else ""

@@ -23,6 +23,7 @@ from storage.checkpoints import verify
 
 _RETRY_S = 60.0  # for which a request to Ray's dashboard is repeated
 _POLL_S = 0.1
+_PAUSE_S = 1.0  # between two tries of a request
 _PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; a failure is reported at once
 
 EMBEDDED = Serving()
@@ -162,7 +163,7 @@ def _get(http: httpx.Client, path: str, **parameters: Any) -> Any:
         except (httpx.TransportError, httpx.HTTPStatusError) as error:
             if time.monotonic() > deadline:
                 raise ServeError(f"Ray's dashboard: {path}: {type(error).__name__}: {error}") from error
-            time.sleep(1)
+            time.sleep(_PAUSE_S)
 
 
 def _held_config(application: dict[str, Any] | None) -> dict[str, str] | None:
@@ -197,9 +198,32 @@ def _put(http: httpx.Client, services: Services, applications: dict[str, Applica
         "http_options": {"host": address.hostname, "port": address.port},
         "applications": list(applications.values()),
     }
-    response = http.put("/api/serve/applications/", json=config)
-    if response.is_error:
-        raise ServeError(f"Ray Serve refused the configuration: HTTP {response.status_code}: {response.text}")
+    refusal = _repeated_put(http, config)
+    if refusal is not None:
+        raise ServeError(f"Ray Serve at {services.dashboard_url} did not take the applications: {refusal}")
+
+
+def _repeated_put(http: httpx.Client, config: dict[str, Any]) -> str | None:
+    """Send the applications; returns why they were refused, None if they were not.
+
+    The same applications can be sent again. So a request that fails on Ray's side is repeated for a minute.
+    """
+    deadline = time.monotonic() + _RETRY_S
+    while True:
+        try:
+            response = http.put("/api/serve/applications/", json=config)
+        except httpx.TransportError as error:
+            refusal = f"{type(error).__name__}: {error}"
+        else:
+            if response.is_success:
+                return None
+            lines = response.text.strip().splitlines() or [""]  # of a traceback, the last line has the error
+            refusal = f"HTTP {response.status_code}: {lines[-1][-500:]}"
+            if response.is_client_error:
+                return refusal
+        if time.monotonic() > deadline:
+            return refusal
+        time.sleep(_PAUSE_S)
 
 
 def _wait_until_gone(http: httpx.Client, names: Set[str]) -> None:

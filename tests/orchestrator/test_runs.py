@@ -144,7 +144,7 @@ def test_an_ended_run_keeps_its_optimiser_only_if_it_can_get_more_rounds(
         (
             ("a", "", 0, {"seed": 1}),
             RunError,
-            "overrides: expected only settings of checkpoints, budget and rates, since an existing run keeps its others",
+            "overrides: expected only settings of checkpoints, budget and rates, since an existing run",
         ),
         (("../a", "demo", 0, {}), RunError, "name: expected at most 64 letters"),
         (("a", "demo", 0, {"base_model": "nowhere"}), RunError, "base_model: expected a folder .* got nowhere"),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from core.settings.serving import Serving
 from core.types import Checkpoint
+from orchestrator.installation.cluster import free_port
+from orchestrator.serving import checkpoints as serving
 from orchestrator.serving.checkpoints import _user_config, _with_checkpoints
+from tests.http_server import Handler, listening
 
 ALL = {
     "challenger": {"name": "challenger", "deployments": [{"name": "A", "num_replicas": 1}]},
@@ -72,3 +78,39 @@ def test_an_application_that_no_stage_needs_is_not_started_without_a_checkpoint(
 def test_the_checkpoint_is_given_to_the_first_deployment() -> None:
     applications = _with_checkpoints(ALL, {}, {"solver": NEW}, (), Serving(), {})
     assert applications["solver"]["deployments"] == [{"name": "A", "user_config": _user_config(NEW)}, {"name": "B"}]
+
+
+TRACEBACK = b"Traceback (most recent call last):\n  File ...\nray.exceptions.ActorDiedError: The actor never ran\n"
+
+
+@contextmanager
+def fake_dashboard(answers: list[int]) -> Iterator[httpx.Client]:
+    """A server that answers with these statuses in turn, and repeats the last one."""
+
+    class Dashboard(Handler):
+        def do_PUT(self) -> None:
+            assert self.json() == {"applications": []}
+            status = answers.pop(0) if len(answers) > 1 else answers[0]
+            self.answer(status, b"" if status == 200 else TRACEBACK)
+
+    with listening(Dashboard) as address, httpx.Client(base_url=address, trust_env=False) as client:
+        yield client
+
+
+def test_applications_are_sent_again_after_an_error_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_PAUSE_S", 0.01)
+    with fake_dashboard([500, 503, 200]) as client:
+        assert serving._repeated_put(client, {"applications": []}) is None
+
+
+@pytest.mark.parametrize(("status", "retry_s"), [(422, 60.0), (500, 0.0)])
+def test_a_refusal_says_the_last_line_of_a_traceback(
+    status: int, retry_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_RETRY_S", retry_s)
+    with fake_dashboard([status]) as client:
+        refusal = serving._repeated_put(client, {"applications": []})
+    assert refusal == f"HTTP {status}: ray.exceptions.ActorDiedError: The actor never ran"
+    with httpx.Client(base_url=f"http://127.0.0.1:{free_port()}", trust_env=False) as nobody:
+        monkeypatch.setattr(serving, "_RETRY_S", 0.0)
+        assert "ConnectError" in str(serving._repeated_put(nobody, {}))

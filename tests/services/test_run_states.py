@@ -63,6 +63,11 @@ def test_each_state_and_its_reason(store: Store) -> None:
         ),
         (flow_run("PENDING"), "preparing", "a flow runner has taken it and starts its process"),
         (flow_run("RUNNING"), "preparing", "its flow has begun, and its first stage has not"),
+        (
+            flow_run("SCHEDULED", scheduled=datetime(2226, 5, 1, 6, 30, tzinfo=UTC)),
+            "waiting",
+            "scheduled in Prefect for 2226-05-01 06:30 UTC",
+        ),
         (flow_run("FAILED", message="no vLLM"), "failed", "failed before its first stage began: no vLLM"),
         (flow_run("CRASHED"), "failed", "failed before its first stage began: Prefect gave no reason"),
         (flow_run("CANCELLED", message="enough"), "cancelled", "cancelled: enough"),
