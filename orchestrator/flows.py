@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import ray
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import Pause
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
@@ -144,7 +146,7 @@ def _run_to_its_end(
     store = open_store(coevo_home.database, create=True)
     with run_held(store, run):
         config = runs.prepare(coevo_home, store, run, preset, iterations, overrides, flow=flow_name)
-        with runs.status_kept(store, run), artifacts.written():
+        with _suspension_noted(store, run), runs.status_kept(store, run), artifacts.written():
             artifacts.dashboard_link(run, coevo_home.services().pages_url)
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
@@ -168,6 +170,16 @@ def _remove_unkept(coevo_home: Home, store: Store, run: str) -> None:
         remove_unkept(coevo_home, store, run, runs.stored_config(store, run).checkpoints)
     except DiskError as error:
         log.warning("run %s: %s", run, error)
+
+
+@contextmanager
+def _suspension_noted(store: Store, run: str) -> Iterator[None]:
+    """Set the run's status to paused if somebody suspends its flow run in Prefect, which ends the process."""
+    try:
+        yield
+    except Pause:
+        runs.set_status(store, run, "paused")
+        raise
 
 
 def _action_after(store: Store, run: str, t: int) -> str:

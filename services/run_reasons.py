@@ -57,6 +57,10 @@ def nobody(run: str, since: datetime, now: datetime) -> str:
     return f"no process has worked on it since {_time(since, now)}; `coevo resume {run}` continues it"
 
 
+def suspended(run: str) -> str:
+    return f"it was suspended in Prefect; resume it there while Prefect waits, or with `coevo resume {run}`"
+
+
 def waiting(flow_run: FlowRun, now: datetime) -> str:
     if flow_run.scheduled is not None and flow_run.scheduled > now:
         return f"scheduled in Prefect for {_time(flow_run.scheduled, now)}"

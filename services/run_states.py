@@ -192,7 +192,9 @@ def _left(facts: _Facts) -> _Result:
     last = facts.stages[-1] if facts.stages else None
     if run.status in ("created", "running", "paused"):
         since = facts.lease.expires if facts.lease else stage.lease_expires if stage else run.updated_at
-        return _Result("interrupted", reasons.nobody(run.name, since, facts.now), since, stage)
+        is_suspended = facts.flow_run is not None and facts.flow_run.name == "Suspended"
+        reason = reasons.suspended(run.name) if is_suspended else reasons.nobody(run.name, since, facts.now)
+        return _Result("interrupted", reason, since, stage)
     if run.status == "failed":
         failed = next((row for row in reversed(facts.stages) if row.status == "failed"), None) or stage
         return _Result("failed", reasons.failed(failed, facts.flow_run), run.updated_at, failed)

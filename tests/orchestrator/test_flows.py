@@ -25,7 +25,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
-from prefect.exceptions import FlowPauseTimeout
+from prefect.exceptions import FlowPauseTimeout, Pause
 from prefect.states import Cancelled, Crashed, Running
 
 from orchestrator import flows
@@ -115,6 +115,13 @@ def test_a_crash_after_the_last_stage_leaves_the_run_done(store: Store) -> None:
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
     with store.read() as session:
         assert queries.runs.get_run(session, "r").status == "done"
+
+
+def test_a_run_whose_flow_run_is_suspended_is_not_cancelled(store: Store) -> None:
+    with pytest.raises(Pause), flows._suspension_noted(store, "r"), status_kept(store, "r"):
+        raise Pause
+    with store.read() as session:
+        assert queries.runs.get_run(session, "r").status == "paused"
 
 
 @pytest.fixture

@@ -121,6 +121,16 @@ def test_a_process_that_is_killed_while_it_prepares_a_run_leaves_it_interrupted(
     assert state_with(sqlite, flow_run("RUNNING", -DAY)).state == "preparing"  # a later flow run, which goes on
 
 
+def test_a_run_that_was_suspended_in_prefect_says_so(sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, "r")
+        queries.runs.set_run_status(session, "r", "paused")
+    suspended = state_with(sqlite, flow_run("PAUSED", name="Suspended"))
+    assert suspended.state == "interrupted"
+    assert suspended.reason.startswith("it was suspended in Prefect; resume it there while Prefect waits, or with")
+    assert state_with(sqlite, flow_run("FAILED")).reason.startswith("no process has worked on it")  # it waited too long
+
+
 def test_a_paused_run_goes_on_once_prefect_has_the_decision(sqlite: Store) -> None:
     store_each_state(sqlite)
     assert state_with(sqlite, flow_run("PAUSED"), "paused").state == "paused"
