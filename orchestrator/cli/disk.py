@@ -27,6 +27,8 @@ from orchestrator.installation.home import home
 from storage.session import Store, open_store
 
 if TYPE_CHECKING:
+    from services.api.prefect import Prefect
+    from services.flow_runs import FlowRun
     from storage.queries.sizes import DatabaseSize
 
 _SHOWN = 20  # files that a table shows; --json prints all
@@ -53,8 +55,7 @@ def delete(
         coevo_home = home()
         store = open_store(coevo_home.database)
         names = [*dict.fromkeys(names)]
-        for name in names:
-            _refuse_at_work(store, name)
+        flow_runs = [flow_run for name in names for flow_run in _refuse_at_work(store, name)]
         plans = [deletion.planned(coevo_home, store, name, evaluations=evaluations) for name in names]
         if not as_json:
             for plan in plans:
@@ -62,17 +63,23 @@ def delete(
         if not dry_run:
             _ask(f"Delete {', '.join(names)}?", yes)
             plans = [deletion.delete(coevo_home, store, name, evaluations=evaluations) for name in names]
+            deletion.delete_flow_runs(_prefect(), flow_runs)
         if as_json:
             _print_json([{**asdict(plan), "bytes": plan.bytes, "deleted": not dry_run} for plan in plans])
         elif not dry_run:
             print(f"deleted {', '.join(names)}: {decimal(sum(plan.bytes for plan in plans))} of files are free")
 
 
-def _refuse_at_work(store: Store, name: str) -> None:
-    from services.api.prefect import Prefect
+def _refuse_at_work(store: Store, name: str) -> list[FlowRun]:
+    return deletion.refuse_at_work(store, name, _prefect())
+
+
+def _prefect() -> Prefect | None:
+    """The Prefect server that is known here, if there is one."""
+    from services.api.prefect import Prefect  # imports FastAPI, which takes half a second
 
     server = known_prefect()
-    deletion.refuse_at_work(store, name, Prefect(server) if server else None)
+    return Prefect(server) if server else None
 
 
 def _show_deletion(plan: deletion.Deletion) -> None:

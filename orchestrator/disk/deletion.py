@@ -9,6 +9,7 @@ The run's reports stay: somebody may have linked to them, and they are small.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from orchestrator.disk.files import DiskError, Files, discard, files_of_run
 from orchestrator.installation.home import Home
 from orchestrator.ledger import LEASE_S, owner, refuse_held, run_held
 from services.api.prefect import Prefect
+from services.flow_runs import FlowRun
 from services.run_states import states_of
 from storage import queries
 from storage.errors import NotThere
@@ -67,10 +69,11 @@ def planned(home: Home, store: Store, run: str, *, evaluations: bool) -> Deletio
     return Deletion(run, rows, by_hand, files, elsewhere)
 
 
-def refuse_at_work(store: Store, run: str, prefect: Prefect | None) -> None:
+def refuse_at_work(store: Store, run: str, prefect: Prefect | None) -> list[FlowRun]:
     """Raise `RunHeld` if a live process works on the run, and `DiskError` if Prefect has an active flow run of it.
 
-    It also raises `DiskError` if Prefect does not answer. `prefect` is None if there is no Prefect server.
+    Returns the flow runs that Prefect has of it, all of which have ended. It also raises `DiskError` if Prefect does
+    not answer. `prefect` is None if there is no Prefect server.
     """
     refuse_held(store, run)
     try:
@@ -88,6 +91,19 @@ def refuse_at_work(store: Store, run: str, prefect: Prefect | None) -> None:
         state = states_of(session, {run: stored}, {run: active[0]})[run] if active else None
     if state is not None:
         raise DiskError(f"run {run}: {state.reason}; nothing was changed. Cancel it first: `coevo runs cancel {run}`")
+    return flow_runs
+
+
+def delete_flow_runs(prefect: Prefect | None, flow_runs: Iterable[FlowRun]) -> None:
+    """Delete the flow runs of deleted runs in Prefect. Otherwise a run would still be listed, as one that failed before
+    it began. Raises `DiskError` if Prefect does not answer."""
+    if prefect is None:
+        return
+    try:
+        for flow_run in flow_runs:
+            prefect.delete(flow_run)
+    except HTTPException as error:
+        raise DiskError(f"all is deleted but the flow runs in Prefect: {error.detail}") from error
 
 
 def delete(home: Home, store: Store, run: str, *, evaluations: bool) -> Deletion:

@@ -163,6 +163,13 @@ class Prefect:
         self._forget()
         return replace(flow_run, state=new_type)
 
+    def delete(self, flow_run: FlowRun) -> None:
+        """Delete a flow run with its subflows. No view shows it any more."""
+        answer = self._send("DELETE", f"/flow_runs/{flow_run.id}")
+        if answer.status_code != httpx.codes.NOT_FOUND:
+            _checked(answer)
+        self._forget()
+
     def answer(self, flow_run: FlowRun, run_input: Mapping[str, str]) -> FlowRun:
         """Resume a paused flow run with a person's answer."""
         answer = from_json(self._post(f"/flow_runs/{flow_run.id}/resume", {"run_input": dict(run_input)}).content)

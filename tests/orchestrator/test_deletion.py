@@ -206,7 +206,12 @@ def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: H
 
     create(sqlite, home, "demo-deleted")
     [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
-    flow_run = {"flow_id": flow["id"], "parameters": {"run": "demo-deleted"}, "state": {"type": "SCHEDULED"}}
+    flow_run = {
+        "flow_id": flow["id"],
+        "name": "demo-deleted",
+        "parameters": {"run": "demo-deleted"},
+        "state": {"type": "SCHEDULED"},
+    }
     key, prefect = post(prefect_url, "/flow_runs/", **flow_run)["id"], Prefect(prefect_at(prefect_url))
     with pytest.raises(DiskError, match=r"run demo-deleted: .*no flow runner .* `coevo runs cancel demo-deleted`"):
         deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
@@ -220,5 +225,11 @@ def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: H
         deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
     with sqlite.write() as session:
         queries.runs.set_run_status(session, "demo-deleted", "done")  # another process went on with the run
-    deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
-    post(prefect_url, f"/flow_runs/{key}/set_state", state={"type": "CANCELLED"}, force=True)
+    flow_runs = deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
+    assert len(flow_runs) == 2
+    deletion.delete_flow_runs(prefect, flow_runs)
+    deletion.delete_flow_runs(prefect, flow_runs)  # it may be repeated
+    assert prefect.flow_runs("demo-deleted") == []
+    assert "demo-deleted" not in prefect.newest().by_run
+    with pytest.raises(DiskError, match="all is deleted but the flow runs in Prefect: Prefect did not answer"):
+        deletion.delete_flow_runs(Prefect(PrefectServer("http://127.0.0.1:1")), flow_runs)
