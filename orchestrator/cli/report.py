@@ -11,6 +11,7 @@ from rich.console import Console
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation.home import home
 from orchestrator.report import figures, summary_table, write_report
+from services.drift.open_alerts import open_alerts_of
 from storage.session import open_store
 
 
@@ -27,5 +28,8 @@ def report(
             print(json.dumps(figures(store, name), indent=1, allow_nan=False))
         elif summary:
             Console(width=120).print(summary_table(store, name))
+            with store.read() as session:
+                if (alerts := open_alerts_of(session, name)) is not None:
+                    print(alerts)
         else:
             print(write_report(store, name, coevo_home.reports))

@@ -19,6 +19,7 @@ from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import prepare, stored_config
 from orchestrator.starting import RunError, check_startable, requested
+from services.drift.open_alerts import open_alerts_of
 from services.run_states import states_of
 from storage import queries
 from storage.session import Store, open_store
@@ -102,6 +103,9 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
     result = getattr(flows, flow)(**parameters)
     name = result["run"]
     print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
+    with store.read() as session:
+        if (alerts := open_alerts_of(session, name)) is not None:
+            print(alerts)
 
 
 def _print_state(store: Store, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,6 +15,8 @@ from core.statistics.estimates import Estimate, share
 from core.statistics.guard import Action
 from core.types import Role, StageKey
 from orchestrator.ledger import Result
+from services.drift.alerts import MOST_ALERTS
+from services.drift.open_alerts import counted
 from services.drift.series import label_points
 from storage import queries
 
@@ -93,7 +96,7 @@ def stage_result(session: Session, key: StageKey, result: Result) -> StageResult
         case "audit_labels":
             return _audit(session, key, result)
         case "check_health" | "ask_a_person":
-            return _decision(result)
+            return _decision(result) if "note" in result else _health(session, key, result)
     # `generate_questions` and `read_prompts` count what they wrote.
     counts = {name: value for name, value in result.items() if isinstance(value, int)}
     return StageResult(tuple(Figure(name, f"{value:,}") for name, value in counts.items()))
@@ -145,16 +148,26 @@ def _audit(session: Session, key: StageKey, result: Result) -> StageResult:
     return StageResult((Figure("audited", f"{result['audited']:,}"), *figures), (f"the oracle is {oracle}",))
 
 
+def _health(session: Session, key: StageKey, result: Result) -> StageResult:
+    """The iteration's alerts, those of the guard and those of the drift rules, and how the run continues."""
+    alerts = queries.alerts.list_alerts(session, run=key.run, iteration=key.iteration, limit=MOST_ALERTS)
+    texts = [alert.text for alert in sorted(alerts, key=lambda alert: alert.severity != "critical")]
+    # Early stopping and the limit of roll backs give a warning, but raise no alert.
+    others = [
+        warning for warning in result.get("warnings") or [] if not any(text.startswith(warning) for text in texts)
+    ]
+    counts = Counter(alert.severity for alert in alerts)
+    return StageResult(sentences=(counted(counts) or "no alerts", *texts, *others, _outcome(result)))
+
+
 def _decision(result: Result) -> StageResult:
-    """The warnings of the guard, and how the run continues."""
-    warnings = result.get("warnings") or []
-    outcome = _OUTCOMES[result["action"]]
-    solver = (result.get("back_to") or {}).get("solver")
-    sentence = f"{outcome} {solver}" if solver else outcome
-    count = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}" if warnings else "no warnings"
-    if "note" in result:  # only a person's decision has one
-        return StageResult(sentences=tuple(filter(None, (f"a person decided: {sentence}", result["note"]))))
-    return StageResult(sentences=(count, *warnings, sentence))
+    """What a person decided, and why."""
+    return StageResult(sentences=tuple(filter(None, (f"a person decided: {_outcome(result)}", result["note"]))))
+
+
+def _outcome(result: Result) -> str:
+    outcome, solver = _OUTCOMES[result["action"]], (result.get("back_to") or {}).get("solver")
+    return f"{outcome} {solver}" if solver else outcome
 
 
 def _count(n: int | None) -> str:

@@ -21,7 +21,7 @@ from services.oracles import human
 from storage import queries
 from storage.rows import AlertRow, Over, SeriesPoint
 
-_MOST_ALERTS = 1_000  # of one iteration: more than the rules can raise
+MOST_ALERTS = 1_000  # of one iteration: more than the rules can raise
 _LARGEST = sys.float_info.max
 
 # Signal of the guard -> the series, (name, over), that shows it best.
@@ -80,7 +80,7 @@ def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
     queries.alerts.add_alerts(session, [_alert_of_finding(run, finding, now) for finding in [*findings, *later]])
     ids = [alert_id(run, finding.point.iteration, finding.rule, finding.series) for finding in later]
     return [
-        *queries.alerts.list_alerts(session, run=run, iteration=iteration, limit=_MOST_ALERTS),
+        *queries.alerts.list_alerts(session, run=run, iteration=iteration, limit=MOST_ALERTS),
         *(queries.alerts.get_alert(session, id_) for id_ in ids),
     ]
 

@@ -9,9 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from core.statistics.guard import LoopGuard
-from core.types import Evaluated
+from core.types import Evaluated, StageKey
 from orchestrator.cli import app
 from orchestrator.loop import check_health
+from orchestrator.stages.results import stage_result
 from storage import queries
 from storage.session import Store
 from tests.synthetic_run import CONFIG, context_of, create, evaluate, fill_run, label, vote_of
@@ -60,11 +61,17 @@ def test_the_health_check_writes_series_and_alerts_which_can_be_acknowledged(sto
         assert [point.iteration for point in queries.series.series_of(session, "h", "held_out")] == [0]
         [accuracy] = queries.series.series_of(session, "h", "label_accuracy", over="all")
         [alert] = queries.alerts.list_alerts(session)
+        result = {"warnings": [alert.text], "action": "pause"}
+        line = stage_result(session, StageKey("h", 1, "check_health"), result).line
     assert (accuracy.value, accuracy.n) == (0.75, 8)
     assert (alert.iteration, alert.rule, alert.severity, alert.value) == (1, "ill_posed", "critical", 0.25)
+    assert line == f"1 critical alert; {alert.text}; the run waits for a person's decision"
+    is_open = "run h has open alerts: 1 critical alert; `coevo alerts list h --open` shows them"
+    assert output_of("report", "h", "--summary").splitlines()[-1] == is_open
     assert [listed["id"] for listed in json.loads(output_of("alerts", "list", "h", "--open", "--json"))] == [alert.id]
     assert alert.id in output_of("alerts", "list")
     assert output_of("alerts", "acknowledge", alert.id, "--by", "ann").startswith("acknowledged by ann: ")
     assert "ann acknowledged it at" in output_of("alerts", "acknowledge", alert.id, status=1)
     assert output_of("alerts", "list", "--open", "--json") == "[]\n"
+    assert "open alerts" not in output_of("report", "h", "--summary")
     assert "no such run" in output_of("alerts", "list", "nobody", status=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.types import STAGES, Stage, StageKey
@@ -9,8 +11,10 @@ from orchestrator.ledger import Result
 from orchestrator.stages.results import StageResult, stage_result
 from services.oracles import exact
 from storage import queries
+from storage.rows import AlertRow, Severity
 from storage.session import Store
 from tests.orchestrator.small_run import small_run
+from tests.services import api_examples
 
 RUN = "small"
 VERDICTS = {"kept": 3, "too_easy": 1, "too_hard": 0, "no_majority": 2, "malformed": 1, "duplicate": 1}
@@ -80,16 +84,16 @@ def test_an_audit_says_label_accuracy_and_ill_posed_questions(run: Store) -> Non
 @pytest.mark.parametrize(
     ("stage", "result", "line"),
     [
-        ("check_health", HEALTHY, "no warnings; the run goes on"),
+        ("check_health", HEALTHY, "no alerts; the run goes on"),
         (
             "check_health",
             {**HEALTHY, "warnings": [WARNING], "action": "warn"},
-            f"1 warning; {WARNING}; the run goes on",
+            f"no alerts; {WARNING}; the run goes on",
         ),
         (
             "check_health",
             {"warnings": [WARNING, "b"], "action": "roll_back", "back_to": {"solver": "small/solver/1"}},
-            f"2 warnings; {WARNING}; b; the run goes back to small/solver/1",
+            f"no alerts; {WARNING}; b; the run goes back to small/solver/1",
         ),
         ("ask_a_person", RESULTS["ask_a_person"], "a person decided: the run goes on; looks fine"),
         ("generate_questions", RESULTS["generate_questions"], "candidates 1,280"),
@@ -127,3 +131,18 @@ def test_every_stage_has_a_line_and_a_table(run: Store) -> None:
 )
 def test_a_stage_that_had_nothing_to_do_says_so(run: Store, stage: Stage, result: Result, line: str) -> None:
     assert result_of(run, stage, result).line == line
+
+
+def test_the_health_check_counts_the_alerts_of_its_iteration_only(run: Store) -> None:
+    def alert(iteration: int, rule: str, severity: Severity, text: str) -> AlertRow:
+        row = api_examples.alert(f"{iteration}{rule}")
+        return replace(row, run=RUN, iteration=iteration, rule=rule, severity=severity, text=text)
+
+    rows = [alert(1, "a", "warning", f"{WARNING}; overflowed"), alert(1, "b", "critical", "label accuracy fell")]
+    with run.write() as session:
+        queries.alerts.add_alerts(
+            session, [*rows, alert(1, "c", "warning", "KL rose"), alert(2, "a", "critical", "no")]
+        )
+    line = result_of(run, "check_health", WARNED).line
+    assert line.startswith("1 critical alert, 2 warnings; label accuracy fell; ")
+    assert sorted(line.split("; ")[2:]) == ["KL rose", "overflowed", WARNING, "the run goes on"]
