@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core.settings.config import RunConfig
-from core.settings.parsing import parse_config, read_preset
+from core.settings.parsing import read_preset
 from core.types import Flow, Stage
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
@@ -66,7 +66,7 @@ def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig, 
 def stored_config(store: Store, run: str) -> RunConfig:
     """The settings that are stored with a run. Raises `StoreError` when there is no such run."""
     with store.read() as session:
-        return parse_config(queries.runs.get_run(session, run).config, source=f"run {run}")
+        return queries.runs.config_of_run(session, run)
 
 
 def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> None:

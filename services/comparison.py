@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.settings.parsing import parse_config
 from core.settings.provenance import differing
 from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate
@@ -163,7 +162,7 @@ def _by_arm(
 
 def config_of(session: Session, run: str) -> dict[str, Any]:
     """The settings of a run; those that are newer than the run have their defaults."""
-    return parse_config(queries.runs.get_run(session, run).config, f"run {run}").model_dump(mode="json")
+    return queries.runs.config_of_run(session, run).model_dump(mode="json")
 
 
 def _results(session: Session, run: str, benchmark: str) -> dict[CheckpointRole, dict[int, dict[str, Evaluated]]]:

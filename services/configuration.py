@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.settings.papers import Row, rows_of, stated
-from core.settings.parsing import parse_config, read_preset
+from core.settings.parsing import read_preset
 from core.settings.provenance import Setting, Source, defaults_of, differing, settings_of
 from core.settings.toml_text import toml_of
 from storage import queries
@@ -63,7 +63,7 @@ def configuration_of(session: Session, run: str, preset: Path | None, papers: Pa
     """The configuration of a run. `preset` is the file of its preset, and `papers` is docs/presets.md, if there are
     any. Raises `NotThere`, and `ConfigError` if the preset's file cannot be read."""
     stored, origin = queries.runs.get_run(session, run), queries.runs.origin_of(session, run)
-    config = parse_config(stored.config, f"run {run}")
+    config = queries.runs.config_from(stored)
     now = None if preset is None else read_preset(preset)
     recorded = origin.preset_settings is not None
     then = origin.preset_settings if recorded else now

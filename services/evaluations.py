@@ -13,7 +13,6 @@ from statistics import fmean
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
-from core.settings.parsing import parse_config
 from core.statistics.accuracy import accuracy_of, pass_at_1_by_level
 from core.statistics.consistency import ConsistencyPoint, by_consistency
 from core.statistics.curves import CurvePoint, Tally, curve
@@ -46,7 +45,7 @@ def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint
     `which` is "base", "best" (the Solver with the highest pass@1 on the run's benchmark), an iteration, or
     "labelled/ITERATION", the Solver that was trained on labelled data apart from the loop. Raises `NotThere`.
     """
-    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    config = queries.runs.config_of_run(session, run)
     if which == "best":
         best = best_iteration(session, run, config)
         if best is None:

@@ -34,3 +34,7 @@ class CheckpointError(StoreError):
 
 class AlreadyAcknowledged(StoreError):
     """Somebody has acknowledged this alert before; the message says who and when."""
+
+
+class UnreadableSettings(StoreError):
+    """This process cannot read a run's settings: they are of another version of coevo, or of a missing package."""

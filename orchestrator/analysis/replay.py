@@ -22,7 +22,6 @@ from core.rollouts.embedding import hashed_embeddings
 from core.rollouts.groups import make_groups
 from core.rollouts.scoring import Outcome, outcome
 from core.rollouts.strategies import skeleton_clusters
-from core.settings.parsing import parse_config
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
 from orchestrator.report.canvas import as_png
@@ -99,7 +98,7 @@ def _estimated_entropies(votes: _Votes) -> dict[str, Any]:
 
 def _read_votes(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
     with store.read() as session:
-        oracle = parse_config(queries.runs.get_run(session, run).config, f"run {run}").audit.label
+        oracle = queries.runs.config_of_run(session, run).audit.label
         labelled = queries.questions.labels_of(session, run, iteration, "kept" if kept else None)
         rows = queries.questions.rollouts_of(session, run, iteration)
         audited = queries.questions.oracle_labels_of(session, run, iteration, oracle) if oracle else []

@@ -12,7 +12,6 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
 from orchestrator.analysis.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
@@ -77,7 +76,7 @@ def _stored(store: Store, run: str, oracle: str) -> list[MatrixCell]:
 def _ask(store: Store, run: str, oracle: str, size: int) -> None:
     with store.read() as session:
         sets = question_sets(session, run, oracle, size)
-        config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+        config = queries.runs.config_of_run(session, run)
         solvers = queries.checkpoints.solvers_of(session, run)
         lacking = [solver for solver in solvers if unanswered(session, solver.id, sets)]
     if removed := [solver.id for solver in lacking if solver.files_removed]:

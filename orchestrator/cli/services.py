@@ -13,7 +13,6 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from sqlalchemy.orm import Session
 
-from core.settings.parsing import ConfigError, parse_config
 from core.statistics.remaining import Remaining
 from orchestrator.cli.addresses import addresses, lines_of
 from orchestrator.cli.question import printable
@@ -26,7 +25,7 @@ from orchestrator.plan import plan
 from services.remaining import range_text, remaining_in
 from services.run_states import RunState
 from storage import queries
-from storage.errors import NotThere
+from storage.errors import NotThere, UnreadableSettings
 from storage.rows import PoolRow, RunDetail, StageRow
 from storage.session import open_store
 
@@ -123,8 +122,8 @@ def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any
     row = {"run": run.name, "preset": run.preset, **asdict(state), "remaining": None}
     row["stages_done"] = _done(queries.ledger.stages_of(session, run.name))
     try:
-        planned = [*plan(parse_config(run.config, run.name))]
-    except ConfigError:
+        planned = [*plan(queries.runs.config_from(run))]
+    except UnreadableSettings:
         return {**row, "stages_planned": None}
     if state.active:
         row["remaining"] = asdict(remaining_in(session, run, planned))

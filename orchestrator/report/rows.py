@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from core.questions.filtering import FilterStats
 from core.settings.config import RunConfig
-from core.settings.parsing import parse_config
 from core.statistics.estimates import Estimate
 from core.types import Evaluated, LabelledQuestion, OracleLabel
 from services.drift.series import label_points
@@ -51,7 +50,7 @@ def read_rows(store: Store, run: str) -> RunRows:
     """Read a run, which may be in progress. Raises `StoreError` when there is no such run."""
     with store.read() as session:
         row = queries.runs.get_run(session, run)
-        config = parse_config(row.config, source=f"run {run}")
+        config = queries.runs.config_from(row)
         by_iteration: dict[int, dict[str, StageRow]] = {0: {}}
         for stage in queries.ledger.stages_of(session, run):
             by_iteration.setdefault(stage.iteration, {})[stage.stage] = stage

@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
 from services.api.access.headers import SAFE
-from storage.errors import NotThere
+from storage.errors import NotThere, UnreadableSettings
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NotThere, _not_there)
+    app.add_exception_handler(UnreadableSettings, _unreadable)
     app.add_exception_handler(OperationalError, _no_database)
     app.add_exception_handler(PoolTimeoutError, _no_database)
     app.add_exception_handler(Exception, _unexpected)
@@ -83,6 +84,10 @@ def _http(_request: Request, error: Exception) -> JSONResponse:
 
 def _not_there(_request: Request, error: Exception) -> JSONResponse:
     return _answer(404, str(error))
+
+
+def _unreadable(_request: Request, error: Exception) -> JSONResponse:
+    return _answer(409, str(error))
 
 
 def _no_database(_request: Request, error: Exception) -> JSONResponse:

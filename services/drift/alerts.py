@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 
 from core.settings.alerts import Alerts
 from core.settings.config import RunConfig
-from core.settings.parsing import parse_config
 from core.statistics.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, findings
 from core.statistics.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates
@@ -44,7 +43,7 @@ def record(session: Session, run: str, iteration: int, alarms: Sequence[Alarm] =
     for t in (0, 1) if iteration == 1 else (iteration,):
         queries.series.put_series(session, run, points_of(session, run, t))
     now = queries.tables.database_time(session)
-    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    config = queries.runs.config_of_run(session, run)
     queries.alerts.add_alerts(session, [_alert_of_alarm(run, iteration, alarm, config, now) for alarm in alarms])
     return raise_alerts(session, run, iteration)
 
@@ -60,7 +59,7 @@ def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
     not for one test per label. An iteration may be audited after later ones. This changes what the later ones are
     compared with, so their figures by the same oracle are tested again.
     """
-    settings = parse_config(queries.runs.get_run(session, run).config, f"run {run}").alerts
+    settings = queries.runs.config_of_run(session, run).alerts
     refresh_estimates(session, run)
     # Estimates are not tested: they follow from p_hat, which has a rule of its own.
     measured = [point for point in queries.series.series_of(session, run) if not point.estimated]

@@ -16,7 +16,6 @@ from statistics import fmean
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
-from core.settings.parsing import parse_config
 from core.statistics.accuracy import Accuracy, accuracy_of_sums
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.changes import HELD_OUT, TEST_TIME
@@ -71,7 +70,7 @@ def refresh(session: Session, run: str, iteration: int) -> None:
 def refresh_after(session: Session, run: str, iteration: int, stage: Stage) -> None:
     """Compute the series whose rows a stage completes, and replace the stored ones. To be called in the transaction of
     the stage's last write, so that a figure can be seen as soon as it exists. Raises `NotThere`."""
-    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    config = queries.runs.config_of_run(session, run)
     points: list[SeriesPoint] = []
     match stage:
         case "train_challenger" | "train_solver":
@@ -108,7 +107,7 @@ def refresh_estimates(session: Session, run: str) -> None:
 
 def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
     """The points of an iteration, for every series for which the store has data. Raises `NotThere`."""
-    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    config = queries.runs.config_of_run(session, run)
     return [
         *label_points(session, run, iteration),
         *_vote_points(session, run, iteration),

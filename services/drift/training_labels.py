@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from core.settings.config import CoEvolution
-from core.settings.parsing import parse_config
 from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate, wilson_at
 from core.types import checkpoint_id
@@ -50,7 +49,7 @@ def training_label_points(session: Session, run: str, iteration: int) -> Iterato
     oracle = _oracle(session, run)
     if oracle is None:
         return
-    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    config = queries.runs.config_of_run(session, run)
     questions = queries.traces.count_learned_from(session, checkpoint_id(run, "solver", iteration))
     train_steps = queries.figures.train_metrics_of(
         session, run, iteration=iteration, role="solver", name="majority_share"
@@ -68,7 +67,7 @@ def training_label_points(session: Session, run: str, iteration: int) -> Iterato
 
 def _oracle(session: Session, run: str) -> str | None:
     """The oracle that knows the truth: `given` or `exact`. None if the method makes no labels while it trains."""
-    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    config = queries.runs.config_of_run(session, run)
     if config.solver.reward.labels != "online":
         return None
     return "exact" if isinstance(config, CoEvolution) else "given"

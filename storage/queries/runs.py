@@ -12,11 +12,12 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from core.methods import METHODS
 from core.settings.config import RunConfig
-from core.settings.parsing import parse_config
+from core.settings.parsing import ConfigError, parse_config
 from core.settings.provenance import differing
 from core.suggestions import did_you_mean
-from storage.errors import NotThere, StoreError
+from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.models import Checkpoints, Questions, RunLeases, Runs
 from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import Run, RunDetail, RunOrigin, RunStatus
@@ -65,8 +66,7 @@ def refuse_other_settings(stored: RunDetail, config: RunConfig) -> None:
 
     The message names the fields. A difference may come from a preset that was changed after the run was created.
     """
-    # It is parsed again, so that settings that are newer than the run have their defaults.
-    known = parse_config(stored.config, f"run {stored.name}").model_dump(mode="json", exclude={*LIMITS})
+    known = config_from(stored).model_dump(mode="json", exclude={*LIMITS})
     requested = config.model_dump(mode="json", exclude={*LIMITS})
     if known != requested:
         differences = "; ".join(_differences(known, requested))
@@ -86,6 +86,26 @@ def get_run(session: Session, name: str) -> RunDetail:
         known = ", ".join(names[:10]) or "none"
         raise NotThere(f"run {name}: no such run{did_you_mean(name, names)}; the store has {known}")
     return RunDetail(*row)
+
+
+def config_of_run(session: Session, name: str) -> RunConfig:
+    """The settings of a run. Raises `NotThere`, and `UnreadableSettings` when this process does not know them."""
+    return config_from(get_run(session, name))
+
+
+def config_from(run: RunDetail) -> RunConfig:
+    """The settings of a run; those that are newer than the run have their defaults. Raises `UnreadableSettings`."""
+    try:
+        return parse_config(run.config, f"run {run.name}")
+    except ConfigError as error:
+        reward = run.config.get("solver", {}).get("reward", {}).get("type")
+        if reward is None or reward in METHODS:
+            raise UnreadableSettings(str(error)) from error
+        raise UnreadableSettings(
+            f"run {run.name}: solver.reward.type: this process does not know the reward {reward!a}: the package that "
+            "has it is not installed, or was installed after the process was started; install it and restart "
+            "the API and the flow runner"
+        ) from error
 
 
 def origin_of(session: Session, name: str) -> RunOrigin:

@@ -63,7 +63,7 @@ class RunOrigin:
 
 @dataclass(frozen=True, slots=True)
 class RunDetail(Run):
-    """A run with its settings. `core.settings.parsing.parse_config` makes a `RunConfig` of its `config`."""
+    """A run with its settings. `queries.runs.config_from` makes a `RunConfig` of its `config`."""
 
     config: Mapping[str, Any]
 

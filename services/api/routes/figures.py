@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from core.settings.parsing import parse_config
 from core.statistics.accuracy import accuracy_of_sums
 from core.types import Role
 from services.api.dependencies import ReadSession, RunName
@@ -47,15 +46,15 @@ def list_matrix(session: ReadSession, run: RunName) -> list[MatrixCell]:
     return cells(session, run)
 
 
-@router.get("/costs", responses=documented(404))
+@router.get("/costs", responses=documented(404, 409))
 def get_costs(session: ReadSession, run: RunName) -> RunCosts:
     """What the run has cost so far: time, devices, requests, tokens and money of its stages, and what a question with a
     right label costs."""
-    config = parse_config(queries.runs.get_run(session, run).config, f"run {run}")
+    config = queries.runs.config_of_run(session, run)
     return costs_of(session, run, config.rates)
 
 
-@router.get("/training-labels", responses=documented(404))
+@router.get("/training-labels", responses=documented(404, 409))
 def list_training_labels(session: ReadSession, run: RunName) -> list[StepLabelFigures]:
     """Label accuracy of the Solver's method in training, step by step, where the truth is known.
 

@@ -7,10 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Query, Request
 
 from core.settings.config import RunConfig
-from core.settings.parsing import ConfigError, parse_config
 from core.statistics.remaining import Key
 from services.api import run_views
 from services.api.dependencies import After, Limit, PrefectDependency, ReadSession, RunName, StoreDependency
@@ -95,11 +94,7 @@ def get_remaining(request: Request, session: ReadSession, run: RunName) -> RunRe
     """The remaining time of the run and of its current stage, as a range of seconds; null where nothing is known."""
     row = queries.runs.get_run(session, run)
     planned: Planned = request.app.state.planned
-    try:
-        config = parse_config(row.config, f"run {run}")
-    except ConfigError as error:  # the run is by another version of coevo
-        raise HTTPException(409, str(error)) from error
-    return remaining_in(session, row, [*planned(config)])
+    return remaining_in(session, row, [*planned(queries.runs.config_from(row))])
 
 
 @router.get("/runs/{run}/iterations", responses=documented(404))

@@ -167,6 +167,7 @@ def resume_run(
     budget = {} if body.budget is None else body.budget.model_dump(exclude_none=True)
     overrides = {f"budget.{name}": amount for name, amount in budget.items()}
     try:
+        queries.runs.config_from(row)
         config = parse_config(with_overrides(row.config, overrides), source=f"run {run}")
         check(config, False)
     except CoevoError as error:

@@ -29,7 +29,6 @@ import { LastLines, RunLog } from "./run_log.js";
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {Schemas["Stage"]} Stage */
 /** @typedef {Schemas["Checkpoint"]} Checkpoint */
-/** @typedef {Schemas["StepLabelFigures"]} StepLabelFigures */
 /** @typedef {Schemas["TrainMetric"]} TrainMetric */
 /** @typedef {Schemas["Decision"]["decision"]} Decision */
 /** @typedef {import("../series.js").SeriesPoint} SeriesPoint */
@@ -61,7 +60,6 @@ export function RunPage({ run: name }) {
           ["/runs/{run}/stages", { run: name }],
           ["/runs/{run}/metrics", { run: name, name: "reward_mean" }],
           ["/runs/{run}/checkpoints", { run: name }],
-          ["/runs/{run}/training-labels", { run: name }],
           ["/runs/{run}/evaluations", { run: name }],
           ["/alerts", { run: name, limit: 20 }],
           ["/alerts", { run: name, acknowledged: false, severity: "critical", limit: 20 }],
@@ -97,7 +95,6 @@ function NotStored({ run, refetch }) {
  *   stages: Stage[],
  *   rewards: TrainMetric[],
  *   checkpoints: Checkpoint[],
- *   trainingLabels: StepLabelFigures[],
  *   evaluations: Schemas["Evaluation"][],
  *   alerts: Schemas["AlertPage"],
  *   criticalAlerts: Schemas["AlertPage"],
@@ -105,7 +102,14 @@ function NotStored({ run, refetch }) {
  * @param {{ run: RunWithConfig, data: RunData, refetch: () => void }} props
  */
 function Run({ run, data, refetch }) {
-  const [iterations, seriesPoints, stages, rewards, checkpoints, trainingLabels, evaluations, alerts, critical] = data;
+  const [iterations, seriesPoints, stages, rewards, checkpoints, evaluations, alerts, critical] = data;
+  // These need the run's settings, which an API without the package of its reward cannot read; the others do not.
+  const { data: labels, error: labelsError } = useResponse(
+    "/runs/{run}/training-labels",
+    { run: run.name },
+    isLive(run) ? POLL_MS : 0,
+  );
+  const trainingLabels = labels ?? [];
   const { data: audits } = useResponse("/runs/{run}/audits", { run: run.name }, isLive(run) ? AUDITS_POLL_MS : 0);
   const url = runUrl(run.name);
   const config = configOf(run);
@@ -118,6 +122,7 @@ function Run({ run, data, refetch }) {
     </${Heading}>
     ${critical.items.length > 0 && html`<section class="banner" aria-label="Critical alerts that nobody has acknowledged"><${AlertList} alerts=${critical.items} refetch=${refetch} empty="" /></section>`}
     <${EditNotes} run=${run} refetch=${refetch} />
+    <${ErrorMessage} error=${labelsError} />
     <${CurrentState} run=${run} stages=${stages} />
     ${run.active && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
     <${Tiles} seriesPoints=${seriesPoints} audits=${audits} />
