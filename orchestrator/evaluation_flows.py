@@ -40,7 +40,7 @@ def evaluate(
         top_p: Of the sampled answers.
         top_k: Sample only from so many tokens, the most likely ones; by default from all.
         max_tokens: Of each answer.
-        limit: Ask only the first so many questions of a benchmark; 0 asks all.
+        limit: Ask only a sample of so many questions of a benchmark; 0 asks all.
         seed: Of the sampled answers.
     """
     begin()

@@ -49,7 +49,7 @@ def evaluate(
         ),
     ] = _DEFAULT.sampling.top_k,
     max_tokens: Annotated[int, typer.Option(help="Of each answer.")] = _DEFAULT.sampling.max_tokens,
-    limit: Annotated[int, typer.Option(help="Ask only the first so many questions of a benchmark; 0 asks all.")] = 0,
+    limit: Annotated[int, typer.Option(help="Ask only a sample of so many questions of a benchmark; 0 asks all.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the sampled answers.")] = 0,
     question: Annotated[str, typer.Option(help="A file's column of questions.")] = _COLUMNS.question,
     answer: Annotated[str, typer.Option(help="A file's column of true answers.")] = _COLUMNS.answer,

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.settings.evaluation import Protocol
 from orchestrator.evaluation.models import Model
-from orchestrator.question_sets.benchmarks import LoadedBenchmark
+from orchestrator.question_sets.benchmarks import SAMPLE_SEED, LoadedBenchmark
 from storage import queries
 from storage.rows import EvaluationRow
 
@@ -19,6 +19,8 @@ def manifest_of(
 ) -> dict[str, Any]:
     """All that the answers and their verdicts depend on. How many there are and how long they took is counted."""
     definition = benchmark.definition
+    whole = benchmark.sampled_from
+    sample = {} if whole is None else {"sampled_from": whole, "sample_seed": SAMPLE_SEED}
     return {
         "model": model,
         "engine": engine,
@@ -27,6 +29,7 @@ def manifest_of(
             "title": definition.title,
             "sha256": benchmark.sha256,
             "questions": len(benchmark.items),
+            **sample,
         },
         "prompt": definition.model_dump(mode="json", include={"system", "prompt", "few_shot"}),
         "decoding": {**protocol.model_dump(mode="json"), "greedy": True, "seed": str(seed)},

@@ -40,7 +40,7 @@ class EvaluationRequest(Part):
     benchmarks: tuple[str, ...] = ()
     suite: str | None = None
     protocol: Protocol = Protocol()
-    limit: int = Field(0, ge=0, le=10_000_000)  # ask only the first so many questions; 0 asks all
+    limit: int = Field(0, ge=0, le=10_000_000)  # ask only a sample of so many questions; 0 asks all
     seed: Seed = 0
     columns: Columns = Columns()  # of files that are given by their paths
     applications: str | None = None  # a file of deploy/serve; None: the run's own, or the embedded engine

@@ -8,7 +8,7 @@ import os
 import random
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from orchestrator.question_sets.rows import SUFFIXES, read_rows
 from trainers.micro.bases import BASES
 from trainers.micro.world import make_benchmark
 
+SAMPLE_SEED = 778  # of the questions that a limit leaves
 _VALIDATION_SEED, _VALIDATION_PER_LEVEL = 777, 50
 _VALIDATION = {f"{base}-validation": base for base in BASES}
 _TINY_WORLD = {
@@ -45,12 +46,16 @@ class BenchmarkError(CoevoError):
 
 @dataclass(frozen=True, slots=True)
 class LoadedBenchmark:
-    """A benchmark with its questions. `sha256` is that of all questions with their answers, levels and subjects."""
+    """A benchmark with its questions. `sha256` is that of `items` with their answers, levels and subjects.
+
+    `sampled_from` is the number of the benchmark's questions if `items` are a sample of them; None if they are all.
+    """
 
     name: str
     definition: Benchmark
     items: tuple[BenchmarkItem, ...]
     sha256: str
+    sampled_from: int | None = None
 
 
 def load_benchmark(name: str) -> list[BenchmarkItem]:
@@ -64,11 +69,23 @@ def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> Load
     `name` is also "micro" or "micro-long" for the benchmark of a tiny base, or "micro-validation" or
     "micro-long-validation" for 50 other questions of each level, which are generated and always the same. Else it is
     the path of a JSONL, Parquet or CSV file, whose columns `definition` names; or the path of a TOML file with a
-    definition, beside the file with the questions. With a `limit`, only the first so many questions are used.
+    definition, beside the file with the questions. With a `limit`, only a sample of so many questions is used.
     """
     if definition is None or name in _VALIDATION:
         definition = definition_of(name)
-    return with_sha256(name, definition, _questions(name, definition)[: limit or None])
+    questions = _questions(name, definition)
+    loaded = with_sha256(name, definition, _sample(questions, limit) if limit else questions)
+    return replace(loaded, sampled_from=len(questions)) if 0 < limit < len(questions) else loaded
+
+
+def _sample(questions: Sequence[BenchmarkItem], size: int) -> list[BenchmarkItem]:
+    """A random sample of questions, in their order. A file may begin with the easiest ones, so the first ones are none.
+
+    It depends on nothing but the questions' ids: every model is asked the same ones, whatever the evaluation's seed,
+    and a larger sample contains a smaller one.
+    """
+    drawn = {item.id for item in sorted(questions, key=lambda item: seed_for(SAMPLE_SEED, item.id))[:size]}
+    return [item for item in questions if item.id in drawn]
 
 
 def _questions(name: str, definition: Benchmark) -> list[BenchmarkItem]:

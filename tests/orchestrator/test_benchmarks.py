@@ -168,8 +168,21 @@ def test_a_benchmark_s_sha256_is_that_of_its_questions(tmp_path: Path) -> None:
     whole = load(str(file))
     file.write_text('{"id": 1,   "problem": "p", "answer": 2}\n\n{"id": 2, "problem": "q", "answer": 3}\n')
     assert load(str(file)).sha256 == whole.sha256
-    first = load(str(file), limit=1)
-    assert (len(first.items), first.sha256 == whole.sha256) == (1, False)
+    sample = load(str(file), limit=1)
+    assert (len(sample.items), sample.sha256 == whole.sha256) == (1, False)
+
+
+def test_a_limit_draws_a_sample_over_all_levels_that_a_larger_one_contains() -> None:
+    """The questions of the tiny world are sorted by their level, so the first 32 are all of the easiest."""
+    whole = load("micro")
+    small, large, all_of_them = (load("micro", limit=limit) for limit in (32, 64, len(whole.items)))
+    levels = [item.level for item in whole.items]
+    assert (len({*levels[:32]}), {item.level for item in small.items}) == (1, {*levels})
+    assert {*small.items} < {*large.items}
+    assert [*small.items] == [item for item in whole.items if item in small.items]
+    assert load("micro", limit=32) == small
+    assert (small.sampled_from, all_of_them.sampled_from, whole.sampled_from) == (len(whole.items), None, None)
+    assert all_of_them.sha256 == whole.sha256
 
 
 def test_a_run_s_benchmarks_are_its_own_the_suite_s_and_early_stopping_s() -> None:

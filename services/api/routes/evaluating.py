@@ -44,7 +44,7 @@ class EvaluationStart(BaseModel):
         _DEFAULT.sampling.top_k, description="Sample only from so many tokens, the most likely ones; null: from all."
     )
     max_tokens: Tokens = _DEFAULT.sampling.max_tokens
-    limit: int = Field(0, ge=0, le=10_000_000, description="Ask only the first so many questions; 0 asks all.")
+    limit: int = Field(0, ge=0, le=10_000_000, description="Ask only a sample of so many questions; 0 asks all.")
     seed: Seed = 0
 
 
