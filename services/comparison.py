@@ -15,6 +15,7 @@ from core.statistics.estimates import Estimate
 from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
 from core.types import CheckpointRole, Evaluated
 from services.api.figure_metrics import is_share
+from services.comparison_remarks import remarks
 from services.run_series import series
 from storage import queries
 from storage.errors import StoreError
@@ -80,13 +81,15 @@ class Comparison:
     """Arms compared on a benchmark, each after its last iteration.
 
     `questions` is the number of questions that all runs have answered. Differences are over these; if there are none,
-    because the benchmark's file has changed, there are no differences.
+    because the benchmark's file has changed, there are no differences. `remarks` are sentences that say what the
+    intervals of the differences cover.
     """
 
     benchmark: str
     questions: int
     baseline: str
     arms: list[ArmFigures]
+    remarks: list[str]
 
 
 Results = Mapping[int, Mapping[str, Evaluated]]  # of the Solvers of a run: iteration -> question -> result
@@ -114,6 +117,14 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
         for arm, of_runs in results.items()
     }
     questions = sorted(set.intersection(*(set(of_run) for of_runs in final.values() for of_run in of_runs.values())))
+    seeds = {
+        arm: [
+            tuple(configs[arms[_loop(name)][number]]["seed"] for name in (baseline, arm))
+            for number in sorted(final[baseline].keys() & of_runs.keys())
+        ]
+        for arm, of_runs in final.items()
+        if arm != baseline and questions
+    }
     settings = differing({arm: configs[next(iter(of_runs))] for arm, of_runs in results.items()}, NOT_COMPARED)
     return Comparison(
         benchmark,
@@ -131,6 +142,7 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
             )
             for arm, of_runs in results.items()
         ],
+        [*remarks(baseline, seeds)],
     )
 
 

@@ -81,8 +81,7 @@ def _lines(value: float, interval: Estimate | None, difference: Difference | Non
 
 def _remarks(comparison: Comparison) -> Iterator[str]:
     yield "First the mean over seeds, and its 95% interval over seeds if there are several."
-    if len(comparison.arms) > 1:
-        yield f"Then the difference to {comparison.baseline}: a paired bootstrap over questions and seeds."
+    yield from comparison.remarks
     if _has_labels(comparison):
         yield "labels: the share of right pseudo-labels among the kept questions, by the run's oracle."
     for arm in comparison.arms:

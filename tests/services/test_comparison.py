@@ -82,6 +82,8 @@ def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment:
     assert other.differences["greedy"].by_seed == [0.25, 0]
     assert other.differences["pass_at_1"].estimate.value == 0.125
     assert other.differences["majority"].estimate.n == 4
+    [remark] = comparison.remarks
+    assert remark.endswith("to full, with interval and p of a paired bootstrap over questions and seeds.")
 
 
 def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
@@ -90,6 +92,16 @@ def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
     assert [(arm.arm, arm.runs) for arm in comparison.arms] == [("x-all-1", ["x-all-1"]), ("x-full-2", ["x-full-2"])]
     assert comparison.arms[1].differences["greedy"].by_seed == [0.0]
     assert comparison.arms[1].curves["greedy"][0].interval is None
+    over, single, different = comparison.remarks
+    assert over.endswith("of a paired bootstrap over questions.")
+    assert "x-full-2: one seed is compared with one seed" in single
+    assert "They say nothing about another training" in single
+    assert different.startswith(
+        "x-full-2: it is not paired by seed, since its seeds are not those of x-all-1 (seed 2 with 1)"
+    )
+    with experiment.read() as session:
+        same_seed = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
+    assert same_seed.remarks[1:] == [single.replace("x-full-2", "x-full-1")]
 
 
 def test_solvers_trained_on_labelled_data_apart_from_the_loop_are_an_arm_of_their_own(experiment: Store) -> None:

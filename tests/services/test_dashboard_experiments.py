@@ -157,3 +157,8 @@ def test_compared_runs_show_what_differs_first_and_are_drawn_as_groups(address: 
         assert "series=kl&series=reward_mean" in page.url
         page.get_by_role("button", name="Remove kl").click()
         expect(kl).to_have_count(0)
+
+
+def test_the_comparison_says_what_one_seed_of_each_arm_cannot_show(address: str, page: Page) -> None:
+    page.goto(f"{address}/compare?run=loop-1&run=loop-2")
+    expect(page.locator("#comparison .about")).to_contain_text("They say nothing about another training")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.api.examples.shared import BEGUN, ENDED, TEXT, estimate, sha256
+from services.comparison_remarks import remarks
 
 _SAMPLING = {"temperature": 1.0, "top_p": 0.99, "top_k": None, "max_tokens": 4096}
 _EVALUATION = {
@@ -175,6 +176,7 @@ EXAMPLES: dict[str, Any] = {
                 },
             },
         ],
+        "remarks": [*remarks("full", {"no_filter": [(1, 1), (2, 2)]})],
     },
     "ModelComparison": {
         "benchmarks": [

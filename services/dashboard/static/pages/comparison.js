@@ -15,16 +15,16 @@ export function ArmComparison({ names, colours }) {
   const { data: comparison, error } = useResponse("/comparison", { name: names }, POLL_MS);
   if (error) return html`<${ErrorMessage} error=${error} />`;
   if (!comparison) return null;
-  const { arms, baseline, benchmark, questions } = comparison;
+  const { arms, benchmark, questions } = comparison;
   const shown = Object.entries(FIGURES).filter(([name]) => arms.some((arm) => lastPoint(arm, name)));
   const hasSeeds = arms.some((arm) => arm.runs.length > 1);
   const about = [
     `Percent right of ${number(questions)} questions of ${benchmark}, after each arm's last iteration.`,
     hasSeeds ? "The first line is the mean over seeds, with its interval over seeds." : "",
-    questions > 0
-      ? `The second line is the difference to ${baseline}: a paired bootstrap over questions and seeds.`
-      : "They have no question in common, so there are no differences.",
-  ].join(" ");
+    ...(questions > 0 ? comparison.remarks : ["They have no question in common, so there are no differences."]),
+  ]
+    .filter(Boolean)
+    .join(" ");
   const unfinished = [...new Set(arms.flatMap((arm) => arm.unfinished))];
   const differing = [...new Set(arms.flatMap(({ settings }) => Object.keys(settings)))];
   const lines = arms.map((arm, i) => ({
