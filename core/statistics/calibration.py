@@ -47,7 +47,11 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How far the estimates were from the measured values, iteration by iteration."""
+    """How far the estimates were from the measured values, iteration by iteration.
+
+    There is no mean of estimated - measured: each iteration is also one of the others of every other one, so the
+    differences cancel each other, however wrong the estimate of a new iteration is.
+    """
 
     folds: tuple[Fold, ...]
 
@@ -55,11 +59,6 @@ class Check:
     def error(self) -> float:
         """The mean of |estimated - measured|."""
         return float(np.mean([abs(fold.estimated.value - fold.measured.value) for fold in self.folds]))
-
-    @property
-    def bias(self) -> float:
-        """The mean of estimated - measured. Above 0, the estimates are too high."""
-        return float(np.mean([fold.estimated.value - fold.measured.value for fold in self.folds]))
 
     @property
     def held(self) -> int:

@@ -122,8 +122,8 @@ def _remarks(audits: Audits) -> Iterable[str]:
     for oracle, over, check in audits.checks:
         yield (
             f"estimates from p_hat ({oracle}, {over}): when each audited iteration is estimated from the others, the "
-            f"error is {100 * check.error:.1f} points on average (bias {100 * check.bias:+.1f}); the interval "
-            f"contained the measured value in {check.held} of {len(check.folds)} iterations"
+            f"error is {100 * check.error:.1f} points on average; the interval contained the measured value in "
+            f"{check.held} of {len(check.folds)} iterations"
         )
     for agreement in (*audits.oracles, *audits.annotators):
         kappa = "undefined, since they have no verdict in common or gave every label the same one"

@@ -85,6 +85,8 @@ def refresh_after(session: Session, run: str, iteration: int, stage: Stage) -> N
         case "audit_labels":
             points += label_points(session, run, iteration)
     queries.series.put_series(session, run, points)
+    if stage == "label_questions":  # until its audit, or for ever if it gets none
+        refresh_estimates(session, run)
 
 
 def refresh_labels(session: Session, run: str, iteration: int) -> None:

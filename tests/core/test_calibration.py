@@ -79,7 +79,8 @@ def test_the_calibration_check_estimates_each_iteration_from_the_others() -> Non
     assert [fold.iteration for fold in check.folds] == [1, 2, 3]
     assert [fold.estimated.value for fold in check.folds] == pytest.approx([0.3, 0.35, 0.55])
     assert check.error == pytest.approx((0.3 + 0.15 + 0.45) / 3)
-    assert check.bias == pytest.approx((-0.3 - 0.15 + 0.45) / 3)
+    # The errors, -0.3, -0.15 and 0.45, cancel, although 4 would be estimated too high if accuracy fell further.
+    assert sum(fold.estimated.value - fold.measured.value for fold in check.folds) == pytest.approx(0)
     assert check.folds[0].estimated.n == 200
     assert check.held == 2  # the estimates for 1 and 2 have intervals of nearly the whole range
 
@@ -104,4 +105,5 @@ def test_only_an_audit_shows_that_a_solver_has_become_sure_of_wrong_answers() ->
     after = estimate_accuracy([*honest, *collapsed], population)
     assert after.hi - after.lo > 2 * (before.hi - before.lo)
     check = calibration_check([*honest, *collapsed], {4: population}, {4: truth})
-    assert (check.held, check.bias > 0.1) == (0, True)
+    assert check.held == 0
+    assert check.folds[0].estimated.value - truth.value > 0.1

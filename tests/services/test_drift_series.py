@@ -175,6 +175,16 @@ def test_an_iteration_without_an_audit_has_an_estimate_that_an_audit_replaces(st
         assert [(point.estimated, point.value, point.n) for point in third] == [(False, 1.0, 300)]
 
 
+def test_labelling_stores_the_estimate_that_stands_until_the_iteration_is_audited(store: Store) -> None:
+    run = audited_run(store, [240, 240, None])
+    with store.write() as session:
+        for t in (1, 2):
+            refresh(session, run, t)
+        refresh_after(session, run, 3, "label_questions")
+        points = queries.series.series_of(session, run, "label_accuracy", over="kept")
+    assert [(point.iteration, point.estimated) for point in points] == [(1, False), (2, False), (3, True)]
+
+
 def stored(store: Store, iteration: int) -> list[SeriesPoint]:
     with store.read() as session:
         return [point for point in queries.series.series_of(session, RUN) if point.iteration == iteration]

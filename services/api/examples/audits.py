@@ -68,7 +68,6 @@ EXAMPLES: dict[str, Any] = {
                 "oracle": "human",
                 "over": "kept",
                 "error": 0.02,
-                "bias": 0.02,
                 "held": 1,
                 "folds": [{"iteration": 1, "estimated": estimate(0.9, 0.84, 0.95, 140), "measured": _ACCURATE}],
             }

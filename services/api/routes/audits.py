@@ -89,7 +89,6 @@ class EstimateCheck(BaseModel):
     oracle: str
     over: Slice
     error: float  # the mean of |estimated - measured|
-    bias: float  # the mean of estimated - measured: above 0, estimates are too high
     held: int  # the number of folds whose interval contains the measured value
     folds: list[Fold]
 
@@ -114,7 +113,6 @@ class RunAudits(BaseModel):
                     oracle=oracle,
                     over=over,
                     error=check.error,
-                    bias=check.bias,
                     held=check.held,
                     folds=list(check.folds),
                 )

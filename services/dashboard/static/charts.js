@@ -1,6 +1,6 @@
 // Charts, drawn by Observable Plot as SVG. They use the page's colours, and a point or a bar may be a link.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { humanise, number, percent } from "./format.js";
+import { countOf, humanise, number, percent } from "./format.js";
 
 /**
  * A point of a figure over the iterations. `lo` and `hi` are its 95% interval, if it has one.
@@ -89,7 +89,7 @@ function pointTitle(point, isShare, unit, axis) {
     `${point.name}, ${axis} ${point.iteration}`,
     isShare ? percent(point.value) : `${number(point.value, 4)} ${unit}`,
     hasInterval(point) ? `95%: ${format(point.lo)} to ${format(point.hi)}` : "",
-    point.n === null ? "" : `n ${number(point.n)}${point.estimated ? ", estimated" : ""}`,
+    point.n === null ? "" : countOf({ ...point, n: point.n }),
   ];
   return lines.filter(Boolean).join("\n");
 }

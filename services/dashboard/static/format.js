@@ -54,3 +54,11 @@ export const dateTime = (time) => `${new Date(time).toISOString().replace("T", "
 
 /** Replaces the underscores in a name by spaces: `too_easy` becomes "too easy". @param {string} name */
 export const humanise = (name) => name.replaceAll("_", " ");
+
+/**
+ * How many questions a figure rests on. Those of an estimate are the audited ones of other iterations.
+ *
+ * @param {{ n: number, estimated?: boolean }} figure @param {string} [label] of a measured figure's number
+ */
+export const countOf = ({ n, estimated }, label = "n") =>
+  estimated ? `estimated from p̂, calibrated on ${number(n)}` : `${label} ${number(n)}`;

@@ -1,7 +1,7 @@
 // Components that several pages use.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { download, toError } from "./api.js";
-import { humanise, interval, number, percent } from "./format.js";
+import { countOf, humanise, interval, percent } from "./format.js";
 import { focusHeading } from "./router.js";
 
 /** @typedef {Schemas["Estimate"]} Estimate */
@@ -55,9 +55,8 @@ export const OracleVerdict = ({ label }) =>
  */
 export function Share({ estimate, countLabel = "n" }) {
   if (!estimate) return html`<span class="none">–</span>`;
-  const { n, value, estimated } = estimate;
   return html`<span class="share">
-    <b>${percent(value)}</b> <small>${interval(estimate)} · ${countLabel} ${number(n)}${estimated ? " · estimated" : ""}</small>
+    <b>${percent(estimate.value)}</b> <small>${interval(estimate)} · ${countOf(estimate, countLabel)}</small>
   </span>`;
 }
 
@@ -68,9 +67,7 @@ export function Share({ estimate, countLabel = "n" }) {
  */
 export function Tile({ label, estimate, note, children }) {
   const value = estimate ? html`<b>${percent(estimate.value)}</b>` : html`<b class="none">–</b>`;
-  const details = estimate
-    ? `${interval(estimate)} · n ${number(estimate.n)}${estimate.estimated ? " · estimated from p̂" : ""}`
-    : "";
+  const details = estimate ? `${interval(estimate)} · ${countOf(estimate)}` : "";
   return html`<div class="tile">
     <dt>${label}</dt>
     <dd>

@@ -1,4 +1,5 @@
 // Groups the points of the API's series into lines for the charts.
+import { countOf } from "./format.js";
 
 /** @typedef {Schemas["SeriesPoint"]} SeriesPoint */
 /** @typedef {{ name: string, oracle: string, over: string, points: SeriesPoint[] }} Series */
@@ -63,7 +64,7 @@ export const tableRows = (lines, format) =>
       point.iteration,
       `${point.estimated ? "~" : ""}${format(point.value)}`,
       point.lo === null ? "–" : `${format(point.lo)} – ${format(point.hi)}`,
-      point.n,
+      point.n !== null && point.estimated ? countOf({ ...point, n: point.n }) : point.n,
     ]),
   );
 export const TABLE_HEAD = ["series", "iteration", "value", "95% interval", "n"];

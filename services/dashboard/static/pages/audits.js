@@ -89,11 +89,8 @@ const points = (share) => (100 * share).toFixed(1);
 
 /** @param {{ check: Schemas["EstimateCheck"] }} props */
 function Check({ check }) {
-  const { oracle, over, error, bias, held, folds } = check;
-  const direction = bias > 0 ? "too high" : "too low";
-  const biasText =
-    Number(points(bias)) === 0 ? "without a bias" : `and on the whole ${points(Math.abs(bias))} points ${direction}`;
-  return html`<li><b>${humanise(oracle)}, ${over}:</b> each audited iteration was also estimated from the other ones. The estimates were off by ${points(error)} percentage points on average, ${biasText}. Their interval contained the measured value in ${held} of ${folds.length} iterations.</li>`;
+  const { oracle, over, error, held, folds } = check;
+  return html`<li><b>${humanise(oracle)}, ${over}:</b> each audited iteration was also estimated from the other ones. The estimates were off by ${points(error)} percentage points on average. Their interval contained the measured value in ${held} of ${folds.length} iterations.</li>`;
 }
 
 /** Cohen's kappa of pairs of oracles or annotators. @param {{ title: string, pairs: Schemas["Agreement"][] }} props */
