@@ -21,7 +21,7 @@ from rich.table import Table
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client, known_prefect, page
 from orchestrator.cli.question import p_hat_of, printable, show
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import PAPERS, PRESETS, Home, home
 from storage import queries
@@ -220,7 +220,7 @@ def questions(
         ),
     ] = None,
     sort: Annotated[str, typer.Option(help="Sort by index or p_hat; with a leading - in descending order.")] = "index",
-    limit: Annotated[int, typer.Option(help="Show at most this many questions; 0 shows all.", min=0)] = 20,
+    limit: Limit = None,
     index: Annotated[
         int | None, typer.Option(help="Show the question with this index, with all its votes and verdicts.", min=0)
     ] = None,
@@ -236,8 +236,7 @@ def questions(
     with clear_errors():
         rest_api = client(url, key)
         if index is None:
-            rows = islice(rest_api.questions(run, iteration, **filters, sort=sort), limit or None)
-            _list(rows, as_json)
+            _list(rest_api.questions(run, iteration, **filters, sort=sort), limit, as_json)
         elif used := [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]:
             raise ConfigError(
                 f"--index: expected no filter besides it, since it names one question; got {', '.join(used)}"
@@ -248,15 +247,16 @@ def questions(
             show(rest_api.question(run, iteration, index))
 
 
-def _list(questions: Iterable[QuestionSummary], as_json: bool) -> None:
+def _list(questions: Iterable[QuestionSummary], limit: int | None, as_json: bool) -> None:
     if as_json:
         from services.api.schemas import to_json
 
-        for question in questions:
+        for question in islice(questions, limit or None):
             print(to_json(question, ensure_ascii=True).decode())
         return
-    table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD)
-    for question in questions:
+    shown, more = first_rows(questions, limit)
+    table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD, caption=more)
+    for question in shown:
         oracles = ", ".join(f"{label.oracle}: {label.verdict}" for label in question.oracles)
         cells = (question.verdict or "", p_hat_of(question), question.answer or "", oracles, question.text or "")
         table.add_row(str(question.index), *map(printable, cells))

@@ -1,4 +1,4 @@
-"""`coevo questions --index`: print one question with its votes and verdicts."""
+"""Questions and models' texts in a terminal, as `coevo questions --index` prints them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ def printable(text: str, max_chars: int = 300) -> str:
     return escape("".join(char if char.isprintable() else " " for char in text)[:max_chars])
 
 
+def indented(text: str) -> Padding:
+    """A model's text with its line breaks, between empty lines. Its length is limited."""
+    lines = [printable(line, _MAX_LINE_CHARS) for line in text.splitlines()[:_MAX_LINES]]
+    return Padding("\n".join(lines), (1, 0, 1, 2), expand=False)
+
+
 def p_hat_of(question: QuestionSummary) -> str:
-    """p_hat with the number of votes that it is a share of, as in `0.60 of 10`; empty if nobody voted."""
-    votes = question.m if question.denominator == "all" else question.parsed
-    return f"{question.p_hat:.2f} of {votes}" if question.p_hat is not None else ""
+    """p_hat as votes for the label of the votes that count, as in `6/10`; empty if nobody voted."""
+    voters = question.m if question.denominator == "all" else question.parsed
+    return f"{question.votes}/{voters}" if question.p_hat is not None else ""
 
 
 def show(question: QuestionDetail) -> None:
@@ -34,8 +40,7 @@ def show(question: QuestionDetail) -> None:
     console = Console(highlight=False, emoji=False)
     console.print(f"[bold]{escape(question.id)}[/]  {question.verdict or 'not labelled yet'}")
     text = "malformed, so it has no text; the output was:\n" + question.raw if question.text is None else question.text
-    lines = [printable(line, _MAX_LINE_CHARS) for line in text.splitlines()[:_MAX_LINES]]
-    console.print(Padding("\n".join(lines), (1, 0, 1, 2)))
+    console.print(indented(text))
     facts = Table(show_header=False, box=None, pad_edge=False)
     for name, value in _facts(question):
         facts.add_row(name, value)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.question import printable
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.question import indented, printable
+from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
 
 if TYPE_CHECKING:
     from core.types import TrainingRollout
+    from services.api.routes.training_rollouts import TrainingRolloutText
+
+_PADDING, _TEXT_WIDTH = 2, 40  # characters: around a cell, and for the answer and the question together
 
 
 def rollouts(
@@ -32,7 +34,10 @@ def rollouts(
             "order."
         ),
     ] = "-reward",
-    limit: Annotated[int, typer.Option(help="Show at most this many rollouts; 0 shows all.", min=0)] = 20,
+    text: Annotated[
+        bool, typer.Option("--text", help="Print what the model wrote too, where the run keeps it (rollout_text).")
+    ] = False,
+    limit: Limit = None,
     url: Url = None,
     key: Key = None,
     as_json: AsJson = False,
@@ -41,28 +46,54 @@ def rollouts(
     from services.api.schemas import to_json
 
     with clear_errors():
-        selected = client(url, key).training_rollouts(run, role, iteration, step=step, question=question, sort=sort)
-        rows = list(islice(selected, limit or None))
+        api = client(url, key)
+
+        def with_text(row: TrainingRollout) -> TrainingRolloutText:
+            return api.training_rollout(run, role, iteration, row.step, row.prompt, row.rollout)
+
+        selected = api.training_rollouts(run, role, iteration, step=step, question=question, sort=sort)
         if as_json:
-            for row in rows:
-                print(to_json(row, ensure_ascii=True).decode())
-        else:
-            Console(emoji=False).print(_table(rows))
+            for row in islice(selected, limit or None):
+                print(to_json(with_text(row) if text else row, ensure_ascii=True).decode())
+            return
+        rows, more = first_rows(selected, limit)
+        _print_table(rows, more)
+        if text:
+            _print_texts(map(with_text, rows))
 
 
-def _table(rollouts: Sequence[TrainingRollout]) -> Table:
+def _print_table(rollouts: Sequence[TrainingRollout], caption: str | None) -> None:
+    """A line for each rollout. On a narrow terminal the texts give way, and never a figure."""
     parts = list(dict.fromkeys(name for rollout in rollouts for name in rollout.parts))
-    columns = ("step", "prompt", "rollout", "reward", *parts, "advantage", "tokens", "entropy", "end", "agrees")
-    table = Table(*columns, "answer", "question", box=SIMPLE_HEAD)
+    names = ("step", "prompt", "rollout", "reward", *parts, "advantage", "tokens", "entropy", "end", "agrees")
+    rows = [_cells(rollout, parts) for rollout in rollouts]
+    table, console = Table(box=SIMPLE_HEAD, caption=caption), wide()
+    for name, *cells in zip(names, *rows, strict=True):
+        table.add_column(name, min_width=max(map(len, (name, *cells))), no_wrap=True)
+    table.add_column("answer", overflow="fold")
+    table.add_column("question", overflow="fold")
+    for rollout, cells in zip(rollouts, rows, strict=True):
+        table.add_row(*cells, printable(rollout.answer or ""), printable(rollout.question or ""))
+    figures = sum((column.min_width or 0) + _PADDING for column in table.columns)
+    console.width = max(console.width, figures + _TEXT_WIDTH)
+    console.print(table)
+
+
+def _cells(row: TrainingRollout, parts: Sequence[str]) -> list[str]:
+    """What the table says about a rollout, except its texts."""
+    numbers = (row.step, row.prompt, row.rollout)
+    figures = (row.reward, *(row.parts.get(name) for name in parts), row.advantage, row.tokens, row.mean_entropy)
+    agrees = "" if row.agrees is None else "yes" if row.agrees else "no"
+    return [
+        *map(str, numbers),
+        *("" if figure is None else f"{figure:.4g}" for figure in figures),
+        row.finish_reason,
+        agrees,
+    ]
+
+
+def _print_texts(rollouts: Iterable[TrainingRolloutText]) -> None:
+    console = wide()
     for row in rollouts:
-        agrees = "" if row.agrees is None else "yes" if row.agrees else "no"
-        figures = (row.reward, *(row.parts.get(name) for name in parts), row.advantage, row.tokens, row.mean_entropy)
-        table.add_row(
-            *(str(number) for number in (row.step, row.prompt, row.rollout)),
-            *("" if figure is None else f"{figure:.4g}" for figure in figures),
-            row.finish_reason,
-            agrees,
-            printable(row.answer or ""),
-            printable(row.question or ""),
-        )
-    return table
+        console.print(f"[bold]step {row.step}, prompt {row.prompt}, rollout {row.rollout}[/]")
+        console.print(indented("the run does not keep this text" if row.text is None else row.text))

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,9 +21,19 @@ from core.settings.parsing import ConfigError
 from core.unicode import from_json
 from orchestrator.installation.home import PRESETS
 
-_PIPE_COLUMNS = 1_000
+Row = TypeVar("Row")
+
+_PIPE_COLUMNS, _TABLE_ROWS = 1_000, 20
 SET = "--set"  # what errors call an override
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        help=f"Show at most this many; 0 shows all. By default, text shows {_TABLE_ROWS} and --json all.",
+        min=0,
+        show_default=False,
+    ),
+]
 
 
 def suggest_presets(incomplete: str) -> list[str]:
@@ -70,6 +81,15 @@ def wide() -> Console:
     """
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(highlight=False, emoji=False, width=None if has_width else _PIPE_COLUMNS)
+
+
+def first_rows(rows: Iterable[Row], limit: int | None) -> tuple[list[Row], str | None]:
+    """The rows that a table shows, which are as many as `--limit` says, and the line below it if it lacks others."""
+    most = _TABLE_ROWS if limit is None else limit
+    shown = [*islice(rows, most + 1 if most else None)]
+    if not most or len(shown) <= most:
+        return shown, None
+    return shown[:most], f"The first {most} are shown; --limit 0 shows all."
 
 
 @contextmanager

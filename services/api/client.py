@@ -23,6 +23,7 @@ from services.api.routes.audits import Agreements, RunAudits, Sample
 from services.api.routes.labelling import Labelling
 from services.api.routes.run_notes import NotesOfRun
 from services.api.routes.traces import ClusterSummary, VoteText
+from services.api.routes.training_rollouts import TrainingRolloutText
 from services.api.schemas import (
     CheckpointDetail,
     Evaluation,
@@ -64,6 +65,7 @@ _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAda
 _EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
 _COMPARISON, _MODEL_COMPARISON = TypeAdapter(Comparison), TypeAdapter(ModelComparison)
 _COSTS, _RECORD, _TRAINING_ROLLOUT = TypeAdapter(RunCosts), TypeAdapter(Record), TypeAdapter(TrainingRollout)
+_TRAINING_ROLLOUT_TEXT = TypeAdapter(TrainingRolloutText)
 _QUESTION, _QUESTION_DETAIL, _VOTE = TypeAdapter(QuestionSummary), TypeAdapter(QuestionDetail), TypeAdapter(VoteText)
 
 
@@ -144,6 +146,13 @@ class ApiClient:
         """The stored rollouts of a training, a page at a time; `filters` are the parameters of the route."""
         items = self._items(f"/runs/{run}/training/{role}/{iteration}/rollouts", filters)
         return (_TRAINING_ROLLOUT.validate_python(item) for item in items)
+
+    def training_rollout(
+        self, run: str, role: Role, iteration: int, step: int, prompt: int, rollout: int
+    ) -> TrainingRolloutText:
+        """One rollout of a training, with the text that the model wrote if the run keeps it."""
+        path = f"/runs/{run}/training/{role}/{iteration}/rollouts/{step}/{prompt}/{rollout}"
+        return _TRAINING_ROLLOUT_TEXT.validate_python(self._get(path, {}))
 
     def clusters(self, run: str, iteration: int, limit: int = 20) -> list[ClusterSummary]:
         """Clusters of similar questions, the largest first."""

@@ -17,6 +17,7 @@ from services.api.app import create_app
 from storage import queries
 from storage.queries.training_rollouts import Training
 from storage.session import Store
+from storage.texts import RolloutText, TextWriter, training_texts_paths
 from tests.api_server import served
 from tests.synthetic_run import create
 
@@ -31,12 +32,13 @@ BEST = TrainingRollout(
     label=None,
     agrees=None,
     reward=0.75,
-    parts={"uncertainty": 1.0, "repetition": 0.25},
+    parts={"uncertainty": 1.23456, "repetition": 0.25},
     advantage=1.5,
     tokens=31,
     finish_reason="stop",
     mean_entropy=0.5,
 )
+WRITTEN = f"A question [red]:cat:{ODD}"
 WORST = replace(BEST, step=2, question=None, reward=0.0, parts={"malformed": 1.0}, advantage=None)
 
 
@@ -45,12 +47,16 @@ def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
     with sqlite.write() as session:
         create(session, RUN)
         queries.training_rollouts.add(session, Training(RUN, 1, "challenger"), [WORST, BEST])
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False)) as url:
+    [file] = training_texts_paths(tmp_path, RUN, 1, "challenger")
+    writer = TextWriter(file)
+    writer.add(0, [RolloutText(BEST.prompt_key, BEST.rollout, WRITTEN)])
+    writer.finish()
+    with served(create_app(sqlite, tmp_path, ask_for_keys=False, texts=tmp_path)) as url:
         yield url
 
 
-def rollouts(url: str, *options: str) -> Result:
-    return CliRunner().invoke(app, ["rollouts", RUN, "1", "--url", url, *options], env={"COLUMNS": "200"})
+def rollouts(url: str, *options: str, columns: str | None = "200") -> Result:
+    return CliRunner().invoke(app, ["rollouts", RUN, "1", "--url", url, *options], env={"COLUMNS": columns})
 
 
 def test_the_best_rollouts_are_printed_first_and_as_json(address: str) -> None:
@@ -70,6 +76,37 @@ def test_the_table_has_the_parts_of_the_reward_and_no_control_characters(address
     assert all(column in printed for column in ("reward", "uncertainty", "repetition", "malformed", "advantage"))
     assert "What is 2 + 3?" in printed
     assert not {"\x9b", "\u202e"} & set(printed)
+
+
+def test_no_figure_is_cut_in_a_pipe_or_on_a_narrow_terminal(address: str) -> None:
+    for columns in (None, "80"):
+        printed = rollouts(address, "--role", "challenger", columns=columns).stdout
+        [best] = [line.split() for line in printed.splitlines() if line.split()[:3] == ["1", "4", "0"]]
+        assert best[3:11] == ["0.75", "1.235", "0.25", "1.5", "31", "0.5", "stop", "What"]
+        assert {"uncertainty", "advantage", "entropy"} <= set(printed.split())
+
+
+def test_json_has_all_rollouts_and_a_table_says_that_it_has_the_first(sqlite: Store, address: str) -> None:
+    more = [replace(BEST, prompt=10 + number) for number in range(20)]
+    with sqlite.write() as session:
+        queries.training_rollouts.add(session, Training(RUN, 1, "challenger"), more)
+    assert len(rollouts(address, "--role", "challenger", "--json").stdout.splitlines()) == 22
+    assert len(rollouts(address, "--role", "challenger", "--json", "--limit", "3").stdout.splitlines()) == 3
+    note = "The first 20 are shown; --limit 0 shows all."
+    assert note in rollouts(address, "--role", "challenger").stdout
+    assert "The first" not in rollouts(address, "--role", "challenger", "--limit", "0").stdout
+    assert "The first" not in rollouts(address, "--role", "challenger", "--limit", "22").stdout
+
+
+def test_text_shows_what_the_model_wrote_where_it_is_kept(address: str, tmp_path: Path) -> None:
+    printed = rollouts(address, "--role", "challenger", "--text").stdout
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    assert lines[-4:-2] == ["step 1, prompt 4, rollout 0", "A question [red]:cat: 2J"]
+    assert lines[-2:] == ["step 2, prompt 4, rollout 0", "the run does not keep this text"]
+    assert not {"\x9b", "\u202e"} & set(printed)
+    rows = rollouts(address, "--role", "challenger", "--text", "--json").stdout.splitlines()
+    assert [json.loads(row)["text"] for row in rows] == [WRITTEN, None]
+    assert "text" not in json.loads(rollouts(address, "--role", "challenger", "--json").stdout.splitlines()[0])
 
 
 def test_an_order_that_does_not_exist_is_named(address: str) -> None:
