@@ -19,7 +19,7 @@ from core.settings.parsing import ConfigError
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import NotUp, home
 from orchestrator.needs import MODEL_REMEDY, base_model, needs_of, prompt_needs, prompt_settings, prompts_remedy
-from orchestrator.question_sets.benchmarks import BenchmarkError, definition_of, evaluated_in, is_here, read_suite
+from orchestrator.question_sets.benchmarks import BenchmarkError, evaluated_in, is_fetched, is_here, read_suite
 from orchestrator.question_sets.held_out import load_for, trained_on
 from orchestrator.question_sets.prompts import PromptsError, read_prompts
 from orchestrator.serving.applications import refuse_missing, refuse_missing_engine
@@ -100,7 +100,8 @@ def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:
     """
     kinds = ("benchmark", "GPUs", "trainer", "judge")
     for need in needs_of(config, gpus, vllm=False):  # without vLLM it cannot start, which is a fault
-        if need.here is False and need.kind in kinds and need.setting != "audit.judge":
+        is_fault = need.setting == "audit.judge" or (need.kind == "benchmark" and not is_fetched(need.what))
+        if need.here is False and need.kind in kinds and not is_fault:
             yield Fault(need.setting, _lacking(need.kind, need.what), remedy=need.remedy)
 
 
@@ -157,8 +158,12 @@ def _benchmark_faults(config: RunConfig, fetch: bool) -> Iterator[Fault]:
         in_suite = [] if unknown else read_suite(settings.suite).benchmarks
         names += [("evaluation.suite", name) for name in in_suite if name not in dict(names).values()]
     for setting, name in names:
-        load = partial(load_for, config, name) if fetch or is_here(name) else partial(definition_of, name)
-        yield from _raised(setting, load, BenchmarkError, PromptsError)
+        yield from _raised(setting, partial(_check_benchmark, config, name, fetch), BenchmarkError, PromptsError)
+
+
+def _check_benchmark(config: RunConfig, name: str, fetch: bool) -> None:
+    if fetch or not is_fetched(name):
+        load_for(config, name)
 
 
 def _prompt_faults(config: RunConfig, fetch: bool, *, held_out: bool) -> Iterator[Fault]:

@@ -125,6 +125,11 @@ def is_here(name: str) -> bool:
     return name in _TINY_WORLD or name == OWN_PROMPTS or _local_file(name) is not None
 
 
+def is_fetched(name: str) -> bool:
+    """Whether a benchmark that is not on this machine is fetched when a run starts. Raises `BenchmarkError`."""
+    return not is_here(name) and definition_of(name).hub is not None
+
+
 def known_benchmarks() -> list[str]:
     return [*sorted(path.stem for path in BENCHMARKS.glob("*.toml")), *_TINY_WORLD]
 

@@ -63,6 +63,16 @@ def test_all_faults_are_shown_at_once(folder: Path) -> None:
     assert not (folder / "home").exists()
 
 
+def test_a_benchmark_s_file_that_is_missing_is_a_fault_and_no_warning_beside_it(folder: Path) -> None:
+    """A run would not start without it, since nothing fetches a file."""
+    definition = folder / "mine.toml"
+    definition.write_text('title = "mine"\nsource = "a book"\n')
+    for benchmark in ("nofile.jsonl", str(definition)):
+        result = coevo("check", "micro", "--set", f"evaluation.benchmark={benchmark}", "--json")
+        assert (result.exit_code, settings_of(result)) == (1, ["evaluation.benchmark"]), result.stdout
+        assert settings_of(result, "warnings") == ["services"]
+
+
 def test_the_same_faults_keep_a_run_from_starting(folder: Path) -> None:
     result = coevo("run", "demo", "--name", "a/b", "--iterations", "-1", "--set", "dataset.candidats=3")
     assert result.exit_code == 1
@@ -121,7 +131,7 @@ def test_an_unknown_preset_is_a_fault(folder: Path, preset: str) -> None:
 def test_every_preset_can_be_checked(folder: Path, preset: str) -> None:
     result = coevo("check", preset, "--json")
     assert result.exit_code in (0, 1), result.output
-    assert {*settings_of(result)} <= {"serving.applications", "base_model", "prompts.file"}
+    assert {*settings_of(result)} <= {"serving.applications", "base_model", "prompts.file", "early_stopping.benchmark"}
     assert "plan" not in settings_of(result, "warnings")
 
 
