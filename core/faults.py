@@ -25,6 +25,11 @@ class Fault:
     remedy: str | None = None
     source: str | None = None
 
+    @property
+    def table(self) -> str:
+        """The first part of the setting's name."""
+        return self.setting.partition(".")[0]
+
     @classmethod
     def of(cls, setting: str, text: str) -> Fault:
         """The fault of an error's text, `expected …, got …; …`. Any other text is kept as a sentence."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,14 @@ from typing import Any
 from core.errors import CoevoError
 from core.faults import Fault, listed
 from core.settings.config import RunConfig, SelfTraining
-from core.settings.parsing import OVERRIDES, ConfigError, load_config, parse_config, with_overrides
+from core.settings.parsing import (
+    OVERRIDES,
+    ConfigError,
+    load_config,
+    load_despite_faults,
+    parse_config,
+    with_overrides,
+)
 from core.suggestions import no_such
 from core.types import Flow
 from orchestrator.installation.home import PRESETS
@@ -97,6 +104,8 @@ def startable(
     else:
         config, faults = _continued(store, run, iterations, overrides, overrides_are)
     if config is None:
+        if preset:
+            faults += _others(preset, iterations, overrides, faults, new=row is None, fetch=fetch)
         return None, faults
     if flow not in (None, config.kind):
         prompt_set = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
@@ -115,10 +124,31 @@ def requested(
     faults = [*_wrong_name(run), *_wrong_iterations(iterations)]
     length = length_of(iterations)
     try:
-        return load_config(preset_path(preset), {**overrides, **length}, overrides_are), faults
+        config, wrong = load_despite_faults(preset_path(preset), {**overrides, **length}, overrides_are)
     except ConfigError as error:
-        sourced = [_with_source(fault, preset, length) for fault in error.faults]
-        return None, [*faults, *(sourced or [Fault("preset", str(error).removeprefix("preset "))])]
+        return None, [*faults, *(error.faults or [Fault("preset", str(error).removeprefix("preset "))])]
+    return None if wrong else config, [*faults, *(_with_source(fault, preset, length) for fault in wrong)]
+
+
+# Tables of settings that are checked together. A wrong setting may cause faults of the others.
+_CHECKED_TOGETHER = (
+    {"solver", "challenger", "labelled", "trainer", "serving", "iterations", "kind"},
+    {"evaluation", "early_stopping", "prompts", "labelled", "kind"},
+)
+
+
+def _others(
+    preset: str, iterations: int, overrides: Mapping[str, Any], wrong: Sequence[Fault], *, new: bool, fetch: bool
+) -> Iterator[Fault]:
+    """What else keeps a run from starting whose settings are `wrong`, except faults that these may have caused."""
+    try:
+        config, _ = load_despite_faults(preset_path(preset), {**overrides, **length_of(iterations)})
+    except ConfigError:
+        return
+    tables = {fault.table for fault in wrong}
+    doubted = tables.union(*(group for group in _CHECKED_TOGETHER if group & tables))
+    if config is not None:
+        yield from (fault for fault in unready(config, new, fetch=fetch) if fault.table not in doubted)
 
 
 def _with_source(fault: Fault, preset: str, length: Mapping[str, int]) -> Fault:

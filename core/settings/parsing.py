@@ -54,6 +54,32 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None, override
     return config
 
 
+def load_despite_faults(
+    path: Path, overrides: Mapping[str, Any], overrides_are: str = OVERRIDES
+) -> tuple[RunConfig | None, list[Fault]]:
+    """As `load_config`, but without the overrides that are wrong, so that the others can be checked too.
+
+    Returns the settings, None if the preset itself is wrong, and all faults. Raises `ConfigError` if the preset cannot
+    be read.
+    """
+    faults: list[Fault] = []
+    while True:
+        try:
+            return load_config(path, overrides, overrides_are), faults
+        except ConfigError as error:
+            if not error.faults:
+                raise
+            doubted = {fault.table for fault in faults}  # what is left out may cause further faults in its table
+            faults += [fault for fault in error.faults if fault.table not in doubted]
+            blamed = {fault.source for fault in error.faults}
+            right = {
+                name: value for name, value in overrides.items() if _typed(name, value, overrides_are) not in blamed
+            }
+            if len(right) == len(overrides):
+                return None, faults
+            overrides = right
+
+
 def read_preset(path: Path) -> dict[str, Any]:
     """The tree of settings that a preset's file has, without defaults. Raises `ConfigError`."""
     try:

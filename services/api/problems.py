@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_ERRORS = 20  # that an answer lists; `detail` has the number of the others
-_LONGEST_NAME, _LONGEST_MESSAGE = 100, 300  # characters: both may hold what a client sent
+_LONGEST_NAME, _LONGEST_MESSAGE = 100, 500  # characters: both may hold what a client sent
 
 
 class FieldProblem(BaseModel):

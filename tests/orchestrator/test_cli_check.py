@@ -63,6 +63,30 @@ def test_all_faults_are_shown_at_once(folder: Path) -> None:
     assert not (folder / "home").exists()
 
 
+def test_a_setting_of_the_wrong_type_hides_no_other_fault(folder: Path) -> None:
+    wrong = (
+        *("iterations=two", "dataset.candidats=3", "solver.training.prompts_per_update=99"),
+        *("evaluation.benchmark=mikro", "base_model=nothere"),
+    )
+    result = coevo("check", "demo", *(part for setting in wrong for part in ("--set", setting)), "--json")
+    assert result.exit_code == 1
+    assert settings_of(result) == [
+        *("iterations", "dataset.candidats", "solver.training.prompts_per_update"),
+        *("base_model", "evaluation.benchmark"),
+    ]
+    assert "(did you mean micro?)" in json.loads(result.stdout)["faults"][-1]["text"]
+
+
+def test_no_fault_is_shown_that_a_wrong_setting_may_have_caused(folder: Path) -> None:
+    """The preset's own trainer, in whose place another was meant, cannot divide these batches."""
+    layout = ("--set", "trainer.gpus_per_node=7", "--set", "solver.training.prompts_per_step=3")
+    assert "trainer.gpus_per_node" in settings_of(coevo("check", "rzero", *layout, "--json"))
+    wrong = coevo("check", "rzero", *layout, "--set", "iterations=two", "--json")
+    assert settings_of(wrong) == ["iterations", "base_model"]
+    two = ("--set", "solver.training.prompts_per_step=many", "--set", "solver.training.prompts_per_update=99")
+    assert settings_of(coevo("check", "demo", *two, "--json")) == ["solver.training.prompts_per_step"]
+
+
 def test_a_benchmark_s_file_that_is_missing_is_a_fault_and_no_warning_beside_it(folder: Path) -> None:
     """A run would not start without it, since nothing fetches a file."""
     definition = folder / "mine.toml"

@@ -16,6 +16,7 @@ from core.types import Checkpoint, Spent, StageKey, question_id
 from services.api.app import create_app
 from services.drift.series import refresh
 from storage import queries
+from storage.errors import StoreError
 from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store, open_store
 from tests.api_server import served
@@ -149,6 +150,21 @@ def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) ->
         expect(form.get_by_label("Preset")).to_have_value("demo")
         left, right = form.evaluate("form => [form.getBoundingClientRect().left, form.getBoundingClientRect().right]")
     assert 0 <= left < right <= width
+
+
+def test_the_form_says_which_names_a_run_may_have(address: str, page: Page) -> None:
+    """The browser shows the title with its own message about the format."""
+    with without_complaints(page):
+        page.goto(address)
+        page.get_by_role("button", name="Start a run").click()
+        field = page.locator("form.card").get_by_label("Name")
+        for name in ("mine", "Mine.2_b-c", "a/b", "-a", "ä"):
+            field.fill(name)
+            allowed = queries.runs.RUN_NAME.fullmatch(name) is not None
+            assert field.evaluate("field => field.validity.valid") is allowed, name
+        with pytest.raises(StoreError) as refused:
+            queries.runs.refuse_name("a/b")
+        assert (field.get_attribute("title") or "").lower() in str(refused.value)
 
 
 def test_a_long_checkpoint_path_stays_in_its_card(address: str, page: Page) -> None:

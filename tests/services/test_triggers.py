@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from prefect_server import post, prefect_at
 
-from core.settings.parsing import load_config
+from core.settings.parsing import ConfigError, load_config
 from orchestrator.flows import Answer
 from orchestrator.readiness import refuse_unready
 from services.api.app import PREFIX, create_app
@@ -229,21 +229,24 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
         ({"colour": "red"}, "body.colour: Extra inputs are not permitted"),
         (
             {"overrides": {"dataset.candidates": 0}},
-            "body.overrides: dataset.candidates: expected more than 0, got 0",
+            "body.overrides.dataset.candidates: expected more than 0, got 0",
         ),
-        ({"overrides": {"seed.x": 1}}, "body.overrides: seed.x: seed is a value, not a table"),
+        ({"overrides": {"seed.x": 1}}, "body.overrides.seed.x: seed is a value, not a table"),
         ({"overrides": {"dataset": {"votes": 3}}}, "body.overrides.dataset.bool: Input should be a valid boolean"),
         # Files, programs and addresses on the server are refused.
         ({"overrides": {"base_model": "/models/other"}}, "body.overrides.base_model: expected a number or a word"),
         ({"overrides": {"evaluation.benchmark": "/etc/passwd"}}, "body.overrides.evaluation.benchmark: expected"),
-        ({"overrides": {"trainer.python": "bash"}}, "body.overrides.trainer.python: expected a number or a word"),
+        (
+            {"overrides": {"trainer.type": "easyr1", "trainer.python": "bash"}},
+            "body.overrides.trainer.python: expected a number or a word",
+        ),
         (
             {"overrides": {"audit.oracle": "program", "audit.program.file": "/bin/sh"}},
             "body.overrides.audit.program.file: expected a number or a word",
         ),
         (
             {"overrides": {"audit.oracle": "program", "audit.program.file": "micro"}},
-            "body.overrides: audit.program.file: expected the absolute path of a program, got 'micro'",
+            "body.overrides.audit.program.file: expected the absolute path of a program, got 'micro'",
         ),
         ({"overrides": {"solver.signals.embedder.url": "http://x/v1"}}, "body.overrides.solver.signals.embedder.url"),
         # Prefect would fill this in from its own templates and variables.
@@ -254,6 +257,24 @@ def test_a_request_that_cannot_be_started_is_refused_with_its_field(
     api: TestClient, name: str, body: dict[str, Any], complaint: str
 ) -> None:
     assert complaint in send(api, "/runs", 422, **{"name": name, "preset": "demo", **body})
+
+
+def test_all_wrong_settings_are_named_at_once_in_the_words_of_the_command_line(api: TestClient, name: str) -> None:
+    overrides = {
+        "solver.reward.type": "evolrl",
+        "solver.training.stepz": 3,
+        "base_model": "/models/other",
+        "evaluation.benchmark": "micro",
+    }
+    response = api.post(f"{PREFIX}/runs", json={"name": name, "preset": "demo", "overrides": overrides})
+    assert response.status_code == 422
+    messages = {error["field"]: error["message"] for error in response.json()["errors"]}
+    assert [*messages] == [f"body.overrides.{setting}" for setting in [*overrides][:3]]
+    with pytest.raises(ConfigError) as caught:
+        load_config(PRESETS / "demo.toml", {key: overrides[key] for key in [*overrides][:2]}, "--set")
+    for fault in caught.value.faults:
+        assert str(fault) == f"{fault.source}: {messages[f'body.overrides.{fault.setting}']}"
+    assert messages["body.overrides.solver.reward.type"].endswith("got 'evolrl'; did you mean 'evol_rl'?")
 
 
 UNREADY = {

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 
+from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.evaluation import Suite
-from core.settings.parsing import ConfigError, load_config
+from core.settings.parsing import OVERRIDES, ConfigError, load_despite_faults
 from core.suggestions import no_such
 from core.types import TINY_BASES
 from services.api.problems import invalid
 from services.api.schemas import PresetDetails
 
+_HARMLESS = "a number or a word that settings choose among, or a benchmark's or a suite's name"
 _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Word = Annotated[str, Field(max_length=100)]
@@ -77,23 +80,35 @@ def configured(
 ) -> RunConfig:
     """The configuration that the flow will make of a preset and the overrides, so that errors are reported at once.
 
-    Raises `RequestValidationError`, which names the field. A text must be one of the words that settings choose among,
-    or one of `names`. Any other text names a file, program or address of the server, which a caller must not choose.
+    Raises `RequestValidationError` with all faults, each with its field. A text must be one of the words that settings
+    choose among, or one of `names`. Any other text names a file, program or address of the server, which a caller must
+    not choose.
     """
     path = presets.get(preset)
     if path is None:
         raise invalid("preset", f"{preset}: {no_such('preset', sorted(presets), preset)}")
-    for name, value in overrides.items():
-        if isinstance(value, str) and value not in _words() | names:
-            expected = "a number or a word that settings choose among, or a benchmark's or a suite's name"
-            raise invalid(f"overrides.{name}", f"expected {expected}, got {value!a}")
     length = {"iterations": iterations} if iterations else {}
     try:
-        return load_config(path, {**overrides, **length})
+        config, faults = load_despite_faults(path, {**overrides, **length})
     except ConfigError as error:
-        # The refusal names the field `overrides` already.
-        faults = [str(replace(fault, source=None)) for fault in error.faults]
-        raise invalid("overrides", "; ".join(faults) or str(error).removeprefix(f"{path}: ")) from error
+        raise invalid("preset", str(error).replace(str(path), preset)) from error
+    wrong = {fault.setting for fault in faults}
+    faults += [
+        Fault(name, f"{value!a}", _HARMLESS, source=OVERRIDES)
+        for name, value in overrides.items()
+        if isinstance(value, str) and value not in _words() | names and name not in wrong
+    ]
+    if config is None or faults:
+        raise RequestValidationError([_problem(fault) for fault in faults])
+    return config
+
+
+def _problem(fault: Fault) -> dict[str, Any]:
+    """A fault in the form of FastAPI's errors. One without a source is in the preset's own file."""
+    if fault.source is None:
+        return {"loc": ("body", "preset"), "msg": str(fault)}
+    message = str(replace(fault, source=None)).removeprefix(f"{fault.setting}: ")
+    return {"loc": ("body", "overrides", fault.setting), "msg": message}
 
 
 @cache

@@ -160,7 +160,7 @@ function StartForm() {
       <select value=${fields.preset} onChange=${setField("preset")}>${presets?.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}</select>
     </label>
     ${about && html`<p class="about">${about}</p>`}
-    <label>Name <input value=${fields.name} onInput=${setField("name")} placeholder=${fields.preset} pattern="[a-z0-9][a-z0-9._\\-]*" maxlength="64" /></label>
+    <label>Name <input value=${fields.name} onInput=${setField("name")} placeholder=${fields.preset} pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*" title="At most 64 letters, digits and . _ -, first a letter or digit" maxlength="64" /></label>
     <label>Iterations <input type="number" min="1" value=${fields.iterations} onInput=${setField("iterations")} placeholder="from the preset" /></label>
     <label>Settings <textarea rows="2" value=${fields.settings} onInput=${setField("settings")} placeholder="dataset.candidates = 320"></textarea></label>
     <button>Start run</button>
