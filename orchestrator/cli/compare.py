@@ -68,7 +68,7 @@ def compare_command(
             every = [model for group in models.values() for model in group]
             comparison = compare_models(session, every, protocols, metrics or [None])
             if picture is not None:
-                _write(picture, _model_picture(session, comparison, models, series or [], by))
+                _write(picture, _model_picture(session, comparison, models, series or [], by), as_json)
             if as_json:
                 print(TypeAdapter(ModelComparison).dump_json(comparison, indent=1).decode())
             else:
@@ -86,7 +86,7 @@ def _compare_arms(session: Session, names: Sequence[str], picture: Path | None, 
     if picture is not None:
         from orchestrator.report.comparison import arm_panel, picture_of  # matplotlib takes a second to import
 
-        _write(picture, picture_of([arm_panel(comparison)]))
+        _write(picture, picture_of([arm_panel(comparison)]), as_json)
     if as_json:
         print(TypeAdapter(Comparison).dump_json(comparison, indent=1).decode())
     else:
@@ -103,14 +103,15 @@ def _compare_series(
     if picture is not None:
         from orchestrator.report.comparison import picture_of, series_panel
 
-        _write(picture, picture_of([series_panel(name, lines, by) for name, lines in curves.items()]))
+        _write(picture, picture_of([series_panel(name, lines, by) for name, lines in curves.items()]), as_json)
     if as_json:
         print(TypeAdapter(dict[str, dict[str, Curve]]).dump_json(curves, indent=1).decode())
 
 
-def _write(picture: Path, png: bytes) -> None:
+def _write(picture: Path, png: bytes, as_json: bool) -> None:
     with written(picture) as temporary:
         temporary.write_bytes(png)
+    typer.echo(f"wrote {picture}", err=as_json)  # with --json, only JSON is on standard output
 
 
 def _model_picture(

@@ -12,7 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from core.settings.parsing import ConfigError
-from orchestrator.cli.terminal import RunName, clear_errors, written
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors, written
 from orchestrator.installation.home import home
 from services.record_exports import export_records
 from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
@@ -57,14 +57,15 @@ def questions(
     text: Text = None,
     oracle: Oracle = None,
     oracle_verdict: OracleVerdict = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write questions with their labels: .jsonl, .csv, .parquet, or a .zip for Hugging Face.
 
-    The manifest is written beside the file, and printed (docs/api.md, exports).
+    The manifest is written beside the file; --json prints it too (docs/api.md, exports).
     """
     with clear_errors():
         filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, oracle, oracle_verdict)
-        _export(Selection(run, iterations, "questions", filters), file)
+        _export(Selection(run, iterations, "questions", filters), file, as_json)
 
 
 @export.command("votes")
@@ -82,14 +83,16 @@ def votes(
     text: Text = None,
     oracle: Oracle = None,
     oracle_verdict: OracleVerdict = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write votes on questions, one row for each: .jsonl, .csv, .parquet, or a .zip for Hugging Face.
 
-    The options choose the questions. The manifest is written beside the file, and printed (docs/api.md, exports).
+    The options choose the questions. The manifest is written beside the file; --json prints it too (docs/api.md,
+    exports).
     """
     with clear_errors():
         filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, oracle, oracle_verdict)
-        _export(Selection(run, iterations, "votes", filters, texts), file)
+        _export(Selection(run, iterations, "votes", filters, texts), file, as_json)
 
 
 @export.command("evaluation")
@@ -98,16 +101,17 @@ def evaluation(
         str, typer.Argument(metavar="ID", help="Id of the evaluation, which coevo evaluate prints.", show_default=False)
     ],
     file: File,
+    as_json: AsJson = False,
 ) -> None:
     """Write an evaluation's records: .jsonl, .csv or .parquet, with every question, its answers and their verdicts.
 
-    The manifest is written beside the file, and printed (docs/evaluation.md).
+    The manifest is written beside the file; --json prints it too (docs/evaluation.md).
     """
     with clear_errors():
         kind = _format(file, _RECORDS)
         coevo_home = home()
         store = open_store(coevo_home.database)
-        _copy(export_records(store, coevo_home.exports, coevo_home.texts, key, kind), file)
+        _copy(export_records(store, coevo_home.exports, coevo_home.texts, key, kind), file, as_json)
 
 
 def _filter(
@@ -134,11 +138,11 @@ def _filter(
         raise ConfigError(f"--{option}: {first['msg']}, got {first['input']!r}") from error
 
 
-def _export(selection: Selection, file: Path) -> None:
+def _export(selection: Selection, file: Path, as_json: bool) -> None:
     kind = _format(file, _QUESTIONS)
     coevo_home = home()
     store = open_store(coevo_home.database)
-    _copy(export_rows(store, coevo_home.exports, selection, kind, coevo_home.texts), file)
+    _copy(export_rows(store, coevo_home.exports, selection, kind, coevo_home.texts), file, as_json)
 
 
 def _format(file: Path, formats: Mapping[str, Kind]) -> Kind:
@@ -147,8 +151,12 @@ def _format(file: Path, formats: Mapping[str, Kind]) -> Kind:
     return formats[file.suffix]
 
 
-def _copy(exported: Export, file: Path) -> None:
-    for source, target in ((exported.path, file), (manifest_path_of(exported.path), manifest_path_of(file))):
+def _copy(exported: Export, file: Path, as_json: bool) -> None:
+    manifest = manifest_path_of(file)
+    for source, target in ((exported.path, file), (manifest_path_of(exported.path), manifest)):
         with written(target) as temporary:
             shutil.copyfile(source, temporary)
-    print(json.dumps(exported.manifest, indent=1))
+    if as_json:
+        print(json.dumps(exported.manifest, indent=1))
+    else:
+        print(f"wrote {exported.manifest['rows']:,} rows to {file}, and their manifest to {manifest}")

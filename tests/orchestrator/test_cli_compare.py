@@ -151,9 +151,15 @@ def test_a_folder_is_found_by_any_path_to_it(store: Store, tmp_path: Path, monke
     assert comparison["rows"][0]["cells"]["amc23"]["figure"]["value"] == 1
 
 
+def test_with_json_the_picture_s_path_is_not_on_standard_output(store: Store, tmp_path: Path) -> None:
+    picture = str(tmp_path / "k.png")
+    json.loads(output_of("mine:base", "mine:1", "--benchmark", "aime24", "--picture", picture, "--json"))
+
+
 def test_models_are_drawn_by_k(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
     picture = tmp_path / "k.png"
-    output_of("mine:base", "mine:1", "--benchmark", "aime24", "--benchmark", "aime25", "--picture", str(picture))
+    arguments = ("mine:base", "mine:1", "--benchmark", "aime24", "--benchmark", "aime25", "--picture", str(picture))
+    assert f"wrote {picture}\n" in output_of(*arguments)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [panel.title for panel in panels] == [
         f"{benchmark}: {figure}"

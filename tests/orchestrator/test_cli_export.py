@@ -27,7 +27,7 @@ def key(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def exported(*arguments: str | Path) -> tuple[Any, list[Any]]:
     """The printed manifest, and the rows of the JSONL file, which is the last argument."""
-    result = CliRunner().invoke(app, ["export", *map(str, arguments)])
+    result = CliRunner().invoke(app, ["export", *map(str, arguments), "--json"])
     assert result.exit_code == 0, result.output
     manifest, file = json.loads(result.stdout), Path(arguments[-1])
     assert json.loads(file.with_name(f"{file.name}.manifest.json").read_text()) == manifest
@@ -65,6 +65,14 @@ def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
         (vote.question_id, vote.sample_index, None) for vote in voted
     ]
     assert manifest["iterations"] == [1, 2, 3]
+
+
+def test_without_json_the_files_and_the_number_of_rows_are_printed(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    for arguments, rows in ((("questions", "demo", "1"), "320"), (("evaluation", key), "8")):
+        result = CliRunner().invoke(app, ["export", *arguments, str(file)])
+        assert result.stdout == f"wrote {rows} rows to {file}, and their manifest to {file}.manifest.json\n"
+        assert (tmp_path / "all.csv.manifest.json").is_file()
 
 
 @pytest.mark.parametrize(
