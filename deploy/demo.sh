@@ -9,4 +9,4 @@ $coevo up --free-ports
 $coevo run demo
 $coevo report demo --summary
 echo "report: $($coevo report demo)"
-[ -z "$keep" ] || { $coevo status; echo "the services are still up; $coevo down ends them"; }
+[ -z "$keep" ] || { $coevo status --secrets; echo "the services are still up; $coevo down ends them"; }

@@ -32,6 +32,10 @@ Key = Annotated[
 ]
 
 
+DASHBOARD = "Dashboard"  # what its line begins with
+REFERENCE = "/api/docs"  # the page of the API's reference
+
+
 def client(url: str | None, key: str | None) -> ApiClient:
     """A client of the REST API at `url`; by default of the API that `coevo up` started, else at `coevo api`'s port.
 
@@ -39,9 +43,14 @@ def client(url: str | None, key: str | None) -> ApiClient:
     """
     from services.api.client import ApiClient  # imported here so that no other command waits for it
 
-    if url is None and (local_url := _local_api_url()):
+    if url is not None:
+        return ApiClient(url, key)
+    if local_url := _local_api_url():
         return ApiClient(local_url, key or home().api_key)
-    return ApiClient(url or f"http://127.0.0.1:{cluster.Ports().api}", key)
+    usual = f"http://127.0.0.1:{cluster.Ports().api}"
+    note = f"`coevo up` has started no API from this COEVO_HOME ({home().path}), so {usual} is asked"
+    typer.echo(f"{note}, which may be another's; --url or COEVO_API_URL names an API", err=True)
+    return ApiClient(usual, key)
 
 
 def _local_api_url() -> str:
@@ -64,8 +73,8 @@ def addresses(home: Home, services: Services, secrets: bool = False) -> dict[str
     """
     api, rows = services.api_url, []
     if api:
-        rows = [("Dashboard", page(api, home.api_key if secrets else None))]
-        rows += [("REST API", f"{api}/api/v1 (described at {api}/api/openapi.json)")]
+        rows = [(DASHBOARD, page(api, home.api_key if secrets else None))]
+        rows += [("REST API", f"{api}/api/v1 (described at {api}{REFERENCE})")]
     password = f", password {services.prefect_auth}" if secrets and services.prefect_auth else ""
     rows += [
         ("Prefect UI", f"{services.prefect_url}{password}"),

@@ -19,7 +19,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from core.settings.parsing import ConfigError
-from orchestrator.cli.addresses import Key, Url, client, known_prefect, page
+from orchestrator.cli.addresses import REFERENCE, Key, Url, client, known_prefect, page
 from orchestrator.cli.question import p_hat_of, printable, show
 from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
 from orchestrator.installation import cluster
@@ -73,7 +73,7 @@ def api(
         url = f"http://{host}:{port}"
         own_key = None if no_keys or not is_loopback else _own_key(home(), store)
         dashboard = page(url, own_key if sys.stdout.isatty() else None)  # the key must not get into a log
-        print(f"dashboard {dashboard}, API {url}{PREFIX}, described at {url}/api/openapi.json; {message}", flush=True)
+        print(f"dashboard {dashboard}, API {url}{PREFIX}, described at {url}{REFERENCE}; {message}", flush=True)
         os.environ[_NEEDS_KEYS] = "no" if no_keys else "yes"
         os.environ[_IS_SINGLE] = "yes" if workers == 1 else "no"
         app_factory = f"{__name__}:{worker_app.__name__}"

@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from sqlalchemy.orm import Session
 
 from core.statistics.remaining import Remaining
-from orchestrator.cli.addresses import addresses, lines_of
+from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
 from orchestrator.cli.question import printable
 from orchestrator.cli.runs import state_cells
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
@@ -109,6 +109,8 @@ def status(
             return
         print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
         print(*lines_of(shown), sep="\n", end="\n" if shown else "")
+        if DASHBOARD in shown and not secrets:
+            print("`coevo status --secrets` prints the dashboard's address with its key")
         wide().print(_run_table([*unstored, *stored], states))
         if known.problem:
             print(f"Runs that only Prefect knows are missing: {printable(known.problem)}")

@@ -57,9 +57,8 @@ class Ports:
         """The ports with every 0 replaced by a free port. Raises `StartError` if a given port is in use."""
         if taken := self.taken():
             listed = ", ".join(f"{port} (--{name}-port)" for name, port in taken.items())
-            raise StartError(
-                f"port in use on 127.0.0.1: {listed}; free it, or give another one (0 takes any free port)"
-            )
+            remedy = "free it, give another one (0 takes any free port), or start with --free-ports"
+            raise StartError(f"port in use on 127.0.0.1: {listed}; {remedy}")
         return Ports(**{name: port or free_port() for name, port in self._items()})
 
     def taken(self) -> dict[str, int]:

@@ -64,21 +64,31 @@ def test_a_command_uses_the_api_of_this_home_unless_told_otherwise(
 
 
 def test_without_services_commands_use_the_default_address_of_coevo_api(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """They say so, since another home's API may listen there."""
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
-    assert client(None, None).url == f"http://127.0.0.1:{cluster.Ports().api}"
+    address = f"http://127.0.0.1:{cluster.Ports().api}"
+    assert client(None, None).url == address
+    note = f"`coevo up` has started no API from this COEVO_HOME ({tmp_path}), so {address} is asked"
+    assert note in capsys.readouterr().err
+    assert client(ELSEWHERE, None).url == ELSEWHERE
+    assert capsys.readouterr().err == ""
 
 
 def test_status_prints_every_address_and_no_secret(api_url: str) -> None:
     shown = coevo("status")
     for address in (api_url, f"{api_url}/api/v1", *(f"127.0.0.1:{port}" for port in (6001, 6002, 6003, 6004))):
         assert address in shown
+    assert f"described at {api_url}/api/docs" in shown
+    before, hint, after = shown.partition("\n`coevo status --secrets` prints the dashboard's address with its key\n")
+    assert hint
     key = Home(Path(os.environ["COEVO_HOME"])).api_key
-    assert not [secret for secret in ("secret", "password", key) if secret in shown]
+    assert not [secret for secret in ("secret", "password", key) if secret in before + after]
     with_them = coevo("status", "--secrets")
     assert f"{api_url}/#key={key}" in with_them
+    assert "coevo status --secrets" not in with_them
     assert "http://127.0.0.1:6004, password coevo:password" in with_them
 
 

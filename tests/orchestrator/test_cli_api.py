@@ -100,9 +100,7 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
         assert "HTTP 422: body.decision: Input should be" in _coevo(url, key, "runs", "decide", "demo", "no").stderr
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=30)[0]
-    assert output.startswith(
-        f"dashboard {url}, API {url}/api/v1, described at {url}/api/openapi.json; requests need a key"
-    )
+    assert output.startswith(f"dashboard {url}, API {url}/api/v1, described at {url}/api/docs; requests need a key")
     assert Home(home_folder).api_key not in output
     assert "runs cannot be started, since no Prefect server is known" in output
     shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout

@@ -44,6 +44,15 @@ def test_services_that_are_still_starting_are_waited_for(tmp_path: Path) -> None
     assert _Starting.requests > 2
 
 
+def test_a_port_that_is_taken_is_named_with_its_option_and_the_way_out(tmp_path: Path) -> None:
+    with listening(_Starting) as url:
+        taken = int(url.rpartition(":")[2])
+        with pytest.raises(
+            cluster.StartError, match=rf"{taken} \(--api-port\); free it, .* or start with --free-ports$"
+        ):
+            cluster.Ports(0, 0, 0, 0, taken).resolved()
+
+
 def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_STARTING_S", 0.0)
     silent = f"http://127.0.0.1:{cluster.free_port()}"
