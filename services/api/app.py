@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, params
 
 from services.api import examples, metrics, problems
 from services.api.access.body_limit import BodyLimit
@@ -14,6 +14,7 @@ from services.api.access.origins import REFUSALS, OwnMachineOnly
 from services.api.dependencies import in_own_threads
 from services.api.prefect import Prefect
 from services.api.problems import documented
+from services.api.query_parameters import refuse_unknown_parameters
 from services.api.routes import (
     administration,
     alerts,
@@ -40,6 +41,7 @@ from services.api.routes.triggers import RefuseUnready
 from services.api.schemas import Health
 from services.dashboard import pages as dashboard
 from services.prefect_server import PrefectServer
+from storage.rows import Scope
 from storage.session import Store
 
 PREFIX = "/api/v1"
@@ -92,7 +94,11 @@ def create_app(
     app.state.describe_preset = describe_preset
     app.state.metrics = metrics.registry_of(store, app.state.prefect)
     problems.install(app)
-    may_read = [Depends(needs("read"))] if ask_for_keys else []
+    known_parameters = Depends(refuse_unknown_parameters)
+
+    def dependencies(scope: Scope) -> list[params.Depends]:
+        return [Depends(needs(scope)), known_parameters] if ask_for_keys else [known_parameters]
+
     refusals = documented(401, 403, 422) if ask_for_keys else documented(422)
     for module in (
         runs,
@@ -110,27 +116,29 @@ def create_app(
         audits,
         run_notes,
     ):
-        app.include_router(module.router, prefix=PREFIX, dependencies=may_read, responses=refusals)
-    may_run = [Depends(needs("run"))] if ask_for_keys else []
+        app.include_router(module.router, prefix=PREFIX, dependencies=dependencies("read"), responses=refusals)
     for router in (triggers.router, evaluating.router, alerts.acknowledging, run_notes.writing):
-        app.include_router(router, prefix=PREFIX, dependencies=may_run, responses={**refusals, **REFUSALS})
-    may_label = [Depends(needs("label"))] if ask_for_keys else []
+        app.include_router(router, prefix=PREFIX, dependencies=dependencies("run"), responses={**refusals, **REFUSALS})
     for router in (labelling.router, audits.drawing):
-        app.include_router(router, prefix=PREFIX, dependencies=may_label, responses={**refusals, **REFUSALS})
+        app.include_router(
+            router, prefix=PREFIX, dependencies=dependencies("label"), responses={**refusals, **REFUSALS}
+        )
     if ask_for_keys:
-        may_administer, responses = [Depends(needs("admin"))], {**refusals, **REFUSALS}
-        app.include_router(administration.router, prefix=PREFIX, dependencies=may_administer, responses=responses)
+        responses = {**refusals, **REFUSALS}
+        app.include_router(
+            administration.router, prefix=PREFIX, dependencies=dependencies("admin"), responses=responses
+        )
     app.add_middleware(BodyLimit)
     if not ask_for_keys:
         app.add_middleware(OwnMachineOnly)
     app.add_middleware(DefaultHeaders, headers=SAFE)
 
-    app.include_router(metrics.router, dependencies=may_read, responses=refusals)
+    app.include_router(metrics.router, dependencies=dependencies("read"), responses=refusals)
 
     dashboard.install(app)
     examples.install(app)
 
-    @app.get("/healthz", tags=["health"])
+    @app.get("/healthz", tags=["health"], dependencies=[known_parameters], responses=documented(422))
     @in_own_threads("health", 1)
     def healthz() -> Health:
         """Whether the API and its database answer. It has a thread of its own, and waits for no other route."""

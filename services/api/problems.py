@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_ERRORS = 20  # that an answer lists; `detail` has the number of the others
-_LONGEST_NAME, _LONGEST_MESSAGE = 100, 500  # characters: both may hold what a client sent
+LONGEST_NAME, _LONGEST_MESSAGE = 100, 500  # characters: both may hold what a client sent
 
 
 class FieldProblem(BaseModel):
@@ -106,7 +106,7 @@ def _invalid(_request: Request, error: Exception) -> JSONResponse:
     errors = error.errors()
     fields = [
         FieldProblem(
-            field=_shortened(".".join(str(part) for part in problem["loc"]), _LONGEST_NAME),
+            field=_shortened(".".join(str(part) for part in problem["loc"]), LONGEST_NAME),
             message=_shortened(problem["msg"], _LONGEST_MESSAGE),
         )
         for problem in errors[:_MOST_ERRORS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from core.types import OracleVerdict, Verdict
 from storage.queries.browse import QuestionFilter
@@ -12,8 +12,6 @@ from storage.queries.browse import QuestionFilter
 
 class QuestionFilters(BaseModel):
     """Which questions to select."""
-
-    model_config = ConfigDict(extra="forbid")
 
     verdict: list[Verdict] = Field([], max_length=6, description="Questions with one of these verdicts.")
     p_hat_min: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)

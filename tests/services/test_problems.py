@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,9 @@ ITERATION = f"/runs/{RUN}/iterations/1"
         (f"{ITERATION}/questions?limit=201", 422, "query.limit: Input should be less than or equal to 200"),
         (f"{ITERATION}/questions?verdict=nice", 422, "query.verdict.0: Input should be 'kept'"),
         (f"{ITERATION}/questions?p_hat_min=nan", 422, "query.p_hat_min: Input should be a finite number"),
-        (f"{ITERATION}/questions?colour=red", 422, "query.colour: Extra inputs are not permitted"),
+        (f"{ITERATION}/questions?verdicts=kept", 422, "query.verdicts: no such parameter (did you mean verdict?)"),
+        ("/runs?status=failed", 422, "query.status: no such parameter (did you mean state?); expected one of name, "),
+        ("/runs/nobody/stages?limit=1", 422, "query.limit: this route has no parameters"),
         (f"{ITERATION}/questions?after=%00x", 400, "after: expected `next` of a page in the same order"),
         (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after: expected `next` of a page in the same order"),
         (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after: expected `next`"),
@@ -74,6 +77,19 @@ def test_a_refused_request_is_answered_with_a_problem(api: TestClient, path: str
     assert detail in problem["detail"]
     if status == 422:
         assert problem["errors"][0]["field"] == problem["detail"].split(": ")[0]
+
+
+def test_every_route_refuses_a_parameter_that_it_does_not_have(api: TestClient) -> None:
+    values = {"run": RUN, "role": "solver", "kind": "jsonl"}
+    paths = api.get("/api/openapi.json").json()["paths"]
+    assert len(paths) > 50
+    for path, operations in paths.items():
+        filled = re.sub(r"{(\w+)}", lambda match: values.get(match[1], "1"), path)
+        for method in operations:
+            headers = {"Content-Type": "application/json", "Origin": "http://localhost"}
+            response = api.request(method, f"{filled}?colour=red", headers=headers)
+            assert response.status_code == 422, (method, path)
+            assert [error["field"] for error in response.json()["errors"]] == ["query.colour"], (method, path)
 
 
 def test_a_failing_database_is_answered_with_503_and_without_the_cause(sqlite: Store, tmp_path: Path) -> None:

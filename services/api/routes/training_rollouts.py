@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass
 
 from core.types import Role, TrainingRollout
@@ -39,8 +39,6 @@ class TrainingRolloutText(TrainingRollout):
 
 class RolloutQuery(BaseModel):
     """Which rollouts to list, and in which order."""
-
-    model_config = ConfigDict(extra="forbid")
 
     step: int | None = Field(None, ge=0, le=_LARGEST, description="Rollouts of this step.")
     prompt: int | None = Field(None, ge=0, le=_LARGEST, description="Rollouts of the prompt at this position in steps.")

@@ -1,0 +1,29 @@
+"""The refusal of query parameters that a route does not have: a mistyped filter would otherwise select everything."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+
+from core.suggestions import no_such
+from services.api.problems import LONGEST_NAME
+
+
+async def refuse_unknown_parameters(request: Request) -> None:  # async, because it waits for nothing
+    """Check the names of the query's parameters against those that the API's description lists for the route.
+
+    Raises `RequestValidationError` with one entry for each unknown name.
+    """
+    if not request.query_params:
+        return
+    operation = request.app.openapi()["paths"][request.scope["route"].path_format][request.method.lower()]
+    known = [entry["name"] for entry in operation.get("parameters", []) if entry["in"] == "query"]
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        # The names are shortened before they are compared, because the time grows with the square of their length.
+        short = [name[:LONGEST_NAME] for name in unknown]
+        raise RequestValidationError([{"loc": ("query", name), "msg": _message(name, known)} for name in short])
+
+
+def _message(name: str, known: list[str]) -> str:
+    return no_such("parameter", known, name) if known else "this route has no parameters"
