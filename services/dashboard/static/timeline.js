@@ -2,6 +2,7 @@
 import { html } from "/static/preact.js";
 import { Chart, MARGIN } from "./charts.js";
 import { humanise } from "./format.js";
+import { isLive } from "./parts.js";
 
 const MAX_TIMELINE_ROWS = 30; // the last iterations; the table below the chart has all of them
 /** @type {Record<string, string>} */
@@ -27,23 +28,35 @@ export const stageColour = (stage) => STAGE_COLOURS[stage] ?? "var(--muted)";
  * The stages of each iteration one after the other, as bars that show how long they worked; one row for each iteration.
  *
  * @param {Schemas["Stage"][]} stages
- * @param {number} now in ms; a stage that is running has worked until then
+ * @param {Schemas["RunWithConfig"]} run
  */
-function timelineBars(stages, now) {
+function timelineBars(stages, run) {
   const shownIterations = new Set([...new Set(stages.map((stage) => stage.iteration))].slice(-MAX_TIMELINE_ROWS));
   /** @type {TimelineBar[]} */
   const bars = [];
   for (const stage of stages.filter(({ iteration }) => shownIterations.has(iteration))) {
     const from = bars.findLast((bar) => bar.iteration === stage.iteration)?.to ?? 0;
-    const seconds = stage.seconds ?? Math.max(0, (now - new Date(stage.started_at).getTime()) / 1000);
+    const seconds = stage.seconds ?? secondsOfUnfinished(stage, run);
     bars.push({ ...stage, from, to: from + seconds, colour: stageColour(stage.stage) });
   }
   return bars;
 }
 
-/** @param {{ stages: Schemas["Stage"][], now: number, label: string }} props */
-export function Timeline({ stages, now, label }) {
-  const bars = timelineBars(stages, now);
+/**
+ * How long a stage without an end has worked: until now, or until its run was cancelled or interrupted.
+ *
+ * @param {Schemas["Stage"]} stage
+ * @param {Schemas["RunWithConfig"]} run
+ */
+function secondsOfUnfinished({ iteration, stage, started_at }, run) {
+  const isAtWork = isLive(run) && run.iteration === iteration && run.stage === stage;
+  const end = isAtWork ? Date.now() : new Date(run.since).getTime();
+  return Math.max(0, (end - new Date(started_at).getTime()) / 1000);
+}
+
+/** @param {{ stages: Schemas["Stage"][], run: Schemas["RunWithConfig"], label: string }} props */
+export function Timeline({ stages, run, label }) {
+  const bars = timelineBars(stages, run);
   /** @param {number} width */
   const draw = (width) =>
     Plot.plot({

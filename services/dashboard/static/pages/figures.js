@@ -253,8 +253,10 @@ function Signal({ title, unit, isShare, lines }) {
   </div>`;
 }
 
-/** @param {{ stages: Stage[], iterations: IterationSummary[], url: string }} props */
-export function Stages({ stages, iterations, url }) {
+/**
+ * @param {{ run: Schemas["RunWithConfig"], stages: Stage[], iterations: IterationSummary[], url: string }} props
+ */
+export function Stages({ run, stages, iterations, url }) {
   const names = [...new Set(stages.map(({ stage }) => stage))];
   const table = {
     head: ["iteration", "stage", "status", "attempt", "duration", "error"],
@@ -267,7 +269,7 @@ export function Stages({ stages, iterations, url }) {
       error ?? "",
     ]),
   };
-  const chart = html`<${Timeline} stages=${stages} now=${Date.now()} label="Stages by iteration" /><${Legend} items=${names.map((name) => [humanise(name), stageColour(name)])} />`;
+  const chart = html`<${Timeline} stages=${stages} run=${run} label="Stages by iteration" /><${Legend} items=${names.map((name) => [humanise(name), stageColour(name)])} />`;
   return html`<${Panel} title="Time by stage" wide table=${table}>
     ${stages.length ? chart : html`<${Empty}>No stage has started yet.</${Empty}>`}
     <ul class="links">

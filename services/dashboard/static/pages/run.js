@@ -136,7 +136,7 @@ function Run({ run, data, refetch }) {
       <${Rewards} run=${run.name} metrics=${rewards} />
       <${Matrix} run=${run.name} />
       <${Signals} seriesPoints=${seriesPoints} />
-      <${Stages} stages=${stages} iterations=${iterations} url=${url} />
+      <${Stages} run=${run} stages=${stages} iterations=${iterations} url=${url} />
       <${Cost} run=${run.name} pollMs=${isLive(run) ? AUDITS_POLL_MS : 0} />
       <${Panel} id="alerts" title="Alerts" wide about="Alerts from the guard and the drift rules.">
         <${AlertList} alerts=${alerts.items} refetch=${refetch} empty="No alerts." />
@@ -173,10 +173,10 @@ function Actions({ run, refetch }) {
 function CurrentState({ run, stages }) {
   const current = stages.find(({ iteration, stage }) => iteration === run.iteration && stage === run.stage);
   const { progress_done: done, progress_total: total } = current ?? {};
-  const progress = run.state === "running" && total;
+  const hasProgress = run.state === "running" && Boolean(total);
   return html`<div class="now" aria-live="polite">
     <${Reason} run=${run}>
-      ${progress && html`<progress max=${total} value=${done} aria-label=${`${humanise(String(run.stage))} ${run.iteration}`}></progress>`}
+      ${hasProgress && html`<progress max=${total} value=${done} aria-label=${`${humanise(String(run.stage))} ${run.iteration}`}></progress>`}
     </${Reason}>
     ${current?.status === "failed" && html`<${LastLines} run=${run.name} stage=${current} />`}
   </div>`;
