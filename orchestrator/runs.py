@@ -109,8 +109,8 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
 
 def ended_as(store: Store, run: str) -> RunStatus | None:
     """How a run has ended by its stages, whatever became of its process; None if something is left to do."""
+    config = stored_config(store, run)
     with store.read() as session:
-        config = parse_config(queries.runs.get_run(session, run).config, source=f"run {run}")
         done = {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, run) if row.status == "done"}
     for t, stage in plan(config):
         if (t, stage) not in done:
