@@ -64,7 +64,8 @@ def iterations_of(session: Session, selection: Selection) -> tuple[int, ...]:
         if not labelled:
             raise NotFinal(f"run {run}: it has no iteration whose questions are all labelled yet")
         return tuple(labelled)
-    queries.runs.refuse_missing_iteration(session, run, chosen[-1])
+    for end in (chosen[-1], chosen[0]):
+        queries.runs.refuse_missing_iteration(session, run, end)
     for iteration in chosen:
         if not queries.questions.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")

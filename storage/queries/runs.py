@@ -115,10 +115,17 @@ def origin_of(session: Session, name: str) -> RunOrigin:
 
 
 def refuse_missing_iteration(session: Session, name: str, iteration: int) -> None:
-    """Raise `NotThere` when there is no such run, or when it is not planned to have this iteration."""
-    planned = get_run(session, name).iterations
-    if iteration > planned:
-        raise NotThere(f"run {name}, iteration {iteration}: no such iteration; the run has iterations 0 to {planned}")
+    """Raise `NotThere` when there is no such run, when it is not planned to have this iteration, or when the iteration
+    is 0 and is only the evaluation of the base model. In a self-training run, iteration 0 has the given prompts."""
+    run = get_run(session, name)
+    if iteration > run.iterations:
+        listed = f"the run has iterations 0 to {run.iterations}"
+        raise NotThere(f"run {name}, iteration {iteration}: no such iteration; {listed}")
+    if iteration == 0 and run.config.get("kind") == "co_evolve":
+        raise NotThere(
+            f"run {name}, iteration 0: it is the evaluation of the base model, and has no questions and no training; "
+            "the first iteration with questions is 1"
+        )
 
 
 def list_runs(session: Session) -> list[RunDetail]:

@@ -170,7 +170,15 @@ def test_a_seed_is_text_since_json_numbers_have_fewer_bits(store: Store, tmp_pat
 
 def test_statistics_have_verdict_counts_and_a_histogram_of_p_hat(api: TestClient) -> None:
     statistics = get(api, f"{ITERATION}/statistics")
-    assert statistics["verdicts"] == {"kept": 2, "too_easy": 1, "malformed": 1, "too_hard": 1}
+    assert statistics["verdicts"] == get(api, f"/runs/{RUN}/iterations")[-1]["verdicts"]
+    assert statistics["verdicts"] == {
+        "kept": 2,
+        "too_easy": 1,
+        "malformed": 1,
+        "too_hard": 1,
+        "no_majority": 0,
+        "duplicate": 0,
+    }
     lo, hi = wilson(2, 5) or (0, 0)
     assert statistics["kept"] == pytest.approx({"value": 0.4, "lo": lo, "hi": hi, "n": 5})
     assert statistics["mean_p_hat"] == pytest.approx((0.5 + 0.75 + 1 + 0.25) / 4)
@@ -244,7 +252,8 @@ def test_exports_are_files_with_a_manifest(api: TestClient) -> None:
 
 def test_prompts_without_votes_are_exported_but_cannot_be_audited(api: TestClient, store: Store) -> None:
     with store.write() as session:
-        queries.runs.create_run(session, name="given", config=CoEvolution())
+        config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "a test")
+        queries.runs.create_run(session, name="given", config=config)
         prompt = Question(question_id("given", 0, 0), "given", 0, 0, "What is 1 + 2?", "What is 1 + 2?", None, 0, "3")
         queries.questions.add_questions(session, [prompt])
         queries.questions.add_labels(session, [LabelledQuestion(prompt.id, prompt.text, None, "kept")])
@@ -257,6 +266,28 @@ def test_prompts_without_votes_are_exported_but_cannot_be_audited(api: TestClien
     assert (refused.status_code, refused.json()["detail"]) == (
         409,
         "run given, iteration 0: no question has a pseudo-label to be audited",
+    )
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "iterations/0/questions",
+        "iterations/0/statistics",
+        "iterations/0/clusters",
+        "iterations/0/samples/human",
+        "export?iterations=0",
+        "export?iterations=0-1",
+        "export/rows?iterations=0-1",
+        "training/solver/0/steps",
+    ],
+)
+def test_every_route_says_that_the_base_model_has_no_questions(api: TestClient, route: str) -> None:
+    response = api.get(f"{PREFIX}/runs/{RUN}/{route}")
+    assert (response.status_code, response.json()["detail"]) == (
+        404,
+        "run demo, iteration 0: it is the evaluation of the base model, and has no questions and no training; "
+        "the first iteration with questions is 1",
     )
 
 

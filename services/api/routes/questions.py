@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
@@ -78,7 +78,7 @@ def get_statistics(store: StoreDependency, run: RunName, iteration: Iteration) -
         verdicts[verdict] += count
     bins = [Bin(verdict=verdict, p_hat=p_hat, questions=n) for verdict, p_hat, n in counts if p_hat is not None]
     statistics = Statistics(
-        verdicts=verdicts,
+        verdicts={verdict: verdicts[verdict] for verdict in get_args(Verdict)} if counts else {},
         kept=share(verdicts["kept"], verdicts.total()),
         mean_p_hat=stats.mean_p_hat if stats else None,
         unparsed_share=stats.unparsed_share if stats else None,

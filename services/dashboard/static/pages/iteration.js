@@ -5,17 +5,37 @@ import { Histogram } from "../charts.js";
 import { humanise, number } from "../format.js";
 import { Typeset } from "../math.js";
 import { configOf, Empty, ErrorMessage, Heading, isLive, Legend, Loading, Panel, Tile, VERDICTS } from "../parts.js";
-import { runUrl } from "../router.js";
+import { checkpointUrl, runUrl } from "../router.js";
 import { seriesNamed } from "../series.js";
 import { basisOfPoint } from "./audits.js";
-import { filteredUrl, Questions } from "./questions.js";
+import { filteredUrl, Questions, scrolledToQuestions } from "./questions.js";
 
 /** @typedef {import("../series.js").SeriesPoint} SeriesPoint */
 
 const POLL_MS = 6_000;
 
-/** @param {{ run: string, iteration: string, query: URLSearchParams }} props */
-export function IterationPage({ run, iteration, query }) {
+/** @typedef {{ run: string, iteration: string, query: URLSearchParams }} PageProps */
+
+/** @param {PageProps} props */
+export const IterationPage = (props) =>
+  Number(props.iteration) === 0 ? html`<${FirstPage} ...${props} />` : html`<${QuestionsPage} ...${props} />`;
+
+/** Iteration 0, which only has questions where a run trains on given prompts. @param {PageProps} props */
+function FirstPage({ run: name, iteration, query }) {
+  const { data: run, error } = useResponse("/runs/{run}", { run: name });
+  if (run && configOf(run).kind === "self_train") {
+    return html`<${QuestionsPage} run=${name} iteration=${iteration} query=${query} />`;
+  }
+  const url = runUrl(name);
+  const next = html`<nav class="steps" aria-label="Iterations"><a href=${`${url}/1`} rel="next">1 →</a></nav>`;
+  return html`<${Heading} breadcrumbs=${[["Runs", "/"], [name, url]]} title=${`${name}, iteration 0`} aside=${next} />
+    <${Loading} data=${run} error=${error}>
+      <p>Iteration 0 is the base model before any training. It has no questions, only <a href=${checkpointUrl(`${name}/base/0`)}>its evaluation</a>.</p>
+    </${Loading}>`;
+}
+
+/** @param {PageProps} props */
+function QuestionsPage({ run, iteration, query }) {
   const [live, setLive] = useState(true);
   const { data, error } = useResponses(
     [
@@ -95,7 +115,7 @@ function Distribution({ run, url, query, statistics }) {
   const hrefOf = ({ verdict, p_hat }) => {
     const p_hat_min = Math.max(0, p_hat - 0.001).toFixed(4);
     const p_hat_max = Math.min(1, p_hat + 0.001).toFixed(4);
-    return filteredUrl(url, query, { verdict, p_hat_min, p_hat_max });
+    return scrolledToQuestions(filteredUrl(url, query, { verdict, p_hat_min, p_hat_max }));
   };
   const verdicts = VERDICTS.filter((verdict) => statistics.histogram.some((bin) => bin.verdict === verdict));
   const rows = statistics.histogram.map((bin) => [number(bin.p_hat), humanise(bin.verdict), number(bin.questions)]);
@@ -136,7 +156,7 @@ function SimilarQuestions({ run, url, query, statistics, clusters }) {
   const largerClusters = clusters.filter((cluster) => cluster.size > 1);
   const items = largerClusters.map(
     ({ number: cluster, size, example }) => html`<li key=${cluster}>
-      <a href=${filteredUrl(url, query, { cluster: String(cluster) })}><b>${number(size)}</b> similar</a>
+      <a href=${scrolledToQuestions(filteredUrl(url, query, { cluster: String(cluster) }))}><b>${number(size)}</b> similar</a>
       <${Typeset} text=${example.slice(0, 160)} />
     </li>`,
   );
