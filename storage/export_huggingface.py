@@ -15,7 +15,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the bytes are the same at any ti
 _DATA = "data/train.parquet"  # path of the rows inside the zip
 _ABOUT = {
     "questions": """Questions that a model posed, and labels that models voted for. Nobody but the oracles checked the
-labels. The oracles' verdicts are in the columns `ORACLE_verdict`.""",
+labels.""",
     "votes": """The votes of models on questions that a model posed, one row for each. `question_id` is the key of the
 question in the export of questions.""",
 }
@@ -39,6 +39,8 @@ def write_folder(
 def _card(manifest: Mapping[str, Any]) -> str:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(manifest["verdicts"].items()))
     filters = ", ".join(f"{name} = {value}" for name, value in manifest["filters"].items())
+    audited = [f"`{column['name']}`" for column in manifest["columns"] if column["name"].endswith("_verdict")]
+    oracles = f" The oracles' verdicts are in the columns {', '.join(audited)}." if audited else ""
     columns = "\n".join(f"| `{column['name']}` | {column['description']} |" for column in manifest["columns"])
     return f"""---
 configs:
@@ -47,7 +49,7 @@ configs:
 ---
 # {manifest["run"]}, iterations {", ".join(map(str, manifest["iterations"]))}: {manifest["what"]}
 
-{_ABOUT[manifest["what"]]}
+{_ABOUT[manifest["what"]]}{oracles}
 
 - rows: {manifest["rows"]}
 - questions: {manifest["questions"]} ({verdicts or "none"}), {f"selected by {filters}" if filters else "not filtered"}

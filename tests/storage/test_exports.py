@@ -122,11 +122,22 @@ def test_a_hugging_face_archive_has_a_manifest_and_a_card_that_describe_it(
     assert "- questions: 6 (3 kept, 1 malformed, 2 too_easy), not filtered" in card
     assert f"- voted on by: `{run}/base/0` (sha256 sha of {run}/base/0)" in card
     assert f"sha256 {rows}" in card
+    assert "The oracles' verdicts" not in card  # no oracle has graded any
     with store.write() as session:
         config = parse_config(exported.manifest["config"], "test")
         queries.runs.set_limits(session, run, config.model_copy(update={"iterations": config.iterations + 1}))
     longer = export(store, tmp_path / "longer", Selection(run, "1"), "huggingface")
     assert longer.path.read_bytes() == exported.path.read_bytes()
+
+
+def test_a_card_names_the_columns_with_the_oracles_verdicts(store: Store, run: str, tmp_path: Path) -> None:
+    with store.write() as session:
+        labels = [OracleLabel(f"{run}/1/000000", oracle, "right", "3") for oracle in ("exact", "human")]
+        queries.questions.add_oracle_labels(session, labels)
+    exported = export(store, tmp_path, Selection(run, "1"), "huggingface")
+    with zipfile.ZipFile(exported.path) as archive:
+        card = archive.read("README.md").decode()
+    assert "The oracles' verdicts are in the columns `exact_verdict`, `human_verdict`." in card
 
 
 def test_datasets_loads_the_rows_and_nothing_else(store: Store, run: str, tmp_path: Path, monkeypatch: Any) -> None:
