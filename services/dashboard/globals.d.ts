@@ -36,6 +36,12 @@ type QueryValue = string | number | boolean | readonly string[] | null | undefin
 
 declare global {
   const Plot: typeof ObservablePlot;
+  /** The part of D3 that is used beside Plot, which brings no types of it. */
+  const d3: {
+    nice(start: number, stop: number, count: number): [number, number];
+    ticks(start: number, stop: number, count: number): number[];
+    tickFormat(start: number, stop: number, count: number, specifier?: string): (tick: number) => string;
+  };
   function renderMathInElement(element: HTMLElement, options: object): void;
   interface Window {
     preact: typeof preact;

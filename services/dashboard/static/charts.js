@@ -61,16 +61,35 @@ export function Chart({ draw, data, label }) {
   return html`<div class="picture" ref=${container}></div>`;
 }
 
+const PIXELS_PER_CHARACTER = 7; // of a tick's label, with some room
+const PIXELS_BESIDE_LABEL = 14; // the tick itself and its distance to the label
+
 /**
- * A format for the ticks of an axis in percent, with enough digits to tell the ticks apart.
+ * The vertical axis for some values: ticks with as many digits as tell them apart, and a margin that their labels fit
+ * into. If all values are equal, the axis is widened around them.
  *
- * @param {number[]} values the values on the axis
+ * @param {number[]} values
+ * @param {boolean} isShare whether the ticks are in percent
+ * @param {number} count about how many ticks there are
  */
-function percentFormat(values) {
-  const span = Math.max(...values) - Math.min(...values);
-  const digits = span > 0.04 || span === 0 ? 0 : span > 0.004 ? 1 : 2;
-  return (/** @type {number} */ value) => percent(value, digits);
+function verticalAxis(values, isShare, count) {
+  const lowest = Math.min(...values);
+  const slack = lowest === Math.max(...values) ? (isShare ? 0.05 : Math.abs(lowest) / 10 || 1) : 0;
+  const low = lowest - slack;
+  const high = Math.max(...values) + slack;
+  const domain = values.length
+    ? d3.nice(isShare ? Math.max(low, 0) : low, isShare ? Math.min(high, 1) : high, count)
+    : [0, 1];
+  const tickFormat = d3.tickFormat(domain[0], domain[1], count, isShare ? "%" : undefined);
+  const longest = Math.max(...d3.ticks(domain[0], domain[1], count).map((tick) => tickFormat(tick).length));
+  return {
+    marginLeft: Math.max(MARGIN.marginLeft, PIXELS_BESIDE_LABEL + PIXELS_PER_CHARACTER * longest),
+    y: { label: null, grid: true, domain, ticks: count, tickFormat },
+  };
 }
+
+/** A point's value with the ends of its interval. @param {{ value: number, lo?: number | null, hi?: number | null }} point */
+const valuesOf = ({ value, lo, hi }) => [value, lo ?? value, hi ?? value];
 
 /** @param {ChartPoint} point */
 const hasInterval = (point) => point.lo !== null && point.lo !== undefined;
@@ -116,12 +135,13 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
     const first = iterations[0] ?? 0;
     const last = Math.max(iterations.at(-1) ?? 1, first + 1);
     const pointsWithInterval = points.filter(hasInterval);
-    const values = points.flatMap((point) => [point.value, point.lo ?? point.value, point.hi ?? point.value]);
+    const values = points.flatMap(valuesOf);
     const channels = { x: "iteration", y: "value", z: "name", stroke: "colour" };
     return Plot.plot({
       width,
       height,
       ...MARGIN,
+      ...verticalAxis(values, share, 5),
       x: {
         label: axis,
         ticks: iterations.length > 12 ? 8 : iterations,
@@ -129,7 +149,6 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
         inset: 14,
         domain: [first, last],
       },
-      y: { label: null, grid: true, nice: true, ticks: 5, tickFormat: share ? percentFormat(values) : undefined },
       color: { type: "identity" },
       symbol: { domain: SYMBOLS, range: SYMBOLS },
       marks: [
@@ -182,17 +201,11 @@ export function CurveChart({ points, axis, label }) {
       width,
       height: 260,
       ...MARGIN,
+      ...verticalAxis(points.flatMap(valuesOf), true, 5),
       x: {
         label: axis.label,
         inset: 14,
         ...(axis.isLog ? { type: "log", base: 2, ticks, tickFormat: "d" } : { ticks: 6 }),
-      },
-      y: {
-        label: null,
-        grid: true,
-        nice: true,
-        ticks: 5,
-        tickFormat: (/** @type {number} */ value) => percent(value, 0),
       },
       color: { type: "identity" },
       marks: [
@@ -345,14 +358,13 @@ export function StepChart({ points, label, share = false, height = 170, hrefOf }
         point.lo === undefined ? "" : `\n95%: ${format(point.lo)} to ${format(point.hi)}\nn ${number(point.n)}`;
       return `iteration ${point.iteration}, step ${point.step}\n${format(point.value)}${estimate}`;
     };
-    const tickFormat = share ? percentFormat(points.map((point) => point.value)) : undefined;
     return Plot.plot({
       width,
       height,
       ...MARGIN,
+      ...verticalAxis(points.flatMap(valuesOf), share, 4),
       marginBottom: 30,
       x: { label: "step", ticks: 4, tickFormat: "d" },
-      y: { label: null, grid: true, nice: true, ticks: 4, tickFormat },
       color: { type: "identity" },
       marks: [
         Plot.areaY(

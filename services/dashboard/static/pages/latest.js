@@ -29,7 +29,7 @@ export function LatestFigures({ runs, figures, baseline, oracle }) {
     : "";
   const about = `The first line is the last iteration, the second the one with the highest accuracy on the benchmark, if that is another.${difference}`;
   return html`<${Panel} title="Latest figures" wide about=${about}>
-    <${Loading} data=${data} error=${error}><div class="scroll" tabindex="0" role="region" aria-label="Latest figures"><table>
+    <${Loading} data=${data} error=${error}><div class="scroll" tabindex="0" role="region" aria-label="Latest figures"><table class="latest">
       <caption class="sr">The latest figures of each run</caption>
       <thead><tr><th scope="col">run</th><th scope="col">method</th><th scope="col">state</th>${figures.map(({ name, title }) => html`<th key=${name} scope="col">${title}</th>`)}</tr></thead>
       <tbody>${runs.map(({ name, detail, method }) => {
