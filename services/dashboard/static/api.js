@@ -185,17 +185,18 @@ export function useResponse(path, parameters, interval = 0) {
 }
 
 /**
- * Fetches a file with the API key, which a plain link could not send, and has the browser save it under `name`.
+ * Fetches a file with the API key, which a plain link could not send, and has the browser save it under the API's name
+ * for it, which differs between selections of rows.
  *
  * @param {string} path
  * @param {object} parameters
- * @param {string} name
  */
-export async function download(path, parameters, name) {
+export async function download(path, parameters) {
   const response = await send(urlOf(path, parameters), { headers: authorization() });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
-  link.download = name;
+  const name = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "");
+  link.download = name?.[1] ?? "";
   link.click();
   URL.revokeObjectURL(link.href);
 }

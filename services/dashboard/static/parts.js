@@ -182,6 +182,6 @@ export function ActionButton({ children, action, class: className = "", disabled
   </span>`;
 }
 
-/** @param {{ path: string, parameters: object, name: string, children?: Children }} props */
-export const DownloadButton = ({ path, parameters, name, children }) =>
-  html`<${ActionButton} class="quiet" action=${() => download(path, parameters, name)}>${children}</${ActionButton}>`;
+/** @param {{ path: string, parameters: object, children?: Children }} props */
+export const DownloadButton = ({ path, parameters, children }) =>
+  html`<${ActionButton} class="quiet" action=${() => download(path, parameters)}>${children}</${ActionButton}>`;

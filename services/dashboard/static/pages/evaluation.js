@@ -133,7 +133,7 @@ function Exports({ id }) {
   ];
   return html`<div class="exports">
     <span>Download all questions with their answers:</span>
-    ${formats.map(([kind, label]) => html`<${DownloadButton} key=${kind} path="/evaluations/{evaluation}/exports/{kind}" parameters=${{ evaluation: id, kind }} name=${`${id}.${kind}`}>${label}</${DownloadButton}>`)}
+    ${formats.map(([kind, label]) => html`<${DownloadButton} key=${kind} path="/evaluations/{evaluation}/exports/{kind}" parameters=${{ evaluation: id, kind }}>${label}</${DownloadButton}>`)}
   </div>`;
 }
 

@@ -6,10 +6,10 @@ import { DownloadButton, ErrorMessage, isLive } from "../parts.js";
 
 const POLL_MS = 30_000;
 const FORMATS = [
-  ["jsonl", "JSONL", "jsonl"],
-  ["csv", "CSV", "csv"],
-  ["parquet", "Parquet", "parquet"],
-  ["huggingface", "Hugging Face", "zip"],
+  ["jsonl", "JSONL"],
+  ["csv", "CSV"],
+  ["parquet", "Parquet"],
+  ["huggingface", "Hugging Face"],
 ];
 /** @type {[value: string, label: string][]} */
 const CONTENTS = [
@@ -40,7 +40,6 @@ export function Exports({ run, t, filters }) {
   const { data, error } = useResponse("/runs/{run}/export/rows", selection, isLive(run) ? POLL_MS : 0);
   const what = content === "questions" ? "questions" : "votes";
   const parameters = { ...selection, what, texts: content === "texts" || null };
-  const name = `${run.name}-${selection.iterations}-${what}`;
   return html`<div class="exports" role="group" aria-label="Download">
     <span class="selection">
       <label>Download <${Choice} value=${content} options=${CONTENTS} onChoose=${setContent} /></label>
@@ -48,7 +47,7 @@ export function Exports({ run, t, filters }) {
       <label>Iterations <${Choice} value=${span} options=${[["one", `only ${t}`], ["all", "all that are labelled"]]} onChoose=${setSpan} /></label>
     </span>
     <${ErrorMessage} error=${error} />
-    ${data && (data.iterations.length ? html`<span><b>${number(data[what])}</b> rows:</span> ${FORMATS.map(([format, label, extension]) => html`<${DownloadButton} key=${format} path="/runs/{run}/export" parameters=${{ ...parameters, format }} name=${`${name}.${extension}`}>${label}</${DownloadButton}>`)}` : html`<span>They can be downloaded once all questions are labelled.</span>`)}
+    ${data && (data.iterations.length ? html`<span><b>${number(data[what])}</b> rows:</span> ${FORMATS.map(([format, label]) => html`<${DownloadButton} key=${format} path="/runs/{run}/export" parameters=${{ ...parameters, format }}>${label}</${DownloadButton}>`)}` : html`<span>They can be downloaded once all questions are labelled.</span>`)}
   </div>`;
 }
 
