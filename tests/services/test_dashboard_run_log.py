@@ -46,6 +46,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with kept(home, "failed", 1, "label_questions"):
         logging.getLogger("a").warning("the service is slow: %s", HOSTILE)
         logging.getLogger("a").error("label_questions 1 failed after 3.2 s: InferenceError: 503")
+    with store.write() as session:
+        create(session, "long")
+        queries.runs.set_run_status(session, "long", "failed")
+        queries.ledger.claim_stage(session, run="long", stage="label_questions", lease_seconds=600, **held)
+        queries.ledger.fail_stage(session, run="long", stage="label_questions", error="InferenceError: 503", **held)
+    with kept(home, "long", 1, "label_questions"):
+        for line in range(50):
+            logging.getLogger("a").warning("line %d", line)
     app = create_app(store, home.exports, ask_for_keys=False, run_logs=home.run_logs, planned=plan)
     with served(app) as url:
         yield url
@@ -63,6 +71,19 @@ def test_a_failed_stage_shows_its_last_lines_as_text_and_what_to_do(address: str
         expect(lines).not_to_contain_text("pass@1")  # it is of another stage
         expect(page.locator(".log img")).to_have_count(0)
         expect(page.get_by_role("region", name="Log of the run")).to_contain_text("micro pass@1 27.1%")
+
+
+def test_the_log_opens_at_its_newest_line(address: str, page: Page) -> None:
+    """In the region of the log, and in the lines of the stage that failed, which are drawn when they are opened."""
+    with without_complaints(page):
+        page.goto(f"{address}/runs/long")
+        page.get_by_text("Its last lines").click()
+        for name in ("Log of the run", "Last lines of the failed stage"):
+            log = page.get_by_role("region", name=name)
+            expect(log).to_contain_text("line 49")
+            top, height, shown = log.evaluate("log => [log.scrollTop, log.scrollHeight, log.clientHeight]")
+            assert height > shown
+            assert top == pytest.approx(height - shown, abs=1)
 
 
 def test_a_run_at_work_shows_how_long_it_will_take(address: str, page: Page) -> None:

@@ -1,5 +1,5 @@
 // The last lines of a run's log: what its stages said of their results, and warnings and errors.
-import { html } from "/static/preact.js";
+import { html, useLayoutEffect, useRef, useState } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { dateTime } from "../format.js";
 import { Panel } from "../parts.js";
@@ -7,6 +7,7 @@ import { Panel } from "../parts.js";
 /** @typedef {Schemas["LogEvent"]} LogEvent */
 
 const LINES = 50;
+const PIXELS_OF_NEWEST = 8; // a box that is scrolled to this distance from its end, or nearer, shows the newest line
 
 /** Shows nothing if the run has no log, as a run of an earlier version. @param {{ run: string, pollMs: number }} props */
 export function RunLog({ run, pollMs }) {
@@ -23,18 +24,32 @@ export function RunLog({ run, pollMs }) {
  */
 export function LastLines({ run, stage: { iteration, stage } }) {
   const { data } = useResponse("/runs/{run}/log", { run, lines: LINES }, 0);
+  const [isOpen, setIsOpen] = useState(false);
   const events = (data ?? []).filter((event) => event.stage === stage && event.iteration === iteration);
   return html`<div class="now failure">
     <span>What the stage had stored is kept. Remove the cause, then resume the run: the stage continues where it stopped.</span>
-    ${events.length > 0 && html`<details><summary>Its last lines</summary><${Lines} events=${events} name="Last lines of the failed stage" /></details>`}
+    ${events.length > 0 && html`<details onToggle=${(event) => setIsOpen(event.target.open)}><summary>Its last lines</summary>${isOpen && html`<${Lines} events=${events} name="Last lines of the failed stage" />`}</details>`}
   </div>`;
 }
 
-/** @param {{ events: LogEvent[], name: string }} props */
+/**
+ * The lines in a box that is scrolled to the newest one, unless the user has scrolled up.
+ *
+ * @param {{ events: LogEvent[], name: string }} props
+ */
 function Lines({ events, name }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const followsNewest = useRef(true);
+  useLayoutEffect(() => {
+    if (box.current && followsNewest.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [events]);
+  /** @param {EventOn<HTMLElement>} event */
+  const onScroll = ({ target: { scrollTop, scrollHeight, clientHeight } }) => {
+    followsNewest.current = scrollTop + clientHeight > scrollHeight - PIXELS_OF_NEWEST;
+  };
   const lines = events.map(
     (event, i) =>
       html`<span key=${i} class=${`is-${event.level.toLowerCase()}`}><time dateTime=${event.time}>${dateTime(event.time)}</time> ${event.level} <bdi>${event.message}</bdi></span>`,
   );
-  return html`<pre class="log" tabindex="0" role="region" aria-label=${name}>${lines}</pre>`;
+  return html`<pre ref=${box} class="log" onScroll=${onScroll} tabindex="0" role="region" aria-label=${name}>${lines}</pre>`;
 }
