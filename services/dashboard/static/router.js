@@ -96,7 +96,7 @@ export function interceptLinks() {
     if (url.origin !== location.origin || url.pathname.startsWith("/api/")) return;
     if (url.hash && url.pathname === location.pathname && url.search === location.search) return;
     event.preventDefault();
-    navigate(url.pathname + url.search);
+    navigate(url.pathname + url.search + url.hash);
     scrollTo(0, 0);
   });
 }

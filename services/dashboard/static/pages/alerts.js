@@ -5,6 +5,7 @@ import { dateTime, humanise, number, timeAgo } from "../format.js";
 import { ActionButton, Empty, Heading, Loading } from "../parts.js";
 import { navigate, runUrl, withQuery } from "../router.js";
 import { browserStorage, USER_NAME_KEY } from "../stored.js";
+import { scrolledToQuestions } from "./questions.js";
 
 /** @typedef {Schemas["AlertRow"]} AlertRow */
 
@@ -45,11 +46,11 @@ export function AlertList({ alerts, refetch, empty, showRun = false }) {
 }
 
 /**
- * The filters of the list of questions that show the cause of an alert.
+ * The address of the questions that show the cause of an alert.
  *
  * @param {AlertRow} alert
  */
-function questionFilters(alert) {
+function questionsUrl(alert) {
   const filters = new URLSearchParams();
   // The verdicts on labels that were made in training are not stored, so there is no list of them.
   if (alert.oracle && alert.series !== "training_label_accuracy") {
@@ -57,7 +58,8 @@ function questionFilters(alert) {
     filters.set("oracle_verdict", alert.series === "ill_posed_share" ? "ill_posed" : "wrong");
   }
   if (alert.over === "kept") filters.set("verdict", "kept");
-  return filters;
+  const url = `${runUrl(alert.run)}/${alert.iteration}`;
+  return String(filters) ? scrolledToQuestions(withQuery(url, filters)) : url;
 }
 
 /** @param {{ alert: AlertRow, refetch: () => void, showRun: boolean }} props */
@@ -67,7 +69,7 @@ function Alert({ alert, refetch, showRun }) {
     <div>
       <p class="what"><span class=${`status is-${alert.severity}`}>${alert.severity}</span> <b>${humanise(alert.rule)}</b> ${alert.text}</p>
       <p class="meta">
-        ${showRun && html`<a href=${url}>${alert.run}</a> · `}<a href=${withQuery(`${url}/${alert.iteration}`, questionFilters(alert))}>iteration ${alert.iteration}</a>
+        ${showRun && html`<a href=${url}>${alert.run}</a> · `}<a href=${questionsUrl(alert)}>iteration ${alert.iteration}</a>
         ${alert.n !== null && ` · n ${number(alert.n)}`} · <time datetime=${alert.raised_at} title=${dateTime(alert.raised_at)}>${timeAgo(alert.raised_at)}</time>
         ${alert.acknowledged_at && html` · acknowledged by <bdi>${alert.acknowledged_by}</bdi>${alert.note && html`: <bdi>${alert.note}</bdi>`}`}
       </p>

@@ -6,6 +6,7 @@ import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
 import { checkpointUrl } from "../router.js";
 import { benchmarkAccuracy, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { stageColour, Timeline } from "../timeline.js";
+import { scrolledToQuestions } from "./questions.js";
 import { trainingUrl } from "./training.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
@@ -60,7 +61,9 @@ export function LabelAccuracy({ url, seriesPoints, run }) {
       // An estimate has no graded labels to list, so its point links to the iteration.
       points: points.map((point) => ({
         ...point,
-        href: `${url}/${point.iteration}${point.estimated ? "" : wrongLabels}`,
+        href: point.estimated
+          ? `${url}/${point.iteration}`
+          : scrolledToQuestions(`${url}/${point.iteration}${wrongLabels}`),
       })),
     };
   });
@@ -187,7 +190,7 @@ export function Verdicts({ url, iterations }) {
       verdict,
       questions: verdicts[verdict],
       share: verdicts[verdict] / (questions ?? 0),
-      href: `${url}/${iteration}?verdict=${verdict}`,
+      href: scrolledToQuestions(`${url}/${iteration}?verdict=${verdict}`),
     })),
   );
   const table = {

@@ -57,6 +57,11 @@ export function filteredUrl(url, query, changes) {
   return withQuery(url, newQuery);
 }
 
+const SECTION = "questions"; // id of the list's section
+
+/** The address of a list of questions, such as `filteredUrl` returns, at which the page is scrolled to the list. @param {string} url */
+export const scrolledToQuestions = (url) => `${url}#${SECTION}`;
+
 /**
  * @param {{
  *   run: Schemas["RunWithConfig"], t: number, url: string, query: URLSearchParams, statistics: Schemas["Statistics"],
@@ -71,20 +76,21 @@ export function Questions({ run, t, url, query, statistics }) {
     // heading.
     if (previousQuery.current !== String(query) && document.activeElement === document.body) heading.current?.focus();
     previousQuery.current = String(query);
+    if (location.hash === `#${SECTION}`) heading.current?.scrollIntoView();
   }, [String(query)]);
   const { data, error } = useResponse(
     "/runs/{run}/iterations/{iteration}/questions",
     { run: run.name, iteration: t, limit: PAGE_SIZE, ...filters },
     isLive(run) ? POLL_MS : 0,
   );
-  return html`<section class="panel wide questions" id="questions">
+  return html`<section class="panel wide questions" id=${SECTION}>
     <h2 ref=${heading} tabindex="-1">Questions</h2>
     <${Filters} url=${url} query=${query} filters=${filters} statistics=${statistics} />
     <${Loading} data=${data} error=${error}>
       ${data && (data.items.length ? html`<${QuestionTable} questions=${data.items} url=${url} query=${query} />` : html`<${Empty}>No questions match these filters.</${Empty}>`)}
       <nav class="pager" aria-label="Pages of questions">
-        ${filters.after && html`<a href=${filteredUrl(url, query, {})}>First page</a>`}
-        ${data?.next && html`<a href=${filteredUrl(url, query, { after: data.next })} rel="next">Next page</a>`}
+        ${filters.after && html`<a href=${scrolledToQuestions(filteredUrl(url, query, {}))}>First page</a>`}
+        ${data?.next && html`<a href=${scrolledToQuestions(filteredUrl(url, query, { after: data.next }))} rel="next">Next page</a>`}
       </nav>
     </${Loading}>
     <${Exports} run=${run} t=${t} filters=${filters} />
