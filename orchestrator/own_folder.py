@@ -16,9 +16,9 @@ from core.settings.config import RunConfig
 from core.settings.parsing import load_config
 from core.settings.toml_text import toml_of
 from core.types import TINY_BASES
-from orchestrator.starting import preset_path
+from orchestrator.starting import OWN_PRESET, preset_path
 
-PRESET, PROMPTS, BENCHMARK, README = "preset.toml", "prompts.jsonl", "benchmark.toml", "README.md"
+PRESET, PROMPTS, BENCHMARK, README = OWN_PRESET, "prompts.jsonl", "benchmark.toml", "README.md"
 _QUESTIONS = Path(BENCHMARK).with_suffix(".jsonl").name
 _QUESTION, _ANSWER = "task", "solution"  # columns with other names than the defaults, as most files have them
 # Questions that the tiny models understand, with their answers.

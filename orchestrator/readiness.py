@@ -98,6 +98,11 @@ def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:
 
     `gpus` is how many its plan has. Raises what `needs_of` raises.
     """
+    if isinstance(config, SelfTraining) and config.prompts.limit is not None:
+        limit, step = config.prompts.limit, config.solver.training.prompts_per_step
+        if limit < step:
+            got = f"{limit} questions are fewer than the {step} of a step, so a step has some more than once"
+            yield Fault("prompts.limit", got, remedy="raise it, or lower solver.training.prompts_per_step")
     kinds = ("benchmark", "GPUs", "trainer", "judge")
     for need in needs_of(config, gpus, vllm=False):  # without vLLM it cannot start, which is a fault
         is_fault = need.setting == "audit.judge" or (need.kind == "benchmark" and not is_fetched(need.what))

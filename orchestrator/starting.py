@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +29,8 @@ from storage.errors import NotThere, StoreError
 from storage.rows import RunDetail, RunStatus
 from storage.session import Store
 
+OWN_PRESET = "preset.toml"  # in every folder that `coevo init` makes
+
 
 class RunError(CoevoError):
     """A run that cannot be started with these parameters; the message names the parameter."""
@@ -40,6 +43,14 @@ def preset_path(name: str) -> Path:
         problem = no_such("preset", preset_names(), name, ", or the path of a TOML file")
         raise ConfigError(f"preset {name!r}: {problem}", [Fault("preset", f"{name!r}: {problem}")])
     return path
+
+
+def usual_name(preset: str) -> str:
+    """The name of a run that is given none: its preset's, or for a preset of `coevo init`, its folder's."""
+    path = Path(preset).absolute()
+    if path.name != OWN_PRESET:
+        return path.stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.parent.name).lstrip("._-") or path.stem
 
 
 def preset_names() -> list[str]:

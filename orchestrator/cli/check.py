@@ -5,29 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError
-from orchestrator.cli.terminal import SET, AsJson, Iterations, Overrides, PresetName, clear_errors, overrides_of
+from orchestrator.cli.terminal import (
+    SET,
+    AsJson,
+    Iterations,
+    LocalRunName,
+    Overrides,
+    PresetName,
+    clear_errors,
+    overrides_of,
+)
 from orchestrator.costs import BudgetSpent, refuse_spent
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home
 from orchestrator.question_sets.benchmarks import BenchmarkError
 from orchestrator.readiness import doubtful
 from orchestrator.sizing import Assumptions, SizingError, calculate
-from orchestrator.starting import startable
+from orchestrator.starting import startable, usual_name
 from storage.errors import NotThere
 from storage.session import Store, open_store
 
 
 def check(
     preset: PresetName,
-    name: Annotated[str | None, typer.Option(help="Name of the run; by default the preset's name.")] = None,
+    name: LocalRunName = None,
     iterations: Iterations = 0,
     override: Overrides = None,
     as_json: AsJson = False,
@@ -38,7 +46,7 @@ def check(
     wait for. Benchmarks that are not here are not fetched.
     """
     with clear_errors():
-        coevo_home, run = home(), name or Path(preset).stem
+        coevo_home, run = home(), name or usual_name(preset)
         store, overrides = _store(coevo_home), overrides_of(override)
         config, faults = startable(store, run, preset, iterations, overrides, overrides_are=SET, fetch=False)
         warnings = [] if config is None else [*_spent(store, run, config), *_warnings(coevo_home, preset, config)]

@@ -63,13 +63,21 @@ def _description(method: Method) -> dict[str, Any]:
         if value != getattr(defaults, name, None)
     }
     return {
-        "summary": (inspect.getdoc(type(method)) or "").splitlines()[0],
+        "summary": _summary(type(method)),
+        "package": type(method).__module__.partition(".")[0],
         "labels": method.labels,
         "needs": sorted(method.needs),
         "rollouts": method.rollouts,
         "trained_share": method.trained_share,
         "settings": settings,
     }
+
+
+def _summary(kind: type[Method]) -> str:
+    """The first line of a method's own docstring, and of which package it is if it is not one of coevo's."""
+    text = inspect.cleandoc(vars(kind)["__doc__"] or "").partition("\n")[0] or "no description"
+    package = kind.__module__.partition(".")[0]
+    return text if package == Method.__module__.partition(".")[0] else f"{text} (from the package {package})"
 
 
 @rewards.command()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,12 +12,21 @@ import typer
 from core.faults import listed
 from core.imports import collection_paused
 from core.types import Flow
-from orchestrator.cli.terminal import SET, Iterations, Overrides, RunName, clear_errors, overrides_of, suggest_presets
+from orchestrator.cli.terminal import (
+    SET,
+    Iterations,
+    LocalRunName,
+    Overrides,
+    RunName,
+    clear_errors,
+    overrides_of,
+    suggest_presets,
+)
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import prepare, stored_config
-from orchestrator.starting import RunError, check_startable, requested
+from orchestrator.starting import RunError, check_startable, requested, usual_name
 from services.drift.open_alerts import open_alerts_of
 from services.run_states import states_of
 from storage import queries
@@ -37,7 +45,7 @@ def run(
     preset_option: Annotated[
         str | None, typer.Option("--preset", help="Another way to give the preset.", show_default=False)
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run; by default the preset's name.")] = None,
+    name: LocalRunName = None,
     iterations: Iterations = 0,
     override: Overrides = None,
     tags: Annotated[
@@ -52,7 +60,7 @@ def run(
         preset = preset or preset_option
         if preset is None:
             raise RunError("preset: expected the name of a preset in deploy/runs, or the path of a TOML file, got none")
-        parameters: dict[str, Any] = {"run": name or Path(preset).stem, "preset": preset, "iterations": iterations}
+        parameters: dict[str, Any] = {"run": name or usual_name(preset), "preset": preset, "iterations": iterations}
         parameters["overrides"] = overrides_of(override)
         config, faults = requested(**parameters, overrides_are=SET)  # refuses before anything else is checked
         if config is None or faults:

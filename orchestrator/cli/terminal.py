@@ -49,6 +49,14 @@ PresetName = Annotated[
         autocompletion=suggest_presets,
     ),
 ]
+LocalRunName = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        help="Name of the run; by default the preset's name, or that of the folder that `coevo init` made.",
+        show_default=False,
+    ),
+]
 Iterations = Annotated[int, typer.Option(help="Number of iterations; 0 takes the preset's.")]
 Overrides = Annotated[
     list[str] | None,

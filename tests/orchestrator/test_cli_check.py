@@ -97,6 +97,12 @@ def test_a_benchmark_s_file_that_is_missing_is_a_fault_and_no_warning_beside_it(
         assert settings_of(result, "warnings") == ["services"]
 
 
+def test_fewer_questions_than_a_step_has_prompts_are_a_warning(folder: Path) -> None:
+    few = ("check", "micro", "--set", "solver.training.prompts_per_step=33", "--json", "--set")
+    assert "prompts.limit" in settings_of(coevo(*few, "prompts.limit=32"), "warnings")
+    assert "prompts.limit" not in settings_of(coevo(*few, "prompts.limit=33"), "warnings")
+
+
 def test_the_same_faults_keep_a_run_from_starting(folder: Path) -> None:
     result = coevo("run", "demo", "--name", "a/b", "--iterations", "-1", "--set", "dataset.candidats=3")
     assert result.exit_code == 1

@@ -67,6 +67,7 @@ def test_a_folder_from_a_preset_of_the_tiny_world_passes_the_check(folder: Path,
     assert coevo("init", "a folder", "--preset", preset).exit_code == 0
     result = coevo("check", "a folder/preset.toml", "--json")
     assert result.exit_code == 0, result.stdout
+    assert json.loads(result.stdout)["run"] == "a-folder"
     assert [row["setting"] for row in json.loads(result.stdout)["warnings"]] == ["services"]
 
 
@@ -122,7 +123,7 @@ def test_an_empty_folder_is_filled_and_stays_the_same_folder(folder: Path, monke
     assert coevo("init", ".").exit_code == 0
     after = (folder / "mine").stat()
     assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
-    assert coevo("check", "preset.toml").exit_code == 0
+    assert "run mine can start" in coevo("check", "preset.toml").stdout
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from core.methods import METHODS
+from core.methods.ttrl import Ttrl
 from orchestrator.cli import app
+from orchestrator.cli.methods import _summary
 
 
 def coevo(*arguments: str | Path) -> Result:
@@ -39,6 +41,15 @@ def test_every_method_is_listed_with_its_paper() -> None:
     assert (listed["scrl"]["rollouts"], listed["scrl"]["trained_share"]) == (64, 0.5)
     table = coevo("rewards", "--list").stdout
     assert all(name in table for name in METHODS)
+
+
+class Undescribed(Ttrl):  # has no docstring of its own
+    pass
+
+
+def test_a_method_of_another_package_is_not_described_by_its_parent_s_docstring() -> None:
+    assert _summary(Undescribed) == f"no description (from the package {__name__.partition('.')[0]})"
+    assert _summary(Ttrl) == (Ttrl.__doc__ or "").splitlines()[0]
 
 
 def test_the_scores_of_two_groups_by_hand(tmp_path: Path) -> None:
