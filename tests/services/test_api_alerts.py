@@ -65,6 +65,12 @@ def test_series_can_be_selected_by_name_slice_and_oracle(api: TestClient) -> Non
     assert (point["iteration"], point["value"], point["n"], point["estimated"]) == (1, 0.5, 2, False)
     assert {row["over"] for row in get(api, f"/runs/{RUN}/series", over="")} == {""}
     assert "no such run" in get(api, "/runs/nobody/series", 404)["detail"]
+    refused = get(api, f"/runs/{RUN}/series", 422, name="label_acuracy")["detail"]
+    assert refused.startswith(
+        "query.name: label_acuracy: no such series (did you mean label_accuracy?); expected one of "
+    )
+    assert get(api, f"/runs/{RUN}/series", name="test_time") == []  # a series that this run does not have
+    assert get(api, f"/runs/{RUN}/metrics", name="of_a_reward_of_ones_own") == []
 
 
 def test_alerts_are_listed_in_pages_newest_first(api: TestClient) -> None:
@@ -73,7 +79,7 @@ def test_alerts_are_listed_in_pages_newest_first(api: TestClient) -> None:
     rest = get(api, "/alerts", limit=2, after=page["next"])
     assert ([item["text"] for item in rest["items"]], rest["next"]) == (["alert 1"], None)
     assert [item["text"] for item in get(api, "/alerts", severity="critical")["items"]] == ["alert 2"]
-    assert get(api, "/alerts", run="another")["items"] == []
+    assert "run another: no such run" in get(api, "/alerts", 404, run="another")["detail"]
     assert "expected `next`" in get(api, "/alerts", 400, after="f" * 16)["detail"]
 
 

@@ -82,6 +82,10 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
         path.update({name: _EVALUATION for name in path if name == "evaluation"})
         if "name" in (case.query or {}) and operation.path.endswith("/comparison"):
             case.query["name"] = [RUN, OTHER]
+        if "run" in (case.query or {}) and operation.path.endswith("/alerts"):
+            case.query["run"] = RUN
+        if "name" in (case.query or {}) and operation.path.endswith("/runs/{run}/series"):
+            case.query["name"] = "kl"
         if "run" in (case.query or {}) and "/comparison/" in operation.path:
             case.query["run"] = [RUN, OTHER]
             case.query.update({name: RUN for name in case.query if name == "baseline"})

@@ -40,7 +40,7 @@ class Acknowledgement(BaseModel):
     note: str = Field("", pattern=r"^[^\x00]{0,2000}$", examples=["Restarted from iteration 3."])
 
 
-@router.get("", responses=documented(400))
+@router.get("", responses=documented(400, 404))
 def list_alerts(
     session: ReadSession,
     run: Annotated[str | None, Query(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])] = None,
@@ -50,6 +50,8 @@ def list_alerts(
     after: Annotated[str | None, Query(pattern=_ID, description="`next` of the previous page.")] = None,
 ) -> AlertPage:
     """Alerts of all runs or of one, the newest first."""
+    if run is not None:
+        queries.runs.get_run(session, run)
     last = _last_alert(session, after)
     alerts = queries.alerts.list_alerts(
         session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from core.suggestions import no_such
 from services.api.dependencies import ReadSession, RunName
-from services.api.problems import documented
+from services.api.figure_metrics import FIGURES
+from services.api.problems import documented, invalid
 from storage import queries
 from storage.rows import Over, SeriesPoint
 
@@ -28,4 +30,7 @@ def list_series(
     figure without `lo` and `hi` has no valid interval. A point is `estimated` if it was not measured, but comes from
     p_hat and the audits of other iterations."""
     queries.runs.get_run(session, run)
-    return queries.series.series_of(session, run, name, over=over, oracle=oracle)
+    points = queries.series.series_of(session, run, name, over=over, oracle=oracle)
+    if name is not None and name not in FIGURES and not points:  # a newer version may have stored others
+        raise invalid("name", f"{name}: {no_such('series', sorted(FIGURES), name)}", "query")
+    return points
