@@ -49,8 +49,8 @@ class Fold:
 class Check:
     """How far the estimates were from the measured values, iteration by iteration.
 
-    There is no mean of estimated - measured: each iteration is also one of the others of every other one, so the
-    differences cancel each other, however wrong the estimate of a new iteration is.
+    There is no mean of estimated - measured: each iteration is also one of those that every other one is estimated
+    from, so the differences nearly cancel, however wrong the estimate of a new iteration is.
     """
 
     folds: tuple[Fold, ...]

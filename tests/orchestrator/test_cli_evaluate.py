@@ -15,10 +15,10 @@ from core.settings.evaluation import Protocol
 from core.settings.training import Sampling
 from core.types import GREEDY, Checkpoint, evaluation_id
 from orchestrator.cli import app
-from orchestrator.evaluation.manifest import key_of
+from orchestrator.evaluation.manifest import key_of, manifest_of
 from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
-from orchestrator.question_sets.benchmarks import load
+from orchestrator.question_sets.benchmarks import SAMPLE_SEED, load
 from services.inference.engines.base import Prompt
 from storage import queries
 from storage.checkpoints import digest, manifest, verify
@@ -225,6 +225,14 @@ def test_another_engine_makes_another_evaluation() -> None:
     benchmark, models = load("micro", limit=1), [Model("m", {"url": "u"}, {"name": name}, None) for name in ("a", "b")]
     keys = {evaluation_id(*key_of(model, benchmark, Protocol(), seed)) for model in models for seed in (0, 1)}
     assert len(keys) == 4
+
+
+def test_the_manifest_says_what_a_sample_was_drawn_from() -> None:
+    whole, sample = (
+        manifest_of({}, {}, load("micro", limit=limit), Protocol(), seed=3)["benchmark"] for limit in (0, 4)
+    )
+    assert (sample["questions"], sample["sampled_from"], sample["sample_seed"]) == (4, whole["questions"], SAMPLE_SEED)
+    assert "sampled_from" not in whole
 
 
 def test_a_url_gets_a_top_k_only_if_there_is_one(home: Home, sqlite: Store) -> None:

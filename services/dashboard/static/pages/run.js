@@ -114,7 +114,8 @@ function Run({ run, data, refetch }) {
   const url = runUrl(run.name);
   const config = configOf(run);
   const onBenchmark = evaluations.filter(({ benchmark }) => benchmark === config.evaluation.benchmark);
-  const hasPseudoLabels = trainingLabels.length === 0 || seriesNamed(seriesPoints, "label_accuracy").length > 0;
+  const makesNoLabels = labels ? labels.length === 0 : labelsError !== null; // neither while they are loading
+  const hasPseudoLabels = makesNoLabels || seriesNamed(seriesPoints, "label_accuracy").length > 0;
   return html`
     <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${RunStatus} run=${run} /><${Actions} run=${run} refetch=${refetch} />`}>
       ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · created ${timeAgo(run.created_at)} ·${" "}
