@@ -1,5 +1,6 @@
 // Charts, drawn by Observable Plot as SVG. They use the page's colours, and a point or a bar may be a link.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
+import { MARGIN, verticalAxis } from "./axes.js";
 import { countOf, humanise, number, percent } from "./format.js";
 
 /**
@@ -17,8 +18,6 @@ import { countOf, humanise, number, percent } from "./format.js";
  */
 /** @typedef {{ name: string, colour: string, dash?: string, points: ChartPoint[] }} ChartLine */
 /** @typedef {{ iteration: number, step: number, value: number, lo?: number, hi?: number, n?: number }} StepPoint */
-
-export const MARGIN = { marginLeft: 48, marginRight: 16, marginTop: 14, marginBottom: 34 };
 
 /**
  * Makes a chart readable for screen readers. Plot labels each group of marks with a technical name, such as "dot"; the
@@ -59,33 +58,6 @@ export function Chart({ draw, data, label }) {
     container.current?.replaceChildren(chart);
   }, [key, width, label]);
   return html`<div class="picture" ref=${container}></div>`;
-}
-
-const PIXELS_PER_CHARACTER = 7; // of a tick's label, with some room
-const PIXELS_BESIDE_LABEL = 14; // the tick itself and its distance to the label
-
-/**
- * The vertical axis for some values: ticks with as many digits as tell them apart, and a margin that their labels fit
- * into. If all values are equal, the axis is widened around them.
- *
- * @param {number[]} values
- * @param {boolean} isShare whether the ticks are in percent
- * @param {number} count about how many ticks there are
- */
-function verticalAxis(values, isShare, count) {
-  const lowest = Math.min(...values);
-  const slack = lowest === Math.max(...values) ? (isShare ? 0.05 : Math.abs(lowest) / 10 || 1) : 0;
-  const low = lowest - slack;
-  const high = Math.max(...values) + slack;
-  const domain = values.length
-    ? d3.nice(isShare ? Math.max(low, 0) : low, isShare ? Math.min(high, 1) : high, count)
-    : [0, 1];
-  const tickFormat = d3.tickFormat(domain[0], domain[1], count, isShare ? "%" : undefined);
-  const longest = Math.max(...d3.ticks(domain[0], domain[1], count).map((tick) => tickFormat(tick).length));
-  return {
-    marginLeft: Math.max(MARGIN.marginLeft, PIXELS_BESIDE_LABEL + PIXELS_PER_CHARACTER * longest),
-    y: { label: null, grid: true, domain, ticks: count, tickFormat },
-  };
 }
 
 /** A point's value with the ends of its interval. @param {{ value: number, lo?: number | null, hi?: number | null }} point */

@@ -1,6 +1,7 @@
 // A chart of the time that the stages of a run took.
 import { html } from "/static/preact.js";
-import { Chart, MARGIN } from "./charts.js";
+import { MARGIN } from "./axes.js";
+import { Chart } from "./charts.js";
 import { humanise } from "./format.js";
 import { isLive } from "./parts.js";
 
