@@ -20,7 +20,7 @@ def estimate(value: float, lo: float, hi: float, n: int) -> dict[str, Any]:
 
 def checkpoint(role: str, iteration: int, step: int, parent: str | None) -> dict[str, Any]:
     key = f"demo/{role}/{iteration}"
-    files = {"path": f"/var/lib/coevo/checkpoints/{key}", "sha256": sha256(key)}
+    files = {"path": f"/var/lib/coevo/checkpoints/{key}", "sha256": sha256(key), "files_removed": False}
     return {"id": key, "run": "demo", "role": role, "iteration": iteration, "step": step, **files, "parent": parent}
 
 
