@@ -179,7 +179,7 @@ def test_labelling_stores_the_estimate_that_stands_until_the_iteration_is_audite
     run = audited_run(store, [240, 240, None])
     with store.write() as session:
         for t in (1, 2):
-            refresh(session, run, t)
+            refresh_after(session, run, t, "audit_labels")
         refresh_after(session, run, 3, "label_questions")
         points = queries.series.series_of(session, run, "label_accuracy", over="kept")
     assert [(point.iteration, point.estimated) for point in points] == [(1, False), (2, False), (3, True)]
