@@ -94,7 +94,7 @@ def co_evolve(
     """Run the R-Zero loop: Challenger and Solver learn from each other, iteration after iteration.
 
     Args:
-        run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped. The flow
+        run: Name of the run: at most 64 letters, digits and . _ -. An existing run continues where it stopped. The flow
             run gets this name, whatever is entered as its own.
         preset: Settings of the run, in deploy/runs. Choose "existing run", the last of the list, to continue one.
         iterations: Number of iterations. 0 takes the preset's number, or keeps that of an existing run.
@@ -116,7 +116,7 @@ def self_train(
     """Train a Solver on a given prompt set with one of the papers' methods, round after round, without a Challenger.
 
     Args:
-        run: Name of the run: lowercase letters, digits, - and _. An existing run continues where it stopped. The flow
+        run: Name of the run: at most 64 letters, digits and . _ -. An existing run continues where it stopped. The flow
             run gets this name, whatever is entered as its own.
         preset: Settings of the run, in deploy/runs. Choose "existing run", the last of the list, to continue one.
         iterations: Number of rounds. 0 takes the preset's number, or keeps that of an existing run.

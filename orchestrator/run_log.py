@@ -154,7 +154,9 @@ def _traceback(record: logging.LogRecord) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
     lines = "".join(traceback.format_exception(cast(Any, record.exc_info[1])))
-    return f"\n{lines[-_LONGEST_TRACEBACK:].rstrip()}"
+    if len(lines) > _LONGEST_TRACEBACK:  # its end names the error; it begins with a whole line
+        lines = "[…]\n" + lines[-_LONGEST_TRACEBACK:].partition("\n")[2]
+    return f"\n{lines.rstrip()}"
 
 
 def _level(number: int) -> Level:

@@ -80,6 +80,23 @@ def test_a_failure_is_logged_with_its_traceback_only_if_it_is_a_bug(home: Home) 
     assert (interrupted.level, "train_solver 1 was interrupted after" in interrupted.message) == ("WARNING", True)
 
 
+def test_a_long_traceback_keeps_its_end_from_a_whole_line_on(home: Home) -> None:
+    def even(depth: int) -> None:
+        if depth == 0:
+            raise ValueError("a bug")
+        odd(depth - 1)
+
+    def odd(depth: int) -> None:  # a second function, because a traceback leaves out frames that repeat
+        even(depth - 1)
+
+    with pytest.raises(ValueError, match="a bug"), run_log.kept(home, "demo", 1, "train_solver"):
+        even(200)
+    [bug] = events(home)
+    _, cut, first, *_, last = bug.message.splitlines()
+    assert (cut, last) == ("[…]", "ValueError: a bug")
+    assert first.startswith("  ")
+
+
 # As in `coevo run`, where Prefect's own messages in the terminal begin at WARNING.
 _FLOW = """
 import logging, os, threading

@@ -47,9 +47,9 @@ const SIGNALS = [
 ];
 
 /**
- * @param {{ url: string, seriesPoints: SeriesPoint[], run: string }} props `url` is the page of the run, in all panels
+ * @param {{ url: string, seriesPoints: SeriesPoint[] }} props `url` is the page of the run, in all panels
  */
-export function LabelAccuracy({ url, seriesPoints, run }) {
+export function LabelAccuracy({ url, seriesPoints }) {
   const allSeries = seriesNamed(seriesPoints, "label_accuracy");
   const oracles = [...new Set(allSeries.map(({ oracle }) => oracle))];
   const lines = allSeries.map(({ oracle, over, points }) => {
@@ -69,7 +69,7 @@ export function LabelAccuracy({ url, seriesPoints, run }) {
   });
   const chart = html`<${IterationChart} lines=${lines} height=${300} label="Pseudo-label accuracy by iteration" />
     <${Legend} items=${lines.map((line) => [line.name, line.colour, line.dash !== "none"])} />`;
-  const empty = html`<${Empty}>No label has been audited yet. If the run was made by a version of coevo that did not store series, compute them with <code>coevo series ${run} --refresh</code>.</${Empty}>`;
+  const empty = html`<${Empty}>No label has been audited yet. The labels of an iteration are audited after its evaluation.</${Empty}>`;
   return html`<${Panel} title="Pseudo-label accuracy" wide id="label-accuracy" table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}
     about="The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate from p̂, calibrated on the audits of other iterations, and links to its iteration.">
     ${lines.length ? chart : empty}

@@ -128,7 +128,7 @@ function Run({ run, data, refetch }) {
     ${run.active && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
     <${Tiles} seriesPoints=${seriesPoints} audits=${audits} />
     <div class="panels">
-      ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} run=${run.name} />`}
+      ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} />`}
       <${Audits} audits=${audits} url=${url} />
       ${trainingLabels.length > 0 && html`<${TrainingLabels} steps=${trainingLabels} seriesPoints=${seriesPoints} />`}
       <${BenchmarkAccuracy} url=${url} seriesPoints=${seriesPoints} checkpoints=${checkpoints} evaluations=${onBenchmark} />

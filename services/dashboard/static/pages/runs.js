@@ -24,7 +24,7 @@ export function RunsPage({ query }) {
   const { data, error } = useResponse("/runs", { limit: 20, after, ...filters }, POLL_MS);
   return html`
     <${Heading} title="Runs" aside=${html`<${StartRun} />`}>
-      In each run, a Challenger and a Solver learn from each other, iteration after iteration.
+      In each run, a Solver learns, iteration after iteration, from the questions of a Challenger or from given prompts.
     </${Heading}>
     <${RunFilter} query=${query} />
     <${Loading} data=${data} error=${error}>
