@@ -55,6 +55,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=services.inference.server.proxy:middlewares \
     RAY_SERVE_CONTROL_LOOP_INTERVAL_S=0.03 RAY_TRAIN_ENABLE_PREEMPTION_WATCHER=0 \
     RAY_USAGE_STATS_ENABLED=0 \
+    RAY_raylet_start_wait_time_s=180 \
     TOKENIZERS_PARALLELISM=false
 WORKDIR /opt/coevo
 USER 1000:1000

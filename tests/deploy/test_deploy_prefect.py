@@ -16,6 +16,7 @@ from core.settings.parsing import load_config
 from orchestrator import evaluation_flows, flows
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
+from services.flow_runs import EXISTING
 from tests.services.prefect_server import AUTH, prefect_at
 
 FLOWS = {
@@ -98,7 +99,7 @@ def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_l
 def test_the_form_lists_the_presets_that_the_flow_can_run(name: str, kind: str) -> None:
     preset = json.loads(FLOWS[name].parameters.model_dump_json())["properties"]["preset"]
     kinds = {file.stem: load_config(file, {}).kind for file in PRESETS.glob("*.toml")}
-    assert set(preset["enum"]) == {stem for stem, of in kinds.items() if of == kind} | {""}
+    assert set(preset["enum"]) == {stem for stem, of in kinds.items() if of == kind} | {EXISTING}
     assert preset["default"] in preset["enum"]
     # In Python a path may be given, as `coevo run` does.
     assert FLOWS[name].validate_parameters({"run": "r", "preset": "my/own.toml"})["preset"] == "my/own.toml"

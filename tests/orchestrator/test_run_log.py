@@ -141,7 +141,7 @@ def test_prefect_s_logs_of_the_task_run_have_the_same_lines(tmp_path: Path, pref
 _REFUSED_FLOW = """
 from orchestrator.flows import co_evolve
 
-co_evolve("demo", preset="dmeo")
+co_evolve("mistyped", preset="dmeo")
 """
 
 
@@ -151,7 +151,7 @@ def test_a_typo_in_the_preset_is_one_line_in_prefect_s_logs(tmp_path: Path, pref
     command = [sys.executable, "-c", _REFUSED_FLOW]
     assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 1
     flow_runs = post(prefect_url, "/flow_runs/filter", flows={"name": {"any_": ["co-evolve"]}})
-    [flow_run] = [row for row in flow_runs if row["name"] == "demo"]
+    [flow_run] = [row for row in flow_runs if row["name"] == "mistyped"]
     complaint = "RunError: preset: 'dmeo': no such preset (did you mean demo?); expected one of demo, demo-long"
     assert complaint in flow_run["state"]["message"]
 
