@@ -19,15 +19,15 @@ from orchestrator.cli.question import printable
 from orchestrator.cli.runs import state_cells
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation import cluster
-from orchestrator.installation.home import home
+from orchestrator.installation.home import Home, home
 from orchestrator.ledger import release_dead
 from orchestrator.plan import plan
 from services.remaining import range_text, remaining_in
 from services.run_states import RunState
 from storage import queries
-from storage.errors import NotThere, UnreadableSettings
+from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.rows import PoolRow, RunDetail, StageRow
-from storage.session import open_store
+from storage.session import DATABASE_ERRORS, open_store
 
 _PORTS = cluster.Ports()
 
@@ -44,7 +44,8 @@ def up(
 ) -> None:
     """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
 
-    A port of 0 stands for any free port.
+    If some of them are running, those that have ended are started again on their ports. A port of 0 stands for any
+    free port.
     """
     with clear_errors():
         coevo_home = home()
@@ -56,11 +57,33 @@ def up(
         print(*lines_of(addresses(coevo_home, services, secrets=True)), sep="\n")
 
 
-def down() -> None:
-    """Stop the services that `coevo up` started."""
+def down(
+    force: Annotated[bool, typer.Option("--force", help="Also while runs are at work, which interrupts them.")] = False,
+) -> None:
+    """Stop the services that `coevo up` started, unless a run is at work."""
     with clear_errors():
-        stopped = cluster.down(home())
+        coevo_home = home()
+        if not force and (at_work := _runs_at_work(coevo_home)):
+            raise cluster.StartError(
+                f"runs are at work: {', '.join(at_work)}. Without the services they would be interrupted: wait until "
+                "they have ended, cancel them, or add --force"
+            )
+        stopped = cluster.down(coevo_home)
         print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+def _runs_at_work(coevo_home: Home) -> list[str]:
+    """The runs that live processes work on; none if the database cannot be asked, since `down` must work then too."""
+    if not cluster.running(coevo_home):
+        return []
+    try:
+        store = open_store(coevo_home.database)
+        release_dead(store)
+        with store.read() as session:
+            leases, now = queries.run_leases.leases(session), queries.tables.database_time(session)
+    except (StoreError, *DATABASE_ERRORS):
+        return []
+    return sorted(run for run, lease in leases.items() if lease.expires > now)
 
 
 def migrate() -> None:

@@ -13,7 +13,7 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +43,9 @@ class StartError(CoevoError):
     """A service did not start; the message names it and its log."""
 
 
+_Command = tuple[str, list[str], Callable[[], bool]]  # of a service: its name, the command, whether it answers
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Loopback ports of the services. 0 stands for any free port."""
@@ -65,6 +68,13 @@ class Ports:
         """The ports that are in use, by the names of their services."""
         return {name: port for name, port in self._items() if port and _is_in_use(port)}
 
+    @classmethod
+    def of(cls, services: Services) -> Ports:
+        """The ports of services that were started here."""
+        ray = services.ray_address
+        urls = (services.serve_url, services.dashboard_url, services.prefect_url, ray, services.api_url)
+        return cls(*(int(url.rpartition(":")[2]) for url in urls))
+
     def _items(self) -> list[tuple[str, int]]:
         ports = [("serve", self.serve), ("dashboard", self.dashboard), ("prefect", self.prefect), ("ray", self.ray)]
         return [*ports, ("api", self.api)]
@@ -85,12 +95,12 @@ def free_port() -> int:
 def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None = None) -> Services:
     """Start all services at the same time, or those in `only`, and wait until they answer.
 
-    Raises `StartError` after stopping everything that it started.
+    If some of them are alive, those that have ended are started again, on the ports that they had. Raises `StartError`
+    after stopping everything that it started.
     """
     _refuse_elsewhere("up", StartError)
-    alive = running(home)
-    if alive:
-        raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` stops them")
+    if alive := running(home):
+        return _start_again(home, alive, report)
     ports = ports.resolved()
     make_private(home.path)
     make_private(home.ray_temp.parent)
@@ -105,11 +115,26 @@ def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[
         api_url=f"http://127.0.0.1:{ports.api}",
         prefect_auth=f"coevo:{home.secret('prefect')}",
     )
+    commands = [command for command in _commands(home, ports, services) if only is None or command[0] in only]
+    return _start(home, services, commands, report)
+
+
+def _start_again(home: Home, alive: Sequence[str], report: Callable[[str], None]) -> Services:
+    """Start the services that have ended beside those that are alive."""
+    services = home.services()
+    ended = [name for name, _ in services.processes.values() if name not in alive]
+    if not ended:
+        raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` stops them")
+    known = {pid: process for pid, process in services.processes.items() if process[0] in alive}
+    commands = [command for command in _commands(home, Ports.of(services), services) if command[0] in ended]
+    return _start(home, replace(services, processes=known), commands, report)
+
+
+def _start(home: Home, services: Services, commands: Sequence[_Command], report: Callable[[str], None]) -> Services:
+    """Start services and wait until they answer. Returns them with those that were alive before."""
+    before, starting = services, list[tuple[str, subprocess.Popen[bytes], Callable[[], bool]]]()
     try:
-        starting = []
-        for name, command, is_ready in _commands(home, ports, services):
-            if only is not None and name not in only:
-                continue
+        for name, command, is_ready in commands:
             process = _spawn(home, name, command, environment(home, services))
             services = replace(
                 services, processes={**services.processes, process.pid: (name, processes.started(process.pid))}
@@ -117,17 +142,18 @@ def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[
             home.save_services(services)
             starting.append((name, process, is_ready))
         report(f"starting {', '.join(name for name, _, _ in starting)}")
-        for name, process, is_ready in starting:
-            _wait_until_ready(home, name, process, is_ready)
-        for name, process, is_ready in starting:  # one may have ended while the others were waited for
+        for name, process, is_ready in [*starting, *starting]:  # again: one may end while others are waited for
             _wait_until_ready(home, name, process, is_ready)
     except BaseException:
-        down(home)
+        if before.processes:
+            _end([psutil.Process(process.pid) for _, process, _ in starting if process.poll() is None], 2)
+        else:
+            down(home)
         raise
     return services
 
 
-def _commands(home: Home, ports: Ports, services: Services) -> list[tuple[str, list[str], Callable[[], bool]]]:
+def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:
     """The services to start: name, command, and a function that tells whether the service answers."""
     ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={ports.ray}"]
     ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
@@ -195,8 +221,8 @@ def needed(home: Home) -> Services:
     gone = [name for name, _ in services.processes.values() if name not in (*alive, "api")]
     if gone or not alive:
         raise NotUp(
-            f"{', '.join(gone) or 'no services'} of {home.path} ended; the logs are in {home.logs}: restart with "
-            "`coevo down` and `coevo up`"
+            f"{', '.join(gone) or 'all services'} of {home.path} ended; `coevo up` starts what has ended. The logs "
+            f"are in {home.logs}"
         )
     return services
 

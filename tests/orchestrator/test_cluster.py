@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from http import HTTPStatus
 from pathlib import Path
 
+import httpx
+import psutil
 import pytest
+from typer.testing import CliRunner
 
+from orchestrator.cli import app
 from orchestrator.installation import cluster, processes
 from orchestrator.installation.home import Home, NotUp, Services
+from orchestrator.ledger import run_held
+from storage.session import Store
 from tests.http_server import Handler, listening
+from tests.live import Live
 
 
 class _Starting(Handler):
@@ -63,7 +71,38 @@ def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytes
 
 def test_services_that_ended_are_not_there(tmp_path: Path) -> None:
     recorded(Home(tmp_path), f"http://127.0.0.1:{cluster.free_port()}", 2**22 + 1)  # more than the largest pid
-    with pytest.raises(
-        NotUp, match=r"^ray of .* ended; the logs are in .*/logs: restart with `coevo down` and `coevo up`$"
-    ):
+    with pytest.raises(NotUp, match=r"^ray of .* ended; `coevo up` starts what has ended. The logs are in .*/logs$"):
         cluster.needed(Home(tmp_path))
+
+
+def test_services_are_not_stopped_while_a_run_is_at_work_unless_forced(
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    with subprocess.Popen(["sleep", "1000"]) as service:
+        started = {service.pid: ("api", processes.started(service.pid))}
+        Home(tmp_path).save_services(Services("a:1", "http://a:2", "http://a:3", "http://a:4", "0" * 64, started))
+        with run_held(sqlite, "r"):
+            refused = CliRunner().invoke(app, ["down"])
+            assert (refused.exit_code, service.poll()) == (1, None)
+            assert "runs are at work: r. Without the services they would be interrupted" in refused.stderr
+            assert CliRunner().invoke(app, ["down", "--force"]).stdout == "stopped: api\n"
+    assert service.returncode is not None
+
+
+def test_a_service_that_was_killed_is_started_again_beside_the_others(live: Live) -> None:
+    before = live.home.services()
+    pids = {name: pid for pid, (name, _) in before.processes.items()}
+    api = psutil.Process(pids["api"])
+    api.kill()
+    api.wait()
+    done = live.coevo("up")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = live.home.services()
+    again = {name: pid for pid, (name, _) in after.processes.items()}
+    assert {name for name in pids if again[name] != pids[name]} == {"api"}
+    assert (after.api_url, after.ray_token) == (before.api_url, before.ray_token)
+    assert httpx.get(f"{after.api_url}/healthz", trust_env=False).status_code == 200
+    refused = live.coevo("up")
+    assert (refused.returncode, "services are running already" in refused.stderr) == (1, True)
