@@ -85,12 +85,12 @@ def evaluated(figures: Sequence[EvaluationFigures]) -> None:
     """Show the figures of an evaluation as a table, one row for each benchmark."""
     rows = [
         {
-            "benchmark": evaluated.evaluation.benchmark,
-            "questions": evaluated.questions,
-            "samples": evaluated.samples,
-            **{name: _with_interval(getattr(evaluated, name)) for name in ("pass_at_1", "greedy", "majority")},
+            "benchmark": of_benchmark.evaluation.benchmark,
+            "questions": of_benchmark.questions,
+            "samples": of_benchmark.samples,
+            **{name: _with_interval(getattr(of_benchmark, name)) for name in ("pass_at_1", "greedy", "majority")},
         }
-        for evaluated in figures
+        for of_benchmark in figures
     ]
     model = figures[0].evaluation.model if figures else ""
     _write(lambda: create_table_artifact(rows, key=_key("evaluation", model), description=f"evaluation of {model}"))
@@ -100,13 +100,13 @@ def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
     """Show what a judge says about evaluations as a table: the accuracy by the grader, with the judge, and by it alone,
     where that is known."""
     rows = [
-        {"benchmark": evaluated.evaluation.benchmark, "right by": who, "pass@1": _with_interval(recount.pass_at_1)}
+        {"benchmark": of_benchmark.evaluation.benchmark, "right by": who, "pass@1": _with_interval(recount.pass_at_1)}
         | {"greedy": _with_interval(recount.greedy)}
-        for evaluated in figures
-        for recheck in evaluated.rechecks
+        for of_benchmark in figures
+        for recheck in of_benchmark.rechecks
         if recheck.judge == judge
         for who, recount in (
-            ("the grader", evaluated),
+            ("the grader", of_benchmark),
             (f"the grader or {judge}", recheck.failures_rechecked),
             (f"{judge} alone", recheck.judge_alone),
         )

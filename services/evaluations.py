@@ -18,6 +18,7 @@ from core.statistics.consistency import ConsistencyPoint, by_consistency
 from core.statistics.curves import CurvePoint, Tally, curve
 from core.statistics.estimates import Estimate, mean_share
 from core.statistics.rechecks import Recheck, recheck_of
+from core.statistics.standing import best_of
 from core.types import (
     GREEDY,
     BenchmarkItem,
@@ -60,7 +61,7 @@ def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint
 def best_iteration(session: Session, run: str, config: RunConfig) -> int | None:
     """The iteration whose Solver has the highest pass@1 on the run's benchmark; None if none was evaluated."""
     results = accuracies(session, run, config.evaluation.benchmark)
-    return max(results, key=lambda t: (results[t].pass_at_1.value, -t), default=None)
+    return best_of({t: accuracy.pass_at_1.value for t, accuracy in results.items()})
 
 
 def servable_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint, RunConfig]:

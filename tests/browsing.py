@@ -7,9 +7,13 @@ from contextlib import contextmanager
 from typing import Literal
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.live import Live
+
+expect.set_options(
+    timeout=30_000
+)  # milliseconds: a page is refreshed every few seconds, and the machine may be at work
 
 Look = tuple[Literal["light", "dark"], int]  # the colour scheme, and the width of the window in pixels
 # Two animation frames: after the first, charts know their new width, in the second they are drawn.

@@ -27,5 +27,9 @@ def best_iteration(accuracy: Mapping[int, float], standing: Collection[int]) -> 
 
     None if none of them was measured. It is picked in hindsight, so its accuracy flatters it.
     """
-    candidates = [t for t in accuracy if t and t in standing]
-    return max(candidates, key=lambda t: (accuracy[t], -t), default=None)
+    return best_of({t: value for t, value in accuracy.items() if t and t in standing})
+
+
+def best_of(accuracy: Mapping[int, float]) -> int | None:
+    """The iteration with the highest accuracy, the earliest if several are equal; None if there is none."""
+    return max(accuracy, key=lambda t: (accuracy[t], -t), default=None)

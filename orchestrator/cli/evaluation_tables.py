@@ -29,7 +29,7 @@ def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) 
 def _show_model(results: Sequence[EvaluationFigures]) -> None:
     console = wide()
     console.print(_table(results))
-    console.print(f"evaluations: {' '.join(one.evaluation.id for one in results)}")
+    console.print(f"evaluations: {' '.join(evaluated.evaluation.id for evaluated in results)}")
     if any(evaluated.rechecks for evaluated in results):
         console.print(_recounts(results))
         for evaluated in results:

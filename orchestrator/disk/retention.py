@@ -88,7 +88,7 @@ def _needed(session: Session, run: str, config: RunConfig, last: int) -> Iterato
     chain = Chain(session, run, config, last + 1)
     yield from (chain.checkpoint(role, last).id for role in config.roles)
     decided = Chain(session, run, config, last)
-    best = {chain.best_to_go_back_to(), decided.best(), best_iteration(session, run, config) or 0}
+    best = {chain.best_to_go_back_to(), decided.best(), best_iteration(session, run, config) or 0}  # 0: the base model
     for iteration in best:
         yield from decided.checkpoints_at(iteration).values()
     branches = {last, *best}

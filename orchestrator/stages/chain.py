@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
+from core.statistics.standing import best_of
 from core.types import Checkpoint, Role, checkpoint_id
 from services.drift.series import accuracies
 from storage import queries
@@ -77,10 +78,10 @@ class Chain:
         return {t for t, _ in queries.ledger.rolled_back(self.session, self.run)}
 
     def best(self, without: Set[int] = frozenset()) -> int:
-        """The iteration with the highest pass@1; the earliest if several are equal."""
-        pass_at_1 = self.pass_at_1()
-        candidates = [t for t in range(len(pass_at_1)) if t not in without]
-        return max(candidates, key=lambda t: (pass_at_1[t] if pass_at_1[t] is not None else -1.0, -t))
+        """The iteration with the highest pass@1, the earliest if several are equal; 0 if `without` leaves none."""
+        accuracy = {t: value for t, value in enumerate(self.pass_at_1()) if t not in without}
+        # One that was not measured is taken only if none was.
+        return best_of({t: -1.0 if value is None else value for t, value in accuracy.items()}) or 0
 
     def best_to_go_back_to(self) -> int:
         """The best of the iterations before this one, without those after which the run was rolled back."""

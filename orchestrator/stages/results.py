@@ -71,9 +71,8 @@ class StageResult:
     @property
     def table(self) -> str:
         """The result as Markdown: a table of the figures, then the sentences as a list."""
-        names = [
-            figure.name.replace("|", "\\|") for figure in self.figures
-        ]  # the name of a benchmark may be that of a file
+        # The name of a benchmark may be that of a file.
+        names = [figure.name.replace("|", "\\|") for figure in self.figures]
         rows = [
             f"| {name} | {figure.value} | {figure.interval} | {_count(figure.n)} |"
             for name, figure in zip(names, self.figures, strict=True)

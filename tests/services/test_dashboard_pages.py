@@ -11,17 +11,15 @@ from api_examples import alert
 from playwright.sync_api import Page, expect
 from prefect_server import post, prefect_at
 
-from core.settings.parsing import parse_config
-from core.types import Checkpoint, Spent, StageKey, question_id
+from core.types import Checkpoint
 from services.api.app import create_app
 from services.drift.series import refresh
 from storage import queries
 from storage.errors import StoreError
-from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store, open_store
 from tests.api_server import served
 from tests.browsing import violations, without_complaints
-from tests.synthetic_run import CONFIG, create, evaluate, fill_run, held_out, label, vote_of
+from tests.synthetic_run import CONFIG, create, fill_run, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
 PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
@@ -272,111 +270,3 @@ def test_open_alerts_are_where_people_look(address: str, store: Store, page: Pag
         expect(banner).to_have_count(0)
         expect(page.locator(".title .badge.is-critical")).to_have_count(0)
         expect(page.locator(".title .badge.is-warning")).to_have_text("2 warnings")
-
-
-def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
-    address: str, store: Store, page: Page
-) -> None:
-    run = "trains-on-its-benchmark"
-    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
-    with store.write() as session:
-        create(session, run, config)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
-        expect(
-            page.get_by_role("heading", name="Benchmark accuracy")
-        ).to_be_visible()  # as long as there is no evaluation
-        expect(page.get_by_text("held-out")).to_have_count(0)
-        with store.write() as session:
-            evaluate(session, run, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
-            refresh(session, run, 0)
-        for path in (f"/runs/{run}", f"/compare?run={run}"):
-            page.goto(f"{address}{path}")
-            expect(page.get_by_role("heading", name="Test-time accuracy")).to_be_visible()
-        page.goto(f"{address}/runs/{run}")
-        expect(page.locator("dl.tiles").get_by_text("Test-time pass@1")).to_be_visible()
-        expect(page.get_by_text("held-out")).to_have_count(0)
-        page.goto(address)
-        card = page.locator("article.run").filter(has_text=run)
-        expect(card.get_by_text("Test-time pass@1").first).to_be_visible()
-        expect(card.get_by_text("Held-out")).to_have_count(0)
-
-
-def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iteration(
-    address: str, store: Store, page: Page
-) -> None:
-    run = "labels-anew"
-    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}}, "test")
-    with store.write() as session:
-        create(session, run, config)
-        label(session, run, 0, [(f"What is {i} + 1?", vote_of((str(i + 1), 4))) for i in range(4)], config)
-        solver = Checkpoint(f"{run}/solver/1", run, "solver", 1, 2, "/srv/solver/1", "f" * 64, f"{run}/base/0")
-        queries.checkpoints.add_checkpoint(session, solver, {})
-        queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, 0, i), solver.id, [1]) for i in range(4)])
-        for step, right in enumerate((0.75, 0.5), 1):
-            metrics = {"truths_known": 4, "labelled_share": 1.0, "labels_checked": 4, "label_accuracy": right}
-            metrics |= {"negatives_checked": 2, "negative_label_accuracy": 1.0, "majority_share": 0.5}
-            metrics |= {"positive_labels": 4, "negative_labels": 6, "right_entropy": 0.2, "wrong_entropy": 0.5}
-            queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=step, metrics=metrics)
-        refresh(session, run, 1)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
-        panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Labels made in training"))
-        expect(panel.get_by_role("group", name="Right labels by training step")).to_be_visible()
-        expect(panel.get_by_role("group", name="Labels made in training, by iteration")).to_be_visible()
-        expect(panel.get_by_role("group", name="Number of labels in a step, by iteration")).to_be_visible()
-        expect(panel.get_by_role("group", name="Entropy of right and wrong rollouts, by iteration")).to_be_visible()
-        expect(panel).to_contain_text("compared with the prompts' own answers")
-        # The run has no stored pseudo-labels.
-        expect(page.get_by_role("heading", name="Pseudo-label accuracy")).to_have_count(0)
-        tile = page.locator("dl.tiles > div").filter(has_text="Label accuracy (training)")
-        expect(tile).to_contain_text("62.5%")  # five of eight, on four questions
-        expect(page.locator("dl.tiles").get_by_text("Label accuracy (kept)")).to_have_count(0)
-        page.goto(f"{address}/compare?run={run}")
-        for title in ("Label accuracy in training", "Positive labels", "Negative labels"):
-            expect(page.get_by_role("heading", name=title)).to_be_visible()
-        page.goto(address)
-        card = page.locator("article.run").filter(has_text=run)
-        expect(card.get_by_text("in training, by given").first).to_be_visible()
-
-
-def test_what_a_run_has_cost_is_on_its_page(address: str, store: Store, page: Page) -> None:
-    run = "costly"
-    with store.write() as session:
-        create(session, run, parse_config({"rates": {"gpu_hour": 3.6}}, "test"))
-        for t in (1, 2):
-            key = StageKey(run, t, "label_questions")
-            queries.usage.add_usage(session, key, "votes", Spent(5, 100, 1_000))
-            queries.usage.add_usage(session, key, "applications", seconds=500, gpu_seconds=1_000)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
-        cost = page.locator("#cost")
-        expect(cost.locator("tbody tr")).to_have_count(3)
-        rows = cost.locator("tbody tr").all_inner_texts()
-        assert [row.split() for row in rows] == [
-            ["label", "questions", "applications", "33", "min", "2.00"],
-            ["label", "questions", "votes", "10", "200", "2,000"],
-            ["all", "33", "min", "10", "200", "2,000", "2.00"],
-        ]
-        expect(cost.get_by_text("USD")).to_be_visible()
-
-
-def test_the_arms_of_an_experiment_are_compared(address: str, store: Store, page: Page) -> None:
-    with store.write() as session:
-        for position, (arm, right) in enumerate((("full", [1, 1, 0, 1]), ("no_filter", [1, 0, 0, 0]))):
-            for seed in (1, 2):
-                run = f"tested-{arm}-{seed}"
-                create(session, run, parse_config({"seed": seed, "dataset": {"filtered": arm == "full"}}, "test"))
-                evaluate(session, run, 0, held_out([4] * 4, right, right), took=5)
-                queries.experiments.add_run(session, ExperimentRun(run, "tested", arm, position, seed))
-    with without_complaints(page):
-        page.goto(f"{address}/compare")
-        page.get_by_role("link", name="tested", exact=True).click()
-        table = page.locator("#comparison table").first
-        expect(table.locator("tbody tr")).to_have_count(2)
-        full, other = table.locator("tbody tr").all()
-        expect(full).to_contain_text("75.0 (75.0 to 75.0)")
-        expect(other).to_contain_text("−50.0")
-        expect(other).to_contain_text("p = ")
-        page.get_by_text("Settings in which they differ (1)").click()
-        expect(page.locator("#comparison details")).to_contain_text("dataset.filtered")
