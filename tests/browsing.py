@@ -11,9 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.live import Live
 
-expect.set_options(
-    timeout=30_000
-)  # milliseconds: a page is refreshed every few seconds, and the machine may be at work
+expect.set_options(timeout=30_000)  # milliseconds: pages are refreshed every few seconds, on a busy machine
 
 Look = tuple[Literal["light", "dark"], int]  # the colour scheme, and the width of the window in pixels
 # Two animation frames: after the first, charts know their new width, in the second they are drawn.
