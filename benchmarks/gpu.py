@@ -21,8 +21,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
 from core.grading.grader import Grader
-from core.questions.prompts import solver_messages
 from core.settings.parsing import load_config
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
@@ -126,7 +126,8 @@ def _engine(model: Path, questions: list[TrainQuestion], device: str, tokens: in
     engine = TransformersEngine(model, device=device, max_rows=_ENGINE_ROWS)
     sampling = Sampling(top_p=0.99, max_tokens=tokens)
     prompts = [
-        Prompt(tuple(solver_messages(question.text)), index, 8, sampling) for index, question in enumerate(questions)
+        Prompt(tuple(RZERO_SOLVER.messages(question.text)), index, 8, sampling)
+        for index, question in enumerate(questions)
     ][: _ENGINE_ROWS // 8]
     engine.generate(prompts[:4])  # the first call compiles and allocates
     begin = time.perf_counter()

@@ -20,7 +20,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.smollm2 import gguf_file, write_smollm2
-from core.questions.prompts import solver_messages
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engines.base import Prompt
@@ -81,7 +81,7 @@ def _compare(folder: Path, load: _Load, speeds: _Speeds) -> dict[str, Any]:
     rng, sampling = random.Random(0), Sampling(top_p=1.0, max_tokens=load.tokens)
     questions = [world.make_problem(rng).text for _ in range(load.prompts)]
     prompts = [
-        Prompt(tuple(solver_messages(question)), 1000 * index, load.votes, sampling)
+        Prompt(tuple(RZERO_SOLVER.messages(question)), 1000 * index, load.votes, sampling)
         for index, question in enumerate(questions)
     ]
     _sample_with_engine(engine, prompts)  # warm up

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.services import engines, larger_model, one_replica, own_ray, published
-from core.questions.prompts import solver_messages
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
@@ -55,7 +55,7 @@ def prompts_of(size: str) -> list[Prompt]:
     count, limit = _SIZES[size]
     rng = random.Random(0)
     return [
-        Prompt(tuple(solver_messages(world.make_problem(rng).text)), 1000 * i, _VOTES, Sampling(max_tokens=limit))
+        Prompt(tuple(RZERO_SOLVER.messages(world.make_problem(rng).text)), 1000 * i, _VOTES, Sampling(max_tokens=limit))
         for i in range(count)
     ]
 

@@ -21,8 +21,8 @@ import httpx
 from safetensors.torch import load_file, save_file
 
 from benchmarks.services import engines, one_replica, own_ray, published
-from core.questions.prompts import solver_messages
 from core.settings.serving import Serving
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
@@ -33,7 +33,7 @@ from services.inference.engines.base import Prompt
 
 _SWAPS, _CALLERS = 6, 8
 _SAMPLING = Sampling(temperature=0, max_tokens=60)
-_PROMPTS = [Prompt(tuple(solver_messages(f"What is {a} * 3 - {a}?")), 0, 1, _SAMPLING) for a in range(3, 35)]
+_PROMPTS = [Prompt(tuple(RZERO_SOLVER.messages(f"What is {a} * 3 - {a}?")), 0, 1, _SAMPLING) for a in range(3, 35)]
 
 
 def run() -> dict[str, Any]:

@@ -25,11 +25,11 @@ from transformers.utils.logging import disable_progress_bar
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.methods import Method
-from core.questions.prompts import solver_messages
 from core.questions.voting import vote, vote_many
 from core.rollouts.strategies import DEGENERATE, skeleton_clusters
 from core.seeds import seed_for
 from core.settings.parsing import parse_method
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling, Training
 from core.statistics.guard import Guard
 from core.types import Checkpoint
@@ -185,7 +185,7 @@ def _engine(folder: Path) -> TransformersEngine:
 
 
 def _prompt(question: str, seed: int, n: int) -> Prompt:
-    return Prompt(tuple(solver_messages(question)), seed, n, _SAMPLING)
+    return Prompt(tuple(RZERO_SOLVER.messages(question)), seed, n, _SAMPLING)
 
 
 def _sample(engine: TransformersEngine, benchmark: list[_Item]) -> list[tuple[str, list[Completion]]]:

@@ -29,8 +29,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
-from core.questions.prompts import solver_messages
 from core.settings.parsing import load_config
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Solver
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
@@ -191,7 +191,7 @@ def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
             logging_strategy="no",
             disable_tqdm=True,
         )
-        rows = [{"prompt": solver_messages(question.text), "truth": question.label} for question in questions]
+        rows = [{"prompt": RZERO_SOLVER.messages(question.text), "truth": question.label} for question in questions]
         trainer = trl.GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(MICRO_MODEL, dtype=torch.float32),
             reward_funcs=reward,

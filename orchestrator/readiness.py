@@ -14,9 +14,11 @@ from typing import Any
 
 from core.errors import CoevoError
 from core.faults import Fault, listed
-from core.settings.config import RunConfig, SelfTraining
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from core.settings.trainers import EasyR1Settings
+from core.types import TINY_BASES
 from orchestrator.installation.home import NotUp, home
 from orchestrator.needs import MODEL_REMEDY, base_model, needs_of, prompt_needs, prompt_settings, prompts_remedy
 from orchestrator.question_sets.benchmarks import BenchmarkError, evaluated_in, is_fetched, is_here, read_suite
@@ -103,11 +105,23 @@ def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:
         if limit < step:
             got = f"{limit} questions are fewer than the {step} of a step, so a step has some more than once"
             yield Fault("prompts.limit", got, remedy="raise it, or lower solver.training.prompts_per_step")
+    yield from _foreign_templates(config)
     kinds = ("benchmark", "GPUs", "trainer", "judge")
     for need in needs_of(config, gpus, vllm=False):  # without vLLM it cannot start, which is a fault
         is_fault = need.setting == "audit.judge" or (need.kind == "benchmark" and not is_fetched(need.what))
         if need.here is False and need.kind in kinds and not is_fault:
             yield Fault(need.setting, _lacking(need.kind, need.what), remedy=need.remedy)
+
+
+def _foreign_templates(config: RunConfig) -> Iterator[Fault]:
+    """The templates that a tiny base cannot follow, since it has seen only the default ones."""
+    templates = {"solver.template": config.solver.template != RZERO_SOLVER}
+    if isinstance(config, CoEvolution):
+        templates["challenger.template"] = config.challenger.template != RZERO_CHALLENGER
+    for setting, is_changed in templates.items():
+        if is_changed and config.base_model in TINY_BASES:
+            got = f"the tiny model {config.base_model} was trained on the default template only"
+            yield Fault(setting, got, remedy="leave it out, or set base_model to the folder of a language model")
 
 
 def _lacking(kind: str, what: str) -> str:

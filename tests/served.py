@@ -9,7 +9,7 @@ import httpx
 import psutil
 from safetensors.torch import load_file, save_file
 
-from core.questions.prompts import solver_messages
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL
@@ -19,7 +19,8 @@ from tests.live import Live
 from tests.processes import descendants
 
 PROMPTS = [
-    Prompt(tuple(solver_messages(f"What is {a} + {a * 7}?")), 100 * a, 5, Sampling(max_tokens=60)) for a in range(2, 30)
+    Prompt(tuple(RZERO_SOLVER.messages(f"What is {a} + {a * 7}?")), 100 * a, 5, Sampling(max_tokens=60))
+    for a in range(2, 30)
 ]
 
 

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from core.settings.config import RunConfig, SelfTraining
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import load_config
 from core.types import OracleLabel
 from orchestrator.cli import app
@@ -76,7 +76,7 @@ def write(section: str, *names: str) -> None:
 
 
 def test_there_is_a_section_for_each_thing_with_short_files_and_what_one_sees() -> None:
-    things = ("preset", "prompts", "model", "benchmark", "oracle", "judge", "reward")
+    things = ("preset", "prompts", "templates", "model", "benchmark", "oracle", "judge", "reward")
     assert list(SECTIONS) == [f"Your {thing}" for thing in things]
     blocks = re.findall(r"^```(\w+)\n(.*?)```", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert len(blocks) == sum(map(len, SECTIONS.values())) >= 12  # no file without a name
@@ -109,6 +109,21 @@ def test_your_prompts(folder: Path) -> None:
     assert isinstance(config, SelfTraining)
     assert [row.answer for row in read_prompts(config, config.prompts)] == ["19", "10"]
     assert config.audit.oracle == "given"
+
+
+def test_your_templates(folder: Path) -> None:
+    block = SECTIONS["Your templates"]["preset.toml"]
+    config = checked('base_model = "micro"\n' + block)
+    assert isinstance(config, CoEvolution)
+    assert [message["role"] for message in config.challenger.template.messages()] == [
+        *("system", "user", "assistant", "user")
+    ]
+    assert config.solver.template.messages("Why?")[-1]["content"] == "Why?\nPut the answer in \\boxed{}."
+    result = CliRunner().invoke(app, ["check", "preset.toml"])
+    warned = re.findall(r"warning: (\w+\.template): the tiny model micro was trained on the default", result.stdout)
+    assert sorted(warned) == ["challenger.template", "solver.template"]
+    refused = CliRunner().invoke(app, ["check", "preset.toml", "--set", "solver.template.user=Answer!"])
+    assert "--set solver.template.user=Answer!: expected a text with {question}" in refused.stdout
 
 
 def test_your_model(folder: Path) -> None:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from pydantic import TypeAdapter
+
 from core.errors import CoevoError
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
 from core.settings.serving import Service, Signals
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
 from core.settings.training import Sampling, Training, trained_rollouts
 from core.statistics.guard import Guard, TrainingHistory
 from core.types import Checkpoint, Denominator, Role
@@ -45,6 +48,10 @@ class SolverService:
     sampling: Sampling  # of the votes
     denominator: Denominator = "all"
     max_question_chars: int = 2000
+    template: SolverTemplate = RZERO_SOLVER  # how it is asked
+
+
+SOLVER_SERVICE = TypeAdapter(SolverService)  # writes it as JSON for a trainer in another process, and reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,7 @@ class ChallengerJob(TrainJob):
 
     reward: ChallengerReward
     solver: SolverService
+    template: ChallengerTemplate = RZERO_CHALLENGER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +123,7 @@ class SolverJob(TrainJob):
 
     reward: Method
     questions: tuple[TrainQuestion, ...]
+    template: SolverTemplate = RZERO_SOLVER
     signals: Signals = field(default_factory=Signals)
 
     @property

@@ -20,7 +20,6 @@ from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
-from core.questions.prompts import solver_messages
 from core.questions.voting import vote_many
 from core.rollouts.groups import agreements, make_groups
 from core.rollouts.strategies import DEGENERATE, count_strategies
@@ -212,7 +211,8 @@ def solver_votes(
     samples.
     """
     prompts = [
-        Prompt(tuple(solver_messages(text)), seed(index), config.votes, service.sampling) for index, text in questions
+        Prompt(tuple(service.template.messages(text)), seed(index), config.votes, service.sampling)
+        for index, text in questions
     ]
     groups = ask(prompts)
     answers = [[extract_boxed(reply.text) for reply in group] for group in groups]

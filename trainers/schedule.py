@@ -6,11 +6,11 @@ import math
 import random
 from itertools import product
 
-from core.questions.prompts import challenger_messages, solver_messages
 from core.seeds import seed_for
+from core.settings.templates import Message
 from core.settings.training import Training
 from services.inference.engines.base import Prompt
-from trainers.base import SolverJob, TrainJob, TrainQuestion
+from trainers.base import ChallengerJob, SolverJob, TrainJob, TrainQuestion
 
 
 def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
@@ -29,14 +29,22 @@ def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
 def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
     """One prompt for each rollout of the step, each with its own seed; the rollouts of a group are adjacent."""
     training, overall_step = job.training, job.steps_before + step
-    if isinstance(job, SolverJob):
-        chats = [solver_messages(question.text) for question in questions_at(job, step)]
-    else:
-        chats = [challenger_messages()] * training.prompts_per_step
+    chats = chats_at(job, step)
     return [
         Prompt(tuple(messages), seed_for(job.run_seed, job.key, overall_step, group, member), 1, training.sampling)
         for (group, messages), member in product(enumerate(chats), range(job.rollouts))
     ]
+
+
+def chats_at(job: TrainJob, step: int) -> list[list[Message]]:
+    """The chat of each prompt of the step `step`, which counts from 1."""
+    match job:
+        case ChallengerJob():
+            return [job.template.messages()] * job.training.prompts_per_step
+        case SolverJob():
+            return [job.template.messages(question.text) for question in questions_at(job, step)]
+        case _:
+            raise TypeError(f"expected a ChallengerJob or a SolverJob, got {type(job).__name__}")
 
 
 def learning_rate_at(job: TrainJob, step: int) -> float:

@@ -18,8 +18,9 @@ from typing import Literal
 
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
-from core.questions.prompts import Message, refuse_question
+from core.questions.parsing import refuse_question
 from core.questions.voting import vote
+from core.settings.templates import Message
 from core.types import OracleVerdict
 
 JudgePrompt = Literal["annotate", "equivalence"]

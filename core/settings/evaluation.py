@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from core.grading.kinds import AnswerKind
-from core.questions.prompts import SOLVER_SYSTEM
 from core.settings.bounds import Iterations, Part, Positive
+from core.settings.templates import QUESTION, SOLVER_SYSTEM, Example, SolverTemplate
 from core.settings.training import Sampling
 
 MOST_SAMPLES = 1_024  # answers to a question
@@ -37,17 +37,11 @@ class Hub(Part):
     split: str = Field("test", pattern=r"^[A-Za-z0-9._-]+$")
 
 
-class Example(Part):
-    """A worked example that is shown before each question."""
-
-    question: str
-    answer: str
-
-
 class Benchmark(Part):
     """A benchmark: where its questions are, how they are asked and how answers are compared.
 
     `prompt` is the user's message, in which {question} stands for the question with its options. `system` may be empty.
+    A benchmark that sets none of `system`, `prompt` and `few_shot` is asked with the template of the evaluated Solver.
     """
 
     title: str
@@ -58,15 +52,31 @@ class Benchmark(Part):
     answer_after: str | None = None  # the answer is what follows this text in its column
     answers: AnswerKind = "math"
     system: str = SOLVER_SYSTEM
-    prompt: str = "{question}"
+    prompt: str = QUESTION
     before_options: str = "\n\nOptions:\n"  # the text between a question and its options
     option: str = "{letter}. {text}"  # the line of an option
     few_shot: tuple[Example, ...] = ()
 
+    def asked_with(self, template: SolverTemplate) -> Benchmark:
+        """The benchmark as a run asks it whose Solver has this template.
+
+        A benchmark that sets `system`, `prompt` or `few_shot` is asked in its own way.
+        """
+        if self.model_fields_set & {"system", "prompt", "few_shot"}:
+            return self
+        return self.model_copy(
+            update={"system": template.system, "prompt": template.user, "few_shot": template.examples}
+        )
+
+    @property
+    def template(self) -> SolverTemplate:
+        """How its questions are asked."""
+        return SolverTemplate(system=self.system, user=self.prompt, examples=self.few_shot)
+
     @model_validator(mode="after")
     def _asks_its_questions(self) -> Benchmark:
-        if "{question}" not in self.prompt:
-            raise ValueError(f"prompt: expected a text with {{question}}, got {self.prompt!r}")
+        if QUESTION not in self.prompt:
+            raise ValueError(f"prompt: expected a text with {QUESTION}, got {self.prompt!r}")
         if "{letter}" not in self.option or "{text}" not in self.option:
             raise ValueError(f"option: expected a text with {{letter}} and {{text}}, got {self.option!r}")
         return self

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from core.methods import Objective, SolverReward
 from core.methods.rzero import ChallengerReward, RZero, Supervised
+from core.questions.parsing import parse_question
 from core.settings.bounds import (
     Answers,
     Count,
@@ -28,6 +29,7 @@ from core.settings.bounds import (
 )
 from core.settings.prompts import Prompts
 from core.settings.serving import Signals
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
 from core.types import TINY_BASES
 
 
@@ -83,6 +85,15 @@ class Challenger(Part):
     trained: bool = True
     reward: ChallengerReward = ChallengerReward()
     training: Training = Training(steps=5)
+    template: ChallengerTemplate = RZERO_CHALLENGER
+
+    @model_validator(mode="after")
+    def _examples_are_well_formed(self) -> Challenger:
+        expected = "<question>…</question>" + (" and \\boxed{…}" if self.reward.format == "tags_and_answer" else "")
+        for number, example in enumerate(self.template.examples):
+            if parse_question(example, expected=self.reward.format) is None:
+                raise ValueError(f"template.examples.{number}: expected a reply with {expected}, got {example[:80]!r}")
+        return self
 
     @property
     def rollouts(self) -> int:
@@ -96,6 +107,7 @@ class Solver(Part):
     reward: SolverReward = RZero()
     training: Training = Training()
     signals: Signals = Signals()
+    template: SolverTemplate = RZERO_SOLVER
 
     @property
     def rollouts(self) -> int:

@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
 from core.grading.grader import Grader
-from core.questions.prompts import solver_messages
 from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.training import Sampling
@@ -134,4 +133,4 @@ def ask(context: Context, solver: Checkpoint, sets: Sets, grader: Grader) -> Non
 def _prompt(config: RunConfig, item: BenchmarkItem) -> Prompt:
     """A greedy prompt, as in the benchmark's greedy evaluation (R-Zero D.2). Greedy decoding does not use the seed."""
     greedy = Sampling(temperature=0, max_tokens=config.evaluation.sampling.max_tokens)
-    return Prompt(tuple(solver_messages(item.problem)), 0, 1, greedy)
+    return Prompt(tuple(config.solver.template.messages(item.problem)), 0, 1, greedy)

@@ -109,7 +109,12 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
     if role == "challenger":
         if not isinstance(config, CoEvolution) or not config.challenger.trained:
             raise RunError("role: this preset trains no Challenger; expected solver")
-        service = SolverService(solver_url or "http://127.0.0.1:8000/solver/v1", start.id, config.dataset.sampling)
+        service = SolverService(
+            solver_url or "http://127.0.0.1:8000/solver/v1",
+            start.id,
+            config.dataset.sampling,
+            template=config.solver.template,
+        )
         challenger = ChallengerJob(
             key=key,
             run_seed=config.seed,
@@ -117,6 +122,7 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
             training=config.challenger.training,
             reward=config.challenger.reward,
             solver=service,
+            template=config.challenger.template,
             work_dir=out,
         )
         return challenger, None
@@ -128,6 +134,7 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
         training=config.solver.training,
         reward=config.solver.reward,
         questions=questions.prompts,
+        template=config.solver.template,
         signals=config.solver.signals,
         work_dir=out,
     )

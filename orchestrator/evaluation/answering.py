@@ -14,10 +14,9 @@ from sqlalchemy.orm import Session
 
 from core.grading.grader import Grader
 from core.grading.kinds import AnswerKind, compare_many, read_answer
-from core.questions.prompts import Message
 from core.questions.voting import Classes, classify_many
 from core.seeds import seed_for
-from core.settings.evaluation import Benchmark, Protocol
+from core.settings.evaluation import Protocol
 from core.settings.training import Sampling
 from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer, Spent
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
@@ -86,27 +85,14 @@ def answer_all(
             queries.evaluations.finish_evaluation(session, row.id)
 
 
-def messages(benchmark: Benchmark, question: str) -> list[Message]:
-    """The chat that asks one question: the system message, the worked examples, the question."""
-    system = [{"role": "system", "content": benchmark.system}] if benchmark.system else []
-    examples = [
-        {"role": role, "content": text}
-        for example in benchmark.few_shot
-        for role, text in (
-            ("user", benchmark.prompt.replace("{question}", example.question)),
-            ("assistant", example.answer),
-        )
-    ]
-    return [*system, *examples, {"role": "user", "content": benchmark.prompt.replace("{question}", question)}]
-
-
 def _prompts(benchmark: LoadedBenchmark, items: Sequence[BenchmarkItem], protocol: Protocol, seed: int) -> list[Prompt]:
     """The prompts of all items at the sampling temperature, if any, then the greedy prompts of all items."""
     greedy = Sampling(temperature=0, max_tokens=protocol.sampling.max_tokens)
+    template = benchmark.definition.template
     ways = [(protocol.sampling, protocol.samples)] if protocol.samples else []
     return [
         Prompt(
-            tuple(messages(benchmark.definition, item.problem)),
+            tuple(template.messages(item.problem)),
             seed_for(seed, "evaluate", benchmark.name, item.id),
             samples,
             sampling,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
 from core.settings.serving import Service, Serving
+from core.settings.templates import RZERO_SOLVER, SolverTemplate
 from core.types import Checkpoint, FinishReason
 from orchestrator.evaluation.answering import SMALL_BATCH, Ask, Batches
 from orchestrator.installation import cluster
@@ -52,6 +53,7 @@ class Model:
     engine: dict[str, Any]
     serve: Callable[[], AbstractContextManager[Ask]]
     checkpoint: str | None = None  # the id, if it is a run's
+    template: SolverTemplate = RZERO_SOLVER  # how its run asks it; R-Zero's if it is no run's
 
 
 def find_model(home: Home, store: Store, text: str, serving: Serving | None, service: Service | None) -> Model:
@@ -69,13 +71,13 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
     if match := RUN_MODEL.fullmatch(text):
         with store.read() as session:
             checkpoint, config = servable_checkpoint(session, match[1], match[2])
-        of_run = config.serving
-        serving = serving or of_run
+        serving, template = serving or config.serving, config.solver.template
         known: str | None = checkpoint.id
         name, identity = checkpoint.id, {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256}
     elif (Path(text) / "config.json").is_file():
         folder = Path(text).resolve()
         checkpoint, serving, known = _linked(home, folder), serving or Serving(), None
+        template = RZERO_SOLVER
         name, identity = str(folder), {"folder": str(folder), "sha256": checkpoint.sha256}
     else:
         raise EvaluationError(
@@ -84,7 +86,7 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         )
     refuse_missing_engine(serving.applications)
     serve = partial(_served, home, checkpoint, serving)
-    return Model(name, identity, engine_of(serving.applications), serve, known)
+    return Model(name, identity, engine_of(serving.applications), serve, known, template)
 
 
 def _linked(home: Home, folder: Path) -> Checkpoint:

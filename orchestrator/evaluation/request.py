@@ -71,11 +71,12 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
     Raises `RequestError`, `BenchmarkError` and what `find_model` raises, before anything is asked; and
     `InferenceError`, `ServeError` and `GradingError`. What was answered before stays stored.
     """
-    service, benchmarks = request.service, _benchmarks(request)
+    service, loaded = request.service, _benchmarks(request)
     of_suite = read_suite(request.suite).protocols() if request.suite is not None else {}
-    protocols = [of_suite.get(benchmark.name, request.protocol) for benchmark in benchmarks]
     serving = Serving(applications=request.applications) if request.applications is not None else None
     model = find_model(home, store, request.model, serving, service)
+    benchmarks = [benchmark.asked_with(model.template) for benchmark in loaded]
+    protocols = [of_suite.get(benchmark.name, request.protocol) for benchmark in benchmarks]
     asked = [
         (benchmark, protocol, evaluation_id(*key_of(model, benchmark, protocol, request.seed)))
         for benchmark, protocol in zip(benchmarks, protocols, strict=True)

@@ -20,6 +20,7 @@ from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.evaluation import OWN_PROMPTS, Benchmark, Columns, Protocol, Suite
 from core.settings.parsing import ConfigError, validated
+from core.settings.templates import SolverTemplate
 from core.suggestions import no_such
 from core.types import BenchmarkItem
 from orchestrator.installation.home import BENCHMARKS, SUITES, home
@@ -56,6 +57,10 @@ class LoadedBenchmark:
     items: tuple[BenchmarkItem, ...]
     sha256: str
     sampled_from: int | None = None
+
+    def asked_with(self, template: SolverTemplate) -> LoadedBenchmark:
+        """The benchmark with this template, if its definition sets no prompt (`Benchmark.asked_with`)."""
+        return replace(self, definition=self.definition.asked_with(template))
 
 
 def load_benchmark(name: str) -> list[BenchmarkItem]:

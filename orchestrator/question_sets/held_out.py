@@ -6,7 +6,7 @@ import random
 
 from core.questions.filtering import normalised
 from core.seeds import seed_for
-from core.settings.config import RunConfig, SelfTraining
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.evaluation import OWN_PROMPTS, EarlyStopping
 from core.settings.prompts import Prompts
 from core.types import BenchmarkItem
@@ -15,14 +15,17 @@ from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_p
 
 
 def load_for(config: RunConfig, name: str) -> LoadedBenchmark:
-    """A benchmark that a run is evaluated on; "prompts" is the share of its own prompts that early stopping holds out.
+    """A benchmark that a run is evaluated on, asked as the run asks its Solver if it has no prompt of its own.
 
+    "prompts" is the share of the run's own prompts that early stopping holds out.
     Raises `BenchmarkError`, `PromptsError`.
     """
     stopping = config.early_stopping
     if name == OWN_PROMPTS and stopping is not None and isinstance(config, SelfTraining):
-        return with_sha256(name, definition_of(name), _own_share(config, stopping))
-    return load(name)
+        loaded = with_sha256(name, definition_of(name), _own_share(config, stopping))
+    else:
+        loaded = load(name)
+    return loaded.asked_with(config.solver.template)
 
 
 def _own_share(config: SelfTraining, stopping: EarlyStopping) -> list[BenchmarkItem]:
@@ -37,12 +40,17 @@ def _own_share(config: SelfTraining, stopping: EarlyStopping) -> list[BenchmarkI
 
 
 def held_out_texts(config: RunConfig) -> set[str]:
-    """The questions that no Solver of a run may train on: those of all benchmarks that it is evaluated on.
+    """The questions that no Solver of a run may train on: those of all benchmarks that it is evaluated on, and those of
+    the worked examples in its templates.
 
     In test-time training the Solver trains on its benchmark, so those questions are not held out.
     """
     names = {*evaluated_in(config)} - ({config.evaluation.benchmark} if config.test_time else set())
-    return {item.problem for name in names for item in load_for(config, name).items}
+    of_benchmarks = {item.problem for name in names for item in load_for(config, name).items}
+    shown = {example.question for example in config.solver.template.examples}
+    if isinstance(config, CoEvolution):
+        shown |= {*config.challenger.template.example_questions}
+    return of_benchmarks | shown
 
 
 def trained_on(config: RunConfig, prompts: Prompts) -> list[tuple[int, GivenPrompt]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import CoevoError
-from core.questions.prompts import refuse_question
+from core.questions.parsing import refuse_question
 from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.prompts import Prompts

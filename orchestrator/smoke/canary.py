@@ -17,13 +17,13 @@ from typing import Any
 import httpx
 
 from core.errors import CoevoError
-from core.questions.prompts import solver_messages
+from core.settings.templates import Message
 from core.types import Checkpoint
 from orchestrator.installation.home import Services
 from services.inference.access import key_of
 from trainers.base import LARGEST_SAMPLER_GAP
 
-_REPLIES, _TOKENS = 4, 64  # replies to a question, and the most tokens of each
+_REPLIES, _TOKENS = 4, 64  # replies to a chat, and the most tokens of each
 _PATIENCE_S = 300.0
 _TOKEN_ID = "token_id:"  # noqa: S105 (vLLM's prefix of a token's id where it is asked for ids instead of texts)
 
@@ -36,7 +36,7 @@ class CanaryError(CoevoError):
 class Reply:
     """A sampled reply: token ids, and the log-probability of each in nats as the served engine computed it."""
 
-    question: str
+    chat: list[Message]
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
 
@@ -55,8 +55,8 @@ class Gap:
         return self.mean <= LARGEST_SAMPLER_GAP
 
 
-def ask(services: Services, application: str, checkpoint: Checkpoint, questions: Sequence[str]) -> list[Reply]:
-    """A few replies to each question by the served checkpoint, sampled at temperature 1. Raises `CanaryError`.
+def ask(services: Services, application: str, checkpoint: Checkpoint, chats: Sequence[list[Message]]) -> list[Reply]:
+    """A few replies to each chat by the served checkpoint, sampled at temperature 1. Raises `CanaryError`.
 
     At this temperature and without top-p, both engines report the same thing: the model's own log-probabilities.
     """
@@ -64,21 +64,21 @@ def ask(services: Services, application: str, checkpoint: Checkpoint, questions:
     headers = {"Authorization": f"Bearer {key_of(services.ray_token)}"}
     replies: list[Reply] = []
     with httpx.Client(headers=headers, timeout=_PATIENCE_S, trust_env=False) as http:
-        for seed, question in enumerate(questions):
-            body = _body(application, checkpoint.id, question, seed)
+        for seed, chat in enumerate(chats):
+            body = _body(application, checkpoint.id, chat, seed)
             try:
                 response = http.post(url, json=body).raise_for_status()
-                replies += read(question, response.json())
+                replies += read(chat, response.json())
             except httpx.HTTPError as error:
                 raise CanaryError(f"{url}: {type(error).__name__}: {error}") from error
     return replies
 
 
-def _body(application: str, checkpoint: str, question: str, seed: int) -> dict[str, Any]:
+def _body(application: str, checkpoint: str, chat: list[Message], seed: int) -> dict[str, Any]:
     return {
         "model": application,
         "policy_version": checkpoint,  # an engine that holds another checkpoint refuses
-        "messages": solver_messages(question),
+        "messages": chat,
         "temperature": 1.0,
         "top_p": 1.0,
         "max_tokens": _TOKENS,
@@ -89,7 +89,7 @@ def _body(application: str, checkpoint: str, question: str, seed: int) -> dict[s
     }
 
 
-def read(question: str, answer: Mapping[str, Any]) -> list[Reply]:
+def read(chat: list[Message], answer: Mapping[str, Any]) -> list[Reply]:
     """The replies of a chat completion. A token has its `token_id` (ours), or a `token` `"token_id:N"` (vLLM's).
 
     Raises `CanaryError`.
@@ -97,7 +97,7 @@ def read(question: str, answer: Mapping[str, Any]) -> list[Reply]:
     try:
         contents = [choice["logprobs"]["content"] for choice in answer["choices"]]
         return [
-            Reply(question, tuple(map(_token_id, content)), tuple(float(token["logprob"]) for token in content))
+            Reply(chat, tuple(map(_token_id, content)), tuple(float(token["logprob"]) for token in content))
             for content in contents
         ]
     except (KeyError, TypeError, ValueError) as error:
@@ -122,9 +122,8 @@ def compare(folder: Path, replies: Sequence[Reply]) -> Gap:
     model, (tokenizer, _) = load(folder, dtype=torch.float32, local_files_only=True).eval(), text_side(folder)
     differences: list[float] = []
     for reply in replies:
-        messages = solver_messages(reply.question)
-        chat = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
-        prompt: list[int] = chat["input_ids"]
+        rendered = tokenizer.apply_chat_template(reply.chat, add_generation_prompt=True, return_dict=True)
+        prompt: list[int] = rendered["input_ids"]
         ids = torch.tensor([[*prompt, *reply.tokens]])
         mask = (torch.arange(ids.shape[1]) >= len(prompt))[None]
         with torch.no_grad():

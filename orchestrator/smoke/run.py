@@ -231,7 +231,8 @@ def _canary(store: Store, services: Services, questions: list[str]) -> tuple[can
         base, *_, solver = queries.checkpoints.solvers_of(session, _RUN)
     application = config.application("solver")
     serve_checkpoints(services, {application: solver}, config.serving)
-    replies = canary.ask(services, application, solver, questions)
+    chats = [config.solver.template.messages(question) for question in questions]
+    replies = canary.ask(services, application, solver, chats)
     return canary.compare(Path(solver.path), replies), canary.compare(Path(base.path), replies)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from core.grading.answers import extract_boxed
 from core.questions.filtering import filter_questions
-from core.questions.prompts import challenger_messages, parse_question, solver_messages
+from core.questions.parsing import parse_question
 from core.questions.similarity import clusters
 from core.settings.config import CoEvolution
 from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
@@ -41,9 +41,10 @@ def clusters_of(context: Context[CoEvolution], questions: Sequence[Question]) ->
 
 
 def challenger_prompts(context: Context[CoEvolution], start: int, end: int) -> Iterator[Prompt]:
-    first, sampling = context.seed("generate"), context.config.challenger.training.sampling
+    challenger, first = context.config.challenger, context.seed("generate")
+    messages = tuple(challenger.template.messages())
     for i in range(start, end, _QUESTIONS_PER_REQUEST):
-        yield Prompt(tuple(challenger_messages()), first + i, min(_QUESTIONS_PER_REQUEST, end - i), sampling)
+        yield Prompt(messages, first + i, min(_QUESTIONS_PER_REQUEST, end - i), challenger.training.sampling)
 
 
 def question_of(context: Context[CoEvolution], index: int, reply: Reply) -> Question:
@@ -61,7 +62,8 @@ def refused_questions(context: Context, questions: Sequence[Question]) -> dict[s
 def vote_prompt(context: Context, question: Question) -> Prompt:
     dataset = context.config.dataset
     seed = context.seed("label", question.index)
-    return Prompt(tuple(solver_messages(question.text or "")), seed, dataset.votes, dataset.sampling)
+    messages = context.config.solver.template.messages(question.text or "")
+    return Prompt(tuple(messages), seed, dataset.votes, dataset.sampling)
 
 
 def rollouts_of(identity: str, replies: Sequence[Reply]) -> list[Rollout]:

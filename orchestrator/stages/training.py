@@ -46,7 +46,9 @@ def challenger_job(context: Context[CoEvolution], start: Checkpoint, solver: Che
             dataset.sampling,
             dataset.denominator,
             dataset.max_question_chars,
+            context.config.solver.template,
         ),
+        template=challenger.template,
         work_dir=context.home.work / context.run / str(context.iteration) / "train_challenger",
         stored_prompts=context.config.rollout_prompts,
     )
@@ -69,6 +71,7 @@ def solver_job(context: Context, key: str, questions: tuple[TrainQuestion, ...])
         training=solver.training,
         reward=solver.reward,
         questions=questions,
+        template=solver.template,
         work_dir=context.home.work / context.run / str(context.iteration) / "train_solver",
         signals=solver.signals.model_copy(update=own_services),
         guard=context.config.guard,
@@ -103,6 +106,7 @@ def _labelled_job(context: Context, labelled: Labelled, start: Checkpoint, work_
         training=labelled.training,
         reward=labelled.reward,
         questions=questions,
+        template=context.config.solver.template,
         work_dir=work_dir,
         stored_prompts=context.config.rollout_prompts,
     )

@@ -11,7 +11,7 @@ import pytest
 from core.grading.grader import Grader
 from core.settings.evaluation import Benchmark, Protocol
 from core.types import GREEDY, BenchmarkItem, Evaluated, evaluation_id
-from orchestrator.evaluation.answering import Ask, Batches, answer_all, graded, messages
+from orchestrator.evaluation.answering import Ask, Batches, answer_all, graded
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from orchestrator.stages.context import BATCH
 from services.inference.client import Reply
@@ -69,18 +69,6 @@ def test_without_samples_the_greedy_answer_is_the_only_one() -> None:
         (GREEDY, "B", "equal"),
         (GREEDY, None, None),
     ]
-
-
-def test_a_chat_has_the_system_message_the_examples_and_the_question() -> None:
-    example = {"question": "1 + 1?", "answer": r"\boxed{2}"}
-    benchmark = Benchmark(title="b", source="s", system="Be brief.", prompt="Q: {question}", few_shot=[example])
-    assert messages(benchmark, "2 + {question}?") == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Q: 1 + 1?"},
-        {"role": "assistant", "content": r"\boxed{2}"},
-        {"role": "user", "content": "Q: 2 + {question}?"},
-    ]
-    assert messages(Benchmark(title="b", source="s", system=""), "x") == [{"role": "user", "content": "x"}]
 
 
 class Interrupted(Exception):

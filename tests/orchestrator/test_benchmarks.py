@@ -11,7 +11,6 @@ import pytest
 
 from core.settings.config import CoEvolution
 from core.types import TINY_BASES, BenchmarkItem
-from orchestrator.evaluation.answering import messages
 from orchestrator.installation.home import SUITES
 from orchestrator.question_sets.benchmarks import (
     BenchmarkError,
@@ -97,7 +96,7 @@ def test_options_are_lettered_and_the_answer_is_a_letter(folder: Path) -> None:
         "Please reason step by step, and put your final answer option within \\boxed{}. Only put the option letter in "
         "the box, e.g. \\boxed{A}. There is only one correct answer."
     )  # as in R-Zero's evaluation/eval_mmlupro.py
-    asked = messages(definition_of("mmlu_pro"), question)
+    asked = definition_of("mmlu_pro").template.messages(question)
     assert asked == [{"role": "user", "content": f"{question}\n\n\n{request}"}]
     (folder / "own.toml").write_text(
         'title = "own"\nsource = "me"\nanswers = "choice"\n[columns]\noptions = "options"\n'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.questions.prompts import CHALLENGER_USER
+from core.settings.templates import CHALLENGER_USER
 from core.types import Question, Spent, question_id
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.questions.prompts import CHALLENGER_USER
 from core.settings.parsing import parse_config
+from core.settings.templates import CHALLENGER_USER
 from core.types import Checkpoint, Evaluated, Role, checkpoint_id
 from orchestrator.installation.home import Home
 from orchestrator.loop import check_health, generate_questions, label_questions

@@ -15,9 +15,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from core.questions.prompts import solver_messages
 from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from orchestrator.cli import app
 from orchestrator.installation import processes
@@ -78,7 +78,7 @@ def test_questions_of_each_part_of_the_preset_s_benchmark_are_asked(tmp_path: Pa
 def replies() -> list[canary.Reply]:
     """Replies of the tiny model's engine, read from the responses that its server makes of them."""
     engine, sampling = TransformersEngine(MICRO_MODEL), Sampling(top_p=1.0, max_tokens=32)
-    prompts = [Prompt(tuple(solver_messages(question)), 0, 4, sampling) for question in QUESTIONS]
+    prompts = [Prompt(tuple(RZERO_SOLVER.messages(question)), 0, 4, sampling) for question in QUESTIONS]
     responses = [chat_response("solver", "a/solver/1", group, logprobs=True) for group in engine.generate(prompts)]
     return [
         reply

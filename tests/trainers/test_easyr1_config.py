@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
-from easyr1_worlds import solver_job
+from easyr1_worlds import challenger_job, solver_job
 from transformers import AutoTokenizer
 
+from core.settings.templates import ChallengerTemplate, SolverTemplate
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
@@ -74,3 +76,19 @@ def test_the_rollouts_are_sampled_from_the_likeliest_k_tokens(tmp_path: Path) ->
     assert render_tree(job)["worker"]["rollout"]["top_k"] == -1  # EasyR1's value for all tokens
     job = replace(job, training=job.training.model_copy(update={"sampling": Sampling(top_k=40)}))
     assert render_tree(job)["worker"]["rollout"]["top_k"] == 40
+
+
+def test_the_data_set_has_the_prompts_of_the_job_s_template(tmp_path: Path) -> None:
+    """Each role's template is rendered with the model's chat template."""
+    solver = replace(
+        solver_job(tmp_path / "solver", "rzero", {}), template=SolverTemplate(system="", user="Q: {question}")
+    )
+    challenger = replace(
+        challenger_job(tmp_path / "challenger", "http://127.0.0.1:1/v1"),
+        template=ChallengerTemplate(system="", user="Pose one!"),
+    )
+    asked = {f"Q: {question.text}" for question in solver.questions}
+    for job, users in ((solver, asked), (challenger, {"Pose one!"})):
+        render_tree(job)
+        prompts = pq.read_table(job.work_dir / "train.parquet")["prompt"].to_pylist()
+        assert set(prompts) <= {f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n" for user in users}

@@ -26,8 +26,8 @@ from test_easyr1_reward_shim import METHODS, SIZE, batch, random_responses, rend
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
-from core.questions.prompts import solver_messages
 from core.settings.parsing import load_config
+from core.settings.templates import RZERO_SOLVER
 from core.settings.trainers import EasyR1Settings
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS
@@ -218,7 +218,7 @@ def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path)
     assert [json.loads(row["ground_truth"])["question_id"] for row in rows] == [q.question_id for q in questions]
     for row, question in zip(rows, questions, strict=True):
         chat = tokenizer.apply_chat_template(
-            solver_messages(question.text), add_generation_prompt=True, return_dict=True
+            RZERO_SOLVER.messages(question.text), add_generation_prompt=True, return_dict=True
         )
         assert row["ids"] == chat["input_ids"]
 

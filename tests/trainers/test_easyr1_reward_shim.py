@@ -16,6 +16,7 @@ from local_tiny import tiny_challenger, tiny_job
 from core.grading.grader import Grader
 from core.methods import Method
 from core.settings.parsing import parse_method
+from core.settings.templates import SolverTemplate
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
 from core.types import QuestionFormat
@@ -231,7 +232,8 @@ def test_a_validation_row_scores_zero(tmp_path: Path) -> None:
 
 
 def challenger_job(tmp_path: Path, url: str) -> ChallengerJob:
-    service = SolverService(url, "t/solver/0", Training().sampling)
+    template = SolverTemplate(system="", user="Q: {question}")
+    service = SolverService(url, "t/solver/0", Training().sampling, template=template)
     return tiny_challenger(tmp_path, service, rollouts_per_prompt=3, prompts_per_step=2)
 
 
@@ -277,6 +279,8 @@ def test_the_challenger_s_reward_asks_the_solver_and_equals_the_embedded_trainer
         rows, positions = batch(job, QUESTIONS, random.Random(2))
         scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
     assert len(requests) == questions
+    chats = [body["messages"] for _, body, _ in requests]
+    assert all(len(chat) == 1 and chat[0]["content"].startswith("Q: ") for chat in chats)  # the service's template
 
     def ask(prompts: Sequence[Any]) -> list[list[Reply]]:
         bodies = [{"messages": list(prompt.messages), "model": "", "policy_version": ""} for prompt in prompts]

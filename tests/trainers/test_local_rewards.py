@@ -15,8 +15,8 @@ from core.methods.evol_rl import EvolRl
 from core.methods.poly_epo import Grpo, GrpoDiv, PassAtN, PolyEpo
 from core.methods.scrl import Scrl
 from core.methods.ttrl import Ttrl
-from core.questions.prompts import solver_messages
 from core.settings.serving import Signals
+from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import QuestionFormat
 from services.inference.client import Reply
@@ -242,7 +242,7 @@ def test_the_challenger_earns_more_for_questions_that_the_solver_is_unsure_of(gr
         }
     )
     assert [list(prompt.messages) for prompt in prompts_asked] == [
-        solver_messages(q) for q in questions if q is not None
+        RZERO_SOLVER.messages(q) for q in questions if q is not None
     ]
     assert {(prompt.n, prompt.sampling.max_tokens) for prompt in prompts_asked} == {(4, 33)}
     assert len({prompt.seed for prompt in prompts_asked}) == 3

@@ -14,8 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from core.grading.answers import extract_boxed
-from core.questions.prompts import challenger_messages, solver_messages
 from core.questions.voting import vote
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import TINY_BASES
 from orchestrator.cli import app
@@ -54,11 +54,13 @@ def test_the_shipped_tokenizer_is_made_from_its_seed(name: str) -> None:
 def test_each_digit_is_a_token_and_each_fixed_part_of_a_prompt_is_one() -> None:
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL)
     assert len(tokenizer("1234567890")["input_ids"]) == 10
-    assert len(tokenizer(render(challenger_messages()))["input_ids"]) == 1
+    assert len(tokenizer(render(RZERO_CHALLENGER.messages()))["input_ids"]) == 1
     question = "What is 1 + 2?"
-    prompt = render(solver_messages(question))
+    prompt = render(RZERO_SOLVER.messages(question))
     assert len(tokenizer(prompt)["input_ids"]) == 2 + len(tokenizer(question)["input_ids"])
-    templated = tokenizer.apply_chat_template(solver_messages(question), tokenize=False, add_generation_prompt=True)
+    templated = tokenizer.apply_chat_template(
+        RZERO_SOLVER.messages(question), tokenize=False, add_generation_prompt=True
+    )
     assert templated == prompt
     assert tokenizer.decode(tokenizer(prompt)["input_ids"]) == prompt
 
@@ -78,7 +80,7 @@ def test_the_majority_beats_a_sample_and_the_greedy_answer() -> None:
     largest, and are in no benchmark."""
     rng = random.Random(3)
     problems = [world.make_problem(rng, 2) for _ in range(60)]
-    prompts = [tuple(solver_messages(problem.text)) for problem in problems]
+    prompts = [tuple(RZERO_SOLVER.messages(problem.text)) for problem in problems]
     engine = TransformersEngine(MICRO_MODEL)
     sampled = engine.generate([Prompt(p, i, 8, Sampling(top_p=1.0, max_tokens=110)) for i, p in enumerate(prompts)])
     greedy = engine.generate([Prompt(p, 0, 1, Sampling(temperature=0, max_tokens=110)) for p in prompts])
@@ -97,7 +99,7 @@ def test_the_long_base_computes_long_solutions_right_but_guesses_instead() -> No
     tokenizer, model = AutoTokenizer.from_pretrained(base.model), AutoModelForCausalLM.from_pretrained(base.model)
     problems = [world.make_problem(rng, 8) for _ in range(40)]
     computed = sum(_computes(model, tokenizer, problem, rng) for problem in problems)
-    prompts = [tuple(solver_messages(problem.text)) for problem in problems]
+    prompts = [tuple(RZERO_SOLVER.messages(problem.text)) for problem in problems]
     greedy = TransformersEngine(base.model).generate(
         [Prompt(prompt, 0, 1, Sampling(temperature=0, max_tokens=180)) for prompt in prompts]
     )
@@ -110,7 +112,7 @@ def test_the_long_base_computes_long_solutions_right_but_guesses_instead() -> No
 
 def _computes(model: Any, tokenizer: Any, problem: world.Problem, rng: random.Random) -> bool:
     """Whether each token of the complete solution is the most likely one, apart from the first of each line."""
-    prompt = tokenizer(render(solver_messages(problem.text)))["input_ids"]
+    prompt = tokenizer(render(RZERO_SOLVER.messages(problem.text)))["input_ids"]
     response = tokenizer(world.write_solution(problem, rng, complete=True))["input_ids"]
     with torch.no_grad():
         likeliest = model(torch.tensor([prompt + response])).logits[0].argmax(-1).tolist()[len(prompt) - 1 : -1]
@@ -168,6 +170,6 @@ def test_no_held_out_question_is_in_the_corpus() -> None:
 
 def _question(prompt: str, response: str) -> str:
     """The question of a document of either role."""
-    if prompt == render(challenger_messages()):
+    if prompt == render(RZERO_CHALLENGER.messages()):
         return response.replace("<question>\n", "").split("\n")[0]
     return prompt.split("<|im_start|>user\n")[1].split("<|im_end|>", maxsplit=1)[0]

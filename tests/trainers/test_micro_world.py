@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.grading.answers import extract_boxed
-from core.questions.prompts import parse_question
+from core.questions.parsing import parse_question
 from services.oracles import exact
 from trainers.micro import world
 

@@ -16,10 +16,11 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from core.grading.grader import Grader
-from core.questions.prompts import refuse_question, solver_messages
+from core.questions.parsing import refuse_question
 from core.rollouts.strategies import skeleton_clusters
 from core.settings.config import SelfTraining
 from core.settings.parsing import parse_config
+from core.settings.templates import RZERO_SOLVER
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.question_sets.benchmarks import load_benchmark
@@ -168,5 +169,5 @@ def test_the_tiny_model_s_tokenizer_writes_both_worlds() -> None:
     ]
     for text in [*(prompt.problem for prompt in made), *solutions]:
         assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
-    longest = max(len(tokenizer.encode(render(solver_messages(prompt.problem)))) for prompt in made)
+    longest = max(len(tokenizer.encode(render(RZERO_SOLVER.messages(prompt.problem)))) for prompt in made)
     assert longest + max(len(tokenizer.encode(text)) for text in solutions) < tokenizer.model_max_length

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import yaml
 
 from core.seeds import seed_for
 from core.settings.trainers import EasyR1Settings
-from trainers.base import ChallengerJob, SolverJob, TrainJob
+from trainers.base import SOLVER_SERVICE, ChallengerJob, SolverJob, TrainJob
 from trainers.easyr1 import reward_shim
 from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset
 from trainers.easyr1.fit import refuse_layout, refuse_unfit
@@ -78,7 +78,7 @@ def _reward_job(job: TrainJob) -> dict[str, Any]:
 def _reward_services(job: TrainJob) -> dict[str, Any]:
     """The services that the reward calls: the Solver's for the Challenger, those of the signals for the Solver."""
     if isinstance(job, ChallengerJob):
-        return {"solver": {**asdict(job.solver), "sampling": job.solver.sampling.model_dump(mode="json")}}
+        return {"solver": SOLVER_SERVICE.dump_python(job.solver, mode="json")}
     return {"signals": job.signals.model_dump(mode="json")} if isinstance(job, SolverJob) else {}
 
 

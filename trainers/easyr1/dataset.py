@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.questions.prompts import Message, challenger_messages, solver_messages
-from trainers.base import SolverJob, TrainJob
-from trainers.schedule import questions_at
+from core.settings.templates import Message
+from trainers.base import SolverJob, TrainJob, TrainQuestion
+from trainers.schedule import chats_at, questions_at
 
 CHAT_TEMPLATE = "{{ messages[0]['content'] }}"
 COLUMNS = ("prompt", "ground_truth")
@@ -38,22 +38,20 @@ def write_dataset(job: TrainJob, tokenizer: Any, folder: Path) -> int:
 
 def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
     for step in range(1, job.training.steps + 1):
-        if not isinstance(job, SolverJob):
-            prompt = _render(tokenizer, challenger_messages())
-            for index in range(job.training.prompts_per_step):
-                yield {"prompt": prompt, "ground_truth": json.dumps({"step": step, "index": index})}
-            continue
-        for index, question in enumerate(questions_at(job, step)):
-            facts = {
-                "step": step,
-                "index": index,
-                "question_id": question.question_id,
-                "question": question.text,
-                "label": question.label,
-                "truth": question.truth,
-            }
-            prompt = _render(tokenizer, solver_messages(question.text))
-            yield {"prompt": prompt, "ground_truth": json.dumps(facts, ensure_ascii=False)}
+        questions = [_facts(question) for question in questions_at(job, step)] if isinstance(job, SolverJob) else []
+        for index, chat in enumerate(chats_at(job, step)):
+            facts = {"step": step, "index": index, **(questions[index] if questions else {})}
+            yield {"prompt": _render(tokenizer, chat), "ground_truth": json.dumps(facts, ensure_ascii=False)}
+
+
+def _facts(question: TrainQuestion) -> dict[str, str | None]:
+    """What the reward must know of a question that the Solver is asked."""
+    return {
+        "question_id": question.question_id,
+        "question": question.text,
+        "label": question.label,
+        "truth": question.truth,
+    }
 
 
 def _render(tokenizer: Any, messages: list[Message]) -> str:

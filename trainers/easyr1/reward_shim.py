@@ -23,15 +23,14 @@ from numpy.typing import NDArray
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
-from core.questions.prompts import parse_question
+from core.questions.parsing import parse_question
 from core.seeds import seed_for
 from core.settings.parsing import parse_method
 from core.settings.serving import Signals
-from core.settings.training import Sampling
 from core.types import Scored
 from services.inference.client import InferenceClient
 from trainers import rewards
-from trainers.base import SolverService, TrainQuestion
+from trainers.base import SOLVER_SERVICE, SolverService, TrainQuestion
 from trainers.rollouts import Content, Sample, sampled_prompts, solver_contents, write_step
 
 REWARD_NAME = "coevo"
@@ -127,8 +126,7 @@ def _read(path: Path) -> RewardJob:
     tree = json.loads(path.read_text(encoding="utf-8"))
     role, reward = tree.pop("role"), tree.pop("reward")
     if role == "challenger":
-        service = tree.pop("solver")
-        solver = SolverService(**service | {"sampling": Sampling.model_validate(service["sampling"])})
+        solver = SOLVER_SERVICE.validate_python(tree.pop("solver"))
         return RewardJob(**tree, objective=ChallengerReward.model_validate(reward), solver=solver)
     signals = Signals.model_validate(tree.pop("signals"))
     return RewardJob(**tree, objective=parse_method(reward.pop("type"), reward), signals=signals)

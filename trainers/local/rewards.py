@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from core.grading.grader import Grader
-from core.questions.prompts import parse_question
+from core.questions.parsing import parse_question
 from core.seeds import seed_for
 from core.types import Group, PseudoLabel, Scored, Spent
 from services.inference.client import InferenceClient

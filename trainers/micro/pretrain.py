@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from core.questions.prompts import challenger_messages, solver_messages
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from trainers.micro import world
 from trainers.micro.bases import PretrainConfig, Size
 from trainers.micro.tokenizer import VOCABULARY, render
@@ -156,11 +156,11 @@ def _document(held_out: frozenset[str], config: PretrainConfig, rng: random.Rand
         complete = False
         if rng.random() < config.challenger_share:
             response, question = world.write_challenge(rng, config.world)
-            prompt = render(challenger_messages())
+            prompt = render(RZERO_CHALLENGER.messages())
         else:
             problem = world.make_problem(rng, world=config.world)
             complete = config.complete_share > 0 and rng.random() < config.complete_share
             response, question = world.write_solution(problem, rng, complete), problem.text
-            prompt = render(solver_messages(question))
+            prompt = render(RZERO_SOLVER.messages(question))
         if question not in held_out:
             return prompt, response, complete

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from core.questions.prompts import challenger_messages, solver_messages
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from trainers.micro import world
 
 PAD, IM_START, IM_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -61,8 +61,8 @@ def render(messages: list[dict[str, str]]) -> str:
 
 def _prompt_parts() -> list[str]:
     """The Solver's prompt before and after the question, and the Challenger's prompt, which is always the same."""
-    before, after = render(solver_messages("\0")).split("\0")
-    return [before, after, render(challenger_messages())]
+    before, after = render(RZERO_SOLVER.messages("\0")).split("\0")
+    return [before, after, render(RZERO_CHALLENGER.messages())]
 
 
 def _corpus(seed: int, documents: int) -> Iterator[str]:

@@ -23,7 +23,6 @@ from ray import serve
 from ray.serve import Application
 
 from core.imports import collection_paused
-from core.questions.prompts import solver_messages
 from core.settings.training import Sampling
 from services.inference.engines.base import (
     MAX_ROWS,
@@ -116,7 +115,7 @@ class ModelServer:
             self._engine = None  # before the new engine is made, so that only one model is in memory
         if self._engine is None:
             self._engine = self._load(served.folder)
-        canary = Prompt(tuple(solver_messages(CANARY)), 0, 1, Sampling(temperature=0, max_tokens=CANARY_TOKENS))
+        canary = Prompt(tuple(CANARY), 0, 1, Sampling(temperature=0, max_tokens=CANARY_TOKENS))
         if not math.isfinite(self._engine.generate([canary])[0][0].mean_entropy):
             raise CanaryFailed(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
         self._served = served

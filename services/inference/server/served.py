@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 # The prompt that every new checkpoint must answer before it gets requests. A damaged one computes NaN or infinity.
-CANARY = "What is 1 + 1?"
+# It has no system message, which some chat templates refuse.
+CANARY = [{"role": "user", "content": "What is 1 + 1?"}]
 CANARY_TOKENS = 8
 
 

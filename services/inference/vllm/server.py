@@ -27,7 +27,6 @@ from ray.serve.llm.deployment import LLMServer
 from transformers import AutoConfig
 from vllm.sampling_params import RequestOutputKind
 
-from core.questions.prompts import solver_messages
 from services.inference.engines.base import ModelMismatch
 from services.inference.engines.model_files import architecture, text_side
 from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
@@ -126,7 +125,7 @@ class SwappedLLMServer(LLMServer):
         """Raise `CanaryFailed` unless the model's answer to the canary prompt is finite."""
         request = ChatCompletionRequest(
             model=self._llm_config.model_id,
-            messages=solver_messages(CANARY),
+            messages=CANARY,
             temperature=0,
             max_tokens=CANARY_TOKENS,
             logprobs=True,

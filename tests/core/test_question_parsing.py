@@ -7,41 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.grading.answers import extract_boxed
-from core.questions.prompts import challenger_messages, parse_question, solver_messages
-
-# R-Zero, appendix E.2, typed from the paper; the templates may break lines elsewhere.
-PAPER_SOLVER = r"Please reason step by step, and put your final answer within \boxed{}."
-PAPER_CHALLENGER = r"""
-You are an expert competition-math problem setter. FIRST, in your private scratch-pad, think step-by-step to design
-a brand-new, non-trivial problem. The problem could come from any field of mathematics, including but not limited to
-algebra, geometry, number theory, combinatorics, prealgebra, probability, statistics, and calculus. Aim for a difficulty
-such that fewer than 30% of advanced high-school students could solve it. Avoid re-using textbook clichés or famous
-contest problems. THEN, without revealing any of your private thoughts, output **exactly** the following two blocks:
-<question> {The full problem statement on one or more lines} </question> \boxed{final_answer}
-Do NOT output anything else—no explanations, no extra markup.
-"""
-PAPER_CHALLENGER_USER = """
-Generate one new, challenging reasoning question now. Remember to format the output exactly as instructed.
-"""
+from core.questions.parsing import parse_question
+from core.settings.templates import CHALLENGER_SYSTEM
 
 
 def well_formed(question: str) -> str:
     return f"<question>\n{question}\n</question>\n\n\\boxed{{7}}"
 
 
-def test_the_prompts_are_the_paper_s_word_for_word() -> None:
-    system, user = challenger_messages()
-    assert system["content"].split() == PAPER_CHALLENGER.split()
-    assert user["content"].split() == PAPER_CHALLENGER_USER.split()
-    assert (system["role"], user["role"]) == ("system", "user")
-    assert solver_messages("What is 2 + 2?") == [
-        {"role": "system", "content": PAPER_SOLVER},
-        {"role": "user", "content": "What is 2 + 2?"},
-    ]
-
-
 def test_the_parser_accepts_the_format_that_the_prompt_shows() -> None:
-    assert parse_question(challenger_messages()[0]["content"]) == "{The full problem statement on one or more lines}"
+    assert parse_question(CHALLENGER_SYSTEM) == "{The full problem statement on one or more lines}"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
-"""The prompt templates for Solver and Challenger (R-Zero, appendix E.2, verbatim), and the parser of the Challenger's
-reply."""
+"""The parser of the Challenger's reply, and what may not be used as a question."""
 
 from __future__ import annotations
 
@@ -9,39 +8,9 @@ from collections.abc import Sequence
 from core.grading.answers import extract_boxed
 from core.types import QuestionFormat
 
-Message = dict[str, str]
-
-SOLVER_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
-
-CHALLENGER_SYSTEM = r"""You are an expert competition-math problem setter. FIRST, in your private scratch-pad, think step-by-step to design a brand-new, non-trivial problem. The problem could come from any field of mathematics, including but not limited to algebra, geometry, number theory, combinatorics, prealgebra, probability, statistics, and calculus. Aim for a difficulty such that fewer than 30% of advanced high-school students could solve it. Avoid re-using textbook clichés or famous contest problems.
-
-THEN, without revealing any of your private thoughts, output **exactly** the following two blocks:
-
-<question>
-{The full problem statement on one or more lines}
-</question>
-
-\boxed{final_answer}
-
-Do NOT output anything else—no explanations, no extra markup."""  # noqa: E501 (verbatim)
-
-CHALLENGER_USER = (
-    "Generate one new, challenging reasoning question now. Remember to format the output exactly as instructed."
-)
-
 # What no question may contain: control characters, and the tokens that open and close turns in a chat template. With
 # such a token, a part of the question would look to the Solver like a message of another role.
 _CONTROL = re.compile(r"<\|[^|<>]{0,40}\|>|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-
-
-def solver_messages(question: str) -> list[Message]:
-    """The chat that asks the Solver one question (R-Zero E.2)."""
-    return [{"role": "system", "content": SOLVER_SYSTEM}, {"role": "user", "content": question}]
-
-
-def challenger_messages() -> list[Message]:
-    """The chat that asks the Challenger for one question (R-Zero E.2): the same for every rollout."""
-    return [{"role": "system", "content": CHALLENGER_SYSTEM}, {"role": "user", "content": CHALLENGER_USER}]
 
 
 def parse_question(
