@@ -40,5 +40,10 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """JSON's texts, numbers, booleans and lists are TOML's too, except for DEL, which TOML wants escaped."""
+    """A table is an inline one. JSON's texts, numbers and booleans are TOML's too, except for DEL, which TOML wants
+    escaped."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(name)} = {_value(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")

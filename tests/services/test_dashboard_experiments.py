@@ -22,7 +22,12 @@ from tests.synthetic_run import fill_run
 ROOT = Path(__file__).parents[2]
 PRESETS = ROOT / "deploy" / "runs"
 LOOKS: list[Look] = [("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420)]
-OVERRIDES = {"solver.reward.alpha": 0.75, "seed": 5}
+OVERRIDES = {
+    "solver.reward.alpha": 0.75,
+    "seed": 5,
+    "solver.template.system": "Think step by step.\n" * 10 + "Then answer.",
+    "solver.template.examples": [{"question": "1 + 1?", "answer": "\\boxed{2}"}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +66,10 @@ def test_the_configuration_shows_sources_and_can_be_searched_and_copied(
         expect(alpha).to_contain_text("differs Table 4")
         expect(page.get_by_role("row").filter(has_text="reward.clip_high")).to_contain_text("same Table 4")
         rows = page.locator("table.settings tbody tr")
+        whole = rows.filter(has_text="template.system").get_by_text("Then answer.")
+        expect(whole).to_be_hidden()
+        rows.filter(has_text="template.system").get_by_text("Think step by step.").first.click()
+        expect(whole).to_be_visible()
         page.get_by_label("Search").fill("solver.reward")
         page.get_by_label("Only what differs").check()
         page.wait_for_url("**/configuration?text=solver.reward&differs=1")

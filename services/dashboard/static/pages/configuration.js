@@ -19,7 +19,16 @@ const ABOUT =
   "An override was given when the run was started. Unknown: the value is neither the preset's nor the default, because an override was not recorded, or the preset or the default was another one then.";
 
 /** @param {unknown} value */
-export const settingText = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const settingText = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+const LONGEST = 160; // characters; a longer value, such as a template, is folded
+
+/** A long value is folded. @param {unknown} value */
+export function settingValue(value) {
+  const text = settingText(value);
+  if (text.length <= LONGEST) return html`<code>${text}</code>`;
+  return html`<details class="long-value"><summary><code>${text.slice(0, LONGEST / 2)}…</code></summary><code>${text}</code></details>`;
+}
 
 /** The name of a setting, which may be wrapped behind its dots and underscores. @param {{ name: string }} props */
 export const SettingName = ({ name }) =>
@@ -110,9 +119,9 @@ function SettingRow({ setting: { name, value, source, default: usual, differs, p
   const from = source === "preset" ? `preset ${preset ?? ""}` : SOURCES[source];
   return html`<tr class=${differs ? "differs" : ""}>
     <th scope="row"><${SettingName} name=${rest.join(".") || table} /></th>
-    <td><code>${settingText(value)}</code></td>
+    <td>${settingValue(value)}</td>
     <td><span class=${`source is-${source}`}>${from}</span></td>
-    <td>${differs && usual !== null && html`<code>${settingText(usual)}</code>`}</td>
+    <td>${differs && usual !== null && settingValue(usual)}</td>
     ${hasPapers && html`<td>${paper && html`<${Paper} paper=${paper} />`}</td>`}
   </tr>`;
 }

@@ -2,7 +2,7 @@
 import { html } from "/static/preact.js";
 import { Empty, Panel } from "../parts.js";
 import { runUrl } from "../router.js";
-import { SettingName, settingText } from "./configuration.js";
+import { SettingName, settingValue } from "./configuration.js";
 
 /**
  * @param {{ comparison: Schemas["SettingsComparison"] }} props
@@ -14,7 +14,7 @@ export function DifferingSettings({ comparison: { runs, settings } }) {
     <tbody>${settings.map(
       ({ name, values }) => html`<tr key=${name}>
         <th scope="row"><${SettingName} name=${name} /></th>
-        ${runs.map((run) => html`<td key=${run}>${run in values ? html`<code>${settingText(values[run])}</code>` : html`<span class="none">no such setting</span>`}</td>`)}
+        ${runs.map((run) => html`<td key=${run}>${run in values ? settingValue(values[run]) : html`<span class="none">no such setting</span>`}</td>`)}
       </tr>`,
     )}</tbody>
   </table></div>`;
