@@ -31,6 +31,7 @@ from orchestrator.installation.orphans import is_subflow, note_process
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import stages_of
+from orchestrator.stages import decision_form
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import decided
 from orchestrator.stages.results import stage_result
@@ -147,7 +148,8 @@ def _run_to_its_end(
     with run_held(store, run):
         config = runs.prepare(coevo_home, store, run, preset, iterations, overrides, flow=flow_name)
         with _suspension_noted(store, run), runs.status_kept(store, run), artifacts.written():
-            artifacts.dashboard_link(run, coevo_home.services().pages_url)
+            pages_url = coevo_home.services().pages_url
+            artifacts.dashboard_link(run, pages_url)
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
             # This flow's heartbeat covers its iterations. Another one for each would take up to a second to end.
@@ -156,7 +158,7 @@ def _run_to_its_end(
                 for t in range(1, config.iterations + 1):
                     iteration(run, t)
                     artifacts.curves(store, run)
-                    action = _action_after(store, run, t)
+                    action = _action_after(store, run, t, artifacts.run_page(pages_url, run, t))
                     _remove_unkept(coevo_home, store, run)
                     if action == "stop":
                         raise runs.RunStopped
@@ -182,15 +184,19 @@ def _suspension_noted(store: Store, run: str) -> Iterator[None]:
         raise
 
 
-def _action_after(store: Store, run: str, t: int) -> str:
-    """The action decided after iteration t. If it is to ask a person, wait for the answer and return that action."""
+def _action_after(store: Store, run: str, t: int, page: str) -> str:
+    """The action decided after iteration t. If it is to ask a person, wait for the answer and return that action.
+
+    `page` is the iteration's page on the dashboard, or empty.
+    """
     decision = runs.decision(store, run, t)
     if decision["action"] != "pause":
         return str(decision["action"])
     runs.set_status(store, run, "paused")
     warnings = "\n".join(f"- {warning}" for warning in decision["warnings"])
     print(f"run {run} is paused after iteration {t}, until somebody answers in the Prefect UI:\n{warnings}", flush=True)
-    form = Answer.with_initial_data(description=f"**Iteration {t}:**\n\n{warnings}")
+    with store.read() as session:
+        form = Answer.with_initial_data(description=decision_form.description(session, run, t, page))
     key = f"{run}-{t}-{flow_run.run_count}"  # Prefect would not wait again for a key that was used before
     try:
         answer = pause_flow_run(wait_for_input=form, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=key)

@@ -31,6 +31,17 @@ WATCHED = ("majority_share", "kl", "same_label_share", "entropy", "label_accurac
 # the labels of one question are not independent.
 _MIN_STANDARD_ERRORS = 3.5
 
+# Signal -> when it is an alarm, in words around the threshold that an alarm of this signal has.
+_ALARM_IF: dict[Signal, tuple[str, float, str]] = {  # before the threshold, the factor of its unit, the unit
+    "hacking": ("the KL is at least", 1, " nats per token"),
+    "one_answer": ("the share is at least", 100, "%"),
+    "no_entropy": ("the entropy is below", 1, " nats per token"),
+    "wrong_labels": ("the label accuracy is at most", 100, "%"),
+    "decline": ("pass@1 is below the best by more than", 100, " points"),
+    "ill_posed": ("the share is above", 100, "%"),
+    "repetition": ("the share is above", 100, "%"),
+}
+
 _STRENGTH = {action: strength for strength, action in enumerate(get_args(Action))}
 
 
@@ -89,6 +100,12 @@ class Alarm:
 def strongest(alarms: Sequence[Alarm]) -> Action:
     """The strongest action that any of `alarms` calls for."""
     return max((alarm.action for alarm in alarms), key=_STRENGTH.__getitem__, default="ignore")
+
+
+def alarm_if(signal: Signal, threshold: float) -> str:
+    """When a signal is an alarm, in words with its threshold: "the share is above 20%"."""
+    before, factor, unit = _ALARM_IF[signal]
+    return f"{before} {factor * threshold:.3g}{unit}"
 
 
 def ends_training(action: Action) -> bool:

@@ -26,6 +26,7 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import FlowPauseTimeout, Pause
+from prefect.input.run_input import keyset_from_paused_state
 from prefect.states import Cancelled, Crashed, Running
 
 from orchestrator import flows
@@ -134,7 +135,7 @@ def asking_flow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
     @flow
     def ask() -> str:
         with status_kept(store, "r"):
-            return flows._action_after(store, "r", 1)
+            return flows._action_after(store, "r", 1, "")
 
     return ask
 
@@ -168,6 +169,9 @@ def test_a_run_that_is_resumed_without_a_decision_fails(
     def resume() -> None:
         wait_until(lambda: len(paused()) == 1, "the flow to pause")
         [waiting] = paused()
+        assert waiting.state is not None
+        shown = keyset_from_paused_state(waiting.state)["description"]
+        assert "Run r is paused after iteration 1." in prefect.read_flow_run_input(waiting.id, shown)
         assert prefect.resume_flow_run(waiting.id).status == SetStateStatus.REJECT
         prefect.set_flow_run_state(waiting.id, Running(), force=True)
 

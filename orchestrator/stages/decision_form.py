@@ -1,0 +1,70 @@
+"""What the form in Prefect tells a person who decides how a paused run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.statistics.guard import alarm_if
+from core.types import Stage, StageKey
+from orchestrator.stages.chain import Chain
+from orchestrator.stages.results import stage_result
+from storage import queries
+
+
+def description(session: Session, run: str, t: int, page: str) -> str:
+    """The alarms of iteration t with their thresholds, its figures with n and intervals, and what the answers do.
+
+    The text is Markdown, without tables, since the form is narrow and cuts them off. `page` is the iteration's page on
+    the dashboard, or empty. Raises `NotThere`.
+    """
+    chain = Chain(session, run, queries.runs.config_of_run(session, run), t)
+    back = chain.best_to_go_back_to()
+    link = f" [Iteration {t} on the dashboard]({page})" if page else ""
+    parts = (
+        f"**Run {run} is paused after iteration {t}.**{link}",
+        _listed(_alarms(_result(session, StageKey(run, t, "check_health")) or {})),
+        _listed(_figures(session, run, t, back)),
+        _listed(
+            (
+                f"**go on** continues with the models of iteration {t}",
+                f"**roll back** continues with those of {_named(back)}, the best earlier one by pass@1",
+                f"**stop** ends the run with the Solver of {_named(chain.best())}, the best one by pass@1",
+            )
+        ),
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+def _alarms(health: Mapping[str, Any]) -> Iterator[str]:
+    """The alarms, and warnings that are none, such as that the run was rolled back as often as it may be."""
+    alarms = health.get("alarms", [])
+    for alarm in alarms:
+        text, threshold = alarm["text"], alarm_if(alarm["signal"], alarm["threshold"])
+        yield f"**{alarm['signal']}**: {text}; it is an alarm if {threshold}"
+    texts = [alarm["text"] for alarm in alarms]
+    yield from (warning for warning in health.get("warnings", []) if warning not in texts)
+
+
+def _figures(session: Session, run: str, t: int, back: int) -> Iterator[str]:
+    """The figures of iteration t's evaluation and audit, and the accuracy of the iteration that a roll back goes to."""
+    stages: tuple[tuple[int, Stage], ...] = ((t, "evaluate"), (t, "audit_labels"), (back, "evaluate"))
+    for iteration, stage in stages:
+        key = StageKey(run, iteration, stage)
+        if (result := _result(session, key)) is not None:
+            yield f"{_named(iteration)}: {stage_result(session, key, result).line}"
+
+
+def _result(session: Session, key: StageKey) -> Mapping[str, Any] | None:
+    row = queries.ledger.find_stage(session, run=key.run, iteration=key.iteration, stage=key.stage)
+    return row.result if row is not None and row.status == "done" else None
+
+
+def _named(iteration: int) -> str:
+    return f"iteration {iteration}" if iteration else "iteration 0 (the base model)"
+
+
+def _listed(lines: Iterator[str] | tuple[str, ...]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

@@ -1,0 +1,76 @@
+"""What Prefect's form tells the person who decides how a paused run goes on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+from sqlalchemy import update
+
+from core.statistics.guard import Alarm, LoopGuard, iteration_alarms
+from core.types import Stage, StageKey
+from orchestrator.stages import decision_form
+from orchestrator.stages.results import stage_result
+from storage import queries
+from storage.models import Stages
+from storage.session import Store
+from tests.synthetic_run import fill_run
+
+PAGE = "http://127.0.0.1:8080/runs/r/3"
+WARNING = "no better Solver for 3 iterations on micro: the best is iteration 2"
+
+
+@pytest.fixture
+def store(sqlite: Store) -> Store:
+    """A run of three iterations, the last of which is worse than the second, with alarms after the last."""
+    fill_run(sqlite, "r")
+    guard = LoopGuard(decline="pause", ill_posed="pause", decline_points=0.005, ill_posed_share=0.02)
+    alarms = iteration_alarms({"pass_at_1": 0.63, "best_pass_at_1": 0.66, "ill_posed_share": 0.05}, guard)
+    step = Alarm("no_entropy", "pause", 0.04, 0.06, 7, "step 7: the policy's entropy is 0.04")
+    texts = [alarm.text for alarm in alarms]
+    health = {"alarms": [asdict(alarm) for alarm in (*alarms, step)], "warnings": [*texts, step.text, WARNING]}
+    with sqlite.write() as session:
+        of_health = (Stages.run == "r", Stages.iteration == 3, Stages.stage == "check_health")
+        session.execute(update(Stages).where(*of_health).values(result={**health, "action": "pause"}))
+    return sqlite
+
+
+def described(store: Store, page: str = PAGE) -> str:
+    with store.read() as session:
+        return decision_form.description(session, "r", 3, page)
+
+
+def test_each_alarm_is_shown_with_the_threshold_that_it_crossed(store: Store) -> None:
+    lines = described(store).splitlines()
+    assert lines[0] == f"**Run r is paused after iteration 3.** [Iteration 3 on the dashboard]({PAGE})"
+    assert lines[2:7] == [
+        "- **decline**: pass@1 is 63.0%, down from 66.0%; it is an alarm if pass@1 is below the best by more than "
+        "0.5 points",
+        "- **ill_posed**: 5% of the Challenger's questions are ill-posed; it is an alarm if the share is above 2%",
+        "- **no_entropy**: step 7: the policy's entropy is 0.04; it is an alarm if the entropy is below 0.06 nats per "
+        "token",
+        f"- {WARNING}",
+        "",
+    ]
+    assert "dashboard" not in described(store, "")
+
+
+def test_the_figures_of_the_iteration_and_of_the_one_to_go_back_to_have_n_and_intervals(store: Store) -> None:
+    lines = described(store).splitlines()
+    stages: tuple[tuple[int, Stage, int], ...] = ((3, "evaluate", 7), (3, "audit_labels", 8), (2, "evaluate", 9))
+    with store.read() as session:
+        for t, stage, at in stages:
+            row = queries.ledger.find_stage(session, run="r", iteration=t, stage=stage)
+            assert row is not None
+            assert row.result is not None
+            shown = stage_result(session, StageKey("r", t, stage), row.result).line
+            assert "(n = " in shown
+            assert lines[at] == f"- iteration {t}: {shown}"
+
+
+def test_the_answers_say_to_which_iteration_they_lead(store: Store) -> None:
+    assert described(store).splitlines()[-3:] == [
+        "- **go on** continues with the models of iteration 3",
+        "- **roll back** continues with those of iteration 2, the best earlier one by pass@1",
+        "- **stop** ends the run with the Solver of iteration 2, the best one by pass@1",
+    ]
