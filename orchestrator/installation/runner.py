@@ -21,12 +21,10 @@ from urllib.parse import urlsplit
 from prefect import serve
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 
 from core.errors import CoevoError
-from orchestrator.evaluation_flows import evaluate, recheck
-from orchestrator.flows import co_evolve, iteration, self_train
+from orchestrator.installation.deployments import remove_former, served
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.installation.reachable import problem_with_prefect
@@ -54,14 +52,9 @@ def _run_beside_ray() -> None:
     while problem_with_prefect(server):  # `coevo up` starts both at once and stops this process if it waits too long
         time.sleep(_POLL_S)
     _end_orphans(None)
-    deployments = [
-        co_evolve.to_deployment(name="coevo", description=co_evolve.description, tags=["coevo"]),
-        self_train.to_deployment(name="coevo", description=self_train.description, tags=["coevo"]),
-        iteration.to_deployment(name="coevo", description=iteration.description, tags=["coevo"]),
-        evaluate.to_deployment(name="coevo", description=evaluate.description, tags=["coevo"]),
-        recheck.to_deployment(name="coevo", description=recheck.description, tags=["coevo"]),
-    ]
-    serve(*cast(list[RunnerDeployment], deployments), limit=cast(Any, _LIMIT))
+    with get_client(sync_client=True) as client:
+        remove_former(client)
+    serve(*served(), limit=cast(Any, _LIMIT))
 
 
 def _run_elsewhere(services: Services) -> None:
@@ -111,8 +104,9 @@ def register() -> None:
             client.read_work_pool(POOL)
         except ObjectNotFound:
             client.create_work_pool(WorkPoolCreate(name=POOL, type="process", concurrency_limit=_LIMIT))
-    deploy = [str(_BIN / "prefect"), "--no-prompt", "deploy", "--all", f"--prefect-file={DEPLOYMENTS}"]
-    subprocess.run(deploy, cwd=ROOT, check=True)
+        deploy = [str(_BIN / "prefect"), "--no-prompt", "deploy", "--all", f"--prefect-file={DEPLOYMENTS}"]
+        subprocess.run(deploy, cwd=ROOT, check=True)
+        remove_former(client)
 
 
 @contextmanager

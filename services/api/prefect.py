@@ -23,7 +23,6 @@ from services.flow_runs import ACTIVE, EXISTING, FlowRun
 from services.prefect_server import PrefectServer
 from storage.queries.runs import RUN_NAME
 
-_DEPLOYMENT = "coevo"
 _FLOWS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
 _EVALUATE = "evaluate"
 _ALL_FLOWS = (*_FLOWS.values(), "iteration")  # `iteration` can also be started by itself
@@ -184,7 +183,7 @@ class Prefect:
             self._known = None
 
     def _deployment(self, flow: str) -> Mapping[str, Any]:
-        name = f"{flow}/{_DEPLOYMENT}"
+        name = f"{flow}/{flow}"  # a deployment has the name of its flow
         response = self._send("GET", f"/deployments/name/{name}")
         if response.status_code == httpx.codes.NOT_FOUND:
             raise HTTPException(503, f"Prefect has no deployment {name}; `coevo up` or the flow runner registers it")

@@ -154,7 +154,7 @@ def _start(composed: Composed) -> str:
     del overrides["iterations"]
     parameters = {"run": RUN, "preset": "demo", "iterations": 1, "overrides": overrides}
     with composed.prefect() as prefect:
-        deployment = prefect.get("/deployments/name/co-evolve/coevo").raise_for_status().json()["id"]
+        deployment = prefect.get("/deployments/name/co-evolve/co-evolve").raise_for_status().json()["id"]
         created = prefect.post(
             f"/deployments/{deployment}/create_flow_run", json={"name": RUN, "parameters": parameters}
         )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prefect import Flow
 from prefect.cli.deploy._config import _load_deploy_configs_and_actions as load
+from prefect.client.orchestration import get_client
+from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from core.settings.parsing import load_config
 from orchestrator import evaluation_flows, flows
+from orchestrator.installation.deployments import remove_former
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
 from services.flow_runs import EXISTING
@@ -79,20 +82,34 @@ def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_l
     pool = answer("GET", f"/work_pools/{POOL}").json()
     assert (pool["type"], pool["concurrency_limit"]) == ("process", 4)
     for name, expected in FLOWS.items():
-        deployment = answer("GET", f"/deployments/name/{name}/coevo").json()
+        deployment = answer("GET", f"/deployments/name/{name}/{name}").json()
         assert deployment["work_pool_name"] == POOL
         assert deployment["description"] == expected.description
         ours = json.loads(expected.parameters.model_dump_json())
         assert deployment["parameter_openapi_schema"]["properties"] == ours["properties"]
         (pull,) = deployment["pull_steps"]
         assert pull == {"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}
-    names = {"deployments": {"name": {"any_": ["coevo"]}}}
-    registered = {row["id"] for row in answer("POST", "/deployments/filter", names).json()}
-    assert len(registered) == len(FLOWS)
+    registered = {row["id"]: row["name"] for row in answer("POST", "/deployments/filter", {}).json()}
+    assert sorted(registered.values()) == sorted(FLOWS)
     answer("PATCH", f"/work_pools/{POOL}", {"concurrency_limit": 2})
     _register(prefect_url)
     assert answer("GET", f"/work_pools/{POOL}").json()["concurrency_limit"] == 2
-    assert {row["id"] for row in answer("POST", "/deployments/filter", names).json()} == registered
+    assert {row["id"] for row in answer("POST", "/deployments/filter", {}).json()} == {*registered}
+
+
+def test_a_deployment_of_an_earlier_version_is_removed_and_its_schedules_are_counted(
+    prefect_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefect = prefect_at(prefect_url)
+    with temporary_settings({PREFECT_API_URL: f"{prefect_url}/api", PREFECT_API_AUTH_STRING: AUTH}):
+        former = cast(RunnerDeployment, FLOWS["co-evolve"].to_deployment(name="coevo", interval=3600)).apply()
+        with get_client(sync_client=True) as client:
+            remove_former(client)
+            remove_former(client)  # there is none any more
+    assert prefect.request("GET", f"/deployments/{former}").status_code == 404
+    assert prefect.request("GET", "/deployments/name/co-evolve/co-evolve").status_code == 200
+    message = "deployment co-evolve/coevo is now co-evolve/co-evolve; make its schedules (1) there again"
+    assert capsys.readouterr().out.splitlines() == [message]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("co-evolve", "co_evolve"), ("self-train", "self_train")])

@@ -57,7 +57,7 @@ def _submit(page: Page, live: Live, run: str) -> None:
 
 
 def _deployment(live: Live) -> str:
-    deployment: str = live.services.prefect.request("GET", "/deployments/name/co-evolve/coevo").json()["id"]
+    deployment: str = live.services.prefect.request("GET", "/deployments/name/co-evolve/co-evolve").json()["id"]
     return deployment
 
 

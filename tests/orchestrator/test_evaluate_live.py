@@ -69,7 +69,7 @@ def test_a_checkpoint_and_a_folder_are_evaluated_as_the_run_did_it_though_the_co
 
 def test_an_evaluation_is_triggered_in_prefect_and_its_table_is_shown_there(live: Live, whole_run: WholeRun) -> None:
     prefect = live.services.prefect
-    deployment = prefect.request("GET", "/deployments/name/evaluate/coevo").json()["id"]
+    deployment = prefect.request("GET", "/deployments/name/evaluate/evaluate").json()["id"]
     model = f"{whole_run.name}:best"
     parameters = {"model": model, "benchmarks": ["micro-validation"], "samples": 2, "top_k": 5, "limit": 20}
     flow_run = prefect.request("POST", f"/deployments/{deployment}/create_flow_run", {"parameters": parameters}).json()

@@ -55,7 +55,7 @@ def store(sqlite: Store) -> Store:
 
 def flow_run(prefect: SyncPrefectClient, run: str, state: State[Any], **labels: str) -> UUID:
     """Create a flow run of the server's deployment, in a state in which a worker or a flow would have left it."""
-    deployment = prefect.read_deployment_by_name("co-evolve/coevo")
+    deployment = prefect.read_deployment_by_name("co-evolve/co-evolve")
     created = prefect.create_flow_run_from_deployment(deployment.id, parameters={"run": run}, name=run)
     prefect.update_flow_run(created.id, infrastructure_pid="1")
     prefect.update_flow_run_labels(created.id, {name.replace("_", "."): value for name, value in labels.items()})

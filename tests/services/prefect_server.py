@@ -43,7 +43,7 @@ def prefect_server(folder: Path) -> Iterator[str]:
             post(
                 url,
                 "/deployments/",
-                name="coevo",
+                name=flow.name,
                 flow_id=created["id"],
                 parameter_openapi_schema=schema,
                 tags=["coevo"],

@@ -176,7 +176,7 @@ def test_pages_have_stored_runs_and_those_that_only_prefect_knows_in_one_order(
 
 def test_a_flow_run_whose_parameters_name_no_run_is_not_listed(api: TestClient, prefect_url: str, name: str) -> None:
     """Someone may start a flow in Prefect itself, with any parameters."""
-    deployment = prefect_at(prefect_url).request("GET", "/deployments/name/co-evolve/coevo", None, 30).json()["id"]
+    deployment = prefect_at(prefect_url).request("GET", "/deployments/name/co-evolve/co-evolve", None, 30).json()["id"]
     for run in (f"{name}/odd", {"a": name}):
         parameters = {"run": run, "preset": [name]}
         body: dict[str, Any] = {"parameters": parameters, "enforce_parameter_schema": False}
