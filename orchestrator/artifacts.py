@@ -1,6 +1,8 @@
-"""The artifacts of a run in the Prefect UI: progress, results, a link to the dashboard, a picture of the curves.
+"""What the Prefect UI shows of a run: artifacts with progress, results, a link to the dashboard and the curves; tags.
 
-A background thread writes them to Prefect's server, in order, while the run goes on.
+A key begins with the run, then has the iteration and the stage, so that a search for RUN-ITERATION lists an iteration's
+artifacts. A stage that is not run again leaves its artifacts as they are. A background thread writes them to Prefect's
+server, in order, while the run goes on.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ import base64
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from typing import Any, cast
 from urllib.parse import quote
 from uuid import UUID
 
 from prefect.artifacts import (
+    Artifact,
     create_image_artifact,
     create_link_artifact,
     create_markdown_artifact,
@@ -23,11 +26,16 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import Artifact as StoredArtifact
+from prefect.exceptions import ObjectNotFound
+from prefect.runtime import flow_run
 
 from core.statistics.estimates import Estimate
 from core.types import Stage
 from orchestrator.stages.results import StageResult
 from services.evaluations import EvaluationFigures
+from services.flow_runs import tags_of
 from storage.session import Store
 
 _thread = ThreadPoolExecutor(1, "artifacts")
@@ -48,15 +56,34 @@ def written() -> Iterator[None]:
         _pending.popleft().result()
 
 
-class StageProgress:
-    """The progress of one stage, in percent."""
+def tagged(run: str, preset: str | None, iteration: int | None = None) -> None:
+    """Add tags to the current flow run, by which Prefect's lists can be filtered. Its tasks get none."""
+    if (key := flow_run.id) is not None:
+        tags = [*flow_run.tags, *tags_of(run=run, preset=preset, iteration=iteration)]
+        _write(lambda: _set_tags(UUID(key), [*dict.fromkeys(tags)]))
 
-    def __init__(self, run: str, title: str) -> None:
-        key, description = _key(run, title), f"{run}: {title}"
+
+def _set_tags(key: UUID, tags: list[str]) -> None:
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(key, tags=tags)
+
+
+class StageProgress:
+    """The progress of one stage, in percent. When the stage is done, its result takes the place of it."""
+
+    def __init__(self, run: str, iteration: int, stage: Stage) -> None:
+        key, description = _key(run, iteration, stage, "progress"), f"{run}, iteration {iteration}: progress of {stage}"
         self._artifact = _write(lambda: create_progress_artifact(progress=0.0, key=key, description=description))
 
     def update(self, percent: float) -> None:
         _write(lambda: update_progress_artifact(cast(UUID, self._artifact.result()), progress=percent))
+
+    def remove(self) -> None:
+        _write(self._delete)
+
+    def _delete(self) -> None:
+        with get_client(sync_client=True) as client, suppress(ObjectNotFound):  # a person may have deleted it
+            client.delete_artifact(cast(UUID, self._artifact.result()))
 
 
 def stage_result(run: str, iteration: int, stage: Stage, result: StageResult, pages_url: str) -> None:
@@ -64,7 +91,13 @@ def stage_result(run: str, iteration: int, stage: Stage, result: StageResult, pa
     page = run_page(pages_url, run, iteration)
     link = f"[{page}]({page})" if page else ""
     text = "\n\n".join(filter(None, (f"### {run}, iteration {iteration}: {stage}", result.table, link)))
-    _write(lambda: create_markdown_artifact(text, key=_key(run, iteration, stage)))
+    key, description = _key(run, iteration, stage), f"{run}, iteration {iteration}: figures of {stage}"
+
+    def write() -> None:
+        if not _is_newest(key, text):
+            create_markdown_artifact(text, key=key, description=description)
+
+    _write(write)
 
 
 def dashboard_link(run: str, pages_url: str) -> None:
@@ -93,7 +126,11 @@ def evaluated(figures: Sequence[EvaluationFigures]) -> None:
         for of_benchmark in figures
     ]
     model = figures[0].evaluation.model if figures else ""
-    _write(lambda: create_table_artifact(rows, key=_key("evaluation", model), description=f"evaluation of {model}"))
+    _write(
+        lambda: create_table_artifact(
+            rows, key=_key("evaluation", model), description=f"{model}: its accuracy by benchmark"
+        )
+    )
 
 
 def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
@@ -112,7 +149,11 @@ def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
         )
         if recount is not None
     ]
-    _write(lambda: create_table_artifact(rows, key=_key("recheck", judge), description=f"rechecked by {judge}"))
+    _write(
+        lambda: create_table_artifact(
+            rows, key=_key("recheck", judge), description=f"{judge}: what it says of stored answers"
+        )
+    )
 
 
 def _with_interval(estimate: Estimate) -> str:
@@ -127,9 +168,15 @@ def curves(store: Store, run: str) -> None:
 def _draw_curves(store: Store, run: str) -> None:
     from orchestrator.report import curves_png  # imports Matplotlib, which takes more than a second
 
-    picture = base64.b64encode(curves_png(store, run)).decode()
-    key = _key(run, "curves")
-    create_image_artifact(f"data:image/png;base64,{picture}", key=key, description=f"{run}: accuracy by iteration")
+    key, picture = _key(run, "curves"), f"data:image/png;base64,{base64.b64encode(curves_png(store, run)).decode()}"
+    if not _is_newest(key, picture):
+        create_image_artifact(picture, key=key, description=f"{run}: held-out and label accuracy by iteration")
+
+
+def _is_newest(key: str, data: str) -> bool:
+    """Whether the newest artifact of this key has this content already, such as after a run was continued."""
+    newest = cast(StoredArtifact | None, Artifact.get(key))
+    return newest is not None and newest.data == data
 
 
 def _write(write: Callable[[], Any]) -> Future[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from prefect import flow
 
 from core.settings.audit import Judge, judge_name
+from core.settings.bounds import Count, Positive, Seed, Temperature, Tokens, TopP
+from core.settings.evaluation import Samples
 from core.settings.parsing import validated
 from orchestrator import artifacts
 from orchestrator.evaluation import rechecking, request
@@ -21,13 +23,13 @@ def evaluate(
     model: str,
     benchmarks: list[str] = ["micro"],  # noqa: B006 (never changed; with `None` the form would ask for a type)
     suite: str = "",
-    samples: int = 8,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    top_k: int | None = None,
-    max_tokens: int = 4096,
-    limit: int = 0,
-    seed: int = 0,
+    samples: Samples = 8,
+    temperature: Temperature = 1.0,
+    top_p: TopP = 1.0,
+    top_k: Positive | None = None,
+    max_tokens: Tokens = 4096,
+    limit: Count = 0,
+    seed: Seed = 0,
 ) -> list[str]:
     """Ask a model the questions of benchmarks; its figures are on the dashboard's page of evaluations.
 

@@ -21,6 +21,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from pydantic import Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
+from core.settings.bounds import MOST_ITERATIONS, Iterations
 from core.types import Flow, Stage, StageKey
 from orchestrator import artifacts, progress, run_log, runs
 from orchestrator.costs import refuse_spent
@@ -39,6 +40,7 @@ from orchestrator.stages.training import warm_up
 from orchestrator.starting import RunError, presets_of
 from services.drift.series import refresh_after
 from services.flow_runs import EXISTING
+from storage.queries.runs import RUN_NAME
 from storage.rows import RunStatus
 from storage.session import Store, open_store
 
@@ -47,6 +49,9 @@ log = logging.getLogger(__name__)
 # The form in Prefect shows a list of these. Calls in Python may also give a path, or nothing for an existing run.
 _LoopPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("co_evolve"), EXISTING]})]
 _PromptsPreset = Annotated[str, WithJsonSchema({"type": "string", "enum": [*presets_of("self_train"), EXISTING]})]
+
+_RunName = Annotated[str, Field(pattern=f"^{RUN_NAME.pattern}$")]
+_Length = Annotated[int, Field(ge=0, le=MOST_ITERATIONS)]
 
 _PATIENCE_S = 7 * 24 * 3600  # to wait for a person's answer; then the run fails, and asks again when it is resumed
 _POLL_S = 5
@@ -86,17 +91,17 @@ def _mark(status: RunStatus) -> Any:
 
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
 def co_evolve(
-    run: str,
+    run: _RunName,
     preset: _LoopPreset = "demo",
-    iterations: int = 0,
+    iterations: _Length = 0,
     preset_file: str = "",
     overrides: dict[str, Any] = {},  # noqa: B006 (never changed; with `None` the form would ask for a type)
 ) -> dict[str, Any]:
     """Run the R-Zero loop: Challenger and Solver learn from each other, iteration after iteration.
 
     Args:
-        run: Name of the run: at most 64 letters, digits and . _ -. An existing run continues where it stopped. The flow
-            run gets this name, whatever is entered as its own.
+        run: Name of the run: at most 64 letters, digits and . _ -. An existing run continues where it stopped. When the
+            flow run begins, this name replaces what "Run Name" above says.
         preset: Settings of the run, in deploy/runs. Choose "existing run", the last of the list, to continue one.
         iterations: Number of iterations. 0 takes the preset's number, or keeps that of an existing run.
         preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
@@ -108,17 +113,17 @@ def co_evolve(
 
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
 def self_train(
-    run: str,
+    run: _RunName,
     preset: _PromptsPreset = "micro",
-    iterations: int = 0,
+    iterations: _Length = 0,
     preset_file: str = "",
     overrides: dict[str, Any] = {},  # noqa: B006 (as above)
 ) -> dict[str, Any]:
     """Train a Solver on a given prompt set with one of the papers' methods, round after round, without a Challenger.
 
     Args:
-        run: Name of the run: at most 64 letters, digits and . _ -. An existing run continues where it stopped. The flow
-            run gets this name, whatever is entered as its own.
+        run: Name of the run: at most 64 letters, digits and . _ -. An existing run continues where it stopped. When the
+            flow run begins, this name replaces what "Run Name" above says.
         preset: Settings of the run, in deploy/runs. Choose "existing run", the last of the list, to continue one.
         iterations: Number of rounds. 0 takes the preset's number, or keeps that of an existing run.
         preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
@@ -150,6 +155,7 @@ def _run_to_its_end(
         with _suspension_noted(store, run), runs.status_kept(store, run), artifacts.written():
             pages_url = coevo_home.services().pages_url
             artifacts.dashboard_link(run, pages_url)
+            artifacts.tagged(run, runs.preset_of(store, run))
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
             # This flow's heartbeat covers its iterations. Another one for each would take up to a second to end.
@@ -193,8 +199,9 @@ def _action_after(store: Store, run: str, t: int, page: str) -> str:
     if decision["action"] != "pause":
         return str(decision["action"])
     runs.set_status(store, run, "paused")
-    warnings = "\n".join(f"- {warning}" for warning in decision["warnings"])
-    print(f"run {run} is paused after iteration {t}, until somebody answers in the Prefect UI:\n{warnings}", flush=True)
+    with run_log.kept(home(), run, t):
+        where = f"in the Prefect UI, on the dashboard, or with `coevo runs decide {run}`"
+        run_log.say(f"paused after iteration {t} until somebody decides, {where}: {'; '.join(decision['warnings'])}")
     with store.read() as session:
         form = Answer.with_initial_data(description=decision_form.description(session, run, t, page))
     key = f"{run}-{t}-{flow_run.run_count}"  # Prefect would not wait again for a key that was used before
@@ -208,7 +215,7 @@ def _action_after(store: Store, run: str, t: int, page: str) -> str:
 
 
 @flow(flow_run_name=_flow_run_name)
-def iteration(run: str, t: int) -> None:
+def iteration(run: _RunName, t: Iterations) -> None:
     """Run one iteration of an existing run. Stages that are done are not run again.
 
     Args:
@@ -222,6 +229,7 @@ def iteration(run: str, t: int) -> None:
     is_top_level = not is_subflow()
     with run_held(store, run), artifacts.written() if is_top_level else nullcontext():
         runs.check_start(store, run, config, t)
+        artifacts.tagged(run, runs.preset_of(store, run), t)
         for stage in stages:
             _stage_task(stage, t)(run, t, stage)
         if is_top_level:
@@ -244,21 +252,21 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)
-    started, ran = time.monotonic(), False
+    key, started, ran = StageKey(run, t, stage), time.monotonic(), False
     with run_log.kept(coevo_home, run, t, stage):
-        with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
-            refuse_spent(store, run, config)
-            context = Context(coevo_home, store, services, run, config, t, stage, report)
+        refuse_spent(store, run, config)
 
-            def body() -> LastWrite:
-                nonlocal ran
-                ran = True
+        def body() -> LastWrite:
+            nonlocal ran
+            ran = True
+            with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
+                context = Context(coevo_home, store, services, run, config, t, stage, report)
                 last_write = decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
-                return partial(_with_series, context.key, last_write)
+            return partial(_with_series, key, last_write)
 
-            result = run_once(store, run, t, stage, body)
+        result = run_once(store, run, t, stage, body)
         with store.read() as session:
-            shown = stage_result(session, context.key, result)
+            shown = stage_result(session, key, result)
         ending = f"{time.monotonic() - started:.1f} s" if ran else "it was done before"
         run_log.say(f"{stage} {t}: {shown.line}; {ending}")
     # These files, such as a training's step folders, are needed only until the stage is done.

@@ -20,13 +20,14 @@ _EVERY_S = 2.0  # least time between two updates of an artifact
 
 @contextmanager
 def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Iterator[Report]:
-    """Show the progress of one stage while the block runs. The block gets the function that reports it.
+    """Show the progress of one stage while the block runs, which gets the function that reports it. If the block raises
+    an error, Prefect goes on showing how far the stage came.
 
     `store_progress` is called whenever the artifact is updated; it stores the progress for readers other than Prefect.
     A total of 0 means that there is only a note. It is stored at once, and so is the first progress after it.
     """
     title = f"{stage} {iteration}"
-    artifact = StageProgress(run, title)
+    artifact = StageProgress(run, iteration, stage)
     console = Console(file=sys.stderr)
     updated, last_total = 0.0, 0
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
@@ -42,4 +43,4 @@ def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Ite
                 store_progress(done, total, note)
 
         yield report
-    artifact.update(100.0)
+    artifact.remove()

@@ -24,6 +24,7 @@ from core.suggestions import no_such
 from core.types import Flow
 from orchestrator.installation.home import PRESETS
 from orchestrator.readiness import unready
+from services.flow_runs import DEPLOYMENTS
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.rows import RunDetail, RunStatus
@@ -120,7 +121,8 @@ def startable(
         return None, faults
     if flow not in (None, config.kind):
         prompt_set = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
-        faults.append(Fault("flow", f"{flow}", f"{config.kind}, since {preset or run} has {prompt_set}"))
+        remedy = f"in Prefect, start it with the deployment {DEPLOYMENTS[config.kind]}"
+        faults.append(Fault("flow", f"{flow}", f"{config.kind}, since {preset or run} has {prompt_set}", remedy))
     if row is not None:
         faults += _unlike(row, config)
         config = config.model_copy(update={"iterations": max(row.iterations, config.iterations)})

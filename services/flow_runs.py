@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from core.types import Flow
+
+# A flow -> its name in Prefect, which is also the name of its deployment.
+DEPLOYMENTS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
 EXISTING = "existing run"  # stands for a preset in Prefect's form, whose lists cannot be left empty
 ACTIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 # It takes a flow seconds until the store has the run's status, and the clocks of two machines may differ slightly.
 _TOLERANCE = timedelta(seconds=10)
+
+
+def tags_of(*, run: str, preset: str | None = None, iteration: int | None = None) -> list[str]:
+    """The tags of a flow run, by which Prefect's lists of flow runs can be filtered."""
+    tags = {"run": run, "preset": preset, "iteration": iteration}
+    return [f"{name}:{value}" for name, value in tags.items() if value is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from core.settings.bounds import (
     Share,
     Temperature,
     Tokens,
+    TopP,
     Workers,
 )
 from core.settings.prompts import Prompts
@@ -42,7 +43,7 @@ class Sampling(Part):
     """How rollouts are sampled."""
 
     temperature: Temperature = 1.0
-    top_p: float = Field(0.99, gt=0, le=1)
+    top_p: TopP = 0.99
     top_k: Positive | None = None  # only so many tokens, the most likely ones; top_p is a share of their probability
     max_tokens: Tokens = 4096
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from core.errors import CoevoError
 from core.grading.grader import process_grader
-from core.settings.bounds import Part, Seed
+from core.settings.bounds import Count, Part, Seed
 from core.settings.evaluation import Benchmark, Columns, Protocol
 from core.settings.parsing import validated
 from core.settings.serving import Service, Serving
@@ -40,7 +40,7 @@ class EvaluationRequest(Part):
     benchmarks: tuple[str, ...] = ()
     suite: str | None = None
     protocol: Protocol = Protocol()
-    limit: int = Field(0, ge=0, le=10_000_000)  # ask only a sample of so many questions; 0 asks all
+    limit: Count = 0  # ask only a sample of so many questions; 0 asks all
     seed: Seed = 0
     columns: Columns = Columns()  # of files that are given by their paths
     applications: str | None = None  # a file of deploy/serve; None: the run's own, or the embedded engine

@@ -19,13 +19,12 @@ from fastapi import HTTPException
 
 from core.types import Flow
 from core.unicode import from_json
-from services.flow_runs import ACTIVE, EXISTING, FlowRun
+from services.flow_runs import ACTIVE, DEPLOYMENTS, EXISTING, FlowRun, tags_of
 from services.prefect_server import PrefectServer
 from storage.queries.runs import RUN_NAME
 
-_FLOWS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
 _EVALUATE = "evaluate"
-_ALL_FLOWS = (*_FLOWS.values(), "iteration")  # `iteration` can also be started by itself
+_ALL_FLOWS = (*DEPLOYMENTS.values(), "iteration")  # `iteration` can also be started by itself
 _UNFINISHED = ("FAILED", "CRASHED", "CANCELLED")
 _LATELY = timedelta(days=7)
 _PAGE = 200  # the most that Prefect returns at once
@@ -129,20 +128,26 @@ class Prefect:
     def start(self, flow: Flow, run: str, parameters: Mapping[str, Any], before: list[FlowRun]) -> FlowRun:
         """Trigger the deployment of a flow. `before` are the run's flow runs that the caller saw, none of them active.
         If two callers saw the same ones, one of them starts a flow run and the other is refused."""
-        return self._create(_FLOWS[flow], run, {"run": run, **parameters}, [run], before)
+        return self._create(DEPLOYMENTS[flow], run, tags_of(run=run), {"run": run, **parameters}, [run], before)
 
     def start_evaluation(self, model: str, parameters: Mapping[str, Any], before: list[FlowRun]) -> FlowRun:
         """Trigger the evaluation of a model. `before` are those with the same parameters, as in `start`."""
-        return self._create(_EVALUATE, model, parameters, [json.dumps(parameters, sort_keys=True)], before)
+        return self._create(_EVALUATE, model, [], parameters, [json.dumps(parameters, sort_keys=True)], before)
 
     def _create(
-        self, flow: str, name: str, parameters: Mapping[str, Any], same: list[str], before: list[FlowRun]
+        self,
+        flow: str,
+        name: str,
+        tags: list[str],
+        parameters: Mapping[str, Any],
+        same: list[str],
+        before: list[FlowRun],
     ) -> FlowRun:
         """Create a flow run of this name. Of several requests with equal `same` and `before`, one creates it."""
         deployment = self._deployment(flow)
         parameters = _accepted(parameters, deployment["parameter_openapi_schema"] or {})
         key = hashlib.sha256("\n".join([*same, *sorted(flow_run.id for flow_run in before)]).encode()).hexdigest()
-        body = {"name": name, "tags": [name], "parameters": parameters, "idempotency_key": key}
+        body = {"name": name, "tags": tags, "parameters": parameters, "idempotency_key": key}
         created = self._post(f"/deployments/{deployment['id']}/create_flow_run", body)
         if created.status_code != httpx.codes.CREATED:
             raise HTTPException(409, f"{name}: another request has just started it")

@@ -14,6 +14,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
+from core.settings.bounds import MOST_ITERATIONS
 from core.settings.parsing import load_config
 from orchestrator import evaluation_flows, flows
 from orchestrator.installation.deployments import remove_former
@@ -110,6 +111,29 @@ def test_a_deployment_of_an_earlier_version_is_removed_and_its_schedules_are_cou
     assert prefect.request("GET", "/deployments/name/co-evolve/co-evolve").status_code == 200
     message = "deployment co-evolve/coevo is now co-evolve/co-evolve; make its schedules (1) there again"
     assert capsys.readouterr().out.splitlines() == [message]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("co-evolve", {"run": "two words"}),
+        ("co-evolve", {"run": "a" * 65}),
+        ("self-train", {"run": "r", "iterations": -1}),
+        ("self-train", {"run": "r", "iterations": MOST_ITERATIONS + 1}),
+        ("iteration", {"run": "r", "t": 0}),
+        ("evaluate", {"model": "r:best", "temperature": -1}),
+        ("evaluate", {"model": "r:best", "limit": -1}),
+    ],
+)
+def test_prefect_refuses_what_is_out_of_bounds_before_a_flow_begins(
+    prefect_url: str, name: str, parameters: dict[str, Any]
+) -> None:
+    prefect = prefect_at(prefect_url)
+    path = f"/deployments/{prefect.request('GET', f'/deployments/name/{name}/{name}').json()['id']}/create_flow_run"
+    assert prefect.request("POST", path, {"parameters": parameters}).status_code == 409
+    fault = [*parameters][-1]
+    within_bounds = parameters | {fault: "r" if fault == "run" else 1}
+    assert prefect.request("POST", path, {"parameters": within_bounds}).status_code == 201
 
 
 @pytest.mark.parametrize(("name", "kind"), [("co-evolve", "co_evolve"), ("self-train", "self_train")])

@@ -21,16 +21,19 @@ def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytes
 
     monkeypatch.setattr(artifacts, "create_progress_artifact", create)
     monkeypatch.setattr(artifacts, "update_progress_artifact", lambda id_, *, progress: calls.append((id_, progress)))
-    monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda text, *, key: calls.append((key, text)))
+    monkeypatch.setattr(
+        artifacts, "create_markdown_artifact", lambda text, *, key, description: calls.append((key, text))
+    )
+    monkeypatch.setattr(artifacts, "_is_newest", lambda *_: False)
     with artifacts.written():
-        progress = artifacts.StageProgress("exp.v2_B", "evaluate 2")
+        progress = artifacts.StageProgress("exp.v2_B", 2, "evaluate")
         progress.update(50.0)
         artifacts.stage_result("exp.v2_B", 2, "evaluate", RESULT, "http://127.0.0.1:8080")
         assert calls == []
         may_write.set()
     page = "http://127.0.0.1:8080/runs/exp.v2_B/2"
     assert calls == [
-        ("exp-v2-b-evaluate-2", 0.0),
+        ("exp-v2-b-2-evaluate-progress", 0.0),
         ("its id", 50.0),
         ("exp-v2-b-2-evaluate", f"### exp.v2_B, iteration 2: evaluate\n\n{RESULT.table}\n\n[{page}]({page})"),
     ]
@@ -40,6 +43,7 @@ def test_an_error_in_writing_is_raised_unless_the_run_itself_failed(monkeypatch:
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionError("Prefect is away")
 
+    monkeypatch.setattr(artifacts, "_is_newest", lambda *_: False)
     monkeypatch.setattr(artifacts, "create_markdown_artifact", refuse)
 
     def run(error: Exception | None) -> None:

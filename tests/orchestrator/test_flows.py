@@ -29,19 +29,22 @@ from prefect.exceptions import FlowPauseTimeout, Pause
 from prefect.input.run_input import keyset_from_paused_state
 from prefect.states import Cancelled, Crashed, Running
 
+from core.types import Flow as FlowName
 from orchestrator import flows
 from orchestrator.evaluation_flows import recheck
 from orchestrator.flows import co_evolve
 from orchestrator.installation import processes
-from orchestrator.installation.home import Home
+from orchestrator.installation.home import Home, home
 from orchestrator.ledger import owner, refuse_held
 from orchestrator.plan import plan
-from orchestrator.runs import status_kept, stored_config
+from orchestrator.runs import prepare, status_kept, stored_config
 from orchestrator.starting import RunError
 from services.evaluations import figures_of
+from services.flow_runs import DEPLOYMENTS
 from services.inference.client import InferenceError
 from storage import queries
 from storage.rows import RunStatus
+from storage.run_logs import last_events
 from storage.session import Store, open_store
 from tests.fake_judge import comparing_reply, judge_with
 from tests.fake_service import fake_service
@@ -71,6 +74,20 @@ def test_a_flow_takes_all_settings_that_the_command_line_takes() -> None:
         "trainer": {"type": "local"},
     }
     assert co_evolve.validate_parameters({"run": "r", "overrides": overrides})["overrides"] == overrides
+
+
+@pytest.mark.parametrize(
+    ("preset", "flow", "other"), [("micro", "co_evolve", "self_train"), ("demo", "self_train", "co_evolve")]
+)
+def test_a_preset_of_the_other_flow_is_refused_with_the_deployment_to_take_instead(
+    store: Store, tmp_path: Path, preset: str, flow: FlowName, other: FlowName
+) -> None:
+    with pytest.raises(
+        RunError, match=rf"^flow: expected {other}, since {preset} has .*, got {flow}; in Prefect,"
+    ) as caught:
+        prepare(Home(tmp_path), store, "new", preset, 0, {}, flow)
+    deployment = str(caught.value).rpartition(" ")[2]
+    assert deployment == getattr(flows, other).name == DEPLOYMENTS[other]
 
 
 def _status_after_a_cancellation(store: Store) -> str:
@@ -154,6 +171,9 @@ def test_a_pause_that_nobody_answers_fails_the_run(
     monkeypatch.setattr(flows, "_PATIENCE_S", 0.2)
     with pytest.raises(FlowPauseTimeout):
         asking_flow()
+    [event] = last_events(home().run_logs, "r", 5)
+    assert event.message.startswith("paused after iteration 1 until somebody decides, in the Prefect UI")
+    assert event.message.endswith("`coevo runs decide r`: a warning")
     assert _has_failed_and_will_ask_again(store)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import ray
-from prefect import flow
+from prefect import flow, tags
 from prefect.client.orchestration import SyncPrefectClient
+from prefect.runtime import flow_run as current
 
 from core.errors import CoevoError
 from orchestrator import artifacts, flows
@@ -57,16 +59,21 @@ def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
             flows._stage_task("evaluate", 0)("demo", 0, "evaluate")
 
     first_stage()
+    first_stage()  # as a run does that is continued
     with open_store(home.database).read() as session:
         [point] = queries.series.series_of(session, "demo", "held_out")
     assert (point.iteration, point.value, point.n) == (0, 0.5, 12)
     figures = "micro pass@1 50.0% [50.0, 50.0], greedy 100.0% [75.7, 100.0], majority 0.0% [0.0, 24.3] (n = 12)"
     assert f"evaluate 0: {figures}; " in capsys.readouterr().err
-    [event] = last_events(home.run_logs, "demo", 5)
+    event, again = last_events(home.run_logs, "demo", 5)
     assert event.message.startswith(f"evaluate 0: {figures}; ")
-    texts = [str(artifact.data) for artifact in prefect.read_artifacts() if artifact.key == "demo-0-evaluate"]
-    assert "| micro pass@1 | 50.0% | [50.0, 50.0] | 12 |" in texts[0]
-    assert texts[0].endswith("[http://127.0.0.1:8080/runs/demo](http://127.0.0.1:8080/runs/demo)")
+    assert again.message == f"evaluate 0: {figures}; it was done before"
+    # The second time makes no artifact, and the progress is gone.
+    [artifact] = [artifact for artifact in prefect.read_artifacts() if str(artifact.key).startswith("demo-0-evaluate")]
+    assert (artifact.key, artifact.type) == ("demo-0-evaluate", "markdown")
+    assert artifact.description == "demo, iteration 0: figures of evaluate"
+    assert "| micro pass@1 | 50.0% | [50.0, 50.0] | 12 |" in str(artifact.data)
+    assert str(artifact.data).endswith("[http://127.0.0.1:8080/runs/demo](http://127.0.0.1:8080/runs/demo)")
 
 
 @pytest.mark.usefixtures("prefect")
@@ -82,3 +89,17 @@ def test_a_failed_stage_leaves_its_error_in_the_log(home: Home, monkeypatch: pyt
     [event] = last_events(home.run_logs, "demo", 5)
     assert (event.level, event.stage) == ("ERROR", "evaluate")
     assert event.message.endswith("CoevoError: dataset.band: no question was kept")
+
+
+def test_a_flow_run_has_tags_of_its_run_its_preset_and_its_iteration_beside_its_own(
+    prefect: SyncPrefectClient,
+) -> None:
+    @flow
+    def tagged() -> str:
+        with artifacts.written():
+            artifacts.tagged("demo", "micro", 2)
+        return str(current.id)
+
+    with tags("mine"):
+        flow_run = prefect.read_flow_run(UUID(tagged()))
+    assert set(flow_run.tags) == {"mine", "run:demo", "preset:micro", "iteration:2"}

@@ -119,6 +119,7 @@ def prefect_artifacts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No Prefect server takes the artifact of the progress."""
     monkeypatch.setattr(progress.StageProgress, "__init__", lambda *_: None)
     monkeypatch.setattr(progress.StageProgress, "update", lambda *_: None)
+    monkeypatch.setattr(progress.StageProgress, "remove", lambda *_: None)
 
 
 def test_only_a_note_about_the_turn_makes_a_stage_queued(sqlite: Store) -> None:

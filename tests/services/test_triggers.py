@@ -51,7 +51,7 @@ def test_a_run_is_started_as_a_flow_run_of_its_deployment(api: TestClient, prefe
         "url": f"{prefect_url}/runs/flow-run/{started['flow_run']}",
     }
     row = flow_run(prefect_url, started)
-    assert (row["name"], set(row["tags"]), row["state_type"]) == (name, {"coevo", name}, "SCHEDULED")
+    assert (row["name"], set(row["tags"]), row["state_type"]) == (name, {"coevo", f"run:{name}"}, "SCHEDULED")
     parameters = {"run": name, "preset": "demo", "iterations": 2, "overrides": {"dataset.band": [0.3, 0.8]}}
     assert row["parameters"] == parameters
     again = send(api, "/runs", 409, name=name, preset="demo")
