@@ -60,6 +60,17 @@ def _artifacts(live: Live, key: str) -> list[Any]:
     return artifacts
 
 
+def test_prefect_s_ui_sends_no_request_to_another_host(live: Live, page: Page) -> None:
+    """As docs/security.md says. The UI at /v2 is not the one that opens, and is left out."""
+    urls = list[str]()
+    page.on("request", lambda request: urls.append(request.url))
+    for path in ("/dashboard", "/runs", "/deployments", "/artifacts", "/settings"):
+        open_prefect(page, live, path)
+        page.wait_for_load_state("networkidle")
+    assert len(urls) > 10
+    assert [url for url in urls if not url.startswith((live.services.prefect_url, "data:", "blob:"))] == []
+
+
 def test_a_run_started_on_the_dashboard_and_cancelled_in_prefect_s_ui_leaves_no_process(live: Live, page: Page) -> None:
     run, url = "called-off", live.services.api_url
     settings = {**whole_runs.OVERRIDES, "challenger.training.steps": 2000}
