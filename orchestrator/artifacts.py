@@ -91,7 +91,7 @@ def stage_result(run: str, iteration: int, stage: Stage, result: StageResult, pa
     page = run_page(pages_url, run, iteration)
     link = f"[{page}]({page})" if page else ""
     text = "\n\n".join(filter(None, (f"### {run}, iteration {iteration}: {stage}", result.table, link)))
-    key, description = _key(run, iteration, stage), f"{run}, iteration {iteration}: figures of {stage}"
+    key, description = _key(run, iteration, stage), f"{run}, iteration {iteration}: result of {stage}"
 
     def write() -> None:
         if not _is_newest(key, text):

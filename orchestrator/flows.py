@@ -61,9 +61,7 @@ class Answer(RunInput):
     """How a run continues after its guard raised an alarm."""
 
     # No default, so that resuming without the form is not taken for a decision.
-    decision: Literal["go on", "roll back", "stop"] = Field(
-        description="roll back: continue from the best earlier checkpoint; stop: end the run with the best checkpoint"
-    )
+    decision: Literal["go on", "roll back", "stop"] = Field(description="how the run goes on, as described above")
     note: str = Field("", description="stored with the decision")
 
 

@@ -13,6 +13,7 @@ from core.types import Flow
 DEPLOYMENTS: dict[Flow, str] = {"co_evolve": "co-evolve", "self_train": "self-train"}
 EXISTING = "existing run"  # stands for a preset in Prefect's form, whose lists cannot be left empty
 ACTIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
+_LISTED = timedelta(days=1)  # a request that has failed or was cancelled and of which no run came is listed so long
 # It takes a flow seconds until the store has the run's status, and the clocks of two machines may differ slightly.
 _TOLERANCE = timedelta(seconds=10)
 
@@ -42,6 +43,11 @@ class FlowRun:
     @property
     def active(self) -> bool:
         return self.state in ACTIVE
+
+    def is_listed_alone(self, now: datetime) -> bool:
+        """Whether the list of runs has the flow run although it has made no run: it may still make one, or a person may
+        not yet have seen why it did not."""
+        return self.active or now - self.since <= _LISTED
 
     def changed_status(self, at: datetime | None) -> bool:
         """Whether the flow run has changed its run's status in the store, which last changed `at` (None: no run)."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,7 +47,8 @@ def delete(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete runs of this machine: their rows, checkpoints, texts, work and exports (docs/storage.md).
+    """Delete runs of this machine: their rows, checkpoints, texts, work and exports (docs/storage.md). A request of
+    which no run came is deleted in the same way.
 
     A run is refused while a process works on it, while Prefect has an active flow run of it, and while another run or
     an evaluation refers to its checkpoints. Reports stay.
@@ -55,15 +57,16 @@ def delete(
         coevo_home = home()
         store = open_store(coevo_home.database)
         names = [*dict.fromkeys(names)]
-        flow_runs = [flow_run for name in names for flow_run in _refuse_at_work(store, name)]
-        plans = [deletion.planned(coevo_home, store, name, evaluations=evaluations) for name in names]
+        flow_runs = {name: _refuse_at_work(store, name) for name in names}
+        options = {name: {"evaluations": evaluations, "in_prefect": bool(flow_runs[name])} for name in names}
+        plans = [deletion.planned(coevo_home, store, name, **options[name]) for name in names]
         if not as_json:
             for plan in plans:
                 _show_deletion(plan)
         if not dry_run:
             _ask(f"Delete {', '.join(names)}?", yes)
-            plans = [deletion.delete(coevo_home, store, name, evaluations=evaluations) for name in names]
-            deletion.delete_flow_runs(_prefect(), flow_runs)
+            plans = [deletion.delete(coevo_home, store, name, **options[name]) for name in names]
+            deletion.delete_flow_runs(_prefect(), chain.from_iterable(flow_runs.values()))
         if as_json:
             _print_json([{**asdict(plan), "bytes": plan.bytes, "deleted": not dry_run} for plan in plans])
         elif not dry_run:

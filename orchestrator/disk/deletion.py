@@ -48,11 +48,12 @@ class Deletion:
         return sum(files.bytes for files in self.files)
 
 
-def planned(home: Home, store: Store, run: str, *, evaluations: bool) -> Deletion:
-    """What `delete` would remove. Nothing is changed.
+def planned(home: Home, store: Store, run: str, *, evaluations: bool, in_prefect: bool = False) -> Deletion:
+    """What `delete` would remove. Nothing is changed. `in_prefect` says whether there are flow runs of the run.
 
-    Raises `NotThere` if there are neither rows nor files of the run, and `DiskError` if it must not be deleted: another
-    run refers to its checkpoints, or, without `evaluations`, an evaluation does that `coevo evaluate` made.
+    Raises `NotThere` if there are neither rows nor files nor flow runs of the run, and `DiskError` if it must not be
+    deleted: another run refers to its checkpoints, or, without `evaluations`, an evaluation does that `coevo evaluate`
+    made.
     """
     queries.runs.refuse_name(run)
     with store.read() as session:
@@ -62,7 +63,7 @@ def planned(home: Home, store: Store, run: str, *, evaluations: bool) -> Deletio
         by_hand = [row.id for row in queries.run_rows.evaluations_by_hand(session, run)]
         files = files_of_run(home, run, queries.run_rows.evaluation_ids(session, run))
         folders = [Path(checkpoint.path) for checkpoint in queries.checkpoints.checkpoints_of(session, run)]
-        if not rows and not files:
+        if not rows and not files and not in_prefect:
             queries.runs.get_run(session, run)  # raises, with the names of the runs that there are
             raise NotThere(f"run {run}: no such run")
     elsewhere = [str(folder) for folder in folders if not folder.is_relative_to(home.checkpoints / run)]
@@ -106,13 +107,17 @@ def delete_flow_runs(prefect: Prefect | None, flow_runs: Iterable[FlowRun]) -> N
         raise DiskError(f"all is deleted but the flow runs in Prefect: {error.detail}") from error
 
 
-def delete(home: Home, store: Store, run: str, *, evaluations: bool) -> Deletion:
+def delete(home: Home, store: Store, run: str, *, evaluations: bool, in_prefect: bool = False) -> Deletion:
     """Delete a run with its rows and files, or what an interrupted deletion left of it. Returns what was removed.
+
+    The caller deletes its flow runs, if there are any (`in_prefect`).
 
     Raises what `planned` raises, and `RunHeld`; then nothing is changed.
     """
     with run_held(store, run):
-        deletion = planned(home, store, run, evaluations=evaluations)  # it may have changed since it was shown
+        deletion = planned(
+            home, store, run, evaluations=evaluations, in_prefect=in_prefect
+        )  # it may have changed since it was shown
         if deletion.rows:
             with store.write() as session:
                 _refuse_references(session, run, evaluations)

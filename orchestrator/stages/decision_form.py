@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -25,14 +25,15 @@ def description(session: Session, run: str, t: int, page: str) -> str:
     link = f" [Iteration {t} on the dashboard]({page})" if page else ""
     parts = (
         f"**Run {run} is paused after iteration {t}.**{link}",
-        _listed(_alarms(_result(session, StageKey(run, t, "check_health")) or {})),
-        _listed(_figures(session, run, t, back)),
+        _listed("Why:", _alarms(_result(session, StageKey(run, t, "check_health")) or {})),
+        _listed("Figures:", _figures(session, run, t, back)),
         _listed(
+            "Answers:",
             (
                 f"**go on** continues with the models of iteration {t}",
                 f"**roll back** continues with those of {_named(back)}, the best earlier one by pass@1",
                 f"**stop** ends the run with the Solver of {_named(chain.best())}, the best one by pass@1",
-            )
+            ),
         ),
     )
     return "\n\n".join(filter(None, parts))
@@ -66,5 +67,7 @@ def _named(iteration: int) -> str:
     return f"iteration {iteration}" if iteration else "iteration 0 (the base model)"
 
 
-def _listed(lines: Iterator[str] | tuple[str, ...]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
+def _listed(title: str, lines: Iterable[str]) -> str:
+    """A list under its title, without which Markdown would join it to the one before; empty if it has no lines."""
+    items = [f"- {line}" for line in lines]
+    return "\n".join([title, "", *items]) if items else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, get_args
 
 from sqlalchemy.orm import Session
@@ -95,9 +95,11 @@ def text(state: RunState) -> str:
 
 
 def only_in_prefect(session: Session, known: KnownFlowRuns) -> dict[str, None]:
-    """The names of the runs that Prefect knows and the store does not; the values are None."""
+    """The names of the listed runs that Prefect knows and the store does not; the values are None."""
     stored = queries.runs.runs_named(session, known.by_run) if known.by_run else {}
-    return dict.fromkeys(known.by_run.keys() - stored.keys())
+    now = datetime.now(UTC)
+    listed = [name for name, flow_run in known.by_run.items() if flow_run.is_listed_alone(now)]
+    return dict.fromkeys(name for name in listed if name not in stored)
 
 
 def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | None]) -> list[RunSummary]:

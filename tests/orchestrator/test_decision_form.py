@@ -43,7 +43,9 @@ def described(store: Store, page: str = PAGE) -> str:
 def test_each_alarm_is_shown_with_the_threshold_that_it_crossed(store: Store) -> None:
     lines = described(store).splitlines()
     assert lines[0] == f"**Run r is paused after iteration 3.** [Iteration 3 on the dashboard]({PAGE})"
-    assert lines[2:7] == [
+    assert lines[2:9] == [
+        "Why:",
+        "",
         "- **decline**: pass@1 is 63.0%, down from 66.0%; it is an alarm if pass@1 is below the best by more than "
         "0.5 points",
         "- **ill_posed**: 5% of the Challenger's questions are ill-posed; it is an alarm if the share is above 2%",
@@ -57,7 +59,7 @@ def test_each_alarm_is_shown_with_the_threshold_that_it_crossed(store: Store) ->
 
 def test_the_figures_of_the_iteration_and_of_the_one_to_go_back_to_have_n_and_intervals(store: Store) -> None:
     lines = described(store).splitlines()
-    stages: tuple[tuple[int, Stage, int], ...] = ((3, "evaluate", 7), (3, "audit_labels", 8), (2, "evaluate", 9))
+    stages: tuple[tuple[int, Stage, int], ...] = ((3, "evaluate", 11), (3, "audit_labels", 12), (2, "evaluate", 13))
     with store.read() as session:
         for t, stage, at in stages:
             row = queries.ledger.find_stage(session, run="r", iteration=t, stage=stage)

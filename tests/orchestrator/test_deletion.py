@@ -233,3 +233,20 @@ def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: H
     assert "demo-deleted" not in prefect.newest().by_run
     with pytest.raises(DiskError, match="all is deleted but the flow runs in Prefect: Prefect did not answer"):
         deletion.delete_flow_runs(Prefect(PrefectServer("http://127.0.0.1:1")), flow_runs)
+
+
+def test_a_request_of_which_no_run_came_is_deleted_in_prefect(
+    sqlite: Store, home: Home, prefect_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.services.prefect_server import AUTH, post, prefect_at
+
+    assert files(home) == set()
+    name, prefect = "no-such-setting", Prefect(prefect_at(prefect_url))
+    [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
+    flow_run = {"flow_id": flow["id"], "name": name, "parameters": {"run": name}, "state": {"type": "FAILED"}}
+    post(prefect_url, "/flow_runs/", **flow_run)
+    monkeypatch.setenv("PREFECT_API_URL", f"{prefect_url}/api")
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", AUTH)
+    coevo("runs", "delete", name, "--yes")
+    assert prefect.flow_runs(name) == []
+    assert "no such run" in coevo("runs", "delete", name, "--yes", code=1)

@@ -71,7 +71,7 @@ def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
     # The second time makes no artifact, and the progress is gone.
     [artifact] = [artifact for artifact in prefect.read_artifacts() if str(artifact.key).startswith("demo-0-evaluate")]
     assert (artifact.key, artifact.type) == ("demo-0-evaluate", "markdown")
-    assert artifact.description == "demo, iteration 0: figures of evaluate"
+    assert artifact.description == "demo, iteration 0: result of evaluate"
     assert "| micro pass@1 | 50.0% | [50.0, 50.0] | 12 |" in str(artifact.data)
     assert str(artifact.data).endswith("[http://127.0.0.1:8080/runs/demo](http://127.0.0.1:8080/runs/demo)")
 

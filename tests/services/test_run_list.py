@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 from prefect_server import post, prefect_at
 
 from core.settings.parsing import load_config
-from services.api import prefect
+from services.api import prefect, run_views
 from services.api.app import PREFIX, create_app
+from services.flow_runs import FlowRun
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store
@@ -182,6 +183,19 @@ def test_a_flow_run_whose_parameters_name_no_run_is_not_listed(api: TestClient, 
         body: dict[str, Any] = {"parameters": parameters, "enforce_parameter_schema": False}
         post(prefect_url, f"/deployments/{deployment}/create_flow_run", **body)
     assert not [run for run in api.get(f"{PREFIX}/runs").json()["items"] if name in run["name"]]
+
+
+def test_a_request_of_which_no_run_came_is_listed_for_a_day(store: Store) -> None:
+    now = datetime.now(UTC)
+    hours = {"waits": ("SCHEDULED", 72), "new": ("FAILED", 23), "cancelled": ("CANCELLED", 25), "old": ("FAILED", 25)}
+    flow_runs = {
+        run: FlowRun("id", run, "demo", state, True, state, None, now - timedelta(hours=age), now, None)
+        for run, (state, age) in {**hours, "stored": ("FAILED", 25)}.items()
+    }
+    store_run(store, "stored", "done")
+    with store.read() as session:
+        assert {*run_views.only_in_prefect(session, prefect.KnownFlowRuns(flow_runs))} == {"waits", "new"}
+        assert {*run_views.all_states(session, prefect.KnownFlowRuns(flow_runs))} == {"waits", "new", "stored"}
 
 
 def test_without_prefect_the_list_has_the_stored_runs(store: Store, tmp_path: Path) -> None:
