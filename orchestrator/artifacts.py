@@ -126,11 +126,7 @@ def evaluated(figures: Sequence[EvaluationFigures]) -> None:
         for of_benchmark in figures
     ]
     model = figures[0].evaluation.model if figures else ""
-    _write(
-        lambda: create_table_artifact(
-            rows, key=_key("evaluation", model), description=f"{model}: its accuracy by benchmark"
-        )
-    )
+    _write(lambda: create_table_artifact(rows, key=_key("evaluation", model), description=f"evaluation of {model}"))
 
 
 def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
@@ -149,11 +145,7 @@ def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
         )
         if recount is not None
     ]
-    _write(
-        lambda: create_table_artifact(
-            rows, key=_key("recheck", judge), description=f"{judge}: what it says of stored answers"
-        )
-    )
+    _write(lambda: create_table_artifact(rows, key=_key("recheck", judge), description=f"rechecked by {judge}"))
 
 
 def _with_interval(estimate: Estimate) -> str:

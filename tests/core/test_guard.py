@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from core.statistics.guard import (
     Action,
     Guard,
     LoopGuard,
+    Signal,
     TrainingHistory,
+    alarm_if,
     ends_training,
     iteration_alarms,
     step_alarms,
@@ -148,3 +152,15 @@ def test_of_several_alarms_the_strongest_action_counts() -> None:
     assert strongest([]) == "ignore"
     expected: dict[Action, bool] = {"ignore": False, "warn": False, "pause": True, "roll_back": True, "stop": True}
     assert {action: ends_training(action) for action in expected} == expected
+
+
+def test_every_signal_says_in_words_when_it_is_an_alarm() -> None:
+    assert {signal: alarm_if(signal, 0.125) for signal in get_args(Signal)} == {
+        "hacking": "the KL is at least 0.125 nats per token",
+        "one_answer": "the share is at least 12.5%",
+        "no_entropy": "the entropy is below 0.125 nats per token",
+        "wrong_labels": "the label accuracy is at most 12.5%",
+        "decline": "pass@1 is below the best by more than 12.5 points",
+        "ill_posed": "the share is above 12.5%",
+        "repetition": "the share is above 12.5%",
+    }
