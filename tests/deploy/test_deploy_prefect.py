@@ -90,12 +90,13 @@ def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_l
         assert deployment["parameter_openapi_schema"]["properties"] == ours["properties"]
         (pull,) = deployment["pull_steps"]
         assert pull == {"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}
-    registered = {row["id"]: row["name"] for row in answer("POST", "/deployments/filter", {}).json()}
+    ours = {"deployments": {"tags": {"all_": ["coevo"]}}}
+    registered = {row["id"]: row["name"] for row in answer("POST", "/deployments/filter", ours).json()}
     assert sorted(registered.values()) == sorted(FLOWS)
     answer("PATCH", f"/work_pools/{POOL}", {"concurrency_limit": 2})
     _register(prefect_url)
     assert answer("GET", f"/work_pools/{POOL}").json()["concurrency_limit"] == 2
-    assert {row["id"] for row in answer("POST", "/deployments/filter", {}).json()} == {*registered}
+    assert {row["id"] for row in answer("POST", "/deployments/filter", ours).json()} == {*registered}
 
 
 def test_a_deployment_of_an_earlier_version_is_removed_and_its_schedules_are_counted(
