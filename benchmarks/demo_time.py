@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.services import printed_by
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
+from orchestrator.installation.ports import ANY_FREE
 from storage import queries
 from storage.rows import StageRow
 from storage.session import Store, open_store
@@ -38,7 +39,7 @@ def run(iterations: int = 3) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         home = Home(Path(folder))
         store = open_store(home.database, create=True)
-        services = cluster.up(home, cluster.Ports(0, 0, 0, 0, 0), lambda _line: None)
+        services = cluster.up(home, ANY_FREE, lambda _line: None)
         try:
             arguments = RUN, str(iterations)
             grading = printed_by("benchmarks.demo_time_run", *arguments, home=home, services=services)

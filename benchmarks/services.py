@@ -23,6 +23,7 @@ from core.types import Checkpoint
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
+from orchestrator.installation.ports import ANY_FREE
 from orchestrator.serving.applications import read_applications
 from services.inference import access
 from storage.checkpoints import publish
@@ -40,7 +41,7 @@ def own_ray() -> Iterator[tuple[Home, Services]]:
     """Start Ray, and no other service, in a temporary home folder, and stop it when the block ends."""
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         home = Home(Path(folder))
-        services = cluster.up(home, cluster.Ports(0, 0, 0, 0, 0), lambda _line: None, only=("ray",))
+        services = cluster.up(home, ANY_FREE, lambda _line: None, only=("ray",))
         os.environ[access.KEY] = access.key_of(services.ray_token)
         try:
             yield home, services

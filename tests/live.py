@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
+from orchestrator.installation.ports import ANY_FREE
 from storage.session import Store, open_store
 from trainers.micro.world import make_benchmark
 
@@ -94,7 +95,7 @@ def live_services(folder: Path) -> Iterator[Live]:
     problems = make_benchmark(seed=99, per_level=BENCHMARK_ITEMS // 6)
     items = [{"id": f"{i}", "problem": p.text, "answer": str(p.answer)} for i, p in enumerate(problems)]
     (folder / "benchmark.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
-    services = cluster.up(home, cluster.Ports(0, 0, 0, 0, 0), lambda _line: None)
+    services = cluster.up(home, ANY_FREE, lambda _line: None)
     try:
         yield Live(home, services)
     finally:

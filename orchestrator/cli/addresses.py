@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotUp, Services, home
+from orchestrator.installation.ports import Ports
 from services.prefect_server import PrefectServer
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def client(url: str | None, key: str | None) -> ApiClient:
         return ApiClient(url, key)
     if local_url := _local_api_url():
         return ApiClient(local_url, key or home().api_key)
-    usual = f"http://127.0.0.1:{cluster.Ports().api}"
+    usual = f"http://127.0.0.1:{Ports().api}"
     note = f"`coevo up` has started no API from this COEVO_HOME ({home().path}), so {usual} is asked"
     typer.echo(f"{note}, which may be another's; --url or COEVO_API_URL names an API", err=True)
     return ApiClient(usual, key)

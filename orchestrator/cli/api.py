@@ -22,8 +22,8 @@ from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import REFERENCE, Key, Url, client, known_prefect, page
 from orchestrator.cli.question import p_hat_of, printable, show
 from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
-from orchestrator.installation import cluster
 from orchestrator.installation.home import PAPERS, PRESETS, Home, home
+from orchestrator.installation.ports import Ports
 from storage import queries
 from storage.rows import Scope
 from storage.session import Store, open_store
@@ -43,7 +43,7 @@ KeyName = Annotated[str, typer.Argument(help="Name of the key.", show_default=Fa
 
 def api(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = cluster.Ports().api,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = Ports().api,
     no_keys: Annotated[
         bool,
         typer.Option("--no-keys", help="Answer requests without a key. Allowed on a loopback address only."),

@@ -16,6 +16,7 @@ from orchestrator.cli.terminal import SET, AsJson, Overrides, clear_errors, over
 from orchestrator.doctor.examine import Result, examine
 from orchestrator.doctor.result import Status, Subject
 from orchestrator.installation.home import home
+from orchestrator.installation.ports import Ports
 from orchestrator.starting import preset_path
 
 _COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "fault": "red", "-": "bright_black"}
@@ -44,7 +45,8 @@ def doctor(
         if preset is not None:
             config = load_config(preset_path(preset), overrides_of(override), SET)
         results = []
-        for result in examine(Subject(home(), preset, config)):
+        coevo_home = home()
+        for result in examine(Subject(coevo_home, preset, config, Ports().as_last_time(coevo_home))):
             results.append(result)
             if not as_json:
                 _print(result)

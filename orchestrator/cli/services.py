@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from orchestrator.cli.runs import state_cells
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home
+from orchestrator.installation.ports import ANY_FREE, Ports, StartError
 from orchestrator.ledger import release_dead
 from orchestrator.plan import plan
 from services.remaining import range_text, remaining_in
@@ -29,30 +30,42 @@ from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.rows import PoolRow, RunDetail, StageRow
 from storage.session import DATABASE_ERRORS, open_store
 
-_PORTS = cluster.Ports()
+_USUAL = Ports()
+
+
+def _port_option(what: str, usual: int) -> Any:
+    text = f"Port of {what}; by default that of the last start here if it is free, else {usual}."
+    return typer.Option(help=text, min=0, max=65_535, show_default=False)
 
 
 def up(
-    serve_port: Annotated[int, typer.Option(help="Port of the inference services.")] = _PORTS.serve,
-    dashboard_port: Annotated[int, typer.Option(help="Port of Ray's dashboard.")] = _PORTS.dashboard,
-    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's UI and API.")] = _PORTS.prefect,
-    ray_port: Annotated[int, typer.Option(help="Port of Ray itself.")] = _PORTS.ray,
-    api_port: Annotated[int, typer.Option(help="Port of the dashboard and the REST API.")] = _PORTS.api,
+    serve_port: Annotated[int | None, _port_option("the inference services", _USUAL.serve)] = None,
+    dashboard_port: Annotated[int | None, _port_option("Ray's dashboard", _USUAL.dashboard)] = None,
+    prefect_port: Annotated[int | None, _port_option("Prefect's UI and API", _USUAL.prefect)] = None,
+    ray_port: Annotated[int | None, _port_option("Ray itself", _USUAL.ray)] = None,
+    api_port: Annotated[int | None, _port_option("the dashboard and the REST API", _USUAL.api)] = None,
     free_ports: Annotated[
-        bool, typer.Option("--free-ports", help="Use free ports, whatever the other options say.")
+        bool,
+        typer.Option("--free-ports", help="Use free ports instead of the usual ones where no port is given."),
     ] = False,
 ) -> None:
     """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
 
-    If some of them are running, those that have ended are started again on their ports. A port of 0 stands for any
-    free port.
+    If some of them are running, those that have ended are started again on their ports. After `coevo down` or a reboot
+    the ports are those of the last start, so that addresses stay the same. A port of 0 stands for any free port.
     """
     with clear_errors():
         coevo_home = home()
         open_store(coevo_home.database, create=True).close()
-        ports = cluster.Ports(serve_port, dashboard_port, prefect_port, ray_port, api_port)
-        if free_ports:
-            ports = cluster.Ports(0, 0, 0, 0, 0)
+        options = {
+            "serve": serve_port,
+            "dashboard": dashboard_port,
+            "prefect": prefect_port,
+            "ray": ray_port,
+            "api": api_port,
+        }
+        given = {name: port for name, port in options.items() if port is not None}
+        ports = replace((ANY_FREE if free_ports else _USUAL).as_last_time(coevo_home), **given)
         services = cluster.up(coevo_home, ports, lambda line: print(line, flush=True))
         print(*lines_of(addresses(coevo_home, services, secrets=True)), sep="\n")
 
@@ -64,7 +77,7 @@ def down(
     with clear_errors():
         coevo_home = home()
         if not force and (at_work := _runs_at_work(coevo_home)):
-            raise cluster.StartError(
+            raise StartError(
                 f"runs are at work: {', '.join(at_work)}. Without the services they would be interrupted: wait until "
                 "they have ended, cancel them, or add --force"
             )

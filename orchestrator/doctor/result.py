@@ -10,8 +10,8 @@ from typing import Literal
 
 from core.errors import CoevoError
 from core.settings.config import RunConfig
-from orchestrator.installation.cluster import Ports
 from orchestrator.installation.home import Home, NotUp, Services
+from orchestrator.installation.ports import Ports
 
 _PORTS = Ports()
 

@@ -98,7 +98,7 @@ def check_ports(subject: Subject) -> Finding:
         return skipped("the services are up and have theirs")
     taken = subject.ports.taken()
     if not taken:
-        return ok("all that `coevo up` uses by default are free")
+        return ok("all that `coevo up` will use are free")
     listed = "; ".join(f"{port} (--{name}-port) by {_holder(port)}" for name, port in taken.items())
     raise CheckFailed(f"in use on 127.0.0.1: {listed}", "coevo up --free-ports, or end the program that has them")
 

@@ -8,14 +8,11 @@ what `up` started and nothing else.
 from __future__ import annotations
 
 import os
-import random
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -25,6 +22,7 @@ from core.waiting import wait_until
 from orchestrator.installation import processes
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, NotUp, Services, make_private
+from orchestrator.installation.ports import Ports, StartError, free_port
 from orchestrator.installation.reachable import (
     has_deployments,
     has_node,
@@ -39,57 +37,7 @@ _PATIENCE_S = 300.0
 _STARTING_S = 60.0  # how long a command waits for services that `coevo up` is still starting
 
 
-class StartError(CoevoError):
-    """A service did not start; the message names it and its log."""
-
-
 _Command = tuple[str, list[str], Callable[[], bool]]  # of a service: its name, the command, whether it answers
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Loopback ports of the services. 0 stands for any free port."""
-
-    serve: int = 8000
-    dashboard: int = 8265
-    prefect: int = 4200
-    ray: int = 6379
-    api: int = 8080
-
-    def resolved(self) -> Ports:
-        """The ports with every 0 replaced by a free port. Raises `StartError` if a given port is in use."""
-        if taken := self.taken():
-            listed = ", ".join(f"{port} (--{name}-port)" for name, port in taken.items())
-            remedy = "free it, give another one (0 takes any free port), or start with --free-ports"
-            raise StartError(f"port in use on 127.0.0.1: {listed}; {remedy}")
-        return Ports(**{name: port or free_port() for name, port in self._items()})
-
-    def taken(self) -> dict[str, int]:
-        """The ports that are in use, by the names of their services."""
-        return {name: port for name, port in self._items() if port and _is_in_use(port)}
-
-    @classmethod
-    def of(cls, services: Services) -> Ports:
-        """The ports of services that were started here."""
-        ray = services.ray_address
-        urls = (services.serve_url, services.dashboard_url, services.prefect_url, ray, services.api_url)
-        return cls(*(int(url.rpartition(":")[2]) for url in urls))
-
-    def _items(self) -> list[tuple[str, int]]:
-        ports = [("serve", self.serve), ("dashboard", self.dashboard), ("prefect", self.prefect), ("ray", self.ray)]
-        return [*ports, ("api", self.api)]
-
-
-def free_port() -> int:
-    """A free port of 127.0.0.1 in a range that no program uses by default.
-
-    Ray's workers use 10002 to 19999, and Linux assigns ports from 32768 on (other systems from higher ones).
-    """
-    while True:
-        port = random.randrange(20_000, 32_768)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None = None) -> Services:
@@ -116,7 +64,9 @@ def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[
         prefect_auth=f"coevo:{home.secret('prefect')}",
     )
     commands = [command for command in _commands(home, ports, services) if only is None or command[0] in only]
-    return _start(home, services, commands, report)
+    services = _start(home, services, commands, report)
+    home.save_last_ports(asdict(ports))
+    return services
 
 
 def _start_again(home: Home, alive: Sequence[str], report: Callable[[str], None]) -> Services:
@@ -288,8 +238,3 @@ def _wait_until_ready(home: Home, name: str, process: subprocess.Popen[bytes], i
 
     if not wait_until(ready_or_ended, _PATIENCE_S, 0.2):
         raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")
-
-
-def _is_in_use(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

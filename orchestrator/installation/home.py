@@ -8,6 +8,7 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -220,10 +221,31 @@ class Home:
         if services is None:
             self._state.unlink(missing_ok=True)
             return
-        temporary = self._state.with_suffix(".tmp")
-        temporary.touch(mode=0o600)  # it contains a token
-        temporary.write_text(json.dumps(asdict(services), indent=1))
-        put(temporary, self._state)
+        _write(self._state, asdict(services))  # it contains a token
+
+    @property
+    def _last_ports(self) -> Path:
+        return self.path / "ports.json"
+
+    def last_ports(self) -> dict[str, int]:
+        """Service -> its port after the last `coevo up` here, also while nothing runs; empty before the first one."""
+        try:
+            ports: dict[str, int] = json.loads(self._last_ports.read_text())
+        except FileNotFoundError:
+            return {}
+        return ports
+
+    def save_last_ports(self, ports: Mapping[str, int]) -> None:
+        """Record the ports for the next `coevo up`."""
+        _write(self._last_ports, ports)
+
+
+def _write(file: Path, value: Mapping[str, object]) -> None:
+    """Write JSON that only the owner can read."""
+    temporary = file.with_suffix(".tmp")
+    temporary.touch(mode=0o600)
+    temporary.write_text(json.dumps(value, indent=1))
+    put(temporary, file)
 
 
 def home() -> Home:

@@ -26,6 +26,7 @@ from core.settings.parsing import load_config
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services, home, make_private
+from orchestrator.installation.ports import ANY_FREE
 from orchestrator.readiness import refuse_unready
 from orchestrator.runs import status_of, stored_config
 from orchestrator.serving.checkpoints import serve_checkpoints
@@ -149,7 +150,7 @@ def _services(folder: Path, report: Report) -> Iterator[tuple[Home, Services]]:
     os.environ.pop("COEVO_DATABASE", None)  # its processes would use this database
     own = Home(folder)
     open_store(own.database, create=True).close()
-    services = cluster.up(own, cluster.Ports(0, 0, 0, 0, 0), report, only=("ray", "prefect"))
+    services = cluster.up(own, ANY_FREE, report, only=("ray", "prefect"))
     try:
         yield own, services
     finally:

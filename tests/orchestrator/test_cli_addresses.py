@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import app
 from orchestrator.cli.addresses import addresses, client
-from orchestrator.installation import cluster, processes
+from orchestrator.installation import processes
 from orchestrator.installation.home import Home, Services
+from orchestrator.installation.ports import Ports
 from services.api.access.keys import accept_home_key
 from services.api.app import create_app
 from storage.session import open_store
@@ -69,7 +70,7 @@ def test_without_services_commands_use_the_default_address_of_coevo_api(
     """They say so, since another home's API may listen there."""
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
-    address = f"http://127.0.0.1:{cluster.Ports().api}"
+    address = f"http://127.0.0.1:{Ports().api}"
     assert client(None, None).url == address
     note = f"`coevo up` has started no API from this COEVO_HOME ({tmp_path}), so {address} is asked"
     assert note in capsys.readouterr().err

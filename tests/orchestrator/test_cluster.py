@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import asdict, replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import app
 from orchestrator.installation import cluster, processes
 from orchestrator.installation.home import Home, NotUp, Services
+from orchestrator.installation.ports import ANY_FREE, Ports, StartError, free_port
 from orchestrator.ledger import run_held
 from storage.session import Store
 from tests.http_server import Handler, listening
@@ -55,22 +57,20 @@ def test_services_that_are_still_starting_are_waited_for(tmp_path: Path) -> None
 def test_a_port_that_is_taken_is_named_with_its_option_and_the_way_out(tmp_path: Path) -> None:
     with listening(_Starting) as url:
         taken = int(url.rpartition(":")[2])
-        with pytest.raises(
-            cluster.StartError, match=rf"{taken} \(--api-port\); free it, .* or start with --free-ports$"
-        ):
-            cluster.Ports(0, 0, 0, 0, taken).resolved()
+        with pytest.raises(StartError, match=rf"{taken} \(--api-port\); free it, .* or start with --free-ports$"):
+            Ports(0, 0, 0, 0, taken).resolved()
 
 
 def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_STARTING_S", 0.0)
-    silent = f"http://127.0.0.1:{cluster.free_port()}"
+    silent = f"http://127.0.0.1:{free_port()}"
     services = recorded(Home(tmp_path), silent, os.getpid())
     with pytest.raises(NotUp, match=rf"^not ready after 0 s: ray: {silent} .*; prefect: {silent} does not answer; see"):
         cluster.wait_until_ready(Home(tmp_path), services)
 
 
 def test_services_that_ended_are_not_there(tmp_path: Path) -> None:
-    recorded(Home(tmp_path), f"http://127.0.0.1:{cluster.free_port()}", 2**22 + 1)  # more than the largest pid
+    recorded(Home(tmp_path), f"http://127.0.0.1:{free_port()}", 2**22 + 1)  # more than the largest pid
     with pytest.raises(NotUp, match=r"^ray of .* ended; `coevo up` starts what has ended. The logs are in .*/logs$"):
         cluster.needed(Home(tmp_path))
 
@@ -106,3 +106,19 @@ def test_a_service_that_was_killed_is_started_again_beside_the_others(live: Live
     assert httpx.get(f"{after.api_url}/healthz", trust_env=False).status_code == 200
     refused = live.coevo("up")
     assert (refused.returncode, "services are running already" in refused.stderr) == (1, True)
+
+
+def test_the_ports_of_the_last_start_are_taken_again_if_they_are_free(tmp_path: Path) -> None:
+    home, usual = Home(tmp_path), Ports()
+    assert (usual.as_last_time(home), ANY_FREE.as_last_time(home)) == (usual, ANY_FREE)
+    last = ANY_FREE.resolved()
+    home.save_last_ports(asdict(last))
+    assert (usual.as_last_time(home), ANY_FREE.as_last_time(home)) == (last, last)
+    with listening(_Starting) as url:
+        home.save_last_ports(asdict(replace(last, api=int(url.rpartition(":")[2]))))
+        assert usual.as_last_time(home) == replace(last, api=usual.api)
+        assert ANY_FREE.as_last_time(home) == replace(last, api=0)
+
+
+def test_a_start_records_its_ports_for_the_next_one(live: Live) -> None:
+    assert Ports(**live.home.last_ports()) == Ports.of(live.home.services())

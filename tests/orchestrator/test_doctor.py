@@ -25,8 +25,8 @@ from orchestrator.doctor import examine as examining
 from orchestrator.doctor.examine import CHECKS, Result, examine
 from orchestrator.doctor.result import Finding, Subject
 from orchestrator.installation import processes
-from orchestrator.installation.cluster import Ports, free_port
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
+from orchestrator.installation.ports import Ports, free_port
 from orchestrator.runs import preset_path
 from orchestrator.sizing.disk import checkpoint_bytes, disk_bytes
 from orchestrator.sizing.shapes import shape_of

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotPrivate, make_private
+from orchestrator.installation.ports import ANY_FREE
 
 
 def mode(path: Path) -> int:
@@ -53,7 +54,7 @@ def test_another_user_s_folder_is_refused(tmp_path: Path) -> None:
 def test_no_service_is_started_in_a_home_that_others_can_enter(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
-        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0, 0), lambda _line: None)
+        cluster.up(Home(tmp_path), ANY_FREE, lambda _line: None)
     assert not any(tmp_path.iterdir())
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.installation import cluster, processes
 from orchestrator.installation.home import Home, NotUp, Services
+from orchestrator.installation.ports import ANY_FREE, StartError, free_port
 from tests.http_server import Handler, listening
 
 TOKEN = "0123abcd" * 8
@@ -92,7 +93,7 @@ def test_services_that_answer_are_up(tmp_path: Path) -> None:
 def test_a_service_that_does_not_answer_is_named_with_its_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = f"http://127.0.0.1:{cluster.free_port()}"
+    silent = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("PREFECT_API_URL", f"{silent}/api")
     assert cluster.running(Home(tmp_path)) == ["ray"]
     with pytest.raises(NotUp, match=rf"prefect: {silent} does not answer$"):
@@ -140,10 +141,10 @@ def test_down_is_refused_while_the_environment_names_services_elsewhere(
 def test_up_is_refused_while_the_environment_names_services_elsewhere(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COEVO_RAY_DASHBOARD_URL", f"http://127.0.0.1:{cluster.free_port()}")
-    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{cluster.free_port()}/api")  # so that no service answers
+    monkeypatch.setenv("COEVO_RAY_DASHBOARD_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")  # so that no service answers
     lines = list[str]()
-    with pytest.raises(cluster.StartError, match=r"^COEVO_RAY_ADDRESS: .*`coevo up`.* got ray-head:6379"):
-        cluster.up(Home(tmp_path), cluster.Ports(0, 0, 0, 0, 0), lines.append)
+    with pytest.raises(StartError, match=r"^COEVO_RAY_ADDRESS: .*`coevo up`.* got ray-head:6379"):
+        cluster.up(Home(tmp_path), ANY_FREE, lines.append)
     assert lines == []
     assert not any(tmp_path.iterdir())

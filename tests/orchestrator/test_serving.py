@@ -11,7 +11,7 @@ import pytest
 
 from core.settings.serving import Serving
 from core.types import Checkpoint
-from orchestrator.installation.cluster import free_port
+from orchestrator.installation.ports import free_port
 from orchestrator.serving import checkpoints as serving
 from orchestrator.serving.checkpoints import _user_config, _with_checkpoints
 from tests.http_server import Handler, listening

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from orchestrator import evaluation_flows, flows
-from orchestrator.installation.cluster import free_port
+from orchestrator.installation.ports import free_port
 from services.prefect_server import PrefectServer
 from tests.live import wait_until
 
