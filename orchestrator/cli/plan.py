@@ -65,7 +65,7 @@ def plan(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate what a preset needs: the GPUs of each stage, memory, tokens and hours. Nothing is run.
+    """Estimate what a preset needs: the GPUs of each stage, memory, disk, tokens and hours. Nothing is run.
 
     The output shows the arithmetic and ends with the assumptions. Nothing in it was measured (docs/sizing.md).
     """

@@ -12,9 +12,9 @@ from orchestrator.installation import cluster
 from orchestrator.installation.home import refuse_open
 from orchestrator.sizing import SizingError
 from orchestrator.sizing.assumptions import GIB
-from orchestrator.sizing.disk import disk_bytes
+from orchestrator.sizing.disk import OTHER_FILES, disk_bytes
 
-_SERVICES_BYTES = 2 * GIB  # of the disk for logs, database and texts, and of memory for Ray, Prefect and the API
+_SERVICES_MEMORY = 2 * GIB  # of Ray, Prefect and the API
 _SHM = Path("/dev/shm")  # noqa: S108 (Ray's own choice)
 # Ray's rule for its object store: this share of the machine's memory, in /dev/shm. If that is smaller, Ray uses the
 # temporary folder, which is slow, except that a /dev/shm of 10 GB or more is always used.
@@ -41,11 +41,11 @@ def check_home(subject: Subject) -> Finding:
 
 
 def check_disk(subject: Subject) -> Finding:
-    """Whether the home's disk has room for the services' files and for all checkpoints of the preset."""
-    free, needed, what = subject.free(subject.home.path), float(_SERVICES_BYTES), "the services"
+    """Whether the home's disk has room for the services' files and for what `coevo plan` computes for the preset."""
+    free, needed, what = subject.free(subject.home.path), float(OTHER_FILES), "the services"
     if subject.config is not None:
         try:
-            needed += disk_bytes(subject.config)
+            needed = disk_bytes(subject.config)
         except SizingError as error:
             return Finding("warning", f"{_gib(free)} free; how much {subject.preset} takes is not known: {error}")
         what = f"{subject.preset}'s checkpoints and the services"
@@ -73,9 +73,9 @@ def check_memory(_: Subject) -> Finding:
     """Whether the services fit into the machine's free memory."""
     memory = psutil.virtual_memory()
     detail = f"{_gib(memory.available)} free of {_gib(memory.total)}"
-    if memory.available < _SERVICES_BYTES:
+    if memory.available < _SERVICES_MEMORY:
         return Finding(
-            "warning", f"{detail}; the services alone take about {_gib(_SERVICES_BYTES)}", "end other programs"
+            "warning", f"{detail}; the services alone take about {_gib(_SERVICES_MEMORY)}", "end other programs"
         )
     return ok(detail)
 

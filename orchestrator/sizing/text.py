@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.needs import ADD_A_JUDGE, NO_JUDGE, lacks_a_judge
-from orchestrator.sizing.assumptions import FLOAT32_SHARE
+from orchestrator.sizing.assumptions import FLOAT32_SHARE, GIB
 from orchestrator.sizing.calculate import Part, Plan, Range, StagePlan, advice
+from orchestrator.sizing.disk import disk_bytes, disk_lines
 from orchestrator.sizing.memory import USABLE, Line, power
 from orchestrator.sizing.work import BATCH
 
@@ -19,7 +20,8 @@ _HOLDERS = ("trainer", "solver", "challenger")
 
 def page(plan: Plan) -> str:
     """All of it, section by section."""
-    sections = [_head(plan), _model(plan), _who(plan), _memory(plan), _tokens(plan), _hours(plan), _assumed(plan)]
+    held = [_head(plan), _model(plan), _who(plan), _memory(plan), _disk(plan)]
+    sections = [*held, _tokens(plan), _hours(plan), _assumed(plan)]
     return "\n\n".join("\n".join(section) for section in sections)
 
 
@@ -38,6 +40,8 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "layout": asdict(layout),
         "memory": [{**asdict(part), "gib": part.gib} for part in plan.memory],
         "fullest_gpu_gib": plan.fullest,
+        "disk": [asdict(line) for line in disk_lines(plan.config)],
+        "disk_gib": disk_bytes(plan.config) / GIB,
         "before": [_stage_json(stage) for stage in plan.before],
         "stages": [_stage_json(stage) for stage in plan.stages],
         "iterations": plan.config.iterations,
@@ -182,12 +186,18 @@ def _memory(plan: Plan) -> list[str]:
             lines.append(f"  {part.title}: the same")
             continue
         shown.append(part.lines)
-        lines.append(f"  {part.title}")
-        for line in part.lines:
-            lines += _fitted(f"    {line.what:<31}", line.how, f"{line.gib:>8.1f}")
-        lines.append(f"    {'in all':<31}{'':<{WIDTH - 43}}{part.gib:>8.1f}")
-        lines += _wrapped(part.note, "    ")
+        lines += [f"  {part.title}", *_sum_of(part.lines), *_wrapped(part.note, "    ")]
     return lines
+
+
+def _disk(plan: Plan) -> list[str]:
+    return ["Disk of the home, GiB, at most", *_sum_of(disk_lines(plan.config))]
+
+
+def _sum_of(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines:
+        yield from _fitted(f"    {line.what:<31}", line.how, f"{line.gib:>8.1f}")
+    yield f"    {'in all':<31}{'':<{WIDTH - 43}}{sum(line.gib for line in lines):>8.1f}"
 
 
 def _tokens(plan: Plan) -> list[str]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from core.settings.parsing import load_config
 from orchestrator.cli import app
-from orchestrator.installation.home import PRESETS, ROOT
+from orchestrator.doctor.machine import check_disk
+from orchestrator.doctor.result import Subject
+from orchestrator.installation.home import PRESETS, ROOT, Home
+from orchestrator.starting import preset_path
 
 PAGE = (ROOT / "docs" / "sizing.md").read_text()
 
@@ -25,7 +30,7 @@ def test_the_output_has_every_section_and_is_at_most_100_columns_wide(preset: st
     code, output = plan(preset)
     assert code == 0, output
     assert [line for line in output.splitlines() if len(line) > 100] == []
-    for section in ("Model", "Who ", "Memory", "Tokens", "Hours", "Assumed"):
+    for section in ("Model", "Who ", "Memory", "Disk", "Tokens", "Hours", "Assumed"):
         assert re.search(f"^{section}", output, re.MULTILINE)
 
 
@@ -37,6 +42,20 @@ def test_the_output_shows_the_arithmetic() -> None:
     assert re.search(r"logits and their gradient +2 x 2 x 20,480 tokens x 151,936 +11\.6", output)
     assert re.search(r"train_challenger +0-3\* +4-7\* +- +72\.0", output)
     assert "assumed speeds, not measured ones" in output
+
+
+def test_the_disk_is_what_doctor_s_check_expects(tmp_path: Path) -> None:
+    """Three iterations of two roles and the base model in bfloat16, three step folders with AdamW's moments."""
+    parameters = 4_022_468_096
+    needed = (7 * 2 + 3 * 12) * parameters / 2**30 + 2
+    figures = json.loads(plan("rzero-qwen3-4b", "--set", "iterations=3", "--json")[1])
+    assert figures["disk_gib"] == pytest.approx(needed)
+    assert sum(line["gib"] for line in figures["disk"]) == pytest.approx(needed)
+    output = plan("rzero-qwen3-4b", "--set", "iterations=3")[1]
+    assert re.search(rf"^Disk of the home.*^    in all +{needed:.1f}$", output, re.MULTILINE | re.DOTALL)
+    config = load_config(preset_path("rzero-qwen3-4b"), {"iterations": 3})
+    finding = check_disk(Subject(Home(tmp_path), "rzero-qwen3-4b", config, free=lambda _: 2**50))
+    assert f"take up to {needed:.1f} GiB" in finding.detail
 
 
 def test_the_json_has_layout_memory_hours_and_assumptions() -> None:
