@@ -118,17 +118,18 @@ def status(
 
     with clear_errors():
         coevo_home = home()
-        running = cluster.running(coevo_home)
+        running, ended = cluster.running(coevo_home), cluster.ended(coevo_home)
         shown = addresses(coevo_home, coevo_home.services(), secrets) if running else {}
         try:
             store = open_store(coevo_home.database)
         except NotThere as error:
             if running or as_json:
                 raise
-            print(f"services: none (coevo up starts them)\nno runs: {error}")
+            print(f"{_services_line(running, ended)}\nno runs: {error}")
             return
         release_dead(store)
         known = Prefect(coevo_home.services().prefect if running else None).newest()
+        problem = known.problem if "prefect" in running else "Prefect is not running; `coevo up` starts it"
         with store.read() as session:
             states, trainings = run_views.all_states(session, known), queries.pool.live_jobs(session)
             stored = [_run_row(session, row, states[row.name]) for row in queries.runs.list_runs(session)]
@@ -139,19 +140,32 @@ def status(
             if name not in names
         ]
         if as_json:
-            result = {"services": running, "addresses": shown, "runs": [*unstored, *stored], "problem": known.problem}
-            result["trainings"] = [asdict(row) for row in trainings]
+            result = {
+                "services": running,
+                "ended": ended,
+                "addresses": shown,
+                "runs": [*unstored, *stored],
+                "problem": problem,
+                "trainings": [asdict(row) for row in trainings],
+            }
             print(json.dumps(result, indent=1, default=datetime.isoformat))
             return
-        print(f"services: {', '.join(running) or 'none (coevo up starts them)'}")
+        print(_services_line(running, ended))
         print(*lines_of(shown), sep="\n", end="\n" if shown else "")
         if DASHBOARD in shown and not secrets:
             print("`coevo status --secrets` prints the dashboard's address with its key")
         wide().print(_run_table([*unstored, *stored], states))
-        if known.problem:
-            print(f"Runs that only Prefect knows are missing: {printable(known.problem)}")
+        if problem:
+            print(f"Runs that only Prefect knows are missing: {printable(problem)}")
         if trainings:
             wide().print(_pool_table(trainings))
+
+
+def _services_line(running: Sequence[str], ended: Sequence[str]) -> str:
+    if ended:
+        alive = f"{', '.join(running)}; " if running else ""
+        return f"services: {alive}ended: {', '.join(ended)} (`coevo up` starts what has ended; see its log in the home)"
+    return f"services: {', '.join(running) or 'none (`coevo up` starts them)'}"
 
 
 def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any]:

@@ -44,10 +44,8 @@ def check_services(subject: Subject) -> Finding:
         cluster.needed(subject.home)
         return ok("they run elsewhere and answer")
     names = [name for name, _ in services.processes.values()]
-    alive = cluster.running(subject.home)
-    if gone := [name for name in names if name not in alive]:
-        file = subject.home.path / "services.json"
-        raise CheckFailed(f"{file} names processes that have ended: {', '.join(gone)}", "coevo down, then coevo up")
+    if gone := cluster.ended(subject.home):
+        raise CheckFailed(f"these have ended: {', '.join(gone)}; their logs are in {subject.home.logs}", "coevo up")
     return ok(f"{', '.join(names)} are up")
 
 

@@ -72,11 +72,11 @@ def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[
 def _start_again(home: Home, alive: Sequence[str], report: Callable[[str], None]) -> Services:
     """Start the services that have ended beside those that are alive."""
     services = home.services()
-    ended = [name for name, _ in services.processes.values() if name not in alive]
-    if not ended:
+    again = ended(home)
+    if not again:
         raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` stops them")
     known = {pid: process for pid, process in services.processes.items() if process[0] in alive}
-    commands = [command for command in _commands(home, Ports.of(services), services) if command[0] in ended]
+    commands = [command for command in _commands(home, Ports.of(services), services) if command[0] in again]
     return _start(home, replace(services, processes=known), commands, report)
 
 
@@ -158,6 +158,15 @@ def running(home: Home) -> list[str]:
     return [name for name, problem in problem_of_each(services).items() if problem is None]
 
 
+def ended(home: Home) -> list[str]:
+    """The names of the services that `coevo up` started and that have ended since."""
+    try:
+        recorded = home.services().processes.items()
+    except NotUp:
+        return []
+    return [name for pid, (name, started) in recorded if not processes.is_running(pid, started)]
+
+
 def needed(home: Home) -> Services:
     """The services, after checking that all which a run needs are up. Raises `NotUp` naming those that are not, for
     instance after a reboot."""
@@ -167,12 +176,9 @@ def needed(home: Home) -> Services:
         if problems:
             raise NotUp(f"not ready at the addresses that the environment gives: {'; '.join(problems)}")
         return services
-    alive = running(home)
-    gone = [name for name, _ in services.processes.values() if name not in (*alive, "api")]
-    if gone or not alive:
+    if gone := [name for name in ended(home) if name != "api"]:
         raise NotUp(
-            f"{', '.join(gone) or 'all services'} of {home.path} ended; `coevo up` starts what has ended. The logs "
-            f"are in {home.logs}"
+            f"{', '.join(gone)} of {home.path} ended; `coevo up` starts what has ended. The logs are in {home.logs}"
         )
     return services
 

@@ -1,8 +1,9 @@
 """The flow runner: the process that runs flows which are triggered in the Prefect UI or through its API.
 
-`coevo up` starts it on the machine of Ray. If `$COEVO_RAY_ADDRESS` says that Ray is elsewhere, the runner is a separate
-container. It then joins that Ray as a node without resources, since a driver needs a node of the cluster on its own
-machine, and a Prefect worker takes flow runs from the work pool of deploy/prefect.yaml.
+`coevo up` starts it on the machine of Ray, where it outlives a restart of Prefect. If `$COEVO_RAY_ADDRESS` says that
+Ray is elsewhere, the runner is a separate container. It then joins that Ray as a node without resources, since a driver
+needs a node of the cluster on its own machine, and a Prefect worker takes flow runs from the work pool of
+deploy/prefect.yaml.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from threading import Thread
+from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
+import httpx
+import psutil
 from prefect import serve
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -28,6 +32,7 @@ from orchestrator.installation.deployments import remove_former, served
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.installation.reachable import problem_with_prefect
+from services.prefect_server import PrefectServer
 from storage.session import open_store
 
 POOL = "coevo"
@@ -36,6 +41,7 @@ _LIMIT = 4  # flow runs at a time; others wait
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
 _POLL_S = 0.2
+_CHECK_S, _OUTAGE_CHECKS = 3.0, 3  # seconds between two checks of Prefect; failed checks that are an outage
 _GRACE_S = 20.0  # a Prefect worker that is told to end may hang; then it is killed
 
 
@@ -49,12 +55,45 @@ def main() -> None:
 
 def _run_beside_ray() -> None:
     server = home().services().prefect
-    while problem_with_prefect(server):  # `coevo up` starts both at once and stops this process if it waits too long
-        time.sleep(_POLL_S)
+    _wait_for(server)
     _end_orphans(None)
-    with get_client(sync_client=True) as client:
-        remove_former(client)
-    serve(*served(), limit=cast(Any, _LIMIT))
+    Thread(target=_begin_again_after_an_outage, args=(server,), daemon=True).start()
+    try:
+        with get_client(sync_client=True) as client:
+            remove_former(client)
+        serve(*served(), limit=cast(Any, _LIMIT))
+    except* (RuntimeError, httpx.HTTPError):  # Prefect's runner gives up after some minutes without Prefect
+        _begin_again()
+
+
+def _wait_for(server: PrefectServer) -> None:
+    """Wait until Prefect answers. `coevo up` starts both at once, and Prefect may be started again at any time."""
+    pause_s = _POLL_S
+    while problem_with_prefect(server):
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, _CHECK_S)
+
+
+def _begin_again_after_an_outage(server: PrefectServer) -> None:
+    """Watch Prefect, and begin again when it answers after an outage and no flow run is at work here.
+
+    After three failed requests Prefect's runner no longer notices that a flow run shall be cancelled.
+    """
+    failed, was_away = 0, False
+    while True:
+        time.sleep(_CHECK_S)
+        failed = failed + 1 if problem_with_prefect(server) else 0
+        if failed == _OUTAGE_CHECKS:
+            was_away = True
+            print("Prefect does not answer; the flow runner waits for it", flush=True)
+        if was_away and not failed and not psutil.Process().children():
+            _begin_again()
+
+
+def _begin_again() -> NoReturn:
+    """Replace this process by a new runner with the same pid, by which `coevo up` knows it."""
+    print("the flow runner begins again, since Prefect did not answer for a while", flush=True)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606 (no shell is needed)
 
 
 def _run_elsewhere(services: Services) -> None:

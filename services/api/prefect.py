@@ -205,7 +205,7 @@ class Prefect:
         try:
             return server.request(method, path, body, timeout_s)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise HTTPException(503, "Prefect did not answer; `coevo status` says whether it is up") from error
+            raise HTTPException(503, "Prefect did not answer; if it has ended, `coevo up` starts it again") from error
 
     def _known_server(self) -> PrefectServer:
         if self.server is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,8 +99,22 @@ def test_status_prints_no_addresses_of_services_that_have_ended(api_url: str) ->
     home = Home(Path(os.environ["COEVO_HOME"]))
     home.save_services(None)
     shown = coevo("status")
-    assert "coevo up starts them" in shown
+    assert "services: none (`coevo up` starts them)" in shown
+    assert "are missing: Prefect is not running; `coevo up` starts it" in shown
+    assert "coevo status" not in shown
     assert api_url not in shown
+
+
+def test_status_names_the_services_that_have_ended(api_url: str) -> None:
+    home = Home(Path(os.environ["COEVO_HOME"]))
+    services = home.services()
+    home.save_services(replace(services, processes={**services.processes, 2**22 + 1: ("runner", 1.0)}))
+    assert "services: api; ended: runner (`coevo up` starts what has ended" in coevo("status")
+    shown = json.loads(coevo("status", "--json"))
+    assert (shown["services"], shown["ended"]) == (["api"], ["runner"])
+    home.save_services(replace(services, processes={2**22 + 1: ("runner", 1.0)}))
+    assert "services: ended: runner (" in coevo("status")
+    assert api_url not in coevo("status")
 
 
 def test_status_before_the_first_start_says_so_and_writes_nothing(
@@ -108,7 +124,7 @@ def test_status_before_the_first_start_says_so_and_writes_nothing(
     home.mkdir()
     monkeypatch.setenv("COEVO_HOME", str(home))
     shown = coevo("status")
-    assert "none (coevo up starts them)" in shown
+    assert "none (`coevo up` starts them)" in shown
     assert "no runs" in shown
     assert not any(home.iterdir())
 

@@ -135,7 +135,7 @@ def test_recorded_services_that_have_ended_are_named(home: Home) -> None:
     me = os.getpid()
     alive = {me: ("api", processes.started(me))}
     home.save_services(Services("a", "b", "c", "d", "secret", alive | {2**22 + 1: ("ray", 1.0)}))
-    assert_fault(check("services", Subject(home)), "services.json names processes that have ended: ray", "coevo down")
+    assert_fault(check("services", Subject(home)), "these have ended: ray; their logs are in .*/logs -> coevo up$")
 
 
 def test_services_elsewhere_that_are_not_fully_named_are_a_fault(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

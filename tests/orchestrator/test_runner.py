@@ -1,8 +1,10 @@
-"""The runner of a container, with a real Prefect server and fake programs for Ray, Serve and Prefect's worker."""
+"""The flow runner with a real Prefect server; in a container, with fake programs for Ray, Serve and the worker."""
 
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,11 @@ import psutil
 import pytest
 
 from orchestrator.installation import runner
+from orchestrator.installation.environment import environment
+from orchestrator.installation.home import Home, Services
+from orchestrator.installation.ports import free_port
+from tests.live import terminated, wait_until
+from tests.services.prefect_server import AUTH, prefect_server
 
 ENDS_ONCE_THE_OTHER_RUNS = 'until [ -s "{other}" ]; do sleep 0.05; done'
 STAYS = 'echo $$ > "{own}"; exec sleep 600'
@@ -55,3 +62,28 @@ def test_a_runner_fails_and_ends_the_other_process_when_its_ray_node_or_worker_e
     with pytest.raises(SystemExit, match="the runner's Ray node or its Prefect worker ended"):
         runner.main()
     assert not psutil.pid_exists(int(pid.read_text()))
+
+
+def test_a_runner_beside_ray_outlives_a_restart_of_prefect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    port, log, prefect = free_port(), tmp_path / "runner.log", tmp_path / "prefect"
+    prefect.mkdir()
+    home = Home(tmp_path)
+    address = f"http://127.0.0.1:{port}"
+    services = Services("127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1", address, "", {}, prefect_auth=AUTH)
+    home.save_services(services)
+
+    def wait_for(line: str, times: int) -> None:
+        wait_until(lambda: log.read_text().count(line) == times or process.poll() is not None, f"{line!r} in {log}")
+        assert process.poll() is None, log.read_text()
+
+    with log.open("w") as output:
+        command = [sys.executable, "-m", "orchestrator.installation.runner"]
+        process = subprocess.Popen(command, env=environment(home, services), stdout=output, stderr=output)
+    with terminated(process):
+        with prefect_server(prefect, port):
+            wait_for("deployments are being served", 1)
+        wait_for("Prefect does not answer", 1)
+        with prefect_server(prefect, port):
+            wait_for("deployments are being served", 2)

@@ -25,16 +25,16 @@ AUTH = "coevo:a-password"
 
 
 @contextmanager
-def prefect_server(folder: Path) -> Iterator[str]:
-    """Run a server for the block; yields its address."""
-    url = f"http://127.0.0.1:{free_port()}"
+def prefect_server(folder: Path, port: int = 0) -> Iterator[str]:
+    """Run a server for the block, by default on a free port; yields its address."""
+    url = f"http://127.0.0.1:{port or free_port()}"
     env = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
     env["PREFECT_SERVER_API_AUTH_STRING"] = AUTH
     env.pop("PREFECT_API_URL", None)
     command = [str(Path(sys.executable).parent / "prefect"), "server", "start", "--no-ui"]
-    port = url.rpartition(":")[2]
+    command += ["--host=127.0.0.1", f"--port={url.rpartition(':')[2]}"]
     with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen([*command, "--host=127.0.0.1", f"--port={port}"], env=env, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
     try:
         wait_until(lambda: _answers(url), f"the Prefect server to answer; see {folder}/server.log", 180)
         for flow in (flows.co_evolve, flows.self_train, flows.iteration, evaluation_flows.evaluate):
