@@ -11,7 +11,7 @@ from core.errors import CoevoError
 from orchestrator.doctor import devices, machine, model, packages, preset, running
 from orchestrator.doctor.result import CheckFailed, Finding, Status, Subject
 
-Check = Callable[[Subject], Finding]
+Check = Callable[[Subject], Finding | list[Finding]]
 _DEADLINE_S = 30.0
 _WITH_PROCESS_S = devices.DEADLINE_S + 30  # for checks that wait for a process, which has a deadline of its own
 
@@ -44,7 +44,7 @@ CHECKS: tuple[tuple[str, Check, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one check found, as a line of the screen and as JSON."""
+    """One of the things that a check found, as a line of the screen and as JSON."""
 
     name: str
     status: Status
@@ -53,15 +53,15 @@ class Result:
 
 
 def examine(subject: Subject, checks: Iterable[tuple[str, Check, float]] | None = None) -> Iterator[Result]:
-    """The result of each check, of `CHECKS` by default, in order. No check takes longer than its deadline."""
+    """The results of each check, of `CHECKS` by default, in order. No check takes longer than its deadline."""
     for name, check, deadline_s in CHECKS if checks is None else checks:
-        finding = _within(check, subject, deadline_s)
-        yield Result(name, finding.status, finding.detail, finding.remedy)
+        for finding in _within(check, subject, deadline_s):
+            yield Result(name, finding.status, finding.detail, finding.remedy)
 
 
-def _within(check: Check, subject: Subject, deadline_s: float) -> Finding:
+def _within(check: Check, subject: Subject, deadline_s: float) -> list[Finding]:
     """What a check finds. If it is not done by the deadline, it is left behind in its thread."""
-    answer: Future[Finding] = Future()
+    answer: Future[Finding | list[Finding]] = Future()
 
     def work() -> None:
         try:
@@ -71,9 +71,10 @@ def _within(check: Check, subject: Subject, deadline_s: float) -> Finding:
 
     threading.Thread(target=work, name="check", daemon=True).start()
     try:
-        return answer.result(deadline_s)
+        findings = answer.result(deadline_s)
+        return findings if isinstance(findings, list) else [findings]
     except CheckFailed as fault:
-        return Finding("fault", str(fault), fault.remedy)
+        return [Finding("fault", str(fault), fault.remedy)]
     except (CoevoError, OSError) as error:  # a TimeoutError is an OSError
         late = not answer.done()
-        return Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))
+        return [Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))]

@@ -11,28 +11,43 @@ from typing import Any
 
 import aiohttp
 
+from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings
 from orchestrator.doctor.devices import devices, run
-from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.doctor.result import CheckFailed, Finding, Status, Subject, ok, skipped
 from orchestrator.installation.home import ROOT
-from orchestrator.readiness import refuse_unready
+from orchestrator.question_sets.benchmarks import BenchmarkError
+from orchestrator.readiness import doubtful, unready
 from orchestrator.sizing import Assumptions, Plan, SizingError, calculate
 from services.inference.external import ask_each, post
 from trainers.easyr1.fit import checkout_problem
 
 _SERVICE_S = 20.0  # for the one request to each service
+_CHECKED_HERE = ("evaluation", "trainer.source")  # what `coevo check` only warns about
 # What a training imports in EasyR1's environment: its own packages, and what the reward imports of ours.
 _IN_EASYR1 = "import peft, flash_attn, ray, torch, transformers, vllm; import trainers.easyr1.reward_shim"
 
 
-def check_settings(subject: Subject) -> Finding:
-    """Everything that `coevo run` checks before it starts: settings, model, benchmarks, prompts, keys, applications."""
+def check_settings(subject: Subject) -> Finding | list[Finding]:
+    """Everything that `coevo run` checks before it starts: settings, model, benchmarks, prompts, keys, applications.
+
+    What `coevo check` warns about is a warning too, except what is checked here: benchmarks, GPUs, EasyR1.
+    """
     if subject.config is None:
         return skipped("no preset is given")
-    refuse_unready(subject.config, new=True)
-    return ok(f"{subject.preset} would be accepted by `coevo run`")
+    findings = [_finding("fault", fault) for fault in unready(subject.config, new=True)]
+    try:
+        doubts = [fault for fault in doubtful(subject.config, gpus=0) if fault.setting not in _CHECKED_HERE]
+    except BenchmarkError:  # a benchmark that is not known is one of the faults
+        doubts = []
+    findings += [_finding("warning", fault) for fault in doubts]
+    return findings or ok(f"{subject.preset} would be accepted by `coevo run`")
+
+
+def _finding(status: Status, fault: Fault) -> Finding:
+    return Finding(status, str(replace(fault, remedy=None)), fault.remedy)
 
 
 def check_layout(subject: Subject) -> Finding:

@@ -45,9 +45,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return Home(tmp_path / "home")
 
 
+def results_of(name: str, subject: Subject) -> list[Result]:
+    return list(examine(subject, [known_check for known_check in CHECKS if known_check[0] == name]))
+
+
 def check(name: str, subject: Subject) -> Result:
-    """The result of one check."""
-    [result] = examine(subject, [known_check for known_check in CHECKS if known_check[0] == name])
+    """The result of a check that has one."""
+    [result] = results_of(name, subject)
     return result
 
 
@@ -236,9 +240,21 @@ def test_a_key_that_is_not_set_is_named(home: Home) -> None:
     )
 
 
+def test_each_fault_of_the_settings_and_each_warning_of_check_has_a_line_of_its_own(home: Home) -> None:
+    subject = of_preset(home, base_model="none", evaluation__benchmark="none.jsonl")
+    rows = results_of("settings", subject)
+    assert [(row.status, row.detail.partition(":")[0]) for row in rows] == [
+        ("fault", "base_model"), ("fault", "evaluation.benchmark"),
+    ]  # fmt: skip
+    assert "FOLDER" in str(rows[0].remedy)
+    [doubt] = [row for row in results_of("settings", of_preset(home, "rzero-qwen3-4b")) if row.status == "warning"]
+    assert doubt.detail == "audit.oracle: none is set, so the chart of label accuracy stays empty"
+
+
 def test_batches_and_heads_that_cannot_be_divided_are_named(home: Home) -> None:
     preset = of_preset(home, "rzero-qwen3-4b", trainer__gpus_per_node=7)
-    assert_fault(check("settings", preset), "trainer.gpus_per_node: expected a divisor of 512, got 7")
+    details = [result.detail for result in results_of("settings", preset)]
+    assert any(detail.startswith("trainer.gpus_per_node: expected a divisor of 512, got 7") for detail in details)
     preset = of_preset(home, "rzero-qwen3-4b", trainer__tensor_parallel=3)
     assert_fault(
         check("GPUs needed", preset), "trainer.tensor_parallel: expected a divisor of the model's 32 .*, got 3"
