@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -36,11 +37,25 @@ _QUOTED = re.compile(r"'([^']+)'")
 def faults_of(
     error: ValidationError, tree: Mapping[str, Any], kind: type[BaseModel], other: type[BaseModel] | None = None
 ) -> list[Fault]:
-    """A fault for each of pydantic's errors, but not more than the first 20. `tree` is what was validated as a `kind`.
+    """A fault for each wrong setting of pydantic's first 20 errors. `tree` is what was validated as a `kind`.
 
-    If only the `other` kind of run has a setting, its fault says so.
+    If only the `other` kind of run has a setting, its fault says so. Where a value may be of several types, pydantic
+    has an error for each of them; they become one fault.
     """
-    return [_fault(details, tree, kind, other) for details in error.errors()[:MOST]]
+    faults: dict[tuple[str, str], Fault] = {}
+    for details in error.errors()[:MOST]:
+        fault = _fault(details, tree, kind, other)
+        before = faults.get((fault.setting, fault.got))
+        faults[fault.setting, fault.got] = fault if before is None else _either(before, fault)
+    # A table with a wrong setting is not also wrong for not being one of the words that may stand in its place.
+    inside = tuple(fault.setting for fault in faults.values())
+    return [fault for fault in faults.values() if not any(name.startswith(f"{fault.setting}.") for name in inside)]
+
+
+def _either(first: Fault, second: Fault) -> Fault:
+    """The fault of a value that neither of two types allows."""
+    expected = ", or ".join(dict.fromkeys(filter(None, (first.expected, second.expected))))
+    return replace(first, expected=expected or None, remedy=first.remedy or second.remedy)
 
 
 def _fault(

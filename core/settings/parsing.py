@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from core.errors import CoevoError
 from core.faults import Fault
 from core.methods import METHODS, Method
-from core.settings.complaints import MAX_CHARS, faults_of
+from core.settings.complaints import MAX_CHARS, MOST, faults_of
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.suggestions import no_such
 
@@ -222,7 +222,7 @@ def _raise(
     blamed = [_blamed(fault, overrides or {}, overrides_are) for fault in faults]
     in_file, in_overrides = ([fault for fault in blamed if (fault.source is None) is ours] for ours in (True, False))
     lines = [*([head] if in_file else []), *(f"  {fault}" for fault in in_file), *map(str, in_overrides)]
-    if (left_out := (cause.error_count() if cause else 0) - len(faults)) > 0:
+    if (left_out := (cause.error_count() if cause else 0) - MOST) > 0:
         lines.append(f"  and {left_out:,} more")
     raise ConfigError("\n".join(lines), blamed) from cause
 

@@ -263,3 +263,18 @@ def test_the_error_for_self_training_without_prompts_names_the_missing_table() -
 def test_the_error_for_an_unknown_kind_lists_both_kinds() -> None:
     with pytest.raises(ConfigError, match="overrides kind=both: expected co_evolve or self_train, got 'both'"):
         load_config(RUNS / "demo.toml", {"kind": "both"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("checkpoints.keep", 0, "checkpoints.keep=0: expected 'all' or 'best_and_last', or more than 0, got 0"),
+        ("solver.signals.embedder", {"url": 3, "model": "m"}, "solver.signals.embedder.url: expected a text, got 3"),
+    ],
+)
+def test_a_value_that_may_be_of_several_types_has_one_fault(name: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(RUNS / "demo.toml", {name: value})
+    [fault] = refused.value.faults
+    assert str(fault).endswith(message)
+    assert "more" not in str(refused.value).replace("more than", "")
