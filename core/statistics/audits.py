@@ -151,6 +151,18 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
     return Estimate(value, lo, hi, n)
 
 
+def n_text(accuracy: Estimate) -> str:
+    """The n of a `stratified_share` for a reader: `n = 8`, or `n = 8, weighted` if the share is not a number of audits
+    divided by n, because its strata have other weights than in the sample."""
+    right = accuracy.value * accuracy.n
+    return f"n = {accuracy.n:,}" + ("" if math.isclose(right, round(right), abs_tol=1e-6) else ", weighted")
+
+
+def questions_text(accuracy: Estimate) -> str:
+    """The n of a share of the labels of a training. These are more than n, since a question has one at each step."""
+    return f"n = {accuracy.n:,} questions"
+
+
 def _merged(strata: Sequence[Stratum]) -> list[Stratum]:
     audited = [i for i, stratum in enumerate(strata) if stratum.n]
     sizes = Counter[int]()

@@ -12,6 +12,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from core.statistics.audits import n_text
 from core.statistics.estimates import Estimate
 from orchestrator.analysis.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
@@ -101,7 +102,7 @@ def table(rows: Sequence[MatrixCell], oracle: str, runs: int = 1) -> Table:
     result.title = f"share right according to {oracle}, with 95% intervals{over_runs}"
     for iteration in sorted({cell.questions for cell in rows}):
         row = [figures.get((iteration, column)) for column in (*solvers, None)]
-        result.add_row(f"iteration {iteration}", *map(_text, row))
+        result.add_row(f"iteration {iteration}", *(_text(figure, runs) for figure in row))
     return result
 
 
@@ -110,7 +111,9 @@ def _short_name(solver: str) -> str:
     return "S(0), base" if solver.endswith("base/0") else f"S({solver.rsplit('/', 1)[1]})"
 
 
-def _text(figure: Estimate | None) -> str:
+def _text(figure: Estimate | None, runs: int) -> str:
+    """A cell. The n of a mean over runs is their number, which the title has."""
     if figure is None:
         return "-"
-    return f"{figure.value:.1%}  n {figure.n:,}\n{100 * figure.lo:.1f} to {100 * figure.hi:.1f}"
+    n = f"  {n_text(figure)}" if runs == 1 else ""
+    return f"{figure.value:.1%}{n}\n{100 * figure.lo:.1f} to {100 * figure.hi:.1f}"

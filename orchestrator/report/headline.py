@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from core.settings.config import CoEvolution
 from core.statistics.accuracy import Accuracy
+from core.statistics.audits import n_text, questions_text
 from core.statistics.estimates import Estimate, difference
 from orchestrator.report.measures import Decision, Iteration, RunMeasures
 
@@ -145,21 +146,23 @@ def _labels(measures: RunMeasures) -> list[str]:
         "according to the oracle" if isinstance(measures.config, CoEvolution) else "according to the prompts' answers"
     )
     return [
-        *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies),
-        *_over_time("Of the labels that the Solver learned from", source, learned),
+        *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies, n_text),
+        *_over_time("Of the labels that the Solver learned from", source, learned, questions_text),
     ]
 
 
-def _over_time(subject: str, source: str, estimates: Sequence[tuple[int, Estimate | None]]) -> list[str]:
+def _over_time(
+    subject: str, source: str, estimates: Sequence[tuple[int, Estimate | None]], n_of: Callable[[Estimate], str]
+) -> list[str]:
     """A sentence about a share in the first and the last iteration that have one; empty if none has."""
     measured = [(t, value) for t, value in estimates if value is not None]
     if not measured:
         return []
     (first_t, first), (last_t, last) = measured[0], measured[-1]
-    sentence = f"{subject}, {percent(first)} (n = {first.n:,}) {_when(first_t)} were right {source}"
+    sentence = f"{subject}, {percent(first)} ({n_of(first)}) {_when(first_t)} were right {source}"
     if first_t == last_t:
         return [f"{sentence}."]
-    return [f"{sentence}, and {percent(last)} (n = {last.n:,}) {_when(last_t)}{_change(first, last)}."]
+    return [f"{sentence}, and {percent(last)} ({n_of(last)}) {_when(last_t)}{_change(first, last)}."]
 
 
 def _when(t: int) -> str:

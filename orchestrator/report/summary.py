@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from core.statistics.audits import n_text, questions_text
 from core.statistics.estimates import Estimate
 from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.session import Store
@@ -41,14 +44,14 @@ def _row(measures: RunMeasures, iteration: Iteration) -> dict[str, str]:
         f"maj@{measures.config.evaluation.samples}": _percent(accuracy.majority if accuracy else None),
         "for early stopping": _percent(iteration.validation),
         "kept": f"{labels.stats.kept} of {labels.stats.candidates}" if labels else "",
-        "labels right, kept": _counted(labels.audit.accuracy_kept if labels else None),
-        "labels right, all": _counted(labels.audit.accuracy_all if labels else None),
-        "labels right, training": _counted(iteration.training_labels),
+        "labels right, kept": _counted(labels.audit.accuracy_kept if labels else None, n_text),
+        "labels right, all": _counted(labels.audit.accuracy_all if labels else None, n_text),
+        "labels right, training": _counted(iteration.training_labels, questions_text),
     }
 
 
-def _counted(estimate: Estimate | None) -> str:
-    return f"{_percent(estimate)} n = {estimate.n}" if estimate else ""
+def _counted(estimate: Estimate | None, n_of: Callable[[Estimate], str]) -> str:
+    return f"{_percent(estimate)} {n_of(estimate)}" if estimate else ""
 
 
 def _percent(estimate: Estimate | None) -> str:

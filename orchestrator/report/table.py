@@ -8,6 +8,7 @@ from functools import partial
 
 from core.settings.training import Challenger, Solver
 from core.statistics.accuracy import Accuracy
+from core.statistics.audits import n_text, questions_text
 from core.statistics.estimates import Estimate, share
 from core.types import Role, Verdict
 from orchestrator.report.charts import VERDICTS
@@ -99,17 +100,21 @@ def _questions(measures: RunMeasures) -> Iterator[Row]:
 
 
 def _label_rows(measures: RunMeasures) -> Iterator[Row]:
-    yield _of_labels("right, of kept", measures, lambda labels: labels.audit.accuracy_kept, percent)
-    yield _of_labels("right, of all audited", measures, lambda labels: labels.audit.accuracy_all, percent)
     labels = [iteration.labels for iteration in measures.iterations]
+    yield _audited("right, of kept", [row and row.audit.accuracy_kept for row in labels])
+    yield _audited("right, of all audited", [row and row.audit.accuracy_all for row in labels])
     for oracle in measures.other_oracles:
         audits = [labelled.other_audits.get(oracle) if labelled else None for labelled in labels]
         kept = [audit.accuracy_kept if audit else None for audit in audits]
-        yield _row(f"right, of kept, by {oracle}", kept, percent)
-        yield _row(f"right, of all, by {oracle}", [audit.accuracy_all if audit else None for audit in audits], percent)
-    yield _row("right, of those given in training", [row.training_labels for row in measures.iterations], percent)
-    yield _row("prompts labelled in training", [row.labelled for row in measures.iterations], percent)
-    yield _row("accuracy of negative labels", [row.negative_labels for row in measures.iterations], percent)
+        yield _audited(f"right, of kept, by {oracle}", kept)
+        yield _audited(f"right, of all, by {oracle}", [audit.accuracy_all if audit else None for audit in audits])
+    in_training = {
+        "right, of those given in training": [row.training_labels for row in measures.iterations],
+        "prompts labelled in training": [row.labelled for row in measures.iterations],
+        "accuracy of negative labels": [row.negative_labels for row in measures.iterations],
+    }
+    for name, values in in_training.items():
+        yield _audited(name, values, questions_text)
 
 
 def _training(measures: RunMeasures, role: Role) -> Iterator[Row]:
@@ -146,6 +151,12 @@ def _of_labels(
 
 def _row(name: str, values: Sequence[Estimate | None], to_text: Callable[[Estimate], str]) -> Row:
     cells = ((MISSING, "") if value is None else (to_text(value), f"n = {value.n:,}") for value in values)
+    return Row(name, tuple(cells))
+
+
+def _audited(name: str, values: Sequence[Estimate | None], n_of: Callable[[Estimate], str] = n_text) -> Row:
+    """As `_row`, for shares of labels, which need not be a number of labels divided by n."""
+    cells = ((MISSING, "") if value is None else (percent(value), n_of(value)) for value in values)
     return Row(name, tuple(cells))
 
 

