@@ -106,6 +106,10 @@ def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:
             got = f"{limit} questions are fewer than the {step} of a step, so a step has some more than once"
             yield Fault("prompts.limit", got, remedy="raise it, or lower solver.training.prompts_per_step")
     yield from _foreign_templates(config)
+    if not config.votes_before_training and config.audit.oracle not in (None, "exact"):  # exact is the default
+        got = f"{config.audit.oracle!r} has nothing to grade, because prompts.labels = {config.prompts.labels!r}"
+        remedy = "with prompts.labels = 'offline', votes are made before the training and graded"
+        yield Fault("audit.oracle", got, remedy=remedy)
     kinds = ("benchmark", "GPUs", "trainer", "judge")
     for need in needs_of(config, gpus, vllm=False):  # without vLLM it cannot start, which is a fault
         is_fault = need.setting == "audit.judge" or (need.kind == "benchmark" and not is_fetched(need.what))

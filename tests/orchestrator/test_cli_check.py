@@ -203,3 +203,12 @@ def test_a_program_that_cannot_be_run_is_a_fault_before_the_run(folder: Path) ->
     ):
         refused = coevo("check", "demo", *(part for setting in settings for part in ("--set", setting)))
         assert (refused.exit_code, complaint in refused.stdout) == (1, True), refused.stdout
+
+
+def test_an_oracle_that_has_nothing_to_grade_is_a_warning(folder: Path) -> None:
+    oracle = ("--set", "audit.oracle=given")
+    shown = coevo("check", "micro", *oracle).output
+    assert "audit.oracle: 'given' has nothing to grade, because prompts.labels = 'none'; with prompts.labels" in shown
+    assert "audit.oracle" not in coevo("check", "micro").output
+    offline = ("--set", "solver.reward.labels=offline", "--set", "prompts.labels=offline")
+    assert "audit.oracle" not in coevo("check", "micro", *oracle, *offline).output
