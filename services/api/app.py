@@ -92,7 +92,7 @@ def create_app(
     app.state.papers, app.state.run_logs, app.state.planned = papers, run_logs, planned
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
     app.state.describe_preset = describe_preset
-    app.state.metrics = metrics.registry_of(store, app.state.prefect)
+    app.state.metrics = metrics.registry_of(store, app.state.prefect, folder)
     problems.install(app)
     known_parameters = Depends(refuse_unknown_parameters)
 

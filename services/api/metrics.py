@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import get_args
 
 from fastapi import APIRouter, Request
@@ -24,6 +25,7 @@ from core.types import ResourceKind
 from services.api.figure_metrics import figures
 from services.api.prefect import Prefect
 from services.api.run_views import all_states
+from services.api.service_metrics import service_metrics
 from services.costs import NOTHING, costs_by_stage
 from services.drift.outbox import ATTEMPTS
 from services.run_states import RunState, State
@@ -47,19 +49,21 @@ def get_metrics(request: Request) -> PlainTextResponse:
     return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def registry_of(store: Store, prefect: Prefect) -> CollectorRegistry:
-    """A registry that reads the store, and asks Prefect for its flow runs, at each scrape. It has no other metrics."""
+def registry_of(store: Store, prefect: Prefect, folder: Path) -> CollectorRegistry:
+    """A registry that at each scrape reads the store, asks Prefect, and looks at the disk of `folder`. It has no other
+    metrics."""
     registry = CollectorRegistry()
-    registry.register(_StoreCollector(store, prefect))
+    registry.register(_Collector(store, prefect, folder))
     return registry
 
 
-class _StoreCollector(Collector):
-    def __init__(self, store: Store, prefect: Prefect) -> None:
-        self._store, self._prefect = store, prefect
+class _Collector(Collector):
+    def __init__(self, store: Store, prefect: Prefect, folder: Path) -> None:
+        self._store, self._prefect, self._folder = store, prefect, folder
 
     def collect(self) -> Iterable[Metric]:
         known = self._prefect.newest()
+        services = [*service_metrics(self._prefect, known.problem is None, self._folder)]
         with self._store.read() as session:  # all metrics are of one state of the store
             runs = queries.metrics.watched_runs(session, LARGEST)
             return [
@@ -70,6 +74,7 @@ class _StoreCollector(Collector):
                 *_costs(session, runs),
                 *_alerts(session, runs),
                 *_pool(session),
+                *services,
             ]
 
 

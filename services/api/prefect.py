@@ -125,6 +125,15 @@ class Prefect:
         named = [flow_run for flow_run in flow_runs if RUN_NAME.fullmatch(flow_run.run)]
         return sorted(named, key=lambda flow_run: flow_run.created, reverse=True)
 
+    def has_runner(self) -> bool:
+        """Whether a flow runner has asked Prefect for work within the last minute; False without an answer."""
+        query = {"deployments": {"name": {"any_": [_DEPLOYMENT]}}, "limit": _PAGE}
+        try:
+            rows = from_json(self._post("/deployments/filter", query, _VIEW_TIMEOUT_S).content)
+        except HTTPException:
+            return False
+        return any(row["status"] == "READY" for row in rows)
+
     def start(self, flow: Flow, run: str, parameters: Mapping[str, Any], before: list[FlowRun]) -> FlowRun:
         """Trigger the deployment of a flow. `before` are the run's flow runs that the caller saw, none of them active.
         If two callers saw the same ones, one of them starts a flow run and the other is refused."""

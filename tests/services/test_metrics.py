@@ -25,6 +25,7 @@ from services.api.figure_metrics import FIGURES, figure_of
 from services.api.metrics import LARGEST
 from services.drift.outbox import ATTEMPTS
 from services.drift.series import points_of
+from services.prefect_server import PrefectServer
 from services.run_states import MEANINGS
 from storage import queries
 from storage.models import Alerts, Deliveries, Series, Stages
@@ -45,6 +46,7 @@ SCRAPED = {
     "pool_jobs",
     "usage",
 }
+SILENT = PrefectServer("http://127.0.0.1:9")  # no server answers at this address
 Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -52,7 +54,7 @@ Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def api(store: Store, tmp_path: Path) -> TestClient:
     fill(store)
     add_watched_rows(store)
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
+    return TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=SILENT), "http://localhost")
 
 
 def add_watched_rows(store: Store, run: str = RUN) -> None:
@@ -235,6 +237,7 @@ def test_the_number_of_label_values_is_limited_and_no_label_is_an_id(api: TestCl
             "severity",
             "acknowledged",
             "kind",
+            "service",
         ),
         *("purpose", "direction"),
     }
@@ -274,7 +277,7 @@ def test_metrics_need_a_key_where_the_api_asks_for_keys(store: Store, tmp_path: 
 
 
 def test_two_apps_have_the_same_metrics_and_only_coevo_s(api: TestClient, store: Store, tmp_path: Path) -> None:
-    other = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
+    other = TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=SILENT), "http://localhost")
     assert samples(scrape(other)).keys() == samples(scrape(api)).keys()
     assert not re.search(r"^(?!coevo_|#)", scrape(api).rstrip("\n"), re.MULTILINE)
 

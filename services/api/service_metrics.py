@@ -1,0 +1,23 @@
+"""Whether the services answer and how full the home's disk is, for Prometheus. The API's own state is `up`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from services.api.prefect import Prefect
+
+
+def service_metrics(prefect: Prefect, prefect_answers: bool, folder: Path) -> Iterator[Metric]:
+    """Metrics of Prefect and the flow runner, if the API has a Prefect server, and of the disk of `folder`."""
+    up = GaugeMetricFamily("coevo_service_up", "1 if the service answers, 0 if it does not.", labels=("service",))
+    if prefect.server is not None:
+        up.add_metric(("prefect",), prefect_answers)
+        up.add_metric(("runner",), prefect_answers and prefect.has_runner())
+    yield up
+    disk = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists()))
+    yield GaugeMetricFamily("coevo_home_free_bytes", "Free space on the disk of the home.", disk.free)
+    yield GaugeMetricFamily("coevo_home_size_bytes", "Size of the disk of the home.", disk.total)

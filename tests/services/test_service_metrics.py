@@ -1,0 +1,43 @@
+"""Whether Prefect and the flow runner are up, and the disk of the home, as Prometheus reads them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from services.api.app import create_app
+from services.prefect_server import PrefectServer
+from storage.session import Store
+from tests.services.prefect_server import post, prefect_at
+
+
+def scraped(store: Store, folder: Path, prefect: PrefectServer | None) -> dict[str, float]:
+    """Metric or service -> its value."""
+    app = create_app(store, folder, ask_for_keys=False, prefect=prefect)
+    text = TestClient(app, "http://localhost").get("/metrics").text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {sample.labels.get("service", sample.name): sample.value for sample in samples}
+
+
+def test_a_runner_is_up_once_it_has_asked_prefect_for_work(sqlite: Store, tmp_path: Path, prefect_url: str) -> None:
+    server = prefect_at(prefect_url)
+    before = scraped(sqlite, tmp_path, server)
+    assert (before["prefect"], before["runner"]) == (1, 0)
+    deployment = server.request("GET", "/deployments/name/co-evolve/coevo").json()["id"]
+    post(prefect_url, "/deployments/get_scheduled_flow_runs", deployment_ids=[deployment])  # as a runner asks
+    assert scraped(sqlite, tmp_path, server)["runner"] == 1
+
+
+def test_a_prefect_that_does_not_answer_is_down_and_so_is_the_runner(sqlite: Store, tmp_path: Path) -> None:
+    silent = scraped(sqlite, tmp_path, PrefectServer("http://127.0.0.1:9"))
+    assert (silent["prefect"], silent["runner"]) == (0, 0)
+    assert "prefect" not in scraped(sqlite, tmp_path, None)
+
+
+def test_the_disk_is_that_of_the_folder_even_before_it_is_made(sqlite: Store, tmp_path: Path) -> None:
+    metrics = scraped(sqlite, tmp_path / "exports" / "later", None)
+    assert metrics["coevo_home_size_bytes"] == shutil.disk_usage(tmp_path).total
+    assert 0 < metrics["coevo_home_free_bytes"] < metrics["coevo_home_size_bytes"]
