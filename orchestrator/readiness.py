@@ -106,7 +106,8 @@ def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:
             got = f"{limit} questions are fewer than the {step} of a step, so a step has some more than once"
             yield Fault("prompts.limit", got, remedy="raise it, or lower solver.training.prompts_per_step")
     yield from _foreign_templates(config)
-    if not config.votes_before_training and config.audit.oracle not in (None, "exact"):  # exact is the default
+    voted = config.votes_before_training
+    if isinstance(config, SelfTraining) and not voted and config.audit.oracle not in (None, "exact"):  # the default
         got = f"{config.audit.oracle!r} has nothing to grade, because prompts.labels = {config.prompts.labels!r}"
         remedy = "with prompts.labels = 'offline', votes are made before the training and graded"
         yield Fault("audit.oracle", got, remedy=remedy)

@@ -101,8 +101,8 @@ def _questions(measures: RunMeasures) -> Iterator[Row]:
 
 def _label_rows(measures: RunMeasures) -> Iterator[Row]:
     labels = [iteration.labels for iteration in measures.iterations]
-    yield _audited("right, of kept", [row and row.audit.accuracy_kept for row in labels])
-    yield _audited("right, of all audited", [row and row.audit.accuracy_all for row in labels])
+    yield _audited("right, of kept", [row.audit.accuracy_kept if row else None for row in labels])
+    yield _audited("right, of all audited", [row.audit.accuracy_all if row else None for row in labels])
     for oracle in measures.other_oracles:
         audits = [labelled.other_audits.get(oracle) if labelled else None for labelled in labels]
         kept = [audit.accuracy_kept if audit else None for audit in audits]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
@@ -152,18 +152,34 @@ def _applications(http: httpx.Client) -> dict[str, Any]:
 
 
 def _get(http: httpx.Client, path: str, **parameters: Any) -> Any:
-    """The JSON at a path of Ray's dashboard. A failed request is repeated for a minute: a run sends requests for hours.
+    """The JSON at a path of Ray's dashboard. Raises `ServeError`."""
+    answer = _repeated(lambda: http.get(path, params=parameters), refusals_are_final=False)
+    if isinstance(answer, str):
+        raise ServeError(f"Ray's dashboard: {path}: {answer}")
+    return answer.json()
 
-    Raises `ServeError`.
+
+def _repeated(send: Callable[[], httpx.Response], *, refusals_are_final: bool) -> httpx.Response | str:
+    """The answer to a request that may be sent again, or why there is none.
+
+    A request that fails on Ray's side is repeated for a minute, because a run sends requests for hours.
     """
     deadline = time.monotonic() + _RETRY_S
     while True:
         try:
-            return http.get(path, params=parameters).raise_for_status().json()
-        except (httpx.TransportError, httpx.HTTPStatusError) as error:
-            if time.monotonic() > deadline:
-                raise ServeError(f"Ray's dashboard: {path}: {type(error).__name__}: {error}") from error
-            time.sleep(_PAUSE_S)
+            response = send()
+        except httpx.TransportError as error:
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            if response.is_success:
+                return response
+            lines = response.text.strip().splitlines() or [""]  # of a traceback, the last line has the error
+            problem = f"HTTP {response.status_code}: {lines[-1][-500:]}"
+            if response.is_client_error and refusals_are_final:
+                return problem
+        if time.monotonic() > deadline:
+            return problem
+        time.sleep(_PAUSE_S)
 
 
 def _held_config(application: dict[str, Any] | None) -> dict[str, str] | None:
@@ -198,32 +214,9 @@ def _put(http: httpx.Client, services: Services, applications: dict[str, Applica
         "http_options": {"host": address.hostname, "port": address.port},
         "applications": list(applications.values()),
     }
-    refusal = _repeated_put(http, config)
-    if refusal is not None:
-        raise ServeError(f"Ray Serve at {services.dashboard_url} did not take the applications: {refusal}")
-
-
-def _repeated_put(http: httpx.Client, config: dict[str, Any]) -> str | None:
-    """Send the applications; returns why they were refused, None if they were not.
-
-    The same applications can be sent again. So a request that fails on Ray's side is repeated for a minute.
-    """
-    deadline = time.monotonic() + _RETRY_S
-    while True:
-        try:
-            response = http.put("/api/serve/applications/", json=config)
-        except httpx.TransportError as error:
-            refusal = f"{type(error).__name__}: {error}"
-        else:
-            if response.is_success:
-                return None
-            lines = response.text.strip().splitlines() or [""]  # of a traceback, the last line has the error
-            refusal = f"HTTP {response.status_code}: {lines[-1][-500:]}"
-            if response.is_client_error:
-                return refusal
-        if time.monotonic() > deadline:
-            return refusal
-        time.sleep(_PAUSE_S)
+    answer = _repeated(lambda: http.put("/api/serve/applications/", json=config), refusals_are_final=True)
+    if isinstance(answer, str):
+        raise ServeError(f"Ray Serve at {services.dashboard_url} did not take the applications: {answer}")
 
 
 def _wait_until_gone(http: httpx.Client, names: Set[str]) -> None:

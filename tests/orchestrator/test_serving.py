@@ -97,10 +97,19 @@ def fake_dashboard(answers: list[int]) -> Iterator[httpx.Client]:
         yield client
 
 
+def put(client: httpx.Client, *, refusals_are_final: bool = True) -> httpx.Response | str:
+    def send() -> httpx.Response:
+        return client.put("/api/serve/applications/", json={"applications": []})
+
+    return serving._repeated(send, refusals_are_final=refusals_are_final)
+
+
 def test_applications_are_sent_again_after_an_error_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "_PAUSE_S", 0.01)
     with fake_dashboard([500, 503, 200]) as client:
-        assert serving._repeated_put(client, {"applications": []}) is None
+        assert isinstance(put(client), httpx.Response)
+    with fake_dashboard([404, 200]) as client:
+        assert isinstance(put(client, refusals_are_final=False), httpx.Response)
 
 
 @pytest.mark.parametrize(("status", "retry_s"), [(422, 60.0), (500, 0.0)])
@@ -109,8 +118,8 @@ def test_a_refusal_says_the_last_line_of_a_traceback(
 ) -> None:
     monkeypatch.setattr(serving, "_RETRY_S", retry_s)
     with fake_dashboard([status]) as client:
-        refusal = serving._repeated_put(client, {"applications": []})
+        refusal = put(client)
     assert refusal == f"HTTP {status}: ray.exceptions.ActorDiedError: The actor never ran"
     with httpx.Client(base_url=f"http://127.0.0.1:{free_port()}", trust_env=False) as nobody:
         monkeypatch.setattr(serving, "_RETRY_S", 0.0)
-        assert "ConnectError" in str(serving._repeated_put(nobody, {}))
+        assert "ConnectError" in str(put(nobody))
