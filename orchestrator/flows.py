@@ -257,7 +257,8 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
         def body() -> LastWrite:
             nonlocal ran
             ran = True
-            with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage)) as report:
+            left = partial(progress.time_left, store, run, config)
+            with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage), left) as report:
                 context = Context(coevo_home, store, services, run, config, t, stage, report)
                 last_write = decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
             return partial(_with_series, key, last_write)

@@ -10,18 +10,34 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from core.settings.config import RunConfig
 from core.types import Stage
 from orchestrator.artifacts import StageProgress
+from orchestrator.plan import plan
+from services.remaining import range_text, remaining_in
+from storage import queries
+from storage.session import Store
 
 Report = Callable[[int, int, str], None]  # done, total, note
 
 _EVERY_S = 2.0  # least time between two updates of an artifact
 
 
+def time_left(store: Store, run: str, config: RunConfig) -> str:
+    """The remaining time of the stage that a run is at, for a person; empty if nothing is known."""
+    with store.read() as session:
+        text = range_text(remaining_in(session, queries.runs.get_run(session, run), [*plan(config)]).of_stage)
+    return f"{text} left" if text else ""
+
+
 @contextmanager
-def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Iterator[Report]:
+def shown(
+    run: str, iteration: int, stage: Stage, store_progress: Report, time_left: Callable[[], str] = lambda: ""
+) -> Iterator[Report]:
     """Show the progress of one stage while the block runs, which gets the function that reports it. If the block raises
     an error, Prefect goes on showing how far the stage came.
+
+    On a terminal it is one line, which is overwritten and ends with the `time_left`; in a pipe there is none.
 
     `store_progress` is called whenever the artifact is updated; it stores the progress for readers other than Prefect.
     A total of 0 means that there is only a note. It is stored at once, and so is the first progress after it.
@@ -31,8 +47,9 @@ def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Ite
     console = Console(file=sys.stderr)
     updated, last_total = 0.0, 0
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task(title, total=None, note="")
+    left = TextColumn("{task.fields[left]}")
+    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task(title, total=None, note="", left=time_left() if console.is_terminal else "")
 
         def report(done: int, total: int, note: str) -> None:
             nonlocal updated, last_total
@@ -41,6 +58,8 @@ def shown(run: str, iteration: int, stage: Stage, store_progress: Report) -> Ite
                 updated, last_total = time.monotonic(), total
                 artifact.update(100 * done / max(total, 1))
                 store_progress(done, total, note)
+                if console.is_terminal:
+                    bars.update(bar, left=time_left())
 
         yield report
     artifact.remove()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -112,6 +113,23 @@ def test_a_note_is_stored_at_once_and_so_is_the_first_progress_after_it() -> Non
         for done, total, note in reports:
             report(done, total, note)
     assert stored == reports[:4]  # the last came too soon after the one before it
+
+
+@pytest.mark.usefixtures("prefect_artifacts")
+def test_the_progress_of_a_stage_with_its_remaining_time_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def show() -> str:
+        with progress.shown("r", 1, "evaluate", lambda *_: None, lambda: "3 to 5 min left") as report:
+            report(1, 9, "questions")
+        return capsys.readouterr().err
+
+    for variable in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(variable, raising=False)
+    assert show() == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as rich knows a terminal
+    monkeypatch.setenv("COLUMNS", "200")
+    assert re.search(r"evaluate 1 .*1/9 questions.*3 to 5 min left", show())
 
 
 @pytest.fixture

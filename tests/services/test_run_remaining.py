@@ -17,6 +17,7 @@ from orchestrator.cli import app
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner
 from orchestrator.plan import plan
+from orchestrator.progress import time_left
 from services.api.app import PREFIX, create_app
 from services.remaining import range_text, remaining_at
 from storage import queries
@@ -65,6 +66,14 @@ def test_a_finished_run_of_the_same_preset_tells_how_long_another_takes(home: Ho
     assert 2 * 34 * 1.5 - 61 <= of_stage["high"] <= 2 * 42 * 1.5 - 59
     assert of_run["low"] > of_stage["high"]
     assert remaining(home, "before")["of_run"] is None
+
+
+def test_the_terminal_of_a_run_has_the_remaining_time_of_its_stage(home: Home) -> None:
+    store = open_store(home.database)
+    with store.read() as session:
+        config = queries.runs.config_of_run(session, "now")
+    assert re.fullmatch(r"\d+ to \d+ (s|min) left", time_left(store, "now", config))
+    assert time_left(store, "before", config) == ""
 
 
 def test_a_run_of_another_preset_or_that_has_not_ended_tells_nothing(home: Home) -> None:
