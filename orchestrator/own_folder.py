@@ -128,11 +128,11 @@ def _edits(config: RunConfig, folder: Path) -> Iterator[_Edit]:
         yield _Edit("prompts", "question", _QUESTION, "its column with the questions")
         yield _Edit("prompts", "answer", _ANSWER, "its column with the true answers; leave it out if there is none")
     if config.audit.oracle == "exact":
-        given = config.kind == "self_train"
-        grades = (
-            "true answers grade what is voted before the training" if given else "grades the tiny world's questions"
-        )
-        yield _Edit("audit", "oracle", "given" if given else "exact", f"{grades}; or judge, program, none")
+        oracle, comment = "exact", "grades the tiny world's questions; or judge, program, none"
+        if config.kind == "self_train":
+            oracle = "given" if config.votes_before_training else "none"
+            comment = "with labels = 'offline' in [prompts]: given, which are the true answers, judge or program"
+        yield _Edit("audit", "oracle", oracle, comment)
     yield _Edit("evaluation", "benchmark", f"{folder / BENCHMARK}", "the questions that the Solver is evaluated on")
     if config.early_stopping is not None and config.early_stopping.benchmark.startswith(TINY_BASES):
         comment = "other questions with answers; or leave [early_stopping] out"

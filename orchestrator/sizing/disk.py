@@ -48,7 +48,7 @@ def disk_lines(config: RunConfig) -> tuple[Line, ...]:
     kept = f"(1 base + {len(roles)} x {iterations} iterations) x {_published_width(config)} P"
     size, at_work = checkpoint_bytes(config) * (1 + len(roles) * iterations), _FLOAT32 + _MOMENTS
     lines = [
-        _line("checkpoints", f"{kept}; checkpoints.keep = {config.checkpoints.keep}", size),
+        _line("checkpoints", f"{kept}; keep = {config.checkpoints.keep}", size),
         _line("the training at work", f"{_STEPS_KEPT} steps x {at_work} P", _STEPS_KEPT * at_work * parameters),
     ]
     if isinstance(config, SelfTraining) and config.rounds_are_one_training:

@@ -91,8 +91,8 @@ def shape_of(base_model: str) -> tuple[Shape, str]:
         if folder.name.startswith(name):
             return shape, f"{folder.name}: published shape of {name} ({base_model} has no config.json here)"
     raise SizingError(
-        f"base_model: {folder} has no config.json, and its name is not of a known shape: expected one that begins with "
-        f"{', '.join(PUBLISHED)}, got {folder.name!r}"
+        f"base_model: expected a folder with a model's config.json, got {folder}, which has none. Without the folder, "
+        f"only models are known whose names begin with {', '.join(PUBLISHED)}"
     )
 
 

@@ -143,14 +143,15 @@ def _sum_line(how: str, what: str, value: int) -> str:
 
 def _who(plan: Plan) -> list[str]:
     """The table stage x holder. A `*` works; the others are up."""
-    rows = [["stage", *(f"{name}{'' if name == 'trainer' else ' app'}" for name in _HOLDERS), "fullest GPU, GiB"]]
+    rows = [["stage", *(f"{name}{'' if name == 'trainer' else ' app'}" for name in _HOLDERS)]]
+    rows[0] += ["fullest GPU, GiB"] if plan.gpus else []
     up = {holder for stage in plan.stages for holder in stage.places}
     others = [app.name for app in plan.layout.apps if app.name in up - set(_HOLDERS)]
     rows[0][4:4] = others
     for stage in plan.stages:
         cells = [_cell(stage, name) for name in (*_HOLDERS, *others)]
         fullest = plan.fullest.get(stage.stage)
-        rows.append([stage.stage, *cells, f"{fullest:.1f}" if fullest else ""])
+        rows.append([stage.stage, *cells, *([f"{fullest:.1f}" if fullest else ""] if plan.gpus else [])])
     title = "Who holds which GPU in an iteration (* works; GPUs are numbered from 0)"
     if not plan.gpus:
         title = "Who works when in an iteration (* works; all on the CPU)"

@@ -103,7 +103,10 @@ def test_a_trainer_on_several_nodes_gets_its_settings_and_requirements() -> None
         (("nosuch",), "preset 'nosuch': no such preset"),
         (("rzero-qwen3-4b", "--gpus", "65"), "--gpus: expected 1 to 64, got 65"),
         (("demo", "--gpus", "2"), "--gpus: expected a preset that EasyR1 trains and vLLM serves"),
-        (("rzero-qwen3-4b", "--set", "base_model=models/Other"), "base_model: models/Other has no config.json"),
+        (
+            ("rzero-qwen3-4b", "--set", "base_model=models/Other"),
+            "base_model: expected a folder with a model's config.json, got models/Other, which has none",
+        ),
         (("rzero-qwen3-4b", "--set", "serving.applications=nosuch"), "serving.applications: nosuch: no such file"),
     ],
 )

@@ -46,7 +46,7 @@ def test_a_shape_is_read_from_the_model_s_config() -> None:
 
 
 def test_a_model_whose_shape_is_unknown_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SizingError, match="models/Other-9B has no config"):
+    with pytest.raises(SizingError, match="got models/Other-9B, which has none"):
         shape_of("models/Other-9B")
     (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
     with pytest.raises(SizingError, match="model_type: expected one of llama, qwen2, qwen3, got 'mixtral'"):
