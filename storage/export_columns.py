@@ -86,6 +86,12 @@ def columns_of(what: What, oracles: Iterable[str], *, texts: bool) -> tuple[Colu
     return (*VOTE_COLUMNS, TEXT_COLUMN) if texts else VOTE_COLUMNS
 
 
+def table_of(columns: Iterable[Column]) -> str:
+    """The columns' names, types and descriptions as a table in Markdown."""
+    rows = [f"| `{column.name}` | {column.type} | {column.description} |" for column in columns]
+    return "\n".join(["| column | type | what it has |", "|---|---|---|", *rows])
+
+
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     fields = [pa.field(column.name, pa.type_for_alias(column.type), column.nullable) for column in columns]
     return pa.schema(fields)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastapi import Depends, FastAPI, params
 
-from services.api import examples, metrics, problems
+from services.api import description, metrics, problems
 from services.api.access.body_limit import BodyLimit
 from services.api.access.headers import SAFE, DefaultHeaders
 from services.api.access.keys import needs
@@ -45,10 +45,6 @@ from storage.rows import Scope
 from storage.session import Store
 
 PREFIX = "/api/v1"
-_DESCRIPTION = """Runs of the co-evolution loop, their questions with every vote, labels, checkpoints and figures.
-
-Shares lie in [0, 1] and come with their 95% interval and with n, the number of items that they rest on. Errors are
-`application/problem+json`."""
 
 
 def create_app(
@@ -82,7 +78,7 @@ def create_app(
     app = FastAPI(
         title="coevo",
         version="1",
-        description=_DESCRIPTION,
+        description=description.INTRODUCTION,
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
@@ -136,7 +132,7 @@ def create_app(
     app.include_router(metrics.router, dependencies=dependencies("read"), responses=refusals)
 
     dashboard.install(app)
-    examples.install(app)
+    description.install(app)
 
     @app.get("/healthz", tags=["health"], dependencies=[known_parameters], responses=documented(422))
     @in_own_threads("health", 1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
@@ -32,18 +33,6 @@ class FieldProblem(BaseModel):
 class Problem(BaseModel):
     """The body of an error."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "type": "about:blank",
-                "title": "Unprocessable Content",
-                "status": 422,
-                "detail": "query.limit: Input should be less than or equal to 200",
-                "errors": [{"field": "query.limit", "message": "Input should be less than or equal to 200"}],
-            }
-        }
-    )
-
     type: str = "about:blank"
     title: str
     status: int
@@ -52,12 +41,12 @@ class Problem(BaseModel):
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route for the errors that it may answer with."""
-    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    return {
-        status: {"model": Problem, "description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: schema}}
-        for status in statuses
-    }
+    """The `responses` of a route for the errors that it may answer with (description.py adds their media type)."""
+    return {status: {"model": Problem, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
+def problem(status: int, detail: str, errors: Sequence[FieldProblem] = ()) -> Problem:
+    return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=[*errors])
 
 
 def invalid(field: str, message: str, where: str = "body") -> RequestValidationError:
@@ -120,6 +109,5 @@ def _shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def _answer(status: int, detail: str, errors: list[FieldProblem] | None = None, headers: Any = None) -> JSONResponse:
-    problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors or [])
-    return JSONResponse(problem.model_dump(), status, headers, MEDIA_TYPE)
+def _answer(status: int, detail: str, errors: Sequence[FieldProblem] = (), headers: Any = None) -> JSONResponse:
+    return JSONResponse(problem(status, detail, errors).model_dump(), status, headers, MEDIA_TYPE)

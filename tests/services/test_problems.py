@@ -13,7 +13,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from services.api.access.body_limit import LARGEST
+from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
+from services.api.examples.problems import PROBLEMS
 from storage import queries
 from storage.rows import PoolRow
 from storage.session import Store
@@ -77,6 +79,30 @@ def test_a_refused_request_is_answered_with_a_problem(api: TestClient, path: str
     assert detail in problem["detail"]
     if status == 422:
         assert problem["errors"][0]["field"] == problem["detail"].split(": ")[0]
+
+
+def test_the_examples_of_errors_are_what_the_api_answers(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite)
+    api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=True), "http://localhost")
+    reader, person = (
+        {"Authorization": f"Bearer {new_key(sqlite, name, scopes)}"}
+        for name, scopes in (("reader", ["read"]), ("person", ["read", "label"]))
+    )
+    samples = f"{PREFIX}{ITERATION}/samples"
+    answers = [
+        api.get(f"{PREFIX}/runs?after=nobody", headers=reader),
+        api.get(f"{PREFIX}/runs"),
+        api.post(f"{PREFIX}/runs", headers=reader),
+        api.get(f"{PREFIX}/runs/nobody", headers=reader),
+        api.get(f"{PREFIX}/runs/{RUN}/export?iterations=2", headers=reader),
+        api.post(samples, headers=person, json={"x": "x" * LARGEST}),
+        api.post(samples, headers={**person, "Content-Type": "text/plain"}, content="x"),
+        api.get(f"{PREFIX}{ITERATION}/questions?limit=201", headers=reader),
+    ]
+    with sqlite.write() as session:
+        session.execute(text("DROP TABLE pool_jobs"))
+    answers.append(api.get(f"{PREFIX}/pool", headers=reader))
+    assert [answer.json() for answer in answers] == list(PROBLEMS.values())
 
 
 def test_every_route_refuses_a_parameter_that_it_does_not_have(api: TestClient) -> None:

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.api.problems import MEDIA_TYPE, Problem, documented
+from services.api.problems import MEDIA_TYPE, Problem, documented, problem
 
 # The refusals of a route that writes: a body that is not text or too large (body_limit.py), and those of `same_site`.
 REFUSALS = documented(400, 403, 413, 415)
@@ -44,8 +44,8 @@ class OwnMachineOnly:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and (problem := _refusal(scope, Headers(scope=scope))) is not None:
-            answer = JSONResponse(problem.model_dump(), problem.status, media_type=MEDIA_TYPE)
+        if scope["type"] in ("http", "websocket") and (refusal := _refusal(scope, Headers(scope=scope))) is not None:
+            answer = JSONResponse(refusal.model_dump(), refusal.status, media_type=MEDIA_TYPE)
             await answer(scope, receive, send)
             return
         await self.app(scope, receive, send)
@@ -55,12 +55,12 @@ def _refusal(scope: Scope, headers: Headers) -> Problem | None:
     host, fetch_site = headers.get("host", ""), headers.get("sec-fetch-site", "none")
     if not _is_own(host):
         detail = f"Host: expected localhost or a loopback address, as the API asks for no keys; got {host[:100]!r}"
-        return Problem(title="Misdirected Request", status=421, detail=detail)
+        return problem(421, detail)
     # Browsers send it with every request. "none" is an address that a person typed. "same-site" is another port of this
     # host.
     if fetch_site not in ("none", "same-origin") and not _opens_a_page(scope, headers):
         detail = f"Sec-Fetch-Site: expected same-origin or none, as the API asks for no keys; got {fetch_site[:100]!r}"
-        return Problem(title="Forbidden", status=403, detail=detail)
+        return problem(403, detail)
     return None
 
 

@@ -26,7 +26,7 @@ from services.api.schemas import Manifest, RecordManifest, RowCounts
 from services.record_exports import export_records
 from storage import queries
 from storage.errors import StoreError
-from storage.export_columns import What
+from storage.export_columns import QUESTION_COLUMNS, TEXT_COLUMN, VOTE_COLUMNS, What, oracle_columns, table_of
 from storage.export_files import Export, NotFinal, PlainFormat
 from storage.export_selection import ITERATIONS_HELP, Selection, iterations_of, parse_iterations
 from storage.exports import Format, export
@@ -82,13 +82,24 @@ def _file_responses(*kinds: Format) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": "The file", "content": media_types}, **documented(404, 409)}
 
 
-@router.get(_RUN, response_class=FileResponse, responses=_file_responses())
-async def get_export(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> FileResponse:
-    """Questions of a run with their labels, or the votes on them. The filters are those of the list of questions.
+_ABOUT_EXPORT = f"""Questions of a run with their labels, or the votes on them. The filters are those of the list of
+questions.
 
-    The same rows give the same bytes. An interrupted download can be continued with `Range`. The `ETag` is the file's
-    sha256.
-    """
+The same rows give the same bytes. An interrupted download can be continued with `Range`. The `ETag` is the file's
+sha256. A seed is a text in JSONL, and a number in the other formats.
+
+A row of `what=questions`, in which `ORACLE` stands for the name of each oracle that graded some of them:
+
+{table_of((*QUESTION_COLUMNS, *oracle_columns("ORACLE")))}
+
+A row of `what=votes`:
+
+{table_of((*VOTE_COLUMNS, TEXT_COLUMN))}
+"""
+
+
+@router.get(_RUN, response_class=FileResponse, responses=_file_responses(), description=_ABOUT_EXPORT)
+async def get_export(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> FileResponse:
     return _response(await _of_run(request, run, query), query.format)
 
 

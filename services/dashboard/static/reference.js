@@ -7,7 +7,8 @@ function colour(name) {
   return getComputedStyle(probe).color;
 }
 
-const [paper, ink, muted, line, link] = ["--paper", "--ink", "--muted", "--line", "--c-solver"].map(colour);
+const names = ["--paper", "--ink", "--muted", "--line", "--c-solver", "--right", "--wrong"];
+const [paper, ink, muted, line, link, right, wrong] = names.map(colour);
 probe.remove();
 const options = {
   disableSearch: true, // it runs in a worker made of a text, which the content security policy forbids
@@ -18,6 +19,8 @@ const options = {
   theme: {
     colors: {
       primary: { main: link },
+      success: { main: right },
+      error: { main: wrong },
       text: { primary: ink, secondary: muted },
       border: { dark: line, light: line },
       gray: { 50: paper, 100: paper },
@@ -33,6 +36,19 @@ const options = {
     },
   },
 };
+// Redoc asks another server for the logo in its menu, and leaves it out if it cannot be loaded. Here no script loads an
+// image, so nothing is requested that the content security policy would block.
+const { prototype } = HTMLImageElement;
+const { setAttribute } = prototype;
+/** @param {string} name @param {string} value */
+prototype.setAttribute = function (name, value) {
+  if (name !== "src") setAttribute.call(this, name, value);
+};
+Object.defineProperty(prototype, "src", {
+  set() {
+    this.dispatchEvent(new Event("error"));
+  },
+});
 // Redoc reads the colours only once.
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
 window.Redoc.init("/api/openapi.json", options, document.getElementById("reference"));
