@@ -49,11 +49,16 @@ class Fault:
         in_this_setting = name == self.setting or name.startswith(f"{self.setting}.")
         return replace(self, setting=name if in_this_setting else self.setting, source=source)
 
-    def __str__(self) -> str:
+    @property
+    def problem(self) -> str:
+        """The fault without the name of its setting."""
         problem = self.got if self.expected is None else f"expected {self.expected}, got {self.got}"
+        return problem + (f"; {self.remedy}" if self.remedy else "")
+
+    def __str__(self) -> str:
         inside = self.source is not None and f"{self.setting}=" not in self.source
         subject = self.setting if self.source is None else f"{self.source}: {self.setting}" if inside else self.source
-        return f"{subject}: {problem}" + (f"; {self.remedy}" if self.remedy else "")
+        return f"{subject}: {self.problem}"
 
 
 def listed(faults: Sequence[Fault]) -> str:

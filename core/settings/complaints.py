@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,27 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from core.faults import Fault
 from core.settings.names import nearest_settings, setting_names
-from core.suggestions import nearest
+from core.validation import fault_of, name_of
 
-MOST, MAX_CHARS = 20, 100  # faults of one tree; characters of a name or a value in a message
-# What pydantic's errors expect, by their type; the names in braces are pydantic's.
-_EXPECTED = {
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "a table of settings"),
-    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
-    "string_type": "a text",
-    "string_pattern_mismatch": "a text that matches {pattern}",
-    "finite_number": "a finite number",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "literal_error": "{expected}",
-    "union_tag_invalid": "one of {expected_tags}",
-}
-_QUOTED = re.compile(r"'([^']+)'")
+MOST = 20  # faults of one tree
 
 
 def faults_of(
@@ -61,43 +42,17 @@ def _either(first: Fault, second: Fault) -> Fault:
 def _fault(
     details: Mapping[str, Any], tree: Mapping[str, Any], kind: type[BaseModel], other: type[BaseModel] | None
 ) -> Fault:
-    type_, value, context = details["type"], details["input"], details.get("ctx", {})
-    setting = _setting(details["loc"], tree, missing=type_ == "missing")
+    type_ = details["type"]
+    setting = name_of(details["loc"], tree, missing=type_ == "missing")
     if type_ == "extra_forbidden":
-        return _unknown(setting, value, tree, kind, other)
+        return _unknown(setting, details["input"], tree, kind, other)
     if type_ == "value_error":
-        return Fault.under(setting, str(context["error"]))
-    if type_ in ("missing", "union_tag_not_found"):
-        return Fault(setting if type_ == "missing" else f"{setting}.type", "none", "a value")
+        return fault_of(setting, details)
+    if type_ == "union_tag_not_found":
+        return fault_of(f"{setting}.type", {**details, "type": "missing"})
     if type_ == "union_tag_invalid":
-        setting, value = f"{setting}.type", context["tag"]
-    if type_ not in _EXPECTED:
-        return Fault(setting or "run", f"{details['msg']} (got {shown(value)})")
-    whole = {name: int(bound) for name, bound in context.items() if isinstance(bound, float) and bound.is_integer()}
-    expected = _EXPECTED[type_].format(**{**context, **whole})
-    suggestion = nearest(value, _QUOTED.findall(expected)) if isinstance(value, str) else None
-    return Fault(setting or "run", shown(value), expected, suggestion and f"did you mean {suggestion!r}?")
-
-
-def shown(value: Any) -> str:
-    """A value as it is shown in a message."""
-    return "none" if value is None else repr(value)[:MAX_CHARS]
-
-
-def _setting(location: Sequence[int | str], tree: Any, *, missing: bool) -> str:
-    """The dotted name of pydantic's location, which also has the types of variants in it.
-
-    A part that is not in what was validated is such a type, except the name of a `missing` setting at the end.
-    """
-    parts = []
-    for number, part in enumerate(location, 1):
-        children = dict(enumerate(tree)) if isinstance(tree, list | tuple) else tree
-        if isinstance(children, Mapping) and part in children:
-            tree = children[part]
-            parts.append(str(part))
-        elif missing and number == len(location):
-            parts.append(str(part))
-    return ".".join(parts)[:MAX_CHARS]
+        return fault_of(f"{setting}.type", {**details, "input": details["ctx"]["tag"]})
+    return fault_of(setting or "run", details)
 
 
 def _unknown(

@@ -18,9 +18,10 @@ from pydantic import BaseModel, ValidationError
 from core.errors import CoevoError
 from core.faults import Fault
 from core.methods import METHODS, Method
-from core.settings.complaints import MAX_CHARS, MOST, faults_of
+from core.settings.complaints import MOST, faults_of
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.suggestions import no_such
+from core.validation import MAX_CHARS
 
 Settings = TypeVar("Settings", bound=BaseModel)
 

@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from core.settings.parsing import ConfigError
+from core.validation import fault_of
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, written
 from orchestrator.installation.home import home
 from services.record_exports import export_records
@@ -135,7 +136,7 @@ def _filter(
     except ValidationError as error:
         first = error.errors()[0]
         option = str(first["loc"][0]).replace("_", "-")
-        raise ConfigError(f"--{option}: {first['msg']}, got {first['input']!r}") from error
+        raise ConfigError(str(fault_of(f"--{option}", first))) from error
 
 
 def _export(selection: Selection, file: Path, as_json: bool) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +17,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
+from core.faults import Fault
+from core.validation import fault_of, name_of
 from services.api.access.headers import SAFE
 from storage.errors import NotThere, UnreadableSettings
 
@@ -92,17 +96,45 @@ def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    errors = error.errors()
-    fields = [
-        FieldProblem(
-            field=_shortened(".".join(str(part) for part in problem["loc"]), LONGEST_NAME),
-            message=_shortened(problem["msg"], _LONGEST_MESSAGE),
-        )
-        for problem in errors[:_MOST_ERRORS]
-    ]
+    by_field: dict[str, list[dict[str, Any]]] = {}
+    for details in error.errors():
+        by_field.setdefault(_field_of(details, error.body), []).append(details)
+    fields = [_field_problem(name, by_field[name]) for name in islice(by_field, _MOST_ERRORS)]
     listed = "; ".join(f"{problem.field}: {problem.message}" for problem in fields)
-    others = len(errors) - len(fields)
+    others = len(by_field) - len(fields)
     return _answer(422, f"{listed}; and {others:,} more" if others else listed, fields)
+
+
+def _field_of(details: dict[str, Any], body: Any) -> str:
+    """The field that an error is about. The errors of all variants that a value may have are about the same field."""
+    part, *names = details["loc"]
+    if details.get("type") == "json_invalid":
+        return str(part)
+    if "type" in details and part == "body":
+        return ".".join(filter(None, (part, name_of(names, body, missing=details["type"] == "missing"))))
+    # In a query, pydantic also numbers the values of a parameter that is repeated.
+    return ".".join(map(str, (part, *names) if part == "body" else (part, *names[:1])))
+
+
+def _field_problem(name: str, errors: Sequence[dict[str, Any]]) -> FieldProblem:
+    faults = [_fault_of(name, details) for details in errors]
+    fault, variants = faults[0], [*dict.fromkeys(fault.expected for fault in faults if fault.expected)]
+    if len(variants) > 1:
+        fault = replace(fault, expected=f"{', '.join(variants[:-1])} or {variants[-1]}")
+    return FieldProblem(
+        field=_shortened(fault.setting, LONGEST_NAME), message=_shortened(fault.problem, _LONGEST_MESSAGE)
+    )
+
+
+def _fault_of(name: str, details: dict[str, Any]) -> Fault:
+    match details.get("type"):
+        case None:  # one that a route has raised
+            return Fault(name, details["msg"])
+        case "json_invalid":
+            return Fault(name, f"expected JSON; character {details['loc'][-1]}: {details['ctx']['error']}")
+        case "extra_forbidden":
+            return Fault(name, "there is no such field")
+    return fault_of(name, details)
 
 
 def _shortened(text: str, limit: int) -> str:

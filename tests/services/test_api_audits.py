@@ -99,7 +99,7 @@ def test_a_sample_that_cannot_be_drawn_is_refused_with_the_reason(api: TestClien
         api.post(f"{PREFIX}/runs/nobody/iterations/1/samples", json={"oracle": "human", "size": 5}).status_code == 404
     )
     too_many = draw(api, LARGEST_SAMPLE + 1, status=422)
-    assert too_many["detail"] == "body.size: Input should be less than or equal to 10000"
+    assert too_many["detail"] == "body.size: expected at most 10000, got 10001"
     with pytest.raises(AuditError, match="exact has graded it without a sample already"):
         draw_sample(store, RUN, 1, "exact", 2)
     assert [row.question_id for row in draw_sample(store, RUN, 1, "judge", 4)] == [

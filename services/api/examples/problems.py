@@ -6,7 +6,7 @@ from typing import Any
 
 from services.api.problems import FieldProblem, problem
 
-_WRONG = FieldProblem(field="query.limit", message="Input should be less than or equal to 200")
+_WRONG = FieldProblem(field="query.limit", message="expected at most 200, got 201")
 _ERRORS = (
     problem(400, "after: expected `next` of a page in the same order, got 'nobody'"),
     problem(401, "Authorization: expected `Bearer KEY`, got none"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -107,8 +107,7 @@ def _problem(fault: Fault) -> dict[str, Any]:
     """A fault in the form of FastAPI's errors. One without a source is in the preset's own file."""
     if fault.source is None:
         return {"loc": ("body", "preset"), "msg": str(fault)}
-    message = str(replace(fault, source=None)).removeprefix(f"{fault.setting}: ")
-    return {"loc": ("body", "overrides", fault.setting), "msg": message}
+    return {"loc": ("body", "overrides", fault.setting), "msg": fault.problem}
 
 
 @cache
