@@ -26,6 +26,7 @@ import httpx
 
 __all__ = ["LARGEST_PAGE", "ApiError", "Client"]
 LARGEST_PAGE = 200  # entries, of a list
+_PREFIX = "/api/v1"
 
 
 class ApiError(Exception):
@@ -36,7 +37,8 @@ class ApiError(Exception):
 class Client:
     """The API at `url`. `key` is sent if there is one; `timeout_s` is how long a request waits for the next bytes.
 
-    `path` is a route without `/api/v1`, and parameters that are None are left out. Every method raises `error`.
+    `path` is a route without `/api/v1`, such as `/runs`, and parameters that are None are left out. Every method raises
+    `error`, whose message names the address that was asked.
     """
 
     url: str
@@ -49,14 +51,17 @@ class Client:
         return self.send("GET", path, params=_given(parameters))
 
     def items(self, path: str, **parameters: Any) -> Iterator[Any]:
-        """The entries of a list, from all its pages one after another."""
-        parameters = {"limit": LARGEST_PAGE, **_given(parameters)}
+        """The entries of a list that comes in pages, from all its pages one after another."""
+        parameters = _given(parameters)
         while True:
             page = self.send("GET", path, params=parameters)
+            if not isinstance(page, dict) or not {"items", "next"} <= page.keys():
+                raise self.error(f"{self._address(path)}: expected a list in pages, got {_shape(page)}; use get")
             yield from page["items"]
             if page["next"] is None:
                 return
-            parameters = {**parameters, "after": page["next"]}
+            # Only a list in pages has the parameter `limit`.
+            parameters = {"limit": LARGEST_PAGE, **parameters, "after": page["next"]}
 
     def send(self, method: str, path: str, **options: Any) -> Any:
         """The answer to a request, as JSON; `options` are those of `httpx.request`."""
@@ -65,7 +70,8 @@ class Client:
             try:
                 return response.json()
             except ValueError as error:
-                raise self.error(f"{self.url}: expected JSON, from a server that is not coevo's API") from error
+                address = self._address(path)
+                raise self.error(f"{address}: expected JSON, from a server that is not coevo's API") from error
 
     def export(self, path: str, to: Path, **parameters: Any) -> dict[str, Any]:
         """Download the export of a route to `to`, and return its manifest.
@@ -109,13 +115,24 @@ class Client:
             headers = {**headers, "Authorization": f"Bearer {self.key}"}
         options = {"headers": headers, "timeout": self.timeout_s, "trust_env": False, **options}
         try:
-            with httpx.stream(method, f"{self.url.rstrip('/')}/api/v1{path}", **options) as response:
+            with httpx.stream(method, self._address(path), **options) as response:
                 if not response.is_success:
                     response.read()
-                    raise self.error(f"{self.url}: {_reason(response)}")
+                    raise self.error(f"{self._address(path)}: {_reason(response)}")
                 yield response
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise self.error(f"{self.url}: no answer from the API (`coevo up` starts it): {error}") from error
+
+    def _address(self, path: str) -> str:
+        if not path.startswith("/") or path.startswith(_PREFIX):
+            route = path.removeprefix(_PREFIX).lstrip("/")
+            raise self.error(f"path: expected a route without {_PREFIX}, such as /{route}, got {path!r}")
+        return f"{self.url.rstrip('/')}{_PREFIX}{path}"
+
+
+def _shape(answer: Any) -> str:
+    """What an answer is, in a few words: a list, or the names of its fields."""
+    return f"an object with {', '.join(list(answer)[:10])}" if isinstance(answer, dict) else "a whole list"
 
 
 def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from api_examples import QUESTIONS, RUN, fill
 
 from services.api.app import create_app
 from services.api.client import ApiClient
+from services.client import ApiError, Client
 from storage.session import Store
 from tests.api_server import served
 
@@ -84,3 +85,22 @@ def test_a_program_with_httpx_alone_reads_lists_and_exports(python: Path, sqlite
     assert len(target.read_text().splitlines()) == typed.rows == 8
     assert [question["index"] for question in result["questions"]] == [*range(len(QUESTIONS))]
     assert "HTTP 404: run nobody: no such run" in result["refused"]
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("/rusn", "{url}/api/v1/rusn: HTTP 404: Not Found"),
+        ("runs", "path: expected a route without /api/v1, such as /runs, got 'runs'"),
+        ("/api/v1/runs", "path: expected a route without /api/v1, such as /runs, got '/api/v1/runs'"),
+        ("/pool", "{url}/api/v1/pool: expected a list in pages, got a whole list; use get"),
+        ("/runs/demo/agreement", "{url}/api/v1/runs/demo/agreement: expected a list in pages, got an object with "),
+    ],
+)
+def test_a_wrong_path_is_refused_with_the_address_that_was_asked(
+    sqlite: Store, tmp_path: Path, path: str, complaint: str
+) -> None:
+    fill(sqlite)
+    with served(create_app(sqlite, tmp_path, ask_for_keys=False)) as url, pytest.raises(ApiError) as refused:
+        list(Client(url).items(path))
+    assert str(refused.value).startswith(complaint.format(url=url))
