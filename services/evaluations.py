@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +13,7 @@ from statistics import fmean
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
-from core.statistics.accuracy import accuracy_of, pass_at_1_by_level
+from core.statistics.accuracy import accuracy_of, accuracy_of_sums, pass_at_1_by_level
 from core.statistics.consistency import ConsistencyPoint, by_consistency
 from core.statistics.curves import CurvePoint, Tally, curve
 from core.statistics.estimates import Estimate, mean_share
@@ -32,6 +32,7 @@ from core.types import (
 from services.drift.series import accuracies
 from storage import queries
 from storage.errors import NotThere, StoreError
+from storage.queries.evaluations import EvaluationSums
 from storage.queries.runs import RUN_NAME
 from storage.rows import EvaluationRow
 from storage.texts import evaluation_path, read_texts
@@ -78,6 +79,16 @@ def servable_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpo
 
 
 @dataclass(frozen=True, slots=True)
+class ListedEvaluation(EvaluationRow):
+    """What a model was asked, and how many answers were right so far. The figures are those of `EvaluationFigures`;
+    None before the first answer."""
+
+    pass_at_1: Estimate | None
+    greedy: Estimate | None
+    majority: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationFigures:
     """The figures of one evaluation. If `samples` is 0, there are only greedy answers, and all figures are of them.
 
@@ -118,6 +129,18 @@ class Record:
     answers: list[EvaluatedAnswer]
     judged: list[JudgedAnswer]
     texts: list[str] | None
+
+
+def with_accuracy(session: Session, rows: Sequence[EvaluationRow]) -> list[ListedEvaluation]:
+    """The same evaluations with their accuracy."""
+    sums = queries.evaluations.sums_by_id(session, [row.id for row in rows])
+    return [_listed(row, sums.get(row.id)) for row in rows]
+
+
+def _listed(row: EvaluationRow, sums: EvaluationSums | None) -> ListedEvaluation:
+    accuracy = accuracy_of_sums(sums.shares, sums.greedy, sums.majority) if sums else None
+    figures = (accuracy.pass_at_1, accuracy.greedy, accuracy.majority) if accuracy else (None, None, None)
+    return ListedEvaluation(*(getattr(row, field.name) for field in fields(row)), *figures)
 
 
 def figures_of(session: Session, key: str) -> EvaluationFigures | None:

@@ -40,13 +40,12 @@ from services.client import Client
 from services.comparison import Comparison
 from services.configuration import Configuration
 from services.costs import RunCosts
-from services.evaluations import EvaluationFigures, Record
+from services.evaluations import EvaluationFigures, ListedEvaluation, Record
 from services.matrix import MatrixCell
 from services.model_comparison import ModelComparison
 from services.settings_comparison import SettingsComparison
 from storage.rows import (
     AlertRow,
-    EvaluationRow,
     Job,
     KeyRow,
     QuestionSummary,
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ApiClient", "ApiError"]
 _ALERT, _KEY, _JOB, _STAGE = TypeAdapter(AlertRow), TypeAdapter(KeyRow), TypeAdapter(Job), TypeAdapter(Stage)
-_EVALUATION, _EVALUATION_FIGURES = TypeAdapter(EvaluationRow), TypeAdapter(EvaluationFigures)
+_EVALUATION, _EVALUATION_FIGURES = TypeAdapter(ListedEvaluation), TypeAdapter(EvaluationFigures)
 _COMPARISON, _MODEL_COMPARISON = TypeAdapter(Comparison), TypeAdapter(ModelComparison)
 _COSTS, _RECORD, _TRAINING_ROLLOUT = TypeAdapter(RunCosts), TypeAdapter(Record), TypeAdapter(TrainingRollout)
 _TRAINING_ROLLOUT_TEXT = TypeAdapter(TrainingRolloutText)
@@ -183,8 +182,9 @@ class ApiClient:
         """One checkpoint with its files, and which checkpoints were trained from which."""
         return CheckpointDetail.model_validate(self._get(f"/runs/{run}/checkpoints/{role}/{iteration}", {}))
 
-    def all_evaluations(self, run: str | None = None) -> list[EvaluationRow]:
-        """What models were asked: those of `coevo evaluate`, the newest first, or those of a run in their order."""
+    def all_evaluations(self, run: str | None = None) -> list[ListedEvaluation]:
+        """What models were asked, with their accuracy: evaluations of `coevo evaluate`, the newest first, or those of a
+        run in their order."""
         rows = self._get("/evaluations", {} if run is None else {"run": run})
         return [_EVALUATION.validate_python(row) for row in rows]
 

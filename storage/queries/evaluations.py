@@ -176,7 +176,7 @@ def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Ev
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSums:
-    """The results of a checkpoint on a benchmark, summed over its items.
+    """The results of a model, which is a checkpoint if a run evaluated it, on a benchmark, summed over its items.
 
     `shares` sums each item's share of right samples. `greedy` and `majority` count the items that were right.
     """
@@ -189,16 +189,32 @@ class EvaluationSums:
     majority: int
 
 
+def _figures() -> list[Any]:
+    """What `_sums` reads, summed over the items of a group."""
+    row = EvaluatedItems
+    right = cast(row.correct, Float) / row.samples
+    sums = [func.max(row.samples), func.count(), func.sum(right), func.sum(right * right)]
+    return sums + [func.sum(cast(column, Integer)) for column in (row.greedy_correct, row.majority_correct)]
+
+
+def _sums(
+    model: str, benchmark: str, samples: int, n: int, total: float, squares: float, greedy: int, majority: int
+) -> EvaluationSums:
+    return EvaluationSums(model, benchmark, samples, Sums(n, total, squares), greedy, majority)
+
+
 def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
     """The results of every checkpoint of a run on every benchmark, as the run evaluated it, by iteration."""
     key = (Checkpoints.iteration, Evaluations.model, Evaluations.benchmark)
-    row = EvaluatedItems
-    right = cast(row.correct, Float) / row.samples
-    figures: list[Any] = [func.max(row.samples), func.count(), func.sum(right), func.sum(right * right)]
-    figures += [func.sum(cast(column, Integer)) for column in (row.greedy_correct, row.majority_correct)]
-    joined = select(*key, *figures).join(Checkpoints).join(row, row.evaluation_id == Evaluations.id)
+    joined = select(*key, *_figures()).join(Checkpoints)
+    joined = joined.join(EvaluatedItems, EvaluatedItems.evaluation_id == Evaluations.id)
     statement = joined.where(Evaluations.run == run).group_by(*key).order_by(*key)
-    return [
-        EvaluationSums(checkpoint, benchmark, samples, Sums(n, total, squares), greedy, majority)
-        for _, checkpoint, benchmark, samples, n, total, squares, greedy, majority in session.execute(statement)
-    ]
+    return [_sums(*values) for _, *values in session.execute(statement)]
+
+
+def sums_by_id(session: Session, keys: Sequence[str]) -> dict[str, EvaluationSums]:
+    """The results of those evaluations, of the ones with these ids, that have any."""
+    key = (Evaluations.id, Evaluations.model, Evaluations.benchmark)
+    joined = select(*key, *_figures()).join(EvaluatedItems, EvaluatedItems.evaluation_id == Evaluations.id)
+    statement = joined.where(Evaluations.id.in_(keys)).group_by(*key)
+    return {id_: _sums(*values) for id_, *values in session.execute(statement)}

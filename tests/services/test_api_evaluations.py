@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
 from services.api.client import ApiClient
+from storage import queries
 from storage.session import Store
 from tests.api_server import served
 
@@ -40,6 +41,18 @@ def test_evaluations_are_listed_apart_from_those_of_runs(api: TestClient, key: s
     [of_run] = get(api, "", run=RUN)
     assert (of_run["run"], of_run["model"], of_run["benchmark"]) == (RUN, f"{RUN}/solver/1", "micro")
     assert api.get(f"{PREFIX}/evaluations", params={"run": "nosuch"}).status_code == 404
+
+
+def test_the_list_has_the_accuracy_of_each_evaluation(store: Store, api: TestClient, key: str) -> None:
+    with store.write() as session:
+        empty = queries.evaluations.begin_evaluation(session, model="/models/new", benchmark="micro", manifest={})
+    listed = {row["id"]: row for row in [*get(api, ""), *get(api, "", run=RUN)]}
+    assert len(listed) == 3
+    for name in ("pass_at_1", "greedy", "majority"):
+        for id_ in listed.keys() - {empty.id}:
+            assert listed[id_][name] == pytest.approx(get(api, f"/{id_}")[name]), (id_, name)
+        assert listed[empty.id][name] is None
+    assert listed[key]["pass_at_1"]["n"] == 8
 
 
 def test_figures_have_their_intervals_and_the_manifest(api: TestClient, key: str) -> None:

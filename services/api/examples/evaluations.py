@@ -22,6 +22,11 @@ _EVALUATION = {
     "created_at": BEGUN,
     "finished_at": ENDED,
 }
+_ACCURACY = {
+    "pass_at_1": estimate(0.4, 0.2406, 0.5594, 30),
+    "greedy": estimate(0.5, 0.3315, 0.6685, 30),
+    "majority": estimate(0.4, 0.2459, 0.5768, 30),
+}
 
 
 def _point(iteration: int, values: list[float], lo: float, hi: float) -> dict[str, Any]:
@@ -72,14 +77,12 @@ EXAMPLES: dict[str, Any] = {
         "over": "all",
         "figure": estimate(0.7, 0.6333, 0.7592, 200),
     },
-    "EvaluationRow": _EVALUATION,
+    "ListedEvaluation": {**_EVALUATION, **_ACCURACY},
     "EvaluationFigures": {
         "evaluation": _EVALUATION,
         "questions": 30,
         "samples": 2,
-        "pass_at_1": estimate(0.4, 0.2406, 0.5594, 30),
-        "greedy": estimate(0.5, 0.3315, 0.6685, 30),
-        "majority": estimate(0.4, 0.2459, 0.5768, 30),
+        **_ACCURACY,
         "curve": [
             {
                 "k": 1,

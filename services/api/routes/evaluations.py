@@ -10,11 +10,18 @@ from pydantic import BaseModel
 
 from services.api.dependencies import After, Limit, ReadSession
 from services.api.problems import documented
-from services.evaluations import EvaluationFigures, Record, figures_of, record_of, records_of
+from services.evaluations import (
+    EvaluationFigures,
+    ListedEvaluation,
+    Record,
+    figures_of,
+    record_of,
+    records_of,
+    with_accuracy,
+)
 from storage import queries
 from storage.errors import NotThere
 from storage.queries.runs import RUN_NAME
-from storage.rows import EvaluationRow
 
 router = APIRouter(prefix="/evaluations", tags=["evaluations"])
 _LONGEST = 100_000  # characters of a reply that are returned
@@ -33,12 +40,13 @@ class RecordPage(BaseModel):
 
 
 @router.get("", responses=documented(404))
-def list_all_evaluations(session: ReadSession, run: Run = None) -> list[EvaluationRow]:
-    """What models were asked: those of `coevo evaluate`, the newest first, or those of a run in their order."""
+def list_all_evaluations(session: ReadSession, run: Run = None) -> list[ListedEvaluation]:
+    """What models were asked and how many answers were right: evaluations of `coevo evaluate`, the newest first, or
+    those of a run in their order."""
     if run is None:
-        return queries.evaluations.list_evaluations(session)
+        return with_accuracy(session, queries.evaluations.list_evaluations(session))
     queries.runs.get_run(session, run)
-    return queries.evaluations.of_run(session, run)
+    return with_accuracy(session, queries.evaluations.of_run(session, run))
 
 
 @router.get("/{evaluation}", responses=documented(404))
