@@ -9,13 +9,14 @@ from itertools import islice
 
 from sqlalchemy.orm import Session
 
-from core.statistics.remaining import Durations, Key, Remaining, remaining_of
+from core.statistics.remaining import Durations, Key, Remaining, first_unknown, remaining_of
 from core.types import Stage
 from storage import queries
 from storage.queries.run_list import RunFilter
 from storage.rows import ENDED, Run, RunDetail, StageRow
 
 _UNITS = {"h": 3600.0, "min": 60.0}
+_NO_PLAN = "this server does not know the stages of runs"
 _MOST_SIMILAR = 3  # runs, the newest ones, that the range is based on…
 _MOST_READ = 12  # …out of so many finished ones of the same preset…
 _MOST_LISTED = 100  # …among so many of that preset
@@ -29,6 +30,7 @@ class RunRemaining:
     stage: Stage | None
     of_stage: Remaining | None
     of_run: Remaining | None  # unless the run is stopped early
+    unknown: str | None  # why `of_run` is null, in a sentence
     similar: list[str]  # finished runs of the same preset that the range is based on, beside the run itself
 
 
@@ -60,7 +62,7 @@ def remaining_at(
     rows = {(row.iteration, row.stage): row for row in stages}
     to_come = [key for key in plan if key not in rows or rows[key].status != "done"]
     if not to_come:
-        return RunRemaining(None, None, None, None, [])
+        return RunRemaining(None, None, None, None, "all stages are done" if plan else _NO_PLAN, [])
     row = rows.get(to_come[0])
     # The stage of a process that died does not go on, although it stays "running" in the ledger.
     until = now if row is None else min(now, row.lease_expires)
@@ -68,7 +70,16 @@ def remaining_at(
     own, others = durations_of(rows.values()), [*similar.values()]
     of_stage = remaining_of(to_come[:1], elapsed, own, others)
     of_run = remaining_of(to_come, elapsed, own, others)
-    return RunRemaining(*to_come[0], of_stage, of_run, [*similar])
+    unknown = first_unknown(to_come, own, others)
+    return RunRemaining(*to_come[0], of_stage, of_run, unknown and _nothing_like(unknown), [*similar])
+
+
+def _nothing_like(key: Key) -> str:
+    iteration, stage = key
+    return (
+        f"nothing shows how long {stage} of iteration {iteration} takes: it was done in no earlier iteration of the "
+        "run, and in no finished run of the same preset and stages"
+    )
 
 
 def durations_of(stages: Iterable[StageRow]) -> dict[Key, float]:

@@ -76,6 +76,11 @@ def remaining_of(
     return total
 
 
+def first_unknown(to_come: Sequence[Key], own: Durations, similar: Sequence[Durations]) -> Key | None:
+    """The first of the stages `to_come` that nothing is known about; None if something is known about all."""
+    return next((key for key in to_come if duration_of(key, own, similar) is None), None)
+
+
 def _ratio(stage: Stage, own: Durations, run: Durations) -> float:
     """How many times as long as in `run` this run's stages took: the same stages if both have some, else all."""
     shared = own.keys() & run.keys()

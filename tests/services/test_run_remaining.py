@@ -65,7 +65,9 @@ def test_a_finished_run_of_the_same_preset_tells_how_long_another_takes(home: Ho
     assert of_stage["low"] == 0
     assert 2 * 34 * 1.5 - 61 <= of_stage["high"] <= 2 * 42 * 1.5 - 59
     assert of_run["low"] > of_stage["high"]
-    assert remaining(home, "before")["of_run"] is None
+    assert answer["unknown"] is None
+    done = remaining(home, "before")
+    assert (done["of_run"], done["unknown"]) == (None, "all stages are done")
 
 
 def test_the_terminal_of_a_run_has_the_remaining_time_of_its_stage(home: Home) -> None:
@@ -81,6 +83,19 @@ def test_a_run_of_another_preset_or_that_has_not_ended_tells_nothing(home: Home)
         queries.runs.set_run_status(session, "before", "failed")
     answer = remaining(home, "now")
     assert (answer["similar"], answer["of_stage"], answer["of_run"]) == ([], None, None)
+    assert "how long train_challenger of iteration 1 takes" in str(answer["unknown"])
+
+
+def test_the_first_stage_that_nothing_is_known_of_is_named(sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, "r")
+        finish(session, "r", 0, "evaluate", {}, 10.0)
+    with sqlite.read() as session:
+        stages = queries.ledger.stages_of(session, "r")
+    answer = remaining_at(START, stages, [(1, "evaluate"), (1, "train_solver"), (2, "train_solver")], {})
+    assert (answer.of_stage is None, answer.of_run) == (False, None)
+    assert answer.unknown is not None
+    assert "train_solver of iteration 1 " in answer.unknown
 
 
 def test_an_interrupted_stage_does_not_count(sqlite: Store) -> None:
@@ -147,4 +162,5 @@ def test_a_run_without_a_plan_has_no_remaining_time(sqlite: Store, tmp_path: Pat
     with sqlite.write() as session:
         queries.runs.create_run(session, name="r", config=CoEvolution())
     api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost")
-    assert api.get(f"{PREFIX}/runs/r/remaining").json()["of_run"] is None
+    answer = api.get(f"{PREFIX}/runs/r/remaining").json()
+    assert (answer["of_run"], answer["unknown"]) == (None, "this server does not know the stages of runs")

@@ -79,6 +79,7 @@ EXAMPLES: dict[str, Any] = {
         "stage": "train_solver",
         "of_stage": {"low": 31.0, "high": 64.0},
         "of_run": {"low": 380.0, "high": 790.0},
+        "unknown": None,
         "similar": ["earlier-demo"],
     },
     "LogEvent": {

@@ -91,7 +91,8 @@ def list_log(request: Request, session: ReadSession, run: RunName, lines: Lines 
 
 @router.get("/runs/{run}/remaining", responses=documented(404, 409))
 def get_remaining(request: Request, session: ReadSession, run: RunName) -> RunRemaining:
-    """The remaining time of the run and of its current stage, as a range of seconds; null where nothing is known."""
+    """The remaining time of the run and of its current stage, as a range of seconds. If that of the run is null,
+    `unknown` says why."""
     row = queries.runs.get_run(session, run)
     planned: Planned = request.app.state.planned
     return remaining_in(session, row, [*planned(queries.runs.config_from(row))])
