@@ -15,7 +15,7 @@ from storage.export_files import NotFinal
 from storage.queries.browse import QuestionFilter
 
 _ITERATIONS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-ITERATIONS_HELP = "An iteration such as 2, a range such as 1-3, or all"
+ITERATIONS_HELP = "An iteration such as 2, a range such as 1-3, a list of these such as 1,3-5, or all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,21 @@ class Selection:
         return {name: value for name, value in asdict(self.filters).items() if value not in (None, ())}
 
 
-def parse_iterations(text: str) -> range | None:
-    """The iterations that a text names: "2", "1-3", or "all", for which this is None. Raises `StoreError`."""
+def parse_iterations(text: str) -> tuple[range, ...] | None:
+    """The iterations that a text names: "2", "1-3", "1,3-5", or "all", for which this is None. Raises `StoreError`."""
     if text == "all":
         return None
+    ranges = tuple(_range_of(part) for part in text.split(","))
+    if not all(ranges):
+        expected = f"{ITERATIONS_HELP[0].lower()}{ITERATIONS_HELP[1:]}"
+        raise StoreError(f"iterations: expected {expected}, got {text[:100]!r}")
+    return ranges
+
+
+def _range_of(text: str) -> range:
+    """A number or a range; empty if the text is neither, or if the range ends before it begins."""
     matched = _ITERATIONS.fullmatch(text)
-    first, last = (int(matched[1]), int(matched[2] or matched[1])) if matched else (1, 0)
-    if first > last:
-        raise StoreError(f"iterations: expected a number such as 2, a range such as 1-3, or all, got {text[:100]!r}")
-    return range(first, last + 1)
+    return range(int(matched[1]), int(matched[2] or matched[1]) + 1) if matched else range(0)
 
 
 def iterations_of(session: Session, selection: Selection) -> tuple[int, ...]:
@@ -64,9 +70,10 @@ def iterations_of(session: Session, selection: Selection) -> tuple[int, ...]:
         if not labelled:
             raise NotFinal(f"run {run}: it has no iteration whose questions are all labelled yet")
         return tuple(labelled)
-    for end in (chosen[-1], chosen[0]):
+    for end in (max(part[-1] for part in chosen), min(part[0] for part in chosen)):
         queries.runs.refuse_missing_iteration(session, run, end)
-    for iteration in chosen:
+    iterations = sorted({iteration for part in chosen for iteration in part})
+    for iteration in iterations:
         if not queries.questions.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
-    return tuple(chosen)
+    return tuple(iterations)

@@ -43,8 +43,7 @@ def export(store: Store, root: Path, selection: Selection, kind: Format, texts: 
     has_texts = [_keeps_texts(texts, run, iteration) for iteration in iterations] if selection.texts else []
     shown = audits if selection.depends_on_audits() else None
     version = version_of(SCHEMA_VERSION, selection.what, iterations, selection.described_filters(), shown, has_texts)
-    span = f"{iterations[0]}-{iterations[-1]}" if len(iterations) > 1 else f"{iterations[0]}"
-    path = root / run / f"{run}-{span}-{selection.what}-{version}.{SUFFIXES[kind]}"
+    path = root / run / f"{run}-{_span(iterations)}-{selection.what}-{version}.{SUFFIXES[kind]}"
 
     def write(path: Path) -> dict[str, Any]:
         described = {
@@ -64,6 +63,14 @@ def export(store: Store, root: Path, selection: Selection, kind: Format, texts: 
     exported = written_once(path, write)
     remove_old(path.parent, _MOST_FILES)
     return exported
+
+
+def _span(iterations: Sequence[int]) -> str:
+    """The iterations in the name of a file: `2`, `1-3`, or `2of1-3` if they are two of these three."""
+    first, last = iterations[0], iterations[-1]
+    if first == last:
+        return f"{first}"
+    return f"{first}-{last}" if len(iterations) == last - first + 1 else f"{len(iterations)}of{first}-{last}"
 
 
 def _keeps_texts(texts: Path | None, run: str, iteration: int) -> bool:

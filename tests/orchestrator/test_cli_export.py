@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from core.types import Rollout, question_id
 from orchestrator.cli import app
+from services.api.app import create_app
 from storage import queries
 from storage.session import Store
 from tests.services.evaluation_examples import store_evaluation
@@ -42,6 +44,17 @@ def test_records_and_questions_are_written_with_their_manifests(key: str, tmp_pa
     assert {row["run"] for row in rows} == {"demo"}
     kept, rows = exported("questions", "demo", "1", "--kept", tmp_path / "kept.jsonl")
     assert 0 < kept["rows"] == len(rows) == every["verdicts"]["kept"] < every["rows"]
+
+
+def test_a_list_of_iterations_is_exported_and_counted_over_rest(key: str, sqlite: Store, tmp_path: Path) -> None:
+    manifest, rows = exported("questions", "demo", "1,3", tmp_path / "two.jsonl")
+    assert (manifest["iterations"], {row["iteration"] for row in rows}) == ([1, 3], {1, 3})
+    assert [path.name.startswith("demo-2of1-3-questions-") for path in tmp_path.glob("exports/demo/*.jsonl")] == [True]
+    api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost")
+    counted = api.get("/api/v1/runs/demo/export/rows?iterations=3,1").json()
+    assert (counted["iterations"], counted["questions"]) == ([1, 3], len(rows))
+    refused = api.get("/api/v1/runs/demo/export/rows?iterations=1;3").json()["detail"]
+    assert refused.startswith("query.iterations: expected an iteration such as 2, a range such as 1-3, a list of these")
 
 
 def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
@@ -86,7 +99,7 @@ def test_without_json_the_files_and_the_number_of_rows_are_printed(key: str, tmp
         ),
         (("questions", "nobody", "1", "r.csv"), "run nobody: no such run"),
         (("questions", "demo", "9", "r.csv"), "iteration 9: no such iteration; the run has iterations 0 to 3"),
-        (("votes", "demo", "3-1", "r.csv"), "iterations: expected a number such as 2, a range such as 1-3, or all"),
+        (("votes", "demo", "3-1", "r.csv"), "iterations: expected an iteration such as 2, a range"),
         (("votes", "demo", "1", "r.csv", "--p-hat-min", "2"), "--p-hat-min: expected at most 1, got 2"),
         (("votes", "demo", "1", "r.csv", "--verdict", "good"), "--verdict: expected 'kept', "),
         (("votes", "demo", "1", "r.csv", "--kept", "--verdict", "kept"), "--kept: expected no --verdict besides it"),
