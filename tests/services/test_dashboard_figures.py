@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -26,32 +27,38 @@ def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def test_accuracy_on_the_questions_that_a_run_trains_on_is_not_called_held_out(
-    address: str, sqlite: Store, page: Page
+@pytest.mark.parametrize(
+    ("settings", "name", "other"),
+    [
+        ({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "Test-time", "Held-out"),
+        ({}, "Held-out", "Test-time"),
+    ],
+)
+def test_accuracy_on_the_benchmark_has_one_name_before_and_after_the_first_evaluation(
+    address: str, sqlite: Store, page: Page, settings: dict[str, Any], name: str, other: str
 ) -> None:
-    run = "trains-on-its-benchmark"
-    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
+    run = "evaluated"
     with sqlite.write() as session:
-        create(session, run, config)
+        create(session, run, parse_config(settings, "test"))
+    tile = page.locator("dl.tiles > div").filter(has_text=f"{name} accuracy")
     with without_complaints(page):
         page.goto(f"{address}/runs/{run}")
-        expect(
-            page.get_by_role("heading", name="Benchmark accuracy")
-        ).to_be_visible()  # as long as there is no evaluation
-        expect(page.get_by_text("held-out")).to_have_count(0)
+        expect(page.get_by_role("heading", name=f"{name} accuracy")).to_be_visible()
+        expect(tile).to_contain_text("pass@1 on micro")
+        expect(page.get_by_text(other)).to_have_count(0)
         with sqlite.write() as session:
             evaluate(session, run, 0, held_out([2, 4], [1, 0], [0, 1]), took=5)
             refresh(session, run, 0)
         for path in (f"/runs/{run}", f"/compare?run={run}"):
             page.goto(f"{address}{path}")
-            expect(page.get_by_role("heading", name="Test-time accuracy")).to_be_visible()
+            expect(page.get_by_role("heading", name=f"{name} accuracy")).to_be_visible()
         page.goto(f"{address}/runs/{run}")
-        expect(page.locator("dl.tiles").get_by_text("Test-time pass@1")).to_be_visible()
-        expect(page.get_by_text("held-out")).to_have_count(0)
+        expect(tile).to_contain_text("37.5%")
+        expect(page.get_by_text(other)).to_have_count(0)
         page.goto(address)
         card = page.locator("article.run").filter(has_text=run)
-        expect(card.get_by_text("Test-time pass@1").first).to_be_visible()
-        expect(card.get_by_text("Held-out")).to_have_count(0)
+        expect(card.get_by_text(f"{name} accuracy").first).to_be_visible()
+        expect(card.get_by_text(other)).to_have_count(0)
 
 
 def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iteration(

@@ -125,3 +125,28 @@ def test_the_ticks_of_a_single_point_are_short_and_inside_their_chart(
     assert len(labels) > 2
     assert max(map(len, labels)) <= longest
     assert leftmost >= left
+
+
+def test_each_iteration_is_reached_from_the_top_of_its_run_with_its_figures(address: str, page: Page) -> None:
+    with without_complaints(page):
+        look_at(page, f"{address}/runs/{RUN}", RUN, LOOKS)
+        rows = page.locator("#iterations tbody tr")
+        expect(rows).to_have_count(4)
+        api = page.request
+        summary = api.get(f"{address}/api/v1/runs/{RUN}/iterations").json()[2]
+        [accuracy] = [
+            point
+            for point in api.get(f"{address}/api/v1/runs/{RUN}/series?name=label_accuracy&over=kept").json()
+            if point["iteration"] == 2
+        ]
+        row = rows.nth(2)
+        expect(row.locator("[data-label=questions]")).to_have_text(str(summary["questions"]))
+        expect(row.locator("[data-label=kept]")).to_contain_text(f"{100 * summary['kept']['value']:.1f}%")
+        label = row.locator("[data-label='label accuracy']")
+        expect(label).to_contain_text(f"{100 * accuracy['value']:.1f}%")
+        expect(label).to_contain_text(f"n {accuracy['n']}")
+        row.get_by_role("link", name="solver").click()
+        page.wait_for_url(f"**/runs/{RUN}/training/solver/2")
+        page.go_back()
+        row.get_by_role("link", name="Iteration 2").click()
+        page.wait_for_url(f"**/runs/{RUN}/2")

@@ -1,5 +1,5 @@
 // Groups the points of the API's series into lines for the charts.
-import { countOf } from "./format.js";
+import { countOf, humanise } from "./format.js";
 
 /** @typedef {Schemas["SeriesPoint"]} SeriesPoint */
 /** @typedef {{ name: string, oracle: string, over: string, points: SeriesPoint[] }} Series */
@@ -25,29 +25,60 @@ export function seriesNamed(seriesPoints, name) {
 }
 
 /**
- * pass@1 of each Solver on the benchmark, and whether the run trains on the benchmark's questions. `points` is empty if
- * nothing has been evaluated.
+ * Label accuracy of the kept questions or, if a run makes its labels in training, of these; null if no label has been
+ * graded. `note` says which it is and by which oracle.
  *
  * @param {SeriesPoint[]} seriesPoints
  */
-export function benchmarkAccuracy(seriesPoints) {
-  const [testTime] = seriesNamed(seriesPoints, "test_time");
-  if (testTime) {
-    const about = "pass@1 of each Solver on the questions that it trains on. Their answers are hidden from training.";
-    return { points: testTime.points, title: "Test-time accuracy", about };
+export function labelAccuracy(seriesPoints) {
+  const ofKept = seriesNamed(seriesPoints, "label_accuracy").find((series) => series.over === "kept");
+  const series = ofKept ?? seriesNamed(seriesPoints, "training_label_accuracy")[0];
+  return series ? { ...series, note: `${ofKept ? "kept" : "in training"}, by ${humanise(series.oracle)}` } : null;
+}
+
+/** The series with pass@1 of each Solver on the run's benchmark; a run has one of them. */
+const HELD_OUT = {
+  name: "held_out",
+  title: "Held-out accuracy",
+  of: "whose questions are not used in training",
+};
+const TEST_TIME = {
+  name: "test_time",
+  title: "Test-time accuracy",
+  of: "on whose questions it trains, with their answers hidden",
+};
+
+/**
+ * pass@1 of each Solver on the run's benchmark: held-out, or test-time if the run trains on the benchmark's questions.
+ * `points` is empty if nothing has been evaluated.
+ *
+ * @param {SeriesPoint[]} seriesPoints
+ * @param {import("./parts.js").RunConfig} config
+ */
+export function benchmarkAccuracy(seriesPoints, config) {
+  const { name, title, of } = config.prompts?.file === "benchmark" ? TEST_TIME : HELD_OUT;
+  const benchmark = config.evaluation.benchmark.split("/").at(-1);
+  const about = `pass@1 of each Solver on the benchmark ${benchmark}, ${of}.`;
+  return { points: seriesNamed(seriesPoints, name)[0]?.points ?? [], title, about, benchmark };
+}
+
+/**
+ * Held-out or test-time accuracy, whichever the points have; null if nothing has been evaluated.
+ *
+ * @param {SeriesPoint[]} seriesPoints
+ */
+export function evaluatedAccuracy(seriesPoints) {
+  for (const { name, title } of [HELD_OUT, TEST_TIME]) {
+    const [series] = seriesNamed(seriesPoints, name);
+    if (series) return { points: series.points, title };
   }
-  const [heldOut] = seriesNamed(seriesPoints, "held_out");
-  if (heldOut) {
-    const about = "pass@1 of each Solver on questions that are not used in training.";
-    return { points: heldOut.points, title: "Held-out accuracy", about };
-  }
-  return { points: [], title: "Benchmark accuracy", about: "pass@1 of each Solver on the benchmark." };
+  return null;
 }
 
 /**
  * The last point of a series that was measured or, if none was, the last estimate.
  *
- * @param {Series | undefined} series
+ * @param {Series | null | undefined} series
  */
 export const latestPoint = (series) => series?.points.findLast((point) => !point.estimated) ?? series?.points.at(-1);
 

@@ -121,12 +121,13 @@ export function TrainingLabels({ steps, seriesPoints }) {
 /**
  * @param {{
  *   url: string,
+ *   config: import("../parts.js").RunConfig,
  *   seriesPoints: SeriesPoint[],
  *   checkpoints: Checkpoint[],
  *   evaluations: Schemas["Evaluation"][],
  * }} props `evaluations` are those on the run's benchmark
  */
-export function BenchmarkAccuracy({ url, seriesPoints, checkpoints, evaluations }) {
+export function BenchmarkAccuracy({ url, config, seriesPoints, checkpoints, evaluations }) {
   // The base model is the Solver of iteration 0.
   const solvers = new Map(
     checkpoints
@@ -152,7 +153,7 @@ export function BenchmarkAccuracy({ url, seriesPoints, checkpoints, evaluations 
           })),
       ),
   };
-  const { title, about, points } = benchmarkAccuracy(seriesPoints);
+  const { title, about, points } = benchmarkAccuracy(seriesPoints, config);
   const line = {
     name: "pass@1",
     colour: "var(--c-held-out)",
@@ -256,10 +257,8 @@ function Signal({ title, unit, isShare, lines }) {
   </div>`;
 }
 
-/**
- * @param {{ run: Schemas["RunWithConfig"], stages: Stage[], iterations: IterationSummary[], url: string }} props
- */
-export function Stages({ run, stages, iterations, url }) {
+/** @param {{ run: Schemas["RunWithConfig"], stages: Stage[] }} props */
+export function Stages({ run, stages }) {
   const names = [...new Set(stages.map(({ stage }) => stage))];
   const table = {
     head: ["iteration", "stage", "status", "attempt", "duration", "error"],
@@ -275,8 +274,5 @@ export function Stages({ run, stages, iterations, url }) {
   const chart = html`<${Timeline} stages=${stages} run=${run} label="Stages by iteration" /><${Legend} items=${names.map((name) => [humanise(name), stageColour(name)])} />`;
   return html`<${Panel} title="Time by stage" wide table=${table}>
     ${stages.length ? chart : html`<${Empty}>No stage has started yet.</${Empty}>`}
-    <ul class="links">
-      ${iterations.filter(({ questions }) => questions).map(({ iteration, questions, seconds }) => html`<li key=${iteration}><a href=${`${url}/${iteration}`}>Iteration ${iteration}</a> <small>${number(questions)} questions, ${duration(seconds)}</small></li>`)}
-    </ul>
   </${Panel}>`;
 }

@@ -20,12 +20,14 @@ import {
   TrainingLabels,
   Verdicts,
 } from "./figures.js";
+import { Iterations } from "./iterations.js";
 import { Matrix } from "./matrix.js";
 import { EditNotes } from "./notes.js";
 import { RemainingTime } from "./remaining.js";
 import { LastLines, RunLog } from "./run_log.js";
 
 /** @typedef {Schemas["RunWithConfig"]} RunWithConfig */
+/** @typedef {import("../parts.js").RunConfig} RunConfig */
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {Schemas["Stage"]} Stage */
 /** @typedef {Schemas["Checkpoint"]} Checkpoint */
@@ -126,18 +128,19 @@ function Run({ run, data, refetch }) {
     <${ErrorMessage} error=${labelsError} />
     <${CurrentState} run=${run} stages=${stages} />
     ${run.active && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
-    <${Tiles} seriesPoints=${seriesPoints} audits=${audits} />
+    <${Tiles} config=${config} seriesPoints=${seriesPoints} audits=${audits} />
     <div class="panels">
+      <${Iterations} run=${run.name} url=${url} config=${config} iterations=${iterations} seriesPoints=${seriesPoints} />
       ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} />`}
       <${Audits} audits=${audits} url=${url} />
       ${trainingLabels.length > 0 && html`<${TrainingLabels} steps=${trainingLabels} seriesPoints=${seriesPoints} />`}
-      <${BenchmarkAccuracy} url=${url} seriesPoints=${seriesPoints} checkpoints=${checkpoints} evaluations=${onBenchmark} />
+      <${BenchmarkAccuracy} url=${url} config=${config} seriesPoints=${seriesPoints} checkpoints=${checkpoints} evaluations=${onBenchmark} />
       ${config.kind !== "self_train" && html`<${Difficulty} url=${url} seriesPoints=${seriesPoints} />`}
       <${Verdicts} url=${url} iterations=${iterations} />
       <${Rewards} run=${run.name} metrics=${rewards} />
       <${Matrix} run=${run.name} />
       <${Signals} seriesPoints=${seriesPoints} />
-      <${Stages} run=${run} stages=${stages} iterations=${iterations} url=${url} />
+      <${Stages} run=${run} stages=${stages} />
       <${Cost} run=${run.name} pollMs=${isLive(run) ? AUDITS_POLL_MS : 0} />
       <${Panel} id="alerts" title="Alerts" wide about="Alerts from the guard and the drift rules.">
         <${AlertList} alerts=${alerts.items} refetch=${refetch} empty="No alerts." />
@@ -183,17 +186,17 @@ function CurrentState({ run, stages }) {
   </div>`;
 }
 
-/** @param {{ seriesPoints: SeriesPoint[], audits: Schemas["RunAudits"] | null }} props */
-function Tiles({ seriesPoints, audits }) {
+/** @param {{ config: RunConfig, seriesPoints: SeriesPoint[], audits: Schemas["RunAudits"] | null }} props */
+function Tiles({ config, seriesPoints, audits }) {
   const labelAccuracy = seriesNamed(seriesPoints, "label_accuracy");
   const ofKept = labelAccuracy.find((series) => series.over === "kept");
   const ofAll = labelAccuracy.find((series) => series.over === "all" && series.oracle === ofKept?.oracle);
   const [inTraining] = seriesNamed(seriesPoints, "training_label_accuracy");
   const [keptShare] = seriesNamed(seriesPoints, "kept_share");
-  const benchmark = benchmarkAccuracy(seriesPoints);
+  const benchmark = benchmarkAccuracy(seriesPoints, config);
   const firstEvaluation = benchmark.points[0];
   const lastEvaluation = benchmark.points.at(-1);
-  const before = lastEvaluation !== firstEvaluation ? `${percent(firstEvaluation.value)} before training` : "";
+  const before = lastEvaluation !== firstEvaluation && html`<br />${percent(firstEvaluation.value)} before training`;
   /** @param {Series | undefined} series */
   const source = (series) => {
     const point = latestPoint(series);
@@ -210,7 +213,7 @@ function Tiles({ seriesPoints, audits }) {
   return html`<dl class="tiles">
     ${(ofKept || !inTraining) && labelAccuracyTiles}
     ${inTraining && html`<${Tile} label="Label accuracy (training)" estimate=${latestPoint(inTraining)} note=${source(inTraining)} />`}
-    <${Tile} label=${benchmark.title.replace("accuracy", "pass@1")} estimate=${lastEvaluation} note=${before} />
+    <${Tile} label=${benchmark.title} estimate=${lastEvaluation} note=${html`pass@1 on ${benchmark.benchmark}${before}`} />
     <${Tile} label="Kept" estimate=${keptShare?.points.at(-1)} note="of the candidates" />
   </dl>`;
 }

@@ -2,10 +2,9 @@
 import { html, useState } from "/static/preact.js";
 import { post, toError, useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
-import { humanise } from "../format.js";
 import { Empty, ErrorMessage, Heading, isLive, Legend, Loading, Share } from "../parts.js";
 import { runUrl } from "../router.js";
-import { benchmarkAccuracy, latestPoint, seriesNamed } from "../series.js";
+import { evaluatedAccuracy, labelAccuracy, latestPoint } from "../series.js";
 import { isStored, Reason, RunStatus, withCode } from "../states.js";
 import { NotesOf } from "./notes.js";
 import { filteredUrl } from "./questions.js";
@@ -70,19 +69,16 @@ function RunCard({ run }) {
   }
   const [iterations, ...seriesPointsByName] = data ?? [[]];
   const seriesPoints = seriesPointsByName.flat();
-  const ofKept = seriesNamed(seriesPoints, "label_accuracy").find((series) => series.over === "kept");
-  const accuracy = ofKept ?? seriesNamed(seriesPoints, "training_label_accuracy")[0];
-  const accuracyNote = accuracy && `${ofKept ? "kept" : "in training"}, by ${humanise(accuracy.oracle)}`;
-  const benchmark = benchmarkAccuracy(seriesPoints);
-  const benchmarkName = benchmark.title.replace("accuracy", "pass@1");
+  const label = labelAccuracy(seriesPoints);
+  const benchmark = evaluatedAccuracy(seriesPoints);
   const lines = [];
-  if (accuracy) {
-    lines.push({ name: `label accuracy, ${accuracyNote}`, colour: "var(--c-kept)", points: accuracy.points });
+  if (label) {
+    lines.push({ name: `label accuracy, ${label.note}`, colour: "var(--c-kept)", points: label.points });
   }
-  if (benchmark.points.length > 0) {
-    lines.push({ name: benchmarkName.toLowerCase(), colour: "var(--c-held-out)", points: benchmark.points });
+  if (benchmark) {
+    lines.push({ name: benchmark.title.toLowerCase(), colour: "var(--c-held-out)", points: benchmark.points });
   }
-  const chartLabel = `Label accuracy and ${benchmark.title.toLowerCase()} of ${name}`;
+  const chartLabel = `Label accuracy and accuracy on the benchmark of ${name}`;
   const chart = html`<${IterationChart} lines=${lines} height=${170} label=${chartLabel} />
     <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
   return html`<article class="card run">
@@ -93,10 +89,9 @@ function RunCard({ run }) {
       <${Reason} run=${run} />
       <${Dots} done=${iterations.filter(isComplete).length} total=${run.iterations ?? 0} current=${isLive(run) ? run.iteration : null} />
       <dl class="pairs">
-        <dt>Label accuracy${accuracyNote ? html` <small>${accuracyNote}</small>` : ""}</dt>
-        <dd><${Share} estimate=${latestPoint(accuracy)} /></dd>
-        <dt>${benchmarkName}</dt>
-        <dd><${Share} estimate=${benchmark.points.at(-1)} countLabel="questions" /></dd>
+        <dt>Label accuracy${label && html` <small>${label.note}</small>`}</dt>
+        <dd><${Share} estimate=${latestPoint(label)} /></dd>
+        ${benchmark && html`<dt>${benchmark.title}</dt><dd><${Share} estimate=${benchmark.points.at(-1)} countLabel="questions" /></dd>`}
       </dl>
     </div>
     <div class="glance">

@@ -137,7 +137,7 @@ function RolloutTable({ training, url, query, rollouts }) {
   const answer = training.role === "solver" ? ["answer"] : [];
   const head = ["question", ...answer, "reward", ...parts.map(humanise), "advantage", "tokens", "entropy", "end"];
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Rollouts">
-    <table class="rollouts">
+    <table class="rollouts stacked">
       <thead><tr><th scope="col">step <small>prompt.rollout</small></th>${head.map((name) => html`<th key=${name} scope="col">${name}</th>`)}<th scope="col"><span class="sr">text</span></th></tr></thead>
       ${rollouts.map((rollout) => html`<${RolloutRows} key=${`${rollout.step}/${rollout.prompt}/${rollout.rollout}`} training=${training} url=${url} query=${query} rollout=${rollout} parts=${parts} />`)}
     </table>
