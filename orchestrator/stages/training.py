@@ -20,6 +20,7 @@ from orchestrator.ledger import LastWrite
 from orchestrator.pool.slot import demand_of, training_slot
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.stages.context import Context, StageError
+from orchestrator.stages.training_metrics import labelled_metrics, replace_metrics, store_step
 from orchestrator.stages.training_rollouts import StoredTraining, store_rollouts
 from services.inference import access
 from services.oracles import exact
@@ -112,8 +113,11 @@ def _labelled_job(context: Context, labelled: Labelled, start: Checkpoint, work_
     )
 
 
-def _run(context: Context, job: TrainJob) -> TrainResult:
-    """Wait for a slot of the worker pool and train."""
+def _run(context: Context, job: TrainJob, steps_before: int | None = None) -> TrainResult:
+    """Wait for a slot of the worker pool and train.
+
+    For a training on labelled data, `steps_before` is the number of steps of the Solver's training before it.
+    """
     settings, steps = context.config.trainer, job.training.steps
     stage = context.stage
     served = stage == "train_solver" and context.config.solver.signals.served(context.config.solver.reward)
@@ -124,6 +128,8 @@ def _run(context: Context, job: TrainJob) -> TrainResult:
 
         def progress(step: int, metrics: Mapping[str, float]) -> None:
             context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
+            [stored] = [metrics] if steps_before is None else labelled_metrics([metrics], steps_before)
+            store_step(context, job.role, stored)
             if step % job.training.checkpoint_every == 0 and step < steps:
                 refuse_lost_slot()
                 refuse_spent(context.store, context.run, context.config)
@@ -191,10 +197,10 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
     sampled = sampling_spent(job, result.metrics)
     if next_job is not None and result.step == job.training.steps:
         next_one = next_job(result)
-        labelled = _run(context, next_one)
+        labelled = _run(context, next_one, steps_before=result.step)
         stored.append(StoredTraining(next_one.work_dir, labelled.step, result.step))
         sampled += sampling_spent(next_one, labelled.metrics)
-        metrics = (*result.metrics, *_labelled_metrics(labelled, result.step))
+        metrics = (*result.metrics, *labelled_metrics(labelled.metrics, result.step))
         result = TrainResult(labelled.folder, result.step + labelled.step, metrics)
     publish_result = partial(
         publish, run=context.run, role=job.role, iteration=context.iteration, step=result.step, parent=job.start.id
@@ -208,11 +214,7 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
         queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
         queries.traces.add_trained_on(session, trained_rows)
         add_rollouts(session)
-        add = partial(
-            queries.figures.add_train_metrics, session, run=context.run, iteration=context.iteration, role=job.role
-        )
-        for step, metrics in enumerate(result.metrics, 1):
-            add(step=step, metrics=metrics)
+        replace_metrics(session, context.key, job.role, result.metrics)
         queries.usage.add_usage(session, context.key, "training", sampled)
         if isinstance(job, ChallengerJob):
             queries.usage.add_usage(session, context.key, "reward", reward_spent(result.metrics))
@@ -232,7 +234,7 @@ def train_branch(context: Context, labelled: Labelled) -> LastWrite:
     work_dir = context.home.work / context.run / str(context.iteration) / context.stage
     job = _labelled_job(context, labelled, start, work_dir)
     verify(Path(start.path), start.sha256)
-    result = _run(context, job)
+    result = _run(context, job, steps_before=start.step)
     checkpoint = publish(
         result.folder,
         context.home.checkpoints,
@@ -247,28 +249,12 @@ def train_branch(context: Context, labelled: Labelled) -> LastWrite:
     def last_write(session: Session) -> dict[str, Any]:
         queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
         add_rollouts(session)
-        for metrics in _labelled_metrics(result, start.step):
-            queries.figures.add_train_metrics(
-                session,
-                run=context.run,
-                iteration=context.iteration,
-                role=job.role,
-                step=int(metrics["step"]),
-                metrics=metrics,
-            )
+        steps = labelled_metrics(result.metrics, start.step)
+        replace_metrics(session, context.key, job.role, steps, after=start.step)
         queries.usage.add_usage(session, context.key, "training", sampling_spent(job, result.metrics))
         return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": result.step}
 
     return last_write
-
-
-def _labelled_metrics(result: TrainResult, steps_before: int) -> list[dict[str, float]]:
-    """The metrics of a training on labelled data under names of their own, with steps that continue the Solver's."""
-    return [
-        {f"labelled_{name}": value for name, value in metrics.items() if name != "step"}
-        | {"step": steps_before + metrics["step"]}
-        for metrics in result.metrics
-    ]
 
 
 def sampling_spent(job: TrainJob, steps: Iterable[Mapping[str, float]]) -> Spent:

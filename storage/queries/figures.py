@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from core.questions.filtering import FilterStats
@@ -34,6 +34,12 @@ def add_train_metrics(
     key = {"run": run, "iteration": iteration, "role": role, "step": step}
     figures = {name: None if math.isnan(value) else float(value) for name, value in metrics.items()}
     insert_new(session, TrainMetrics, [{**key, "name": name, "value": value} for name, value in figures.items()])
+
+
+def remove_train_metrics(session: Session, *, run: str, iteration: int, role: Role, after: int) -> None:
+    """Remove the figures of all optimiser steps after step `after`."""
+    of_role = (TrainMetrics.run == run, TrainMetrics.iteration == iteration, TrainMetrics.role == role)
+    session.execute(delete(TrainMetrics).where(*of_role, TrainMetrics.step > after))
 
 
 def train_metrics_of(

@@ -35,7 +35,7 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
         ("Challenger training", (work / "train_challenger" / "step_1").exists),
         ("generation", lambda: 0 < _count(live, "questions") < whole_runs.OVERRIDES["dataset.candidates"]),
         ("labelling", lambda: 0 < _count(live, "rollouts") < len(whole_run.rows["rollouts"])),
-        ("Solver training", (work / "train_solver" / "step_1").exists),
+        ("Solver training", lambda: (work / "train_solver" / "step_1").exists() and _count(live, "train_metrics") > 0),
         ("training on labelled data", (work / "train_labelled" / "step_1").exists),
     ]
     settings = (f"{name}={json.dumps(value)}" for name, value in whole_runs.OVERRIDES.items())
@@ -127,6 +127,9 @@ def _count(live: Live, table: str) -> int:
         if table == "evaluated_items":
             of_run = select(Evaluations.id).where(Evaluations.run == RUN)
             return session.scalar(select(func.count()).where(rows.c.evaluation_id.in_(of_run))) or 0
+        if table == "train_metrics":
+            of_solver = (rows.c.run == RUN, rows.c.role == "solver")
+            return session.scalar(select(func.count()).where(*of_solver)) or 0
         column = rows.c[{"rollouts": "question_id", "questions": "run"}[table]]
         return session.scalar(select(func.count()).where(column.like(f"{RUN}/%") | (column == RUN))) or 0
 

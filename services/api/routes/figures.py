@@ -74,7 +74,7 @@ def list_metrics(
     role: Role | None = None,
     name: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_./@-]{1,100}$", examples=["reward_mean"])] = None,
 ) -> list[TrainMetric]:
-    """Training metrics, by iteration, role, step and name.
+    """Training metrics, by iteration, role, step and name. A training that runs has those of the steps that have ended.
 
     A trainer and a reward may have metrics of their own, so there are no entries, rather than an error, for a name that
     the run does not have.

@@ -17,7 +17,6 @@ import { countOf, humanise, number, percent } from "./format.js";
  * }} ChartPoint
  */
 /** @typedef {{ name: string, colour: string, dash?: string, points: ChartPoint[] }} ChartLine */
-/** @typedef {{ iteration: number, step: number, value: number, lo?: number, hi?: number, n?: number }} StepPoint */
 
 /**
  * Makes a chart readable for screen readers. Plot labels each group of marks with a technical name, such as "dot"; the
@@ -61,7 +60,7 @@ export function Chart({ draw, data, label }) {
 }
 
 /** A point's value with the ends of its interval. @param {{ value: number, lo?: number | null, hi?: number | null }} point */
-const valuesOf = ({ value, lo, hi }) => [value, lo ?? value, hi ?? value];
+export const valuesOf = ({ value, lo, hi }) => [value, lo ?? value, hi ?? value];
 
 /** @param {ChartPoint} point */
 const hasInterval = (point) => point.lo !== null && point.lo !== undefined;
@@ -299,54 +298,4 @@ export function VerdictChart({ rows, label, height = 220 }) {
       ],
     });
   return html`<${Chart} draw=${draw} data=${rows} label=${label} />`;
-}
-
-/**
- * A figure over the steps of the trainings: one line for each iteration, stronger for later ones, with a band where the
- * points have an interval.
- *
- * @param {{
- *   points: StepPoint[],
- *   label: string,
- *   share?: boolean,
- *   height?: number,
- *   hrefOf?: (point: StepPoint) => string,
- * }} props with `share` the axis is in percent; `hrefOf` is where a click on a point leads
- */
-export function StepChart({ points, label, share = false, height = 170, hrefOf }) {
-  /** @param {number} width */
-  const draw = (width) => {
-    const lastIteration = Math.max(1, ...points.map((point) => point.iteration));
-    /** @param {StepPoint} point */
-    const colour = (point) => {
-      const late = Math.round((100 * point.iteration) / lastIteration);
-      return `color-mix(in oklab, var(--early), var(--late) ${late}%)`;
-    };
-    /** @param {number | undefined} value */
-    const format = (value) => (share ? percent(value) : number(value, 4));
-    /** @param {StepPoint} point */
-    const title = (point) => {
-      const estimate =
-        point.lo === undefined ? "" : `\n95%: ${format(point.lo)} to ${format(point.hi)}\nn ${number(point.n)}`;
-      return `iteration ${point.iteration}, step ${point.step}\n${format(point.value)}${estimate}`;
-    };
-    return Plot.plot({
-      width,
-      height,
-      ...MARGIN,
-      ...verticalAxis(points.flatMap(valuesOf), share, 4),
-      marginBottom: 30,
-      x: { label: "step", ticks: 4, tickFormat: "d" },
-      color: { type: "identity" },
-      marks: [
-        Plot.areaY(
-          points.filter((point) => point.lo !== undefined),
-          { x: "step", y1: "lo", y2: "hi", z: "iteration", fill: colour, fillOpacity: 0.13 },
-        ),
-        Plot.lineY(points, { x: "step", y: "value", z: "iteration", stroke: colour, strokeWidth: 1.8 }),
-        Plot.dot(points, { x: "step", y: "value", r: 6, fill: "transparent", title, href: hrefOf }),
-      ],
-    });
-  };
-  return html`<${Chart} draw=${draw} data=${[points, share]} label=${label} />`;
 }

@@ -23,6 +23,9 @@ export function checkpointUrl(checkpoint) {
   return `${runUrl(run)}/checkpoints/${role}/${iteration}`;
 }
 
+/** @param {{ run: string, role: string, iteration: string | number }} training */
+export const trainingUrl = ({ run, role, iteration }) => `${runUrl(run)}/training/${role}/${iteration}`;
+
 /** `path` with the query, if there is any. @param {string} path @param {URLSearchParams} query */
 export const withQuery = (path, query) => `${path}${String(query) && `?${query}`}`;
 

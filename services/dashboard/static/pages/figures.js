@@ -1,13 +1,13 @@
 // The panels of a run's figures: charts by iteration, by training step and by stage.
 import { html } from "/static/preact.js";
-import { IterationChart, StepChart, VerdictChart } from "../charts.js";
+import { IterationChart, VerdictChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
 import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
-import { checkpointUrl } from "../router.js";
+import { checkpointUrl, trainingUrl } from "../router.js";
 import { benchmarkAccuracy, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
+import { StepChart } from "../step_chart.js";
 import { stageColour, Timeline } from "../timeline.js";
 import { scrolledToQuestions } from "./questions.js";
-import { trainingUrl } from "./training.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {Schemas["Stage"]} Stage */
@@ -220,7 +220,7 @@ export function Rewards({ run, metrics }) {
         ? html`<h3>${role === "solver" ? "Solver" : "Challenger"}</h3><${StepChart} points=${pointsOf(role)} hrefOf=${hrefOf(role)} label=${`Reward of the ${role} by step`} />`
         : null,
     )}
-    ${metrics.length === 0 && html`<${Empty}>No training has ended yet.</${Empty}>`}
+    ${metrics.length === 0 && html`<${Empty}>No step of a training has ended yet.</${Empty}>`}
   </${Panel}>`;
 }
 

@@ -2,8 +2,8 @@
 import { html } from "/static/preact.js";
 import { duration, humanise, number } from "../format.js";
 import { Panel, Share } from "../parts.js";
+import { trainingUrl } from "../router.js";
 import { benchmarkAccuracy, labelAccuracy } from "../series.js";
-import { trainingUrl } from "./training.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {import("../series.js").SeriesPoint} SeriesPoint */

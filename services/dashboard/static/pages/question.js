@@ -5,10 +5,9 @@ import { dateTime, humanise, number, percent } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { useNeighbours } from "../neighbours.js";
 import { Empty, ErrorMessage, Heading, Loading, OracleVerdict, Panel, Verdict } from "../parts.js";
-import { checkpointUrl, navigate, runUrl, withQuery } from "../router.js";
+import { checkpointUrl, navigate, runUrl, trainingUrl, withQuery } from "../router.js";
 import { KeyHint, useShortcuts } from "../shortcuts.js";
 import { filtersIn } from "./questions.js";
-import { trainingUrl } from "./training.js";
 
 /** @typedef {Schemas["QuestionDetail"]} QuestionDetail */
 /** @typedef {{ run: string, iteration: string }} RunIteration */

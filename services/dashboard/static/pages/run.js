@@ -25,6 +25,7 @@ import { Matrix } from "./matrix.js";
 import { EditNotes } from "./notes.js";
 import { RemainingTime } from "./remaining.js";
 import { LastLines, RunLog } from "./run_log.js";
+import { TrainingNow } from "./step_curves.js";
 
 /** @typedef {Schemas["RunWithConfig"]} RunWithConfig */
 /** @typedef {import("../parts.js").RunConfig} RunConfig */
@@ -130,6 +131,7 @@ function Run({ run, data, refetch }) {
     ${run.active && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
     <${Tiles} config=${config} seriesPoints=${seriesPoints} audits=${audits} />
     <div class="panels">
+      <${TrainingNow} run=${run} />
       <${Iterations} run=${run.name} url=${url} config=${config} iterations=${iterations} seriesPoints=${seriesPoints} />
       ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} />`}
       <${Audits} audits=${audits} url=${url} />

@@ -1,14 +1,15 @@
-// The page of one training: the reward of its steps, and the rollouts that are stored of them, the best or the worst
+// The page of one training: the metrics of its steps, and the rollouts that are stored of them, the best or the worst
 // first, each with its text.
 import { html, useState } from "/static/preact.js";
 import { useResponse, useResponses } from "../api.js";
-import { StepChart } from "../charts.js";
 import { humanise, number } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { PAGE_SIZE } from "../neighbours.js";
 import { configOf, Empty, ErrorMessage, Heading, Loading, Panel } from "../parts.js";
-import { checkpointUrl, navigate, runUrl } from "../router.js";
+import { checkpointUrl, navigate, runUrl, trainingUrl } from "../router.js";
+import { StepChart } from "../step_chart.js";
 import { filteredUrl } from "./questions.js";
+import { roleInTraining, StepCurves, TRAINING_POLL_MS } from "./step_curves.js";
 
 /** @typedef {Schemas["TrainingRollout"]} TrainingRollout */
 /** @typedef {Schemas["TrainingStep"]} TrainingStep */
@@ -30,19 +31,23 @@ const SORTS = [
 const [[DEFAULT_SORT]] = SORTS;
 /** @type {Record<Role, string>} */
 const NAMES = { challenger: "Challenger", solver: "Solver" };
+const REWARD = "reward_mean";
 const MAX_SHOWN = 160; // characters of a question in the table
-
-/** @param {{ run: string, role: string, iteration: string | number }} training */
-export const trainingUrl = ({ run, role, iteration }) => `${runUrl(run)}/training/${role}/${iteration}`;
 
 /** @param {Training & { query: URLSearchParams }} props */
 export function TrainingPage({ run, role, iteration, query }) {
   const training = { run, role, iteration };
-  const { data, error } = useResponses([
-    ["/runs/{run}/training/{role}/{iteration}/steps", training],
-    ["/runs/{run}/metrics", { run, iteration, role, name: "reward_mean" }],
-    ["/runs/{run}", { run }],
-  ]);
+  const [live, setLive] = useState(true);
+  const { data, error } = useResponses(
+    [
+      ["/runs/{run}/training/{role}/{iteration}/steps", training],
+      ["/runs/{run}/metrics", { run, iteration, role }],
+      ["/runs/{run}", { run }],
+    ],
+    live ? TRAINING_POLL_MS : 0,
+  );
+  const isInTraining = data && roleInTraining(data[2]) === role && data[2].iteration === Number(iteration);
+  if (data && isInTraining !== live) setLive(Boolean(isInTraining));
   const otherRole = role === "solver" ? "challenger" : "solver";
   const hasBothRoles = data && configOf(data[2]).kind === "co_evolve";
   const url = trainingUrl(training);
@@ -55,7 +60,10 @@ export function TrainingPage({ run, role, iteration, query }) {
     <${Loading} data=${data} error=${error}>${
       data &&
       html`
-      <div class="panels"><${StepRewards} url=${url} metrics=${data[1]} /></div>
+      <div class="panels">
+        <${StepRewards} url=${url} metrics=${data[1].filter(({ name }) => name === REWARD)} />
+        <${OtherMetrics} metrics=${data[1]} />
+      </div>
       <${Rollouts} training=${training} url=${url} query=${query} steps=${data[0]} />`
     }</${Loading}>
   `;
@@ -78,8 +86,14 @@ function StepRewards({ url, metrics }) {
   const points = metrics.filter((metric) => metric.value !== null);
   return html`<${Panel} title="Reward by step" wide about="The mean reward over all rollouts of a step. A click on a step lists its rollouts below."
     table=${{ head: ["step", "reward"], rows: points.map(({ step, value }) => [step, number(value, 4)]) }}>
-    ${points.length ? html`<${StepChart} points=${points} hrefOf=${({ step }) => `${url}?step=${step}`} label="Reward by step" />` : html`<${Empty}>This training has not ended yet.</${Empty}>`}
+    ${points.length ? html`<${StepChart} points=${points} hrefOf=${({ step }) => `${url}?step=${step}`} label="Reward by step" />` : html`<${Empty}>No step of this training has ended yet.</${Empty}>`}
   </${Panel}>`;
+}
+
+/** @param {{ metrics: Schemas["TrainMetric"][] }} props */
+function OtherMetrics({ metrics }) {
+  if (metrics.length === 0) return null;
+  return html`<${Panel} title="Other metrics by step" wide><${StepCurves} metrics=${metrics} without=${REWARD} /></${Panel}>`;
 }
 
 /** @param {{ training: Training, url: string, query: URLSearchParams, steps: TrainingStep[] }} props */
