@@ -104,9 +104,11 @@ def only_in_prefect(session: Session, known: KnownFlowRuns) -> dict[str, None]:
 
 def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | None]) -> list[RunSummary]:
     states, alerts = states_of(session, runs, known.by_run), _open_alerts(session, [*runs])
+    methods = queries.run_list.methods_of(session, [*runs])
     return [
         RunSummary(
             name=name,
+            method=methods.get(name),
             **_stored(run, known.by_run.get(name)),
             **asdict(states[name]),
             flow_run=known.page_of(name),

@@ -40,6 +40,7 @@ class RunSummary(BaseModel):
 
     name: str
     preset: str | None
+    method: str | None  # the Solver's, as in `solver.reward.type`
     seed: Seed | None
     iterations: int | None  # planned
     created_at: datetime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -54,6 +54,17 @@ def page_of_runs(
     return [(Run(*row[:-1]), row[-1]) for row in session.execute(ordered)]
 
 
+def methods_of(session: Session, names: Sequence[str]) -> dict[str, str]:
+    """Run -> the Solver's method, for those of the named runs that are in the store."""
+    rows = session.execute(select(Runs.name, _method()).where(Runs.name.in_(names)))
+    return {row[0]: row[1] for row in rows}
+
+
+def _method() -> ColumnElement[str]:
+    method: ColumnElement[str] = Runs.config["solver"]["reward"]["type"].as_string()
+    return method
+
+
 def _key(sort: str) -> ColumnElement[Any]:
     latest: dict[str, tuple[str, Over]] = {"label_accuracy": ("label_accuracy", "kept"), "held_out": (HELD_OUT, "")}
     if sort in latest:
@@ -75,7 +86,7 @@ def _conditions(filters: RunFilter) -> Iterator[ColumnElement[bool]]:
     if filters.preset:
         yield Runs.preset == filters.preset
     if filters.method:
-        yield Runs.config["solver"]["reward"]["type"].as_string() == filters.method
+        yield _method() == filters.method
     if filters.names is not None:
         yield Runs.name.in_(filters.names)
     for tag in filters.tags:  # neither a tag nor JSON's form of it contains quotes

@@ -46,6 +46,10 @@ def test_every_order_goes_on_with_its_next_page(api: TestClient, sort: str, expe
     assert (listed, after) == (expected, None)
 
 
+def test_a_run_is_listed_with_its_method(api: TestClient) -> None:
+    assert {run["method"] for run in get(api, "/runs")["items"]} == {CoEvolution().solver.reward.type}
+
+
 def test_a_cursor_of_another_order_is_refused(api: TestClient) -> None:
     following = get(api, "/runs", sort="name", limit=1)["next"]
     for sort in ("-name", "held_out", "created"):

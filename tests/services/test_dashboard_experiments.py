@@ -145,6 +145,41 @@ def test_the_list_is_filtered_and_sorted_by_its_address(address: str, store: Sto
         expect(names).to_have_count(2)  # `evol` has no held-out accuracy
 
 
+def test_the_list_is_a_table_that_sorts_and_that_is_remembered(address: str, page: Page) -> None:
+    table = page.get_by_role("region", name="Runs")
+    names = table.locator("tbody th a")
+    with without_complaints(page):
+        page.set_viewport_size({"width": 1400, "height": 900})
+        page.goto(address)
+        page.get_by_role("button", name="table").click()
+        page.wait_for_url("**/?view=table")
+        expect(names).to_have_count(3)
+        page.goto(address)  # the address does not say so, but this browser's last view was the table
+        page.get_by_role("link", name="name", exact=True).click()
+        expect(names).to_have_text(["evol", "loop-1", "loop-2"])
+        page.get_by_role("link", name="name", exact=True).click()
+        page.wait_for_url("**/?sort=-name")
+        expect(names).to_have_text(["loop-2", "loop-1", "evol"])
+        expect(page.get_by_role("columnheader", name="name")).to_have_attribute("aria-sort", "descending")
+        figures = page.request.get(
+            f"{address}/api/v1/comparison/latest?run=loop-1&name=held_out&name=label_accuracy"
+        ).json()
+        row = table.get_by_role("row").filter(has_text="loop-1")
+        for figure in figures[0]["figures"]:
+            expect(row).to_contain_text(f"{100 * figure['last']['value']:.1f}%")
+            expect(row).to_contain_text(f"n {figure['last']['n']}")
+        assert len(figures[0]["figures"]) == 2
+        expect(row).to_contain_text("3 of 3")
+        expect(table.get_by_role("row").filter(has_text="evol_rl")).to_contain_text("evol")
+        page.get_by_role("link", name="held-out accuracy").click()
+        page.wait_for_url("**/?sort=-held_out")
+        best_first = page.request.get(f"{address}/api/v1/runs?sort=-held_out").json()["items"]
+        expect(names).to_have_text([run["name"] for run in best_first])
+        look_at(page, f"{address}/?view=table", "Runs", LOOKS)
+        expect(page.locator("article.run")).to_have_count(3)  # on a phone
+        expect(page.get_by_role("button", name="table")).to_have_count(0)
+
+
 def test_compared_runs_show_what_differs_first_and_are_drawn_as_groups(address: str, page: Page) -> None:
     query = "run=loop-1&run=loop-2&run=evol&series=kl&baseline=loop-1"
     with without_complaints(page):

@@ -86,6 +86,7 @@ def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, p
     assert waiting == {
         "name": name,
         "preset": "demo",
+        "method": None,
         "seed": None,
         "iterations": None,
         "updated_at": None,

@@ -22,6 +22,7 @@ _FLOW_RUN = "http://127.0.0.1:4200/runs/flow-run/3f1c2d5e-8a4b-4c6d-9e0f-1234567
 _RUN = {
     "name": "demo",
     "preset": "demo",
+    "method": "rzero",
     "seed": "20260",
     "iterations": 3,
     "created_at": BEGUN,

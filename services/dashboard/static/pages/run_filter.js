@@ -25,6 +25,7 @@ const SORTS = [
   ["-created", "newest first"],
   ["created", "oldest first"],
   ["name", "name"],
+  ["-name", "name, last first"],
   ["-label_accuracy", "label accuracy, highest first"],
   ["label_accuracy", "label accuracy, lowest first"],
   ["-held_out", "held-out accuracy, highest first"],

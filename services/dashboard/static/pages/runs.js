@@ -1,4 +1,4 @@
-// The list of all runs, the newest first, and a form that starts a run.
+// The list of all runs, as cards or as a table, and a form that starts a run.
 import { html, useState } from "/static/preact.js";
 import { post, toError, useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
@@ -9,6 +9,7 @@ import { isStored, Reason, RunStatus, withCode } from "../states.js";
 import { NotesOf } from "./notes.js";
 import { filteredUrl } from "./questions.js";
 import { isFiltered, RunFilter, runFiltersIn } from "./run_filter.js";
+import { RunsTable, useView, ViewSwitch } from "./runs_table.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {import("../states.js").RunSummary} RunSummary */
@@ -20,6 +21,7 @@ const MAX_DOTS = 24;
 export function RunsPage({ query }) {
   const after = query.get("after");
   const filters = runFiltersIn(query);
+  const { view, isNarrow } = useView(query);
   const { data, error } = useResponse("/runs", { limit: 20, after, ...filters }, POLL_MS);
   return html`
     <${Heading} title="Runs" aside=${html`<${StartRun} />`}>
@@ -30,7 +32,8 @@ export function RunsPage({ query }) {
       ${data?.items.length === 0 && isFiltered(filters) && html`<${Empty}>No runs match these filters.</${Empty}>`}
       ${data?.items.length === 0 && !isFiltered(filters) && html`<${Empty}>No runs yet. Start one with the button above, or with <code>coevo run demo</code>.</${Empty}>`}
       ${data?.problem && html`<p class="meta unlisted">Runs that wait in Prefect cannot be listed: ${withCode(data.problem)}</p>`}
-      <div class="cards">${data?.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>
+      ${data && data.items.length > 0 && !isNarrow && html`<${ViewSwitch} query=${query} view=${view} />`}
+      ${data && (view === "table" ? html`<${RunsTable} runs=${data.items} query=${query} />` : html`<div class="cards">${data.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>`)}
       <nav class="pager" aria-label="Pages of runs">
         ${after && html`<a href=${filteredUrl("/", query, {})}>First page</a>`}
         ${data?.next && html`<a href=${filteredUrl("/", query, { after: data.next })} rel="next">Next page</a>`}
