@@ -16,7 +16,7 @@ from storage import queries
 from storage.rows import RunOrigin
 from storage.session import Store, open_store
 from tests.api_server import served
-from tests.browsing import Look, look_at, without_complaints
+from tests.browsing import Look, look_at, violations, without_complaints
 from tests.synthetic_run import fill_run
 
 ROOT = Path(__file__).parents[2]
@@ -209,3 +209,27 @@ def test_compared_runs_show_what_differs_first_and_are_drawn_as_groups(address: 
 def test_the_comparison_says_what_one_seed_of_each_arm_cannot_show(address: str, page: Page) -> None:
     page.goto(f"{address}/compare?run=loop-1&run=loop-2")
     expect(page.locator("#comparison .about")).to_contain_text("They say nothing about another training")
+
+
+def test_what_only_one_of_the_compared_runs_has_is_behind_a_fold(address: str, page: Page) -> None:
+    settings = page.locator("#settings")
+    heading = page.get_by_role("heading", name="Held-out accuracy")
+    with without_complaints(page):
+        page.goto(f"{address}/compare?run=loop-1&run=evol")
+        shown = settings.get_by_role("region", name="Settings that differ")
+        expect(shown).to_contain_text("solver.reward.type")
+        expect(shown).not_to_contain_text("no such setting")
+        expect(shown).not_to_contain_text("challenger.")
+        settings.get_by_text("Settings that only some of these runs have").click()
+        others = settings.get_by_role("region", name="Settings that only some runs have")
+        for row in others.locator("tbody tr").all():
+            expect(row).to_contain_text("no such setting")
+        expect(others).to_contain_text("challenger.reward.variant")
+        expect(heading).to_have_count(0)  # `evol` has no figures
+        page.get_by_text("Figures that only one of these runs has, or none").click()
+        expect(heading).to_be_visible()
+        assert violations(page) == []
+        page.goto(f"{address}/compare?run=loop-1&run=loop-2")
+        expect(heading).to_be_visible()
+        page.goto(f"{address}/compare?run=loop-1")
+        expect(heading).to_be_visible()

@@ -118,6 +118,14 @@ function DataTable({ head, rows, title }) {
   </details>`;
 }
 
+/**
+ * A part of a page that is closed at first. It shows nothing if `count` is 0.
+ *
+ * @param {{ title: string, count: number, children?: Children }} props
+ */
+export const Fold = ({ title, count, children }) =>
+  count > 0 ? html`<details class="fold"><summary>${title} (${count})</summary>${children}</details>` : null;
+
 /** @param {{ error: Error | null }} props */
 export const ErrorMessage = ({ error }) => (error ? html`<p class="problem" role="alert">${error.message}</p>` : null);
 

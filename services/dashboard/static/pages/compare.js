@@ -3,7 +3,7 @@ import { html } from "/static/preact.js";
 import { useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { humanise, number, percent } from "../format.js";
-import { configOf, Empty, Heading, Legend, Loading, Panel } from "../parts.js";
+import { configOf, Empty, Fold, Heading, Legend, Loading, Panel } from "../parts.js";
 import { navigate, runUrl, withQuery } from "../router.js";
 import { seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { isStored } from "../states.js";
@@ -203,6 +203,18 @@ function Comparison({ runs, settings, query }) {
       !OPTIONAL_FIGURES.includes(name) || runs.some(({ seriesPoints }) => seriesNamed(seriesPoints, name).length),
   );
   const colours = runs.map(({ colour }) => colour);
+  /** Whether several runs have it, or it was asked for: there is a single run, or its oracle was chosen. @param {Figure} figure */
+  const isShared = (figure) =>
+    runs.length < 2 ||
+    (figure.oracle && figure.oracle === oracleInAddress) ||
+    runs.filter(({ seriesPoints }) => seriesOf(seriesPoints, figure)).length > 1;
+  const shared = figures.filter(isShared);
+  const others = figures.filter((figure) => !isShared(figure));
+  /** @param {Figure} figure */
+  const figurePanel = (figure) =>
+    grouped && known?.some(({ name }) => name === figure.name)
+      ? html`<${CurvePanel} key=${figure.name} title=${figure.title} about=${figure.about} names=${names} colours=${colours} share=${figure.share} parameters=${{ name: figure.name, grouped, oracle: figure.oracle ?? null }} />`
+      : html`<${FigurePanel} key=${figure.name} figure=${figure} runs=${runs} />`;
   // The first run is the baseline of the API's comparison.
   const ordered = baseline ? [...runs].sort((a, b) => Number(b.name === baseline) - Number(a.name === baseline)) : runs;
   return html`
@@ -218,12 +230,9 @@ function Comparison({ runs, settings, query }) {
     <div class="panels">
       <${DifferingSettings} comparison=${settings} />
       ${isComparable(runs) && html`<${ArmComparison} names=${ordered.map(({ name }) => name)} colours=${ordered.map(({ colour }) => colour)} />`}
-      ${figures.map((figure) =>
-        grouped && known?.some(({ name }) => name === figure.name)
-          ? html`<${CurvePanel} key=${figure.name} title=${figure.title} about=${figure.about} names=${names} colours=${colours} share=${figure.share} parameters=${{ name: figure.name, grouped, oracle: figure.oracle ?? null }} />`
-          : html`<${FigurePanel} key=${figure.name} figure=${figure} runs=${runs} />`,
-      )}
+      ${shared.map(figurePanel)}
     </div>
+    <${Fold} title="Figures that only one of these runs has, or none" count=${others.length}><div class="panels">${others.map(figurePanel)}</div></${Fold}>
     ${known && html`<${SeriesPicker} figures=${known} chosen=${chosen} by=${by} change=${change} />`}
     <div class="panels">
       ${added.map((figure) => html`<${AddedSeries} key=${figure.name} figure=${figure} names=${names} colours=${colours} by=${by} grouped=${grouped} />`)}

@@ -1,15 +1,32 @@
 // The settings in which compared runs differ.
 import { html } from "/static/preact.js";
-import { Empty, Panel } from "../parts.js";
+import { Empty, Fold, Panel } from "../parts.js";
 import { runUrl } from "../router.js";
 import { SettingName, settingValue } from "./configuration.js";
 
+/** @typedef {Schemas["SettingsComparison"]["settings"][number]} Setting */
+
 /**
+ * The settings that all runs have come first; those of one kind of run, or of one method, are behind a fold.
+ *
  * @param {{ comparison: Schemas["SettingsComparison"] }} props
  */
 export function DifferingSettings({ comparison: { runs, settings } }) {
   if (runs.length < 2) return null;
-  const table = html`<div class="scroll tall" tabindex="0" role="region" aria-label="Settings that differ"><table class="settings">
+  /** @param {Setting} setting */
+  const isOfAll = ({ values }) => runs.every((run) => run in values);
+  const ofAll = settings.filter(isOfAll);
+  const others = settings.filter((setting) => !isOfAll(setting));
+  return html`<${Panel} title="Settings that differ" wide id="settings" about="A run's name leads to its whole configuration.">
+    ${ofAll.length > 0 && html`<${SettingsTable} runs=${runs} settings=${ofAll} label="Settings that differ" />`}
+    ${settings.length === 0 && html`<${Empty}>These runs have the same settings.</${Empty}>`}
+    <${Fold} title="Settings that only some of these runs have" count=${others.length}><${SettingsTable} runs=${runs} settings=${others} label="Settings that only some runs have" /></${Fold}>
+  </${Panel}>`;
+}
+
+/** @param {{ runs: string[], settings: Setting[], label: string }} props */
+function SettingsTable({ runs, settings, label }) {
+  return html`<div class="scroll tall" tabindex="0" role="region" aria-label=${label}><table class="settings">
     <thead><tr><th scope="col">setting</th>${runs.map((run) => html`<th scope="col" key=${run}><a href=${`${runUrl(run)}/configuration`}>${run}</a></th>`)}</tr></thead>
     <tbody>${settings.map(
       ({ name, values }) => html`<tr key=${name}>
@@ -18,7 +35,4 @@ export function DifferingSettings({ comparison: { runs, settings } }) {
       </tr>`,
     )}</tbody>
   </table></div>`;
-  return html`<${Panel} title="Settings that differ" wide id="settings" about="A run's name leads to its whole configuration.">
-    ${settings.length ? table : html`<${Empty}>These runs have the same settings.</${Empty}>`}
-  </${Panel}>`;
 }

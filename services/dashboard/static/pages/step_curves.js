@@ -2,7 +2,7 @@
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { humanise } from "../format.js";
-import { Empty, Panel } from "../parts.js";
+import { Empty, Fold, Panel } from "../parts.js";
 import { trainingUrl } from "../router.js";
 import { StepChart } from "../step_chart.js";
 
@@ -59,7 +59,7 @@ export function StepCurves({ metrics, without = "" }) {
     )}
   </div>`;
   return html`${charts(curves)}
-    ${others.length > 0 && html`<details class="fold"><summary>More metrics (${others.length})</summary>${charts(others)}</details>`}`;
+    <${Fold} title="More metrics" count=${others.length}>${charts(others)}</${Fold}>`;
 }
 
 /** The curves of the training that the run does now; nothing if it does none. @param {{ run: RunWithConfig }} props */
